@@ -1,0 +1,229 @@
+"""Kafka's quota arithmetic as scalar functions: the one set of formulas of kvota.
+
+The engine calls them plain; the pipeline compiles the same functions with Numba. To keep that
+possible they take and give plain ``int``, ``float`` and ``bool`` only, raise nothing, use no
+library but ``math``, and call only functions defined *above* them. So a second instance of this
+module can be turned into compiled functions by replacing its functions one by one, in the order of
+definition, with ``numba.njit(function)``: Numba looks names up when it compiles.
+
+Python integers grow without bound, Numba's and the JVM's are 64 bits wide. Every function that
+could leave that range saturates or narrows first, so plain and compiled forms agree
+(``tests/properties/test_compiled_arithmetic.py``). Times are milliseconds within int64; the
+difference of two times has to be within int64 as well.
+
+One charge of a **token bucket** (mutations; Kafka ``TokenBucket``), state ``tokens = 0.0`` and
+``last_ms = 0`` when new::
+
+    burst = burst_tokens(samples, sample_ms, limit)
+    tokens = refill(tokens, last_ms, now_ms, limit, burst); last_ms = now_ms
+    strict:      reject with bucket_throttle(tokens, limit) if tokens < 0, else tokens = spend(...)
+    permissive:  tokens = spend(tokens, value, burst), then throttled if tokens < 0
+
+One charge of a **sampled rate** (bandwidth; Kafka ``Rate`` over ``SampledStat``), state: a list of
+at most ``samples + 1`` samples (start_ms, last_ms, total), index ``current``. A new counter has one
+empty sample starting and last used now, ``current = 0``::
+
+    1  if sample_complete(start[current], now_ms, sample_ms):
+           current = next_slot(current, samples); that slot (new or old) starts at now_ms, total 0
+    2  total[current] += value; last[current] = now_ms
+    3  every slot with sample_expired(last, now_ms, ...): start = last = now_ms, total = 0
+    4  sum the totals in slot order 0, 1, 2, … (the order matters for fractions), oldest = min(start)
+    5  window_ms = rate_window_ms(oldest, now_ms, samples, sample_ms)
+    6  throttle_ms = rate_throttle(sum, limit, window_ms)
+
+Without a limit both are charged against ``UNLIMITED``. A counter starts anew when
+``counter_expired(last record, now_ms)`` or when its window (samples, sample_ms) is another one.
+A record is a charge that was not rejected, or a give-back.
+"""
+
+from math import ceil, copysign, floor, inf, nan
+
+INT64_MAX = 9223372036854775807
+INT64_MIN = -9223372036854775808
+INT32_MAX = 2147483647
+
+# Kafka's Long.MAX_VALUE as a double: the bound of a counter whose tags have no limit.
+UNLIMITED = 9223372036854775808.0
+
+# Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS in ms.
+COUNTER_EXPIRES_MS = 3_600_000
+
+
+def java_round(x: float) -> int:
+    """``Math.round`` of the JVM: floor(x + 1/2) on the exact number, NaN is 0, ends saturate.
+
+    >>> [java_round(x) for x in (2.5, -2.5, 0.49999999999999994, float("inf"))]
+    [3, -2, 0, 9223372036854775807]
+    """
+    if -UNLIMITED < x < UNLIMITED:
+        below = floor(x)
+        if x - below >= 0.5:
+            return below + 1
+        return below
+    if x > 0.0:
+        return INT64_MAX
+    if x < 0.0:
+        return INT64_MIN
+    return 0
+
+
+def narrow_to_int32(x: int) -> int:
+    """Java's cast of a long to an int: the low 32 bits, so it wraps.
+
+    >>> [narrow_to_int32(x) for x in (99_990_000_000, 9223372036854775807, -2147483649)]
+    [1205752192, -1, 2147483647]
+    """
+    low = x & 0xFFFFFFFF
+    if low >= 0x80000000:
+        return low - 0x100000000
+    return low
+
+
+def saturate_to_int32(x: float) -> int:
+    """Java's cast of a double to an int: toward zero, ends saturate, NaN is 0.
+
+    >>> [saturate_to_int32(x) for x in (1e300, -1e300, -1.5, float("nan"))]
+    [2147483647, -2147483648, -1, 0]
+    """
+    if x != x:  # noqa: PLR0124  (the cheapest NaN test, also for Numba)
+        return 0
+    if x >= 2147483647.0:
+        return INT32_MAX
+    if x <= -2147483648.0:
+        return -2147483648
+    if x < 0.0:
+        return ceil(x)
+    return floor(x)
+
+
+def ieee_divide(a: float, b: float) -> float:
+    """A double divided by a double as the JVM does: by zero gives an infinity or NaN."""
+    if b != 0.0:
+        return a / b
+    if a == 0.0 or a != a:  # noqa: PLR0124
+        return nan
+    return copysign(inf, a) * copysign(1.0, b)
+
+
+def truncated_quotient(a: int, b: int) -> int:
+    """Java's division of longs, toward zero; ``b`` is positive."""
+    if a < 0:
+        return -(-a // b)
+    return a // b
+
+
+def burst_tokens(samples: int, sample_ms: int, limit: float) -> float:
+    """The most tokens a bucket holds: its limit times the whole window (Kafka ``TokenBucket``)."""
+    return samples * (sample_ms / 1000.0) * limit
+
+
+def refill(tokens: float, last_ms: int, now_ms: int, limit: float, burst: float) -> float:
+    """Tokens after the time since the last touch; fewer if the clock went back, as in Kafka.
+
+    >>> refill(-50.0, 1000, 3000, 10.0, 100.0)
+    -30.0
+    """
+    filled = tokens + limit * ((now_ms - last_ms) / 1000.0)
+    if filled < burst or filled != filled:  # noqa: PLR0124  (Math.min: NaN if either is)
+        return filled
+    return burst
+
+
+def spend(tokens: float, value: float, burst: float) -> float:
+    """Tokens after a charge; a negative value gives back, never above the burst."""
+    left = tokens - value
+    if left < burst or left != left:  # noqa: PLR0124
+        return left
+    return burst
+
+
+def bucket_throttle_long(tokens: float, limit: float) -> int:
+    """Milliseconds until a bucket in debt is back at zero, as a long.
+
+    Source: Kafka ``ControllerMutationQuotaManager.throttleTimeMs``.
+    """
+    return java_round(ieee_divide(-tokens, limit) * 1000.0)
+
+
+def bucket_throttle(tokens: float, limit: float) -> int:
+    """``bucket_throttle_long`` narrowed as Kafka narrows it; <= 0 does not throttle.
+
+    >>> bucket_throttle(-80.0, 10.0)
+    8000
+    """
+    return narrow_to_int32(bucket_throttle_long(tokens, limit))
+
+
+def remaining_throttle(throttle_long: int, elapsed_ms: int) -> int:
+    """What is left of a mutation throttle, >= 0 (Kafka ``AbstractControllerMutationQuota``)."""
+    if throttle_long == 0:
+        return 0
+    left = narrow_to_int32(throttle_long - elapsed_ms)
+    if left < 0:
+        return 0
+    return left
+
+
+def sample_complete(start_ms: int, now_ms: int, sample_ms: int) -> bool:
+    """True when a record at ``now_ms`` belongs to the next sample."""
+    return now_ms - start_ms >= sample_ms
+
+
+def sample_expired(last_ms: int, now_ms: int, samples: int, sample_ms: int) -> bool:
+    """True when a sample's last event is a whole window ago; it then starts anew at ``now_ms``."""
+    return now_ms - last_ms >= samples * sample_ms
+
+
+def next_slot(current: int, samples: int) -> int:
+    """Where the next sample goes; one slot more than samples, for the overlapping one."""
+    return (current + 1) % (samples + 1)
+
+
+def rate_window_ms(oldest_ms: int, now_ms: int, samples: int, sample_ms: int) -> int:
+    """The time a sampled rate is divided by, >= 1 ms (Kafka ``Rate.windowSize``).
+
+    At least ``samples - 1`` whole samples; call it after expired samples were started anew.
+
+    >>> [rate_window_ms(0, now_ms, 11, 1000) for now_ms in (0, 500, 10_999, -1)]
+    [10000, 10500, 10999, 9999]
+    """
+    elapsed_ms = now_ms - oldest_ms
+    if 0 <= elapsed_ms < INT32_MAX:  # the usual case, without a call: nothing to cut or narrow
+        full = elapsed_ms // sample_ms
+        if full < samples - 1:
+            elapsed_ms += (samples - 1 - full) * sample_ms
+        return elapsed_ms if elapsed_ms > 0 else 1
+    full = narrow_to_int32(truncated_quotient(elapsed_ms, sample_ms))
+    if full < samples - 1:
+        elapsed_ms += narrow_to_int32(samples - 1 - full) * sample_ms
+    if elapsed_ms < 1:
+        return 1
+    return elapsed_ms
+
+
+def rate_per_s(total: float, window_ms: int) -> float:
+    """The sampled rate (Kafka ``Rate.measure``)."""
+    return total / (window_ms / 1000.0)
+
+
+def rate_throttle(total: float, limit: float, window_ms: int) -> int:
+    """0 within the limit, else the throttle narrowed as Kafka narrows it; <= 0 does not throttle.
+
+    >>> rate_throttle(20_000.0, 1000.0, 10_000)
+    10000
+    """
+    rate = total / (window_ms / 1000.0)
+    if rate <= limit:
+        return 0
+    if limit > 0.0:  # always, as Kafka refuses others; saves a call where every call counts
+        wait = java_round((rate - limit) / limit * window_ms)
+    else:
+        wait = java_round(ieee_divide(rate - limit, limit) * window_ms)
+    if 0 <= wait <= INT32_MAX:
+        return wait
+    return narrow_to_int32(wait)
+
+
+def counter_expired(last_ms: int, now_ms: int) -> bool:
+    """True when a counter was idle for more than 3600 s and is forgotten (Kafka ``Sensor``)."""
+    return now_ms - last_ms > COUNTER_EXPIRES_MS

@@ -1,0 +1,1 @@
+"""Finding a Java to run Kafka and Spark with."""

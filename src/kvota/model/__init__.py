@@ -1,0 +1,1 @@
+"""Nouns that every layer shares. Imports nothing of ours."""

@@ -1,0 +1,52 @@
+"""The tree of errors.
+
+KvotaError
+ ├── UsageError          wrong option, value or file: the user can mend it      (exit code 2)
+ │    └── ConfigurationError   all faults of one file at once
+ ├── UnreachableError    a broker, a download, a disk could not be reached      (exit code 3)
+ ├── CorruptDataError    a file or a table is damaged; names the place
+ └── ProtocolError       the peer's bytes are not Kafka's protocol; closes one connection
+"""
+
+from dataclasses import dataclass
+
+
+class KvotaError(Exception):
+    """Root of all errors kvota raises on purpose; the text is for people."""
+
+
+class UsageError(KvotaError):
+    """The user can mend it: names the place, the value, what was expected and the next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong in a file a person wrote."""
+
+    place: str  # "gateway.toml:14: gateway.bootstrap_port"
+    problem: str  # '"abc" is not a port (1 to 65535)'
+    remedy: str  # 'Write a number, e.g. 9092.'
+
+    def __str__(self) -> str:
+        """One line: place, problem, remedy."""
+        return f"{self.place}: {self.problem}. {self.remedy}"
+
+
+class ConfigurationError(UsageError):
+    """All faults of one file at once."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = faults
+
+
+class UnreachableError(KvotaError):
+    """Something outside could not be reached; the text says what and what to try."""
+
+
+class CorruptDataError(KvotaError):
+    """Stored data is damaged; the text names the file and the place in it."""
+
+
+class ProtocolError(KvotaError):
+    """The peer's bytes are not Kafka's protocol, or are over a limit; the connection is closed."""

@@ -1,0 +1,67 @@
+"""The decision event: one row per charge, and the one list its schemas are made from."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+SCHEMA_VERSION = "1"
+
+ColumnType = Literal["long", "int", "short", "double", "boolean", "string"]
+
+
+class Outcome(StrEnum):
+    """What was decided about one charge."""
+
+    ADMITTED = "admitted"
+    THROTTLED = "throttled"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the events table; ``type`` is Spark's name of the type."""
+
+    name: str
+    type: ColumnType
+    meaning: str
+    nullable: bool = False
+
+
+EVENT_COLUMNS: tuple[Column, ...] = (
+    Column("ts_us", "long", "when the decision was made, Unix microseconds"),
+    Column("seq", "long", "order of decisions within one gateway run; dense"),
+    Column("gateway", "string", "name of the gateway that decided"),
+    Column("run_id", "string", "one start of that gateway"),
+    Column(
+        "node_id", "int", "upstream broker; -1 for cluster-wide quota types, below -1: not known"
+    ),
+    Column("quota_type", "string", "PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, PRODUCER_ID"),
+    Column("connection", "long", "client connection, unique within run_id"),
+    Column("user", "string", "authenticated principal name, ANONYMOUS without"),
+    Column("client_id", "string", "as the client stated it"),
+    Column(
+        "tags", "string", "the counter that was charged: sorted k=v, percent-encoded, joined by ','"
+    ),
+    Column("api_key", "short", "of the request"),
+    Column("api_version", "short", "of the request"),
+    Column(
+        "value", "double", "bytes, percent-seconds, partitions, or new ids; negative: given back"
+    ),
+    Column("limit", "double", "limit in force, null: unlimited", nullable=True),
+    Column(
+        "samples",
+        "short",
+        "samples of the quota window in force; 0: no quota of this type existed, the charge was "
+        "observed and moved no counter",
+    ),
+    Column("sample_ms", "int", "length of one sample in force, 0 where samples is 0"),
+    Column("outcome", "string", "admitted, throttled, rejected"),
+    Column("enforced", "boolean", "false in shadow mode"),
+    Column("throttle_ms", "int", "as computed at ts_us // 1000, before any cap"),
+    Column(
+        "upstream_throttle_ms",
+        "int",
+        "what the broker itself answered; null: no answer came",
+        nullable=True,
+    ),
+)

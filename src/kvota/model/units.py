@@ -1,0 +1,144 @@
+"""Amounts and times as people write them, in and out.
+
+In: ``8MB/s``, ``5MiB/s``, ``10/s``, ``1h30m``, or a bare number. Out: the same, never without a unit.
+"""
+
+import re
+from math import isfinite
+
+# Exact case: "Mb" would be megabits to the person who writes it.
+_BYTE_UNITS = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*(/\s*s)?\s*")
+_TIME = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
+_TIME_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+
+
+def parse_byte_rate(text: str) -> float:
+    """Bytes per second from ``8MB/s``, ``5MiB/s``, ``1000``.
+
+    Raises:
+        ValueError: not such a text; says what was expected.
+
+    >>> parse_byte_rate("8MB/s")
+    8000000.0
+    """
+    if any(unit in text for unit in "Bb") and "/" not in text:
+        msg = f'"{text}" is a size, not a byte rate; write e.g. "8MB/s"'
+        raise ValueError(msg)
+    return _parse_amount(text, _BYTE_UNITS, 'a byte rate, e.g. "8MB/s" or "512KiB/s"')
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from ``64MiB``, ``1GB`` or ``1000``.
+
+    >>> parse_bytes("64MiB")
+    67108864
+    """
+    if "/" in text:
+        msg = f'"{text}" is a rate, not a size, e.g. "64MiB"'
+        raise ValueError(msg)
+    return int(_parse_amount(text, _BYTE_UNITS, 'a size, e.g. "64MiB"'))
+
+
+def parse_rate(text: str) -> float:
+    """Things per second from ``10/s`` or ``10``.
+
+    >>> parse_rate("0.5/s")
+    0.5
+    """
+    return _parse_amount(text, {"": 1}, 'a rate, e.g. "10/s"')
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds from ``30s``, ``1h30m``, ``250ms``.
+
+    >>> parse_duration_ms("1h30m")
+    5400000
+    """
+    compact = text.replace(" ", "")
+    if not _TIME.fullmatch(compact):
+        msg = f'"{text}" is not a time; write e.g. "30s" or "1h30m"'
+        raise ValueError(msg)
+    return round(
+        sum(float(number) * _TIME_UNITS_MS[unit] for number, unit in _TIME_PART.findall(compact))
+    )
+
+
+def _parse_amount(text: str, units: dict[str, int], expected: str) -> float:
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2] not in units:
+        msg = f'"{text}" is not {expected}'
+        raise ValueError(msg)
+    value = float(match[1]) * units[match[2]]
+    if not isfinite(value):
+        msg = f'"{text}" is too large; expected {expected}'
+        raise ValueError(msg)
+    return value
+
+
+def format_bytes(value: float) -> str:
+    """Bytes with a decimal unit and three figures.
+
+    >>> format_bytes(1_900_000)
+    '1.90 MB'
+    """
+    size = abs(value)
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if size >= factor * 0.9995:
+            return f"{_three_figures(value / factor)} {unit}"
+    return f"{value:.0f} B"
+
+
+def format_byte_rate(value: float) -> str:
+    """Bytes per second with a unit.
+
+    >>> format_byte_rate(8e6)
+    '8.00 MB/s'
+    """
+    return f"{format_bytes(value)}/s"
+
+
+def format_rate(value: float) -> str:
+    """Things per second.
+
+    >>> format_rate(5)
+    '5.00 /s'
+    """
+    return f"{_three_figures(value)} /s"
+
+
+def format_duration_ms(value: float) -> str:
+    """Milliseconds as people read them.
+
+    >>> format_duration_ms(11_900)
+    '11.9 s'
+    """
+    if value < 1000:
+        return f"{_three_figures(value) if value % 1 else format(value, '.0f')} ms"
+    if value < 60_000:
+        return f"{_three_figures(value / 1000)} s"
+    minutes, seconds = divmod(round(value / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+
+
+def _three_figures(value: float) -> str:
+    size = abs(value)
+    if size >= 99.95:
+        return f"{value:.0f}"
+    if size >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"

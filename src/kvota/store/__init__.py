@@ -1,0 +1,1 @@
+"""Where configured quotas live, and the files an operator writes."""

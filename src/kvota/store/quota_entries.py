@@ -1,0 +1,101 @@
+"""The ``[[quota]]`` tables of a quotas file, checked one by one, all faults collected."""
+
+from collections.abc import Mapping
+
+from kvota.model.errors import Fault
+from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
+from kvota.model.quota_key import QUOTA_KEYS
+from kvota.model.quota_type import QuotaType
+from kvota.store.quota_limit import LimitError, parse_limit
+from kvota.store.toml_file import unknown_keys
+from kvota.store.toml_places import KeyPath, Places
+
+_ENTITY_KEYS = ("user", "user_default", "client_id", "client_id_default")
+_KNOWN_KEYS = (*_ENTITY_KEYS, *QUOTA_KEYS)
+
+
+class EntriesReader:
+    """Collects the quotas and the faults of one file."""
+
+    def __init__(self, places: Places) -> None:
+        self.quotas: dict[QuotaEntity, dict[QuotaType, float]] = {}
+        self.faults: list[Fault] = []
+        self._places = places
+        self._path_of: dict[QuotaEntity, KeyPath] = {}
+
+    def read(self, data: Mapping[str, object]) -> None:
+        """Read the data of a whole file."""
+        self.faults += unknown_keys(data, ["quota"], self._places)
+        entries = data.get("quota", [])
+        if not isinstance(entries, list):
+            self._fault(("quota",), "one table or value", "Write [[quota]], with two brackets.")
+            return
+        for number, entry in enumerate(entries):
+            path = ("quota", number)
+            if isinstance(entry, dict):
+                self._read_entry(path, entry)
+            else:
+                self._fault(path, "not a table", 'Write [[quota]] and below it e.g. user = "a".')
+
+    def _read_entry(self, path: KeyPath, entry: Mapping[str, object]) -> None:
+        faults_before = len(self.faults)
+        self.faults += unknown_keys(entry, _KNOWN_KEYS, self._places, path)
+        user = self._name(path, entry, "user")
+        client_id = self._name(path, entry, "client_id")
+        limits = self._limits(path, entry)
+        if len(self.faults) > faults_before:
+            return
+        if user is None and client_id is None:
+            self._fault(
+                path,
+                "for nobody",
+                "Add user, user_default = true, client_id or client_id_default = true.",
+            )
+            return
+        if not limits:
+            self._fault(path, "limits nothing", f"Add one of {', '.join(QUOTA_KEYS)}.")
+            return
+        self._add(path, QuotaEntity(user, client_id), limits)
+
+    def _add(self, path: KeyPath, entity: QuotaEntity, limits: dict[QuotaType, float]) -> None:
+        first = self._path_of.setdefault(entity, path)
+        if first is not path:
+            problem = f"{entity} has its quotas at {self._places.of(*first)} already"
+            self._fault(path, problem, "Write all quotas of one entity in one [[quota]].")
+            return
+        self.quotas[entity] = limits
+
+    def _name(self, path: KeyPath, entry: Mapping[str, object], key: str) -> EntityName:
+        default_key = f"{key}_default"
+        name = entry.get(key)
+        is_default = entry.get(default_key)
+        if name is not None and is_default is not None:
+            self._fault((*path, default_key), f"given together with {key}", "Keep one of the two.")
+        elif is_default is not None:
+            if is_default is True:
+                return DEFAULT
+            self._fault((*path, default_key), "not true", "Write true, or leave the line out.")
+        elif name == "":
+            self._fault(
+                (*path, key),
+                "an empty name",
+                f"Write a name, or {default_key} = true for all others.",
+            )
+        elif isinstance(name, str):
+            return name
+        elif name is not None:
+            self._fault((*path, key), "not a text", f'Write it in quotes, e.g. {key} = "orders".')
+        return None
+
+    def _limits(self, path: KeyPath, entry: Mapping[str, object]) -> dict[QuotaType, float]:
+        limits = {}
+        for key, quota_type in QUOTA_KEYS.items():
+            if key in entry:
+                try:
+                    limits[quota_type] = parse_limit(quota_type, entry[key])
+                except LimitError as error:
+                    self._fault((*path, key), error.problem, error.remedy)
+        return limits
+
+    def _fault(self, path: KeyPath, problem: str, remedy: str) -> None:
+        self.faults.append(Fault(self._places.named(*path), problem, remedy))

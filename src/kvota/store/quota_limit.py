@@ -1,0 +1,119 @@
+"""One configured limit: from what a person wrote to a number and back, by AlterClientQuotas' rules."""
+
+from math import isfinite
+
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import parse_byte_rate, parse_rate
+
+# Kafka's LONG as a double: 2^63 itself passes, as on a broker.
+_BYTE_RATE_MAX = float(2**63 - 1)
+
+# Kafka forgives this much above a whole number, and nothing below one.
+_FRACTION_MAX = 1e-6
+
+_BYTE_RATES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH})
+_EXAMPLE_OF_BYTE_RATE = 'Write e.g. "8MB/s", "512KiB/s", or a number of bytes per second.'
+_NO_LIMIT = "Leave the quota out where there shall be no limit."
+_EXAMPLE_OF_RATE = 'Write e.g. "5/s", or a number per second.'
+
+_DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("B", 1))
+_BINARY_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+class LimitError(ValueError):
+    """A limit that no quota can have: what is wrong, and what to write instead."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}. {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+def parse_limit(quota_type: QuotaType, written: object) -> float:
+    """The limit in units per second.
+
+    Raises:
+        LimitError: not a number or text of the quota's unit, or a value that Kafka refuses.
+
+    >>> parse_limit(QuotaType.PRODUCE, "8MB/s")
+    8000000.0
+    """
+    shown = _as_written(written)
+    try:
+        limit = _number(quota_type, written)
+    except OverflowError:
+        problem = f"{shown} is too large"
+        raise LimitError(problem, _NO_LIMIT) from None
+    except ValueError:
+        problem = f"{shown} is not a {'byte rate' if quota_type in _BYTE_RATES else 'rate'}"
+        raise LimitError(problem, _example(quota_type)) from None
+    check_limit(quota_type, limit, shown=shown)
+    return limit
+
+
+def check_limit(quota_type: QuotaType, limit: float, *, shown: str | None = None) -> None:
+    """Refuse what AlterClientQuotas refuses, and NaN and infinity, which limit nothing.
+
+    Raises:
+        LimitError: such a value.
+    """
+    shown = shown or repr(limit)
+    is_byte_rate = quota_type in _BYTE_RATES
+    remedy = _example(quota_type)
+    if not isfinite(limit):
+        problem = f"{shown} is not a finite number"
+        remedy = _NO_LIMIT
+    elif limit <= 0:
+        problem = f"{shown} is not above 0"
+        remedy = "A quota cannot forbid everything: write a small limit, or leave the quota out."
+    elif is_byte_rate and limit > _BYTE_RATE_MAX:
+        problem = f"{shown} is more than 2^63 bytes per second"
+        remedy = _NO_LIMIT
+    elif is_byte_rate and limit % 1 > _FRACTION_MAX:
+        problem = f"{shown} is not a whole number of bytes per second"
+        remedy = f'Write e.g. "{limit_text(quota_type, float(round(limit) or 1))}".'
+    else:
+        return
+    raise LimitError(problem, remedy)
+
+
+def limit_text(quota_type: QuotaType, limit: float) -> str:
+    """The shortest text with a unit that ``parse_limit`` reads as exactly this limit.
+
+    >>> limit_text(QuotaType.PRODUCE, 1_500_000.0), limit_text(QuotaType.FETCH, 1_048_576.0)
+    ('1.5MB/s', '1MiB/s')
+    >>> limit_text(QuotaType.CONTROLLER_MUTATION, 0.5)
+    '0.5/s'
+    """
+    if quota_type not in _BYTE_RATES:
+        return f"{_figures(limit)}/s"
+    texts = [f"{_figures(limit / size)}{unit}/s" for unit, size in _DECIMAL_UNITS + _BINARY_UNITS]
+    return min((text for text in texts if parse_byte_rate(text) == limit), key=len)
+
+
+def _number(quota_type: QuotaType, written: object) -> float:
+    if isinstance(written, str):
+        return parse_byte_rate(written) if quota_type in _BYTE_RATES else parse_rate(written)
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        return float(written)
+    msg = "neither a number nor a text"
+    raise ValueError(msg)
+
+
+def _as_written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _example(quota_type: QuotaType) -> str:
+    return _EXAMPLE_OF_BYTE_RATE if quota_type in _BYTE_RATES else _EXAMPLE_OF_RATE
+
+
+def _figures(number: float) -> str:
+    return str(int(number)) if number.is_integer() and number < 2**63 else repr(number)

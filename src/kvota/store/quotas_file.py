@@ -1,0 +1,107 @@
+"""The file of configured quotas, ``quotas.toml``: read, written, and written in one step."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from kvota.engine.quota_table import QuotaTable
+from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
+from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
+from kvota.model.quota_key import KEY_OF_TYPE
+from kvota.store.quota_entries import EntriesReader
+from kvota.store.quota_limit import LimitError, check_limit, limit_text
+from kvota.store.toml_file import in_file_order, load_toml
+
+
+def load_quotas(path: Path) -> QuotaTable:
+    """The quotas of a file; an empty file means no quotas.
+
+    Raises:
+        ConfigurationError: all faults of the file, each with its place ``file:line: quota[n].key``.
+    """
+    data, places = load_toml(path)
+    reader = EntriesReader(places)
+    reader.read(data)
+    if reader.faults:
+        raise ConfigurationError(in_file_order(reader.faults))
+    return QuotaTable(reader.quotas)
+
+
+def dump_quotas(table: QuotaTable, *, heading: str | None = None) -> str:
+    """The text of a quotas file that ``load_quotas`` reads as exactly this table.
+
+    Args:
+        table: the quotas; entries keep their order.
+        heading: lines of comment to begin with.
+
+    Raises:
+        UsageError: the table holds a limit or a name that such a file cannot have.
+    """
+    heads = [f"# {_printable(line)}".rstrip() + "\n" for line in (heading or "").splitlines()]
+    entries = [
+        "".join(f"{line}\n" for line in _entry_lines(table, entity)) for entity in table.entries()
+    ]
+    return "\n".join([*(["".join(heads)] if heads else []), *entries])
+
+
+def write_quotas(path: Path, table: QuotaTable, *, heading: str | None = None) -> None:
+    """Put the quotas into the file: a reader finds the old text or the new, never half of one.
+
+    Raises:
+        UsageError: as ``dump_quotas``.
+        UnreachableError: the file could not be written; it is as before.
+    """
+    content = dump_quotas(table, heading=heading).encode()
+    target = path.resolve()  # a link stays a link
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            with suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(target)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        msg = f"{path} could not be written: {error.strerror or error}. It is as it was"
+        raise UnreachableError(msg) from error
+
+
+def _entry_lines(table: QuotaTable, entity: QuotaEntity) -> Iterator[str]:
+    yield "[[quota]]"
+    yield from _name_lines("user", entity.user)
+    yield from _name_lines("client_id", entity.client_id)
+    for quota_type, limit in table.entries()[entity].items():
+        key = KEY_OF_TYPE.get(quota_type)
+        if key is None:
+            msg = (
+                f"a {quota_type} quota ({entity}) cannot be written to a quotas file: it has no key"
+            )
+            raise UsageError(msg)
+        try:
+            check_limit(quota_type, limit)
+        except LimitError as error:
+            msg = f"{key} of {entity}: {error}"
+            raise UsageError(msg) from error
+        yield f'{key} = "{limit_text(quota_type, limit)}"'
+
+
+def _name_lines(key: str, name: EntityName) -> Iterator[str]:
+    if name is DEFAULT:
+        yield f"{key}_default = true"
+    elif isinstance(name, str):
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            msg = f"{key} {name!r} cannot be written to a quotas file: it is not Unicode text"
+            raise UsageError(msg) from error
+        # JSON's escapes are TOML's, but for one character.
+        yield f"{key} = {json.dumps(name, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in line)

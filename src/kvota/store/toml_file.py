@@ -1,0 +1,104 @@
+"""Reading a TOML file that a person wrote."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from kvota.model.errors import ConfigurationError, Fault
+from kvota.store.toml_places import KeyPath, Places
+
+# 60,000 quotas of four lines are 6.6 MB; a file beyond this is a mistake, and would be read in memory.
+FILE_BYTES_MAX = 8 * 1024 * 1024
+
+_LINE_OF_PLACE = re.compile(r":(\d+)(?:: |$)")
+_AT_LINE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def load_toml(path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> tuple[dict[str, object], Places]:
+    """The data of a TOML file, and where in the file each value stands.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is larger than ``bytes_max``, or is not TOML.
+    """
+    text = _read_text(path, bytes_max)
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        problem = "brackets are nested too deeply"
+        raise _fault(str(path), problem, "Write at most a few levels.") from None
+    except ValueError as error:
+        raise _not_toml(path, text, str(error)) from error
+    return data, Places(str(path), text)
+
+
+def unknown_keys(
+    table: Mapping[str, object], known: Iterable[str], places: Places, path: KeyPath = ()
+) -> list[Fault]:
+    """One fault for each key of the table at ``path`` that nobody reads, with the nearest known key."""
+    known = sorted(known)
+    return [
+        Fault(places.named(*path, key), "unknown key", _known_instead(key, known))
+        for key in table
+        if key not in known
+    ]
+
+
+def in_file_order(faults: Iterable[Fault]) -> list[Fault]:
+    """The faults as their lines follow in the file; those without a line first."""
+    return sorted(faults, key=_line_of)
+
+
+def _line_of(fault: Fault) -> int:
+    found = _LINE_OF_PLACE.search(fault.place)
+    return int(found[1]) if found else 0
+
+
+def _known_instead(key: str, known: list[str]) -> str:
+    nearest = get_close_matches(key, known, n=1)
+    if nearest:
+        return f'Did you mean "{nearest[0]}"?'
+    return f"Known here: {', '.join(known)}."
+
+
+def _read_text(path: Path, bytes_max: int) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(bytes_max + 1)
+    except FileNotFoundError:
+        remedy = "Create it, or correct the path."
+        raise _fault(str(path), "there is no such file", remedy) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        remedy = "Make it readable for the user that runs kvota."
+        raise _fault(str(path), f"cannot be read: {reason}", remedy) from error
+    if len(content) > bytes_max:
+        problem = f"larger than {bytes_max} bytes"
+        raise _fault(str(path), problem, "Check that this is the right file.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        place = f"{path}:{line}"
+        raise _fault(place, problem, "Save the file as UTF-8.") from None
+
+
+def _not_toml(path: Path, text: str, message: str) -> ConfigurationError:
+    found = _AT_LINE.search(message)
+    if found is None:
+        return _fault(str(path), f"not valid TOML: {message}", "Correct it.")
+    reason = message[: found.start()]
+    if found[1]:
+        place = f"{path}:{found[1]}"
+        reason = f"{reason} (column {found[2]})"
+    else:
+        place = f"{path}:{text.count(chr(10), 0, len(text.rstrip())) + 1}"
+        reason = f"{reason} (the file ends here)"
+    remedy = "Correct this line; texts need quotes, and a table is written [name]."
+    return _fault(place, f"not valid TOML: {reason}", remedy)
+
+
+def _fault(place: str, problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError([Fault(place, problem, remedy)])
