@@ -1,0 +1,1 @@
+"""Bytes to messages and back: knows Kafka and no quotas, does no I/O."""

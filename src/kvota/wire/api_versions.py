@@ -1,0 +1,116 @@
+"""ApiVersions: what client and broker may speak with each other through the gateway.
+
+An answer always has header v0 (KIP-511). Error 35 is answered in the body layout of v0, whatever
+version was asked for.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+
+from kvota.wire.apis import API_VERSIONS, APIS
+from kvota.wire.encode import encode_count, encode_int16, encode_text
+from kvota.wire.error_code import ErrorCode
+from kvota.wire.headers import encode_answer, encode_request, read_answer_head, with_size
+from kvota.wire.scanner import Scanner
+from kvota.wire.varint import Bytes
+
+_FLEXIBLE_FROM = 3
+_ENTRY = Struct(">hhh")  # key, lowest, highest version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsAnswer:
+    """What the broker offers, and where that stands in its answer."""
+
+    error_code: int
+    versions: dict[int, tuple[int, int]]  # key → lowest, highest version, as the broker offers
+    flexible: bool  # compact array, tagged fields
+    array_at: int  # offset of the array's count
+    entries: tuple[tuple[int, int, int], ...]  # key, offset of its tags, end
+    array_end: int
+
+
+def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
+    """Reads a whole answer frame, up to what follows the array.
+
+    Raises:
+        ProtocolError: the frame is no ApiVersions answer to a request of this version.
+    """
+    head = read_answer_head(answer, API_VERSIONS, request_version)
+    what = f"ApiVersions v{request_version} answer"
+    scanner = Scanner(answer, head.body_at, len(answer), flexible=False, what=what)
+    error_code = scanner.int16()
+    flexible = request_version >= _FLEXIBLE_FROM and error_code != ErrorCode.UNSUPPORTED_VERSION
+    scanner.flexible = flexible
+    array_at = scanner.at
+    entries = []
+    versions = {}
+    for _ in range(scanner.count(_ENTRY.size)):
+        key, lowest, highest = _ENTRY.unpack_from(answer, scanner.skip(_ENTRY.size))
+        versions[key] = (lowest, highest)
+        tags_at = scanner.at
+        scanner.skip_tags()
+        entries.append((key, tags_at, scanner.at))
+    return ApiVersionsAnswer(
+        error_code=error_code,
+        versions=versions,
+        flexible=flexible,
+        array_at=array_at,
+        entries=tuple(entries),
+        array_end=scanner.at,
+    )
+
+
+def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[int, int]]]:
+    """The answer with only the APIs and versions the gateway knows, and what the broker offered.
+
+    Tagged fields (features among them) and the throttle time stay byte for byte. The lowest
+    Produce version stays the broker's, though 0 to 2 are offered in name only: old librdkafka
+    chooses its compression by it (KAFKA-18659).
+
+    Raises:
+        ProtocolError: the frame is no ApiVersions answer to a request of this version.
+    """
+    scanned = scan(answer, request_version)
+    kept: list[Bytes] = []
+    for key, tags_at, end in scanned.entries:
+        common = common_versions(key, scanned.versions[key])
+        if common is not None:
+            kept += _ENTRY.pack(key, *common), answer[tags_at:end]
+    count = encode_count(len(kept) // 2, flexible=scanned.flexible)
+    clamped = with_size([answer[: scanned.array_at], count, *kept, answer[scanned.array_end :]])
+    return clamped, scanned.versions
+
+
+def common_versions(key: int, offered: tuple[int, int]) -> tuple[int, int] | None:
+    """The versions that both the gateway and the offer have; None: none, or an unknown key."""
+    api = APIS.get(key)
+    if api is None:
+        return None
+    lowest = max(api.version_min, offered[0])
+    highest = min(api.version_max, offered[1])
+    return (lowest, highest) if lowest <= highest else None
+
+
+def unsupported(correlation_id: int) -> bytes:
+    """The answer to an ApiVersions request newer than ours: the client asks again, lower."""
+    body = b"".join(
+        (
+            encode_int16(ErrorCode.UNSUPPORTED_VERSION),
+            encode_count(1, flexible=False),
+            _ENTRY.pack(API_VERSIONS, *APIS[API_VERSIONS].versions),
+        )
+    )
+    return encode_answer(API_VERSIONS, 0, correlation_id, body)
+
+
+def request(correlation_id: int, version: int = 3, *, software_version: str = "0") -> bytes:
+    """Our own question, v0 to v4; ``software_version`` counts from v3 on.
+
+    A broker refuses software versions that are not letters, digits, dots and dashes.
+    """
+    if version < _FLEXIBLE_FROM:
+        return encode_request(API_VERSIONS, version, correlation_id, b"")
+    names = ("kvota", software_version)
+    body = b"".join(encode_text(name, flexible=True) for name in names) + b"\0"
+    return encode_request(API_VERSIONS, version, correlation_id, body)

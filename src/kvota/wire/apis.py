@@ -1,0 +1,349 @@
+"""What the gateway knows of each API: the one table that forwarding, patching and limits read.
+
+Kafka 4.3, with the lower versions that brokers up to 3.9 still answer. A key or version that is
+not here is neither advertised nor forwarded. Left out on purpose: keys between brokers and
+controllers (4-7, 52-54, 56, 58, 59, 62, 63, 67, 70, 73, 82-87; UpdateRaftVoter also answers with
+the leader's address) and share groups (76-79), whose answers carry addresses in other places.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+PRODUCE = 0
+FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
+FIND_COORDINATOR = 10
+SASL_HANDSHAKE = 17
+API_VERSIONS = 18
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
+INIT_PRODUCER_ID = 22
+DESCRIBE_CONFIGS = 32
+SASL_AUTHENTICATE = 36
+CREATE_PARTITIONS = 37
+DESCRIBE_CLUSTER = 60
+
+# Versions are int16: no version reaches this one.
+NEVER = 1 << 15
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+# What one request may announce. A broker seems to allocate the announced length at once, so only
+# what can really be that large may say so.
+PRODUCE_BYTES_MAX = 100 * _MIB  # Kafka's socket.request.max.bytes
+SASL_BYTES_MAX = 512 * _KIB  # Kafka's sasl.server.max.receive.size
+OPENING_BYTES_MAX = 8 * _KIB  # two names and a mechanism: the first messages of any stranger
+PARTITION_LIST_BYTES_MAX = 8 * _MIB  # 200,000 partitions of a Fetch at 33 bytes
+MUTATION_BYTES_MAX = 4 * _MIB  # 10,000 partitions (KRaft takes no more) with assignments, configs
+TELEMETRY_BYTES_MAX = 4 * _MIB  # Kafka's telemetry.max.bytes is 1 MiB
+OTHER_BYTES_MAX = 1 * _MIB
+
+
+class ThrottlePlace(Enum):
+    """Where throttle_time_ms stands in an answer."""
+
+    ABSENT = "absent"
+    FIRST = "first"  # right behind the answer's header
+    LAST_BEFORE_TAGS = "last"  # Produce
+    BEHIND_API_KEYS = "behind api keys"  # ApiVersions
+    BEHIND_ERROR = "behind error"  # OffsetDelete
+    BEHIND_ERROR_AND_TIME = "behind error and time"  # Renew-, ExpireDelegationToken
+    BEHIND_NEW_TOKEN = "behind new token"  # noqa: S105 - no password  # CreateDelegationToken
+    BEHIND_TOKENS = "behind tokens"  # DescribeDelegationToken
+
+
+class Addresses(Enum):
+    """Where brokers' addresses stand in an answer."""
+
+    NONE = "none"
+    METADATA = "metadata"
+    FIND_COORDINATOR = "find coordinator"
+    DESCRIBE_CLUSTER = "describe cluster"
+    DESCRIBE_CONFIGS = "describe configs"  # within values of a broker's settings
+    PRODUCE_ENDPOINTS = "produce endpoints"  # tag 0, from v10
+    FETCH_ENDPOINTS = "fetch endpoints"  # tag 0, from v16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API key; versions are inclusive."""
+
+    key: int
+    name: str
+    version_min: int
+    version_max: int
+    flexible_from: int  # first version with tagged fields and compact lengths; NEVER
+    throttle: ThrottlePlace
+    throttle_from: int  # first version that has the field; NEVER where it is absent
+    addresses: Addresses
+    addresses_from: int  # first version with addresses; NEVER
+    request_bytes_max: int
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Lowest and highest version."""
+        return self.version_min, self.version_max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersion:
+    """One version of one API: what the hot path asks, found with one lookup."""
+
+    api: Api
+    key: int
+    version: int
+    flexible: bool
+    request_bytes_max: int
+    # Offset of throttle_time_ms in an answer frame (size included) whose header carries no tags;
+    # 0: not at a fixed place (kvota.wire.throttle_field finds it) or absent.
+    throttle_at: int
+    has_addresses: bool
+
+
+def _api(  # noqa: PLR0913 - one row of a table reads best as one call
+    key: int,
+    name: str,
+    version_max: int,
+    *,
+    flexible_from: int,
+    throttle_from: int = 0,
+    throttle: ThrottlePlace = ThrottlePlace.FIRST,
+    addresses: Addresses = Addresses.NONE,
+    addresses_from: int = 0,
+    request_bytes_max: int = OTHER_BYTES_MAX,
+) -> Api:
+    return Api(
+        key=key,
+        name=name,
+        version_min=0,
+        version_max=version_max,
+        flexible_from=flexible_from,
+        throttle=throttle,
+        throttle_from=NEVER if throttle is ThrottlePlace.ABSENT else throttle_from,
+        addresses=addresses,
+        addresses_from=NEVER if addresses is Addresses.NONE else addresses_from,
+        request_bytes_max=request_bytes_max,
+    )
+
+
+_BIG = PARTITION_LIST_BYTES_MAX
+_MUTATION = MUTATION_BYTES_MAX
+
+_TABLE = (
+    _api(
+        PRODUCE,
+        "Produce",
+        13,
+        flexible_from=9,
+        throttle_from=1,
+        throttle=ThrottlePlace.LAST_BEFORE_TAGS,
+        addresses=Addresses.PRODUCE_ENDPOINTS,
+        addresses_from=10,
+        request_bytes_max=PRODUCE_BYTES_MAX,
+    ),
+    _api(
+        FETCH,
+        "Fetch",
+        18,
+        flexible_from=12,
+        throttle_from=1,
+        addresses=Addresses.FETCH_ENDPOINTS,
+        addresses_from=16,
+        request_bytes_max=_BIG,
+    ),
+    _api(LIST_OFFSETS, "ListOffsets", 11, flexible_from=6, throttle_from=2, request_bytes_max=_BIG),
+    _api(
+        METADATA,
+        "Metadata",
+        13,
+        flexible_from=9,
+        throttle_from=3,
+        addresses=Addresses.METADATA,
+        request_bytes_max=_BIG,
+    ),
+    _api(8, "OffsetCommit", 10, flexible_from=8, throttle_from=3, request_bytes_max=_BIG),
+    _api(9, "OffsetFetch", 10, flexible_from=6, throttle_from=3, request_bytes_max=_BIG),
+    _api(
+        FIND_COORDINATOR,
+        "FindCoordinator",
+        6,
+        flexible_from=3,
+        throttle_from=1,
+        addresses=Addresses.FIND_COORDINATOR,
+        # A few thousand groups; a broker asked for 170,000 at once needs many seconds, and so do we.
+        request_bytes_max=64 * _KIB,
+    ),
+    _api(11, "JoinGroup", 9, flexible_from=6, throttle_from=2, request_bytes_max=_BIG),
+    _api(12, "Heartbeat", 4, flexible_from=4, throttle_from=1),
+    _api(13, "LeaveGroup", 5, flexible_from=4, throttle_from=1),
+    _api(14, "SyncGroup", 5, flexible_from=4, throttle_from=1, request_bytes_max=_BIG),
+    _api(15, "DescribeGroups", 6, flexible_from=5, throttle_from=1),
+    _api(16, "ListGroups", 5, flexible_from=3, throttle_from=1),
+    _api(
+        SASL_HANDSHAKE,
+        "SaslHandshake",
+        1,
+        flexible_from=NEVER,
+        throttle=ThrottlePlace.ABSENT,
+        request_bytes_max=OPENING_BYTES_MAX,
+    ),
+    _api(
+        API_VERSIONS,
+        "ApiVersions",
+        4,
+        flexible_from=3,
+        throttle_from=1,
+        throttle=ThrottlePlace.BEHIND_API_KEYS,
+        request_bytes_max=OPENING_BYTES_MAX,
+    ),
+    _api(
+        CREATE_TOPICS,
+        "CreateTopics",
+        7,
+        flexible_from=5,
+        throttle_from=2,
+        request_bytes_max=_MUTATION,
+    ),
+    _api(
+        DELETE_TOPICS,
+        "DeleteTopics",
+        6,
+        flexible_from=4,
+        throttle_from=1,
+        request_bytes_max=_MUTATION,
+    ),
+    _api(21, "DeleteRecords", 2, flexible_from=2, request_bytes_max=_BIG),
+    _api(INIT_PRODUCER_ID, "InitProducerId", 6, flexible_from=2),
+    _api(23, "OffsetForLeaderEpoch", 4, flexible_from=4, throttle_from=2, request_bytes_max=_BIG),
+    _api(24, "AddPartitionsToTxn", 5, flexible_from=3, request_bytes_max=_BIG),
+    _api(25, "AddOffsetsToTxn", 4, flexible_from=3),
+    _api(26, "EndTxn", 5, flexible_from=3),
+    _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle=ThrottlePlace.ABSENT),
+    _api(28, "TxnOffsetCommit", 5, flexible_from=3, request_bytes_max=_BIG),
+    _api(29, "DescribeAcls", 3, flexible_from=2),
+    _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG),
+    _api(31, "DeleteAcls", 3, flexible_from=2, request_bytes_max=_BIG),
+    _api(
+        DESCRIBE_CONFIGS,
+        "DescribeConfigs",
+        4,
+        flexible_from=4,
+        addresses=Addresses.DESCRIBE_CONFIGS,
+        request_bytes_max=_BIG,
+    ),
+    _api(33, "AlterConfigs", 2, flexible_from=2, request_bytes_max=_BIG),
+    _api(34, "AlterReplicaLogDirs", 2, flexible_from=2, request_bytes_max=_BIG),
+    _api(35, "DescribeLogDirs", 5, flexible_from=2, request_bytes_max=_BIG),
+    _api(
+        SASL_AUTHENTICATE,
+        "SaslAuthenticate",
+        2,
+        flexible_from=2,
+        throttle=ThrottlePlace.ABSENT,
+        request_bytes_max=SASL_BYTES_MAX,
+    ),
+    _api(CREATE_PARTITIONS, "CreatePartitions", 3, flexible_from=2, request_bytes_max=_MUTATION),
+    _api(
+        38,
+        "CreateDelegationToken",
+        3,
+        flexible_from=2,
+        throttle=ThrottlePlace.BEHIND_NEW_TOKEN,
+    ),
+    _api(
+        39,
+        "RenewDelegationToken",
+        2,
+        flexible_from=2,
+        throttle=ThrottlePlace.BEHIND_ERROR_AND_TIME,
+    ),
+    _api(
+        40,
+        "ExpireDelegationToken",
+        2,
+        flexible_from=2,
+        throttle=ThrottlePlace.BEHIND_ERROR_AND_TIME,
+    ),
+    _api(41, "DescribeDelegationToken", 3, flexible_from=2, throttle=ThrottlePlace.BEHIND_TOKENS),
+    _api(42, "DeleteGroups", 2, flexible_from=2),
+    _api(43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG),
+    _api(44, "IncrementalAlterConfigs", 1, flexible_from=1, request_bytes_max=_BIG),
+    _api(45, "AlterPartitionReassignments", 1, flexible_from=0, request_bytes_max=_BIG),
+    _api(46, "ListPartitionReassignments", 0, flexible_from=0, request_bytes_max=_BIG),
+    _api(
+        47,
+        "OffsetDelete",
+        0,
+        flexible_from=NEVER,
+        throttle=ThrottlePlace.BEHIND_ERROR,
+        request_bytes_max=_BIG,
+    ),
+    _api(48, "DescribeClientQuotas", 1, flexible_from=1),
+    _api(49, "AlterClientQuotas", 1, flexible_from=1),
+    _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),
+    _api(51, "AlterUserScramCredentials", 0, flexible_from=0),
+    # v2 (KIP-853) lists the controllers' own listeners: held at v1, so that no address leaks.
+    _api(55, "DescribeQuorum", 1, flexible_from=0, throttle=ThrottlePlace.ABSENT),
+    _api(57, "UpdateFeatures", 2, flexible_from=0),
+    _api(
+        DESCRIBE_CLUSTER,
+        "DescribeCluster",
+        2,
+        flexible_from=0,
+        addresses=Addresses.DESCRIBE_CLUSTER,
+    ),
+    _api(61, "DescribeProducers", 0, flexible_from=0),
+    _api(64, "UnregisterBroker", 0, flexible_from=0),
+    _api(65, "DescribeTransactions", 0, flexible_from=0),
+    _api(66, "ListTransactions", 2, flexible_from=0),
+    _api(68, "ConsumerGroupHeartbeat", 1, flexible_from=0),
+    _api(69, "ConsumerGroupDescribe", 1, flexible_from=0),
+    _api(71, "GetTelemetrySubscriptions", 0, flexible_from=0),
+    _api(72, "PushTelemetry", 0, flexible_from=0, request_bytes_max=TELEMETRY_BYTES_MAX),
+    _api(74, "ListConfigResources", 1, flexible_from=0),
+    _api(75, "DescribeTopicPartitions", 0, flexible_from=0),
+    _api(80, "AddRaftVoter", 1, flexible_from=0),
+    _api(81, "RemoveRaftVoter", 0, flexible_from=0),
+    _api(88, "StreamsGroupHeartbeat", 0, flexible_from=0),
+    _api(89, "StreamsGroupDescribe", 0, flexible_from=0),
+    _api(90, "DescribeShareGroupOffsets", 1, flexible_from=0),
+    _api(91, "AlterShareGroupOffsets", 0, flexible_from=0),
+    _api(92, "DeleteShareGroupOffsets", 0, flexible_from=0),
+)
+
+APIS: dict[int, Api] = {api.key: api for api in _TABLE}
+REQUEST_BYTES_MAX: dict[int, int] = {api.key: api.request_bytes_max for api in _TABLE}
+
+
+def _fixed_throttle_offset(api: Api, version: int) -> int:
+    if api.throttle is not ThrottlePlace.FIRST or version < api.throttle_from:
+        return 0
+    return 9 if version >= api.flexible_from else 8
+
+
+def _api_version(api: Api, version: int) -> ApiVersion:
+    return ApiVersion(
+        api=api,
+        key=api.key,
+        version=version,
+        flexible=version >= api.flexible_from,
+        request_bytes_max=api.request_bytes_max,
+        throttle_at=_fixed_throttle_offset(api, version),
+        has_addresses=version >= api.addresses_from,
+    )
+
+
+# By ``key << 16 | version``; a negative key or version is a negative number, so never in here.
+VERSIONS: dict[int, ApiVersion] = {
+    api.key << 16 | version: _api_version(api, version)
+    for api in _TABLE
+    for version in range(api.version_min, api.version_max + 1)
+}
+
+
+def name_of(key: int) -> str:
+    """The API's name for messages, e.g. ``Fetch``, ``key 78``."""
+    api = APIS.get(key)
+    return f"key {key}" if api is None else api.name

@@ -1,0 +1,110 @@
+"""Hides the addresses among a broker's settings, in whole DescribeConfigs answers.
+
+Which settings they are: those that brokers of Kafka 4.3 and 3.9 tell, and ``host.name``, ``port``
+and their like, which older ones had. A setting that a broker has no definition of, such as a
+plugin's, is sensitive to it: its value is not told anyway (KIP-226).
+"""
+
+from kvota.wire.address_rewrite import AddressRewrite
+from kvota.wire.encode import encode_text
+from kvota.wire.varint import Bytes
+
+ADDRESS_CONFIGS = frozenset(
+    {
+        "advertised.host.name",
+        "advertised.listeners",
+        "advertised.port",
+        "controller.quorum.voters",
+        "host.name",
+        "listeners",
+        "port",
+        "zookeeper.connect",
+    }
+)
+# controller.quorum.bootstrap.servers, and those of clients that run inside a broker.
+_BOOTSTRAP = "bootstrap.servers"
+
+_BROKER = 4  # the resource type; the others have no such settings
+_SENSITIVE = b"\1"
+
+# A name stands in an answer with its length in front, as brokers encode it.
+_TRACES = {
+    flexible: (
+        _BOOTSTRAP.encode(),
+        *(encode_text(name, flexible=flexible) for name in sorted(ADDRESS_CONFIGS)),
+    )
+    for flexible in (False, True)
+}
+
+_RESOURCE_BYTES_MIN = 2 + 1 + 1 + 1 + 1  # error code, message, type, name, count
+_CONFIG_BYTES_MIN = 1 + 1 + 1 + 1 + 1  # name, value, read only, source, sensitive
+_SYNONYM_BYTES_MIN = 1 + 1 + 1  # name, value, source
+
+
+def is_address(name: str | None) -> bool:
+    """Whether the setting's value holds addresses of the cluster's nodes."""
+    return name is not None and (name in ADDRESS_CONFIGS or name.endswith(_BOOTSTRAP))
+
+
+def names_addresses(answer: Bytes, *, flexible: bool) -> bool:
+    """Whether such a setting may be in the answer.
+
+    Topics' settings have none, and the answer for all topics of a cluster can be megabytes: this
+    looks through them some thirty times faster than a scan of every field.
+    """
+    return any(trace in answer for trace in _TRACES[flexible])
+
+
+def hide_addresses(rewrite: AddressRewrite, version: int) -> None:
+    """Makes the values null and marks them as sensitive, as a broker does with passwords.
+
+    ``rewrite`` stands at the beginning of a DescribeConfigs answer's body.
+
+    Raises:
+        ProtocolError: the bytes are not such an answer.
+    """
+    scanner = rewrite.scanner
+    scanner.skip(4)  # throttle
+    for _ in range(scanner.count(_RESOURCE_BYTES_MIN)):
+        scanner.skip(2)  # error code
+        scanner.skip_text()  # error message
+        resource_type = scanner.int8()
+        scanner.skip_text()  # resource name
+        for _ in range(scanner.count(_CONFIG_BYTES_MIN)):
+            _config(rewrite, version, of_broker=resource_type == _BROKER)
+        scanner.skip_tags()
+    scanner.skip_tags()
+    scanner.finish()
+
+
+def _config(rewrite: AddressRewrite, version: int, *, of_broker: bool) -> None:
+    scanner = rewrite.scanner
+    is_hidden = is_address(scanner.text()) and of_broker
+    was_told = _value(rewrite, is_hidden=is_hidden)
+    scanner.skip(1 + 1)  # read only; source, or in v0 whether it is a default
+    sensitive_at = scanner.skip(1)
+    if was_told:
+        rewrite.put(sensitive_at, _SENSITIVE)
+    if version >= 1:
+        for _ in range(scanner.count(_SYNONYM_BYTES_MIN)):
+            is_address_too = is_address(scanner.text()) and of_broker
+            _value(rewrite, is_hidden=is_hidden or is_address_too)
+            scanner.skip(1)  # source
+            scanner.skip_tags()
+    if version >= 3:
+        scanner.skip(1)  # type
+        scanner.skip_text()  # documentation
+    scanner.skip_tags()
+
+
+def _value(rewrite: AddressRewrite, *, is_hidden: bool) -> bool:
+    """Steps over a value; whether one was told that is null now."""
+    scanner = rewrite.scanner
+    if not is_hidden:
+        scanner.skip_text()
+        return False
+    value_at = scanner.at
+    if not scanner.text():  # null or empty: nothing to hide
+        return False
+    rewrite.put(value_at, encode_text(None, flexible=scanner.flexible))
+    return True

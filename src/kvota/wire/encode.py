@@ -1,0 +1,39 @@
+"""Encodes the fields of our own questions and answers."""
+
+from kvota.wire.varint import uvarint
+
+
+def encode_text(text: str | None, *, flexible: bool) -> bytes:
+    r"""A string or null: int16 length, or compact (length + 1 as a varint, 0 for null).
+
+    >>> encode_text("ab", flexible=False), encode_text("ab", flexible=True)
+    (b'\x00\x02ab', b'\x03ab')
+    """
+    if text is None:
+        return b"\0" if flexible else b"\xff\xff"
+    encoded = text.encode()
+    if flexible:
+        return uvarint(len(encoded) + 1) + encoded
+    return len(encoded).to_bytes(2, "big", signed=True) + encoded
+
+
+def encode_blob(blob: bytes, *, flexible: bool) -> bytes:
+    """Bytes: int32 length, or compact."""
+    if flexible:
+        return uvarint(len(blob) + 1) + blob
+    return len(blob).to_bytes(4, "big", signed=True) + blob
+
+
+def encode_count(count: int, *, flexible: bool) -> bytes:
+    """The count of an array, -1 for null: int32, or compact."""
+    return uvarint(count + 1) if flexible else count.to_bytes(4, "big", signed=True)
+
+
+def encode_int16(value: int) -> bytes:
+    """Two bytes, signed."""
+    return value.to_bytes(2, "big", signed=True)
+
+
+def encode_int32(value: int) -> bytes:
+    """Four bytes, signed."""
+    return value.to_bytes(4, "big", signed=True)

@@ -1,0 +1,87 @@
+"""Fetch, without decoding it: the limits in a request; in an answer whether addresses can be in it."""
+
+from kvota.wire.apis import FETCH
+from kvota.wire.fetch_walker import FetchAnswerWalker
+from kvota.wire.headers import encode_answer
+from kvota.wire.node_endpoints import blank_endpoints
+from kvota.wire.varint import Bytes
+
+FLEXIBLE_FROM = 12
+ENDPOINTS_FROM = 16
+_MAX_BYTES_FROM = 3
+_ERROR_CODE_FROM = 7
+_REPLICA_ID_IN_TAGS_FROM = 15
+# size, correlation id, header tags, throttle, error code, session id, no topics, no tags
+_EMPTY_ANSWER_BYTES = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1
+
+
+def limits_offset(version: int) -> int:
+    """Offset in a request's body of int32 max_wait_ms; int32 min_bytes follows.
+
+    The body begins behind the header's tag buffer. From v3 on int32 max_bytes follows as well.
+    """
+    return 0 if version >= _REPLICA_ID_IN_TAGS_FROM else 4
+
+
+def max_bytes_offset(version: int) -> int:
+    """Offset in a request's body of int32 max_bytes; -1 below v3, which has none.
+
+    The body begins behind the header's tag buffer.
+    """
+    return limits_offset(version) + 8 if version >= _MAX_BYTES_FROM else -1
+
+
+def tail_has_no_endpoints(tail: Bytes) -> bool:
+    """Whether the last six or more bytes of a v16+ answer rule out node endpoints.
+
+    With endpoints the answer ends in int32 port, rack, tag count. If the last three bytes are
+    zero, then the rack is null and the low byte of the port is zero; so its high byte is not, and
+    the two bytes before (-6 and -5), the upper half of the port, both are. False says nothing.
+    """
+    return tail[-3:] == b"\0\0\0" and tail[-6:-4] != b"\0\0"
+
+
+def has_no_topics(answer: Bytes) -> bool:
+    """Whether a whole v16+ answer frame is what a long poll brings that found nothing."""
+    return len(answer) == _EMPTY_ANSWER_BYTES and answer[-2:] == b"\x01\0" and answer[8] == 0
+
+
+def tags_offset(frame: Bytes, version: int) -> int:
+    """Offset of the top level's tag buffer in a whole v16+ answer frame, size field included.
+
+    Raises:
+        ProtocolError: the frame is not a Fetch answer of this version.
+    """
+    walker = FetchAnswerWalker(version)
+    at = walker.feed(frame)
+    if at < 0:
+        raise walker.unfinished()
+    return at
+
+
+def empty_answer(correlation_id: int, version: int, *, throttle_ms: int, error_code: int) -> bytes:
+    """A whole answer frame without topics, for a request the gateway answers itself.
+
+    Below v7 there is no place for an error code.
+    """
+    error = error_code.to_bytes(2, "big", signed=True) + bytes(4)  # and no session
+    body = (
+        throttle_ms.to_bytes(4, "big") * (version >= 1)
+        + error * (version >= _ERROR_CODE_FROM)
+        + (b"\x01\0" if version >= FLEXIBLE_FROM else bytes(4))
+    )
+    return encode_answer(FETCH, version, correlation_id, body)
+
+
+__all__ = [
+    "ENDPOINTS_FROM",
+    "FLEXIBLE_FROM",
+    "FetchAnswerWalker",
+    "blank_endpoints",
+    "empty_answer",
+    "has_no_topics",
+    "limits_offset",
+    "max_bytes_offset",
+    "tags_offset",
+    "tail_has_no_endpoints",
+]

@@ -1,0 +1,171 @@
+"""Answers to CreateTopics, DeleteTopics, CreatePartitions: what became of each topic.
+
+Refused topics are added to the broker's answer, whose own bytes stay as they are but for the count,
+the throttle time and the size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvota.wire.apis import APIS, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, name_of
+from kvota.wire.encode import encode_count, encode_int16, encode_int32, encode_text
+from kvota.wire.headers import encode_answer, is_flexible, read_answer_head, with_size
+from kvota.wire.mutation_requests import NO_TOPIC_ID
+from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+
+_ID_FROM = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
+_MESSAGE_FROM = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}
+_DETAILS_FROM = {CREATE_TOPICS: 5}  # partitions, replication factor, configuration
+_NEVER = 1 << 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """What the broker says of one topic."""
+
+    name: str | None  # None where DeleteTopics v6 was asked by id and does not tell
+    topic_id: bytes | None  # None: not told
+    error_code: int
+    error_message: str | None
+    partitions: int  # -1: not told
+    at: int  # its bytes in the frame
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationAnswer:
+    """One answer, and where its topics stand in it."""
+
+    correlation_id: int
+    throttle_ms: int  # 0 where the version has no such field
+    throttle_at: int  # offset, -1 where there is none
+    topics: tuple[TopicResult, ...]
+    topics_at: int  # of the array's count
+    topics_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One topic the gateway refuses."""
+
+    name: str | None
+    topic_id: bytes | None = None
+    error_code: int
+    message: str | None = None
+
+
+def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
+    """Reads a whole answer frame, size field included.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
+    head = read_answer_head(frame, key, version)
+    what = f"{name_of(key)} v{version} answer"
+    flexible = is_flexible(key, version)
+    scanner = Scanner(frame, head.body_at, len(frame), flexible=flexible, what=what)
+    has_throttle = version >= APIS[key].throttle_from
+    throttle_at = scanner.at if has_throttle else -1
+    throttle_ms = scanner.int32() if has_throttle else 0
+    topics_at = scanner.at
+    topics = tuple(_scan_topic(scanner, key, version) for _ in range(scanner.count(3)))
+    topics_end = scanner.at
+    scanner.skip_tags()
+    scanner.finish()
+    return MutationAnswer(
+        correlation_id=head.correlation_id,
+        throttle_ms=throttle_ms,
+        throttle_at=throttle_at,
+        topics=topics,
+        topics_at=topics_at,
+        topics_end=topics_end,
+    )
+
+
+def merge(
+    frame: bytes, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
+) -> bytes:
+    """The broker's answer frame with refused topics added behind its own.
+
+    The throttle time becomes the larger of the broker's and ours.
+
+    Raises:
+        ProtocolError: the frame is no such answer.
+    """
+    scanned = scan_answer(frame, key, version)
+    head = bytearray(frame[: scanned.topics_at])
+    if throttle_ms > scanned.throttle_ms and scanned.throttle_at >= 0:
+        head[scanned.throttle_at : scanned.throttle_at + 4] = encode_int32(throttle_ms)
+    flexible = is_flexible(key, version)
+    first_at = scanned.topics[0].at if scanned.topics else scanned.topics_end
+    return with_size(
+        [
+            head,
+            encode_count(len(scanned.topics) + len(refusals), flexible=flexible),
+            frame[first_at : scanned.topics_end],
+            *(_encode_refusal(refusal, key, version) for refusal in refusals),
+            frame[scanned.topics_end :],
+        ]
+    )
+
+
+def answer(
+    correlation_id: int, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
+) -> bytes:
+    """A whole answer frame of our own, for a request of which nothing goes upstream."""
+    flexible = is_flexible(key, version)
+    body = b"".join(
+        (
+            encode_int32(throttle_ms) if version >= APIS[key].throttle_from else b"",
+            encode_count(len(refusals), flexible=flexible),
+            *(_encode_refusal(refusal, key, version) for refusal in refusals),
+            b"\0" * flexible,
+        )
+    )
+    return encode_answer(key, version, correlation_id, body)
+
+
+def _scan_topic(scanner: Scanner, key: int, version: int) -> TopicResult:
+    at = scanner.at
+    name = scanner.text()
+    topic_id = scanner.take(TOPIC_ID_BYTES) if version >= _ID_FROM.get(key, _NEVER) else None
+    error_code = scanner.int16()
+    message = scanner.text() if version >= _MESSAGE_FROM[key] else None
+    partitions = -1
+    if version >= _DETAILS_FROM.get(key, _NEVER):
+        partitions = scanner.int32()
+        scanner.skip(2)  # replication factor
+        for _ in range(scanner.count(6)):
+            _skip_config(scanner)
+    scanner.skip_tags()
+    return TopicResult(
+        name=name,
+        topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
+        error_code=error_code,
+        error_message=message,
+        partitions=partitions,
+        at=at,
+        end=scanner.at,
+    )
+
+
+def _skip_config(scanner: Scanner) -> None:
+    scanner.skip_text()
+    scanner.skip_text()
+    scanner.skip(1 + 1 + 1)  # read only, source, sensitive
+    scanner.skip_tags()
+
+
+def _encode_refusal(refusal: Refusal, key: int, version: int) -> bytes:
+    flexible = is_flexible(key, version)
+    parts = [encode_text(refusal.name, flexible=flexible)]
+    if version >= _ID_FROM.get(key, _NEVER):
+        parts.append(refusal.topic_id or NO_TOPIC_ID)
+    parts.append(encode_int16(refusal.error_code))
+    if version >= _MESSAGE_FROM[key]:
+        parts.append(encode_text(refusal.message, flexible=flexible))
+    if version >= _DETAILS_FROM.get(key, _NEVER):
+        # Not told, as a broker's answer for a topic that failed; no configuration.
+        parts += encode_int32(-1), encode_int16(-1), encode_count(0, flexible=flexible)
+    parts.append(b"\0" * flexible)
+    return b"".join(parts)

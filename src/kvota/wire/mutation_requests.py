@@ -1,0 +1,204 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: what a request asks for, topic by topic.
+
+A request is scanned into slices, never decoded and encoded again: a request for fewer topics is made
+of the original's bytes, so that everything we do not know survives.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kvota.model.errors import ProtocolError
+from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, name_of
+from kvota.wire.encode import encode_count
+from kvota.wire.headers import (
+    REQUEST_HEAD,
+    REQUEST_HEAD_BYTES,
+    is_flexible,
+    request_body_offset,
+    request_header_version,
+    with_size,
+)
+from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+
+# Twice what KRaft takes of new partitions in one request; a frame of 4 MiB could hold 400,000
+# topics, and scanning those would hold up every other connection for a second.
+TOPICS_MAX = 20_000
+# In all: 10,000 partitions with three replicas each, named one by one; read in 0.1 s.
+_ITEMS_MAX = 50_000
+
+_VALIDATE_ONLY_FROM = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0}
+_DELETE_BY_ID_FROM = 6
+NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAsk:
+    """What a request asks for one topic."""
+
+    name: str | None  # None: by id
+    topic_id: bytes | None  # None: by name
+    # CreateTopics: how many (-1: the cluster's default, or as many as assignments);
+    # CreatePartitions: how many there shall be in all; DeleteTopics: 0.
+    partitions: int
+    assignments: int  # how many partitions come with their replicas' places
+    replication_factor: int  # CreateTopics; else 0
+    at: int  # its bytes in the frame
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationRequest:
+    """One request, and where its topics stand in it."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str  # "" for null, as for quotas
+    timeout_ms: int
+    validate_only: bool
+    topics: tuple[TopicAsk, ...]
+    frame: bytes
+    topics_at: int  # of the array's count
+    topics_end: int
+
+
+def scan_request(frame: bytes, key: int, version: int) -> MutationRequest:
+    """Reads a whole request frame, size field included.
+
+    Raises:
+        ProtocolError: it is no such request, or asks for more than ``TOPICS_MAX`` topics.
+    """
+    what = f"{name_of(key)} v{version} request"
+    if len(frame) < REQUEST_HEAD_BYTES:
+        msg = f"{what}: {len(frame)} bytes hold no header"
+        raise ProtocolError(msg)
+    _size, _key, _version, correlation_id, client_id_bytes = REQUEST_HEAD.unpack_from(frame, 0)
+    header_version = request_header_version(key, version)
+    body_at = request_body_offset(frame, 0, len(frame), client_id_bytes, header_version)
+    assert body_at is not None, "a whole frame needs no more bytes"
+    client_id = frame[REQUEST_HEAD_BYTES : REQUEST_HEAD_BYTES + max(0, client_id_bytes)]
+    scanner = Scanner(
+        frame,
+        body_at,
+        len(frame),
+        flexible=is_flexible(key, version),
+        what=what,
+        items_max=_ITEMS_MAX,
+    )
+    topics = _scan_topics(scanner, key, version)
+    topics_end = scanner.at
+    timeout_ms = scanner.int32()
+    has_validate_only = version >= _VALIDATE_ONLY_FROM.get(key, version + 1)
+    validate_only = scanner.boolean() if has_validate_only else False
+    scanner.skip_tags()
+    scanner.finish()
+    return MutationRequest(
+        key=key,
+        version=version,
+        correlation_id=correlation_id,
+        client_id=client_id.decode(errors="replace"),
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+        topics=topics,
+        frame=frame,
+        topics_at=body_at,
+        topics_end=topics_end,
+    )
+
+
+def subset(request: MutationRequest, indexes: Iterable[int]) -> bytes:
+    """The request's frame with only these of its topics, in this order."""
+    topics = [request.topics[index] for index in indexes]
+    count = encode_count(len(topics), flexible=is_flexible(request.key, request.version))
+    frame = request.frame
+    slices = [frame[topic.at : topic.end] for topic in topics]
+    return with_size([frame[: request.topics_at], count, *slices, frame[request.topics_end :]])
+
+
+def _scan_topics(scanner: Scanner, key: int, version: int) -> tuple[TopicAsk, ...]:
+    count = scanner.count(1)
+    if not 0 <= count <= TOPICS_MAX:
+        problem = f"{count} topics in one request; it takes 0 to {TOPICS_MAX}, send several"
+        raise scanner.fault(problem)
+    scan = _delete_by_id if key == DELETE_TOPICS and version >= _DELETE_BY_ID_FROM else _SCANS[key]
+    return tuple(scan(scanner) for _ in range(count))
+
+
+def _create_topic(scanner: Scanner) -> TopicAsk:
+    at = scanner.at
+    name = scanner.name()
+    partitions = scanner.int32()
+    replication_factor = scanner.int16()
+    assignments = scanner.count(4 + 1)
+    for _ in range(assignments):
+        scanner.skip(4)  # partition
+        scanner.skip(4 * max(0, scanner.count(4)))  # brokers
+        scanner.skip_tags()
+    for _ in range(scanner.count(2)):
+        scanner.skip_text()  # configuration: key, value
+        scanner.skip_text()
+        scanner.skip_tags()
+    scanner.skip_tags()
+    return TopicAsk(
+        name=name,
+        topic_id=None,
+        partitions=partitions,
+        assignments=max(0, assignments),
+        replication_factor=replication_factor,
+        at=at,
+        end=scanner.at,
+    )
+
+
+def _create_partitions(scanner: Scanner) -> TopicAsk:
+    at = scanner.at
+    name = scanner.name()
+    partitions = scanner.int32()
+    assignments = scanner.count(1)
+    for _ in range(assignments):
+        scanner.skip(4 * max(0, scanner.count(4)))  # brokers
+        scanner.skip_tags()
+    scanner.skip_tags()
+    return TopicAsk(
+        name=name,
+        topic_id=None,
+        partitions=partitions,
+        assignments=max(0, assignments),
+        replication_factor=0,
+        at=at,
+        end=scanner.at,
+    )
+
+
+def _delete_by_name(scanner: Scanner) -> TopicAsk:
+    at = scanner.at
+    return _deletion(scanner.name(), None, at, scanner.at)
+
+
+def _delete_by_id(scanner: Scanner) -> TopicAsk:
+    at = scanner.at
+    name = scanner.text()
+    topic_id = scanner.take(TOPIC_ID_BYTES)
+    scanner.skip_tags()
+    if name is not None:
+        return _deletion(name, None if topic_id == NO_TOPIC_ID else topic_id, at, scanner.at)
+    return _deletion(None, topic_id, at, scanner.at)
+
+
+def _deletion(name: str | None, topic_id: bytes | None, at: int, end: int) -> TopicAsk:
+    return TopicAsk(
+        name=name,
+        topic_id=topic_id,
+        partitions=0,
+        assignments=0,
+        replication_factor=0,
+        at=at,
+        end=end,
+    )
+
+
+_SCANS: dict[int, Callable[[Scanner], TopicAsk]] = {
+    CREATE_TOPICS: _create_topic,
+    DELETE_TOPICS: _delete_by_name,
+    CREATE_PARTITIONS: _create_partitions,
+}

@@ -1,0 +1,120 @@
+"""Produce, without decoding it: acks in the request, throttle_time_ms in the answer."""
+
+from struct import Struct
+
+from kvota.model.errors import ProtocolError
+from kvota.wire.headers import read_answer_head
+from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+from kvota.wire.varint import Bytes, read_uvarint
+
+FLEXIBLE_FROM = 9
+ENDPOINTS_FROM = 10
+_TRANSACTIONAL_ID_FROM = 3
+_TOPIC_ID_FROM = 13
+
+_INT16 = Struct(">h").unpack_from
+_SIZE_MAX = 1 << 31
+
+# index, error code, base offset, append time, start offset
+_PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8
+# A frame without throttle time (v0) holds a size, a correlation id and an array.
+_FRAME_BYTES_MIN = 4 + 4 + 4
+
+# How an answer without errors ends from v9 on: no record errors (an empty compact array, 1), no
+# message (null, 0), no tags of partition and topic, throttle 0, no tags. Five zeros alone rule out
+# a port; with the other four bytes a tag we do not know has to look like all of this, too.
+PLAIN_TAIL = b"\x01" + bytes(8)
+
+
+def acks(data: Bytes, at: int, version: int, end: int = _SIZE_MAX) -> int | None:
+    """The request's acks; None: more bytes are needed.
+
+    Args:
+        data: holds the request's body from ``at`` on, perhaps not all of it.
+        at: offset of the body (``headers.request_body_offset``).
+        version: of the request, 0 to 13.
+        end: offset behind the request's last byte, perhaps beyond ``data``.
+
+    Raises:
+        ProtocolError: the request ends before its acks.
+    """
+    here = len(data)
+    if here > end:  # noqa: PLR1730 - min() costs three times as much
+        here = end
+    acks_at: int | None = at
+    if version >= FLEXIBLE_FROM:
+        # 0 is null, as for every producer without transactions.
+        is_null = at < here and data[at] == 0
+        acks_at = at + 1 if is_null else _behind_compact_text(data, at, here)
+    elif version >= _TRANSACTIONAL_ID_FROM:
+        acks_at = _behind_text(data, at, here)
+    if acks_at is not None and acks_at + 2 <= here:
+        value: int = _INT16(data, acks_at)[0]
+        return value
+    if end <= len(data) or (acks_at is not None and acks_at + 2 > end):
+        msg = f"Produce v{version} request: ends before its acks"
+        raise ProtocolError(msg)
+    return None
+
+
+def _behind_compact_text(data: Bytes, at: int, here: int) -> int | None:
+    try:
+        length, at = read_uvarint(data, at, here)
+    except ProtocolError:
+        return None
+    return at + max(0, length - 1)
+
+
+def _behind_text(data: Bytes, at: int, here: int) -> int | None:
+    if at + 2 > here:
+        return None
+    length_bytes: int = _INT16(data, at)[0]
+    return at + 2 + max(0, length_bytes)
+
+
+def throttle_offset(frame: Bytes, version: int) -> int:
+    """Offset of throttle_time_ms in a whole answer frame, size field included (v1 and higher).
+
+    Raises:
+        ProtocolError: the frame is not a Produce answer of this version.
+    """
+    if version < FLEXIBLE_FROM:
+        if version < 1 or len(frame) < _FRAME_BYTES_MIN + 4:
+            msg = f"Produce v{version} answer: {len(frame)} bytes hold no throttle time"
+            raise ProtocolError(msg)
+        return len(frame) - 4
+    if frame[-9:] == PLAIN_TAIL:
+        return len(frame) - 5
+    return _walk(frame, version)
+
+
+def tags_offset(frame: Bytes, version: int) -> int:
+    """Offset of the top level's tag buffer (v9 and higher), which may hold node endpoints."""
+    return throttle_offset(frame, version) + 4
+
+
+def _walk(frame: Bytes, version: int) -> int:
+    body_at = read_answer_head(frame, 0, version).body_at
+    scanner = Scanner(frame, body_at, len(frame), flexible=True, what=f"Produce v{version} answer")
+    for _ in range(scanner.count(3)):
+        if version >= _TOPIC_ID_FROM:
+            scanner.skip(TOPIC_ID_BYTES)
+        else:
+            scanner.skip_text()
+        for _ in range(scanner.count(_PARTITION_HEAD_BYTES + 3)):
+            _skip_partition(scanner)
+        scanner.skip_tags()
+    throttle_at = scanner.skip(4)
+    scanner.skip_tags()
+    scanner.finish()
+    return throttle_at
+
+
+def _skip_partition(scanner: Scanner) -> None:
+    scanner.skip(_PARTITION_HEAD_BYTES)
+    for _ in range(scanner.count(6)):  # record errors: index, message
+        scanner.skip(4)
+        scanner.skip_text()
+        scanner.skip_tags()
+    scanner.skip_text()
+    scanner.skip_tags()

@@ -1,0 +1,188 @@
+"""The gateway's own questions to a broker: which topics there are, and a broker's settings.
+
+The versions are ones that every broker takes for whom the question arises: Metadata v4 (0.11) for
+names, v12 (3.1) for ids, v10 (2.8: the first with ids) for all topics, DescribeConfigs v1 (1.1).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA, name_of
+from kvota.wire.encode import encode_count, encode_text
+from kvota.wire.headers import encode_request, is_flexible, read_answer_head
+from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+
+METADATA_NAMES_VERSION = 4
+METADATA_IDS_VERSION = 12
+METADATA_ALL_VERSION = 10
+DESCRIBE_CONFIGS_VERSION = 1
+
+_BROKER = 4  # the resource type
+_NO_AUTO_CREATION = b"\0"
+_NO_AUTHORIZED_OPERATIONS = b"\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """What a Metadata answer says of one topic."""
+
+    name: str | None  # None: asked by an id that is not known
+    topic_id: bytes | None  # None: the version tells none
+    error_code: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataAnswer:
+    """What a Metadata answer says, topics by name and by id."""
+
+    brokers: tuple[tuple[int, str, int], ...]  # node id, host, port
+    topics: dict[str | bytes, TopicFacts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigsAnswer:
+    """What a DescribeConfigs answer says of its first resource."""
+
+    error_code: int
+    values: dict[str, str | None]  # None: not told (sensitive)
+
+
+def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
+    """A Metadata v4 request frame; none is created by asking. No names: brokers only."""
+    version = METADATA_NAMES_VERSION
+    body = b"".join(
+        (
+            encode_count(len(names), flexible=False),
+            *(encode_text(name, flexible=False) for name in names),
+            _NO_AUTO_CREATION,
+        )
+    )
+    return encode_request(METADATA, version, correlation_id, body)
+
+
+def metadata_id_version(broker_version_max: int) -> int:
+    """The version in which topic ids are asked for: v12 by id, or v10 for all topics there are."""
+    by_id = broker_version_max >= METADATA_IDS_VERSION
+    return METADATA_IDS_VERSION if by_id else METADATA_ALL_VERSION
+
+
+def metadata_by_id(
+    correlation_id: int, topic_ids: Sequence[bytes], broker_version_max: int
+) -> bytes:
+    """A Metadata request frame of ``metadata_id_version(broker_version_max)``.
+
+    A broker ignores names where ids are asked for: names need a question of their own.
+    """
+    version = metadata_id_version(broker_version_max)
+    if version == METADATA_ALL_VERSION:
+        topics = encode_count(-1, flexible=True)
+        operations = _NO_AUTHORIZED_OPERATIONS * 2  # of the cluster (until v10), of the topics
+    else:
+        no_name = encode_text(None, flexible=True)
+        entries = (topic_id + no_name + b"\0" for topic_id in topic_ids)
+        topics = encode_count(len(topic_ids), flexible=True) + b"".join(entries)
+        operations = _NO_AUTHORIZED_OPERATIONS
+    body = topics + _NO_AUTO_CREATION + operations + b"\0"
+    return encode_request(METADATA, version, correlation_id, body)
+
+
+def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
+    """Reads a whole Metadata answer frame of any version.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
+    scanner = _scanner(frame, METADATA, version)
+    if version >= 3:
+        scanner.skip(4)  # throttle
+    brokers = tuple(_broker(scanner, version) for _ in range(scanner.count(10)))
+    if version >= 2:
+        scanner.skip_text()  # cluster id
+    if version >= 1:
+        scanner.skip(4)  # controller id
+    topics: dict[str | bytes, TopicFacts] = {}
+    for _ in range(scanner.count(8)):
+        topic = _topic(scanner, version)
+        if topic.name is not None:
+            topics[topic.name] = topic
+        if topic.topic_id is not None:
+            topics[topic.topic_id] = topic
+    return MetadataAnswer(brokers=brokers, topics=topics)
+
+
+def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str]) -> bytes:
+    """A DescribeConfigs v1 request frame; ``broker`` is the asked broker's own id, as text."""
+    names = list(keys)
+    body = b"".join(
+        (
+            encode_count(1, flexible=False),
+            bytes((_BROKER,)),
+            encode_text(broker, flexible=False),
+            encode_count(len(names), flexible=False),
+            *(encode_text(name, flexible=False) for name in names),
+            b"\0",  # no synonyms
+        )
+    )
+    return encode_request(DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, correlation_id, body)
+
+
+def scan_configs(frame: bytes) -> ConfigsAnswer:
+    """Reads a whole DescribeConfigs v1 answer frame.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
+    scanner = _scanner(frame, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
+    scanner.skip(4)  # throttle
+    if scanner.count(11) < 1:
+        problem = "no resource in the answer"
+        raise scanner.fault(problem)
+    error_code = scanner.int16()
+    scanner.skip_text()  # error message
+    scanner.skip(1)  # resource type
+    scanner.skip_text()  # resource name
+    values: dict[str, str | None] = {}
+    for _ in range(scanner.count(11)):
+        name = scanner.name()
+        values[name] = scanner.text()
+        scanner.skip(1 + 1 + 1)  # read only, source, sensitive
+        for _ in range(scanner.count(5)):  # synonyms: name, value, source
+            scanner.skip_text()
+            scanner.skip_text()
+            scanner.skip(1)
+    return ConfigsAnswer(error_code=error_code, values=values)
+
+
+def _scanner(frame: bytes, key: int, version: int) -> Scanner:
+    body_at = read_answer_head(frame, key, version).body_at
+    what = f"{name_of(key)} v{version} answer"
+    return Scanner(frame, body_at, len(frame), flexible=is_flexible(key, version), what=what)
+
+
+def _broker(scanner: Scanner, version: int) -> tuple[int, str, int]:
+    broker = (scanner.int32(), scanner.name(), scanner.int32())
+    if version >= 1:
+        scanner.skip_text()  # rack
+    scanner.skip_tags()
+    return broker
+
+
+def _topic(scanner: Scanner, version: int) -> TopicFacts:
+    error_code = scanner.int16()
+    name = scanner.text()
+    topic_id = scanner.take(TOPIC_ID_BYTES) if version >= 10 else None
+    if version >= 1:
+        scanner.skip(1)  # internal
+    partitions = scanner.count(13)
+    for _ in range(partitions):
+        scanner.skip(2 + 4 + 4 + (4 if version >= 7 else 0))  # error, index, leader, epoch
+        for _ in range(3 if version >= 5 else 2):  # replicas, in sync, offline
+            scanner.skip(4 * max(0, scanner.count(4)))
+        scanner.skip_tags()
+    if version >= 8:
+        scanner.skip(4)  # authorized operations
+    scanner.skip_tags()
+    return TopicFacts(
+        name=name, topic_id=topic_id, error_code=error_code, partitions=max(0, partitions)
+    )

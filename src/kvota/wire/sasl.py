@@ -1,0 +1,189 @@
+"""SASL as it goes by: mechanisms, tokens, and the names in them. No secret is kept or returned.
+
+Sources: Kafka's SaslHandshake and SaslAuthenticate messages, KIP-48 (delegation tokens), KIP-368
+(lifetimes), RFC 4616 (PLAIN), RFC 5802 (SCRAM).
+"""
+
+from dataclasses import dataclass
+
+from kvota.model.errors import ProtocolError
+from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, name_of
+from kvota.wire.encode import encode_blob, encode_text
+from kvota.wire.headers import (
+    REQUEST_HEAD,
+    REQUEST_HEAD_BYTES,
+    encode_request,
+    is_flexible,
+    read_answer_head,
+    request_body_offset,
+    request_header_version,
+)
+from kvota.wire.scanner import Scanner
+from kvota.wire.varint import Bytes
+
+_TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticateAnswer:
+    """A SaslAuthenticate answer."""
+
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: int  # 0: for ever
+
+
+def mechanism(request: Bytes) -> str:
+    """The mechanism a whole SaslHandshake request frame asks for.
+
+    Raises:
+        ProtocolError: it is no such request.
+    """
+    return _request_scanner(request, SASL_HANDSHAKE).name()
+
+
+def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
+    """Error code and the broker's mechanisms of a whole SaslHandshake answer frame.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
+    scanner = _answer_scanner(answer, SASL_HANDSHAKE, 1)
+    error_code = scanner.int16()
+    mechanisms = [scanner.name() for _ in range(scanner.count(2))]
+    scanner.finish()
+    return error_code, mechanisms
+
+
+def auth_bytes(request: Bytes) -> bytes:
+    """The token in a whole SaslAuthenticate request frame.
+
+    It may hold a password: pass it to ``plain_names`` or ``scram_name`` and forget it.
+
+    Raises:
+        ProtocolError: it is no such request.
+    """
+    token = _request_scanner(request, SASL_AUTHENTICATE).blob()
+    if token is None:
+        msg = "SaslAuthenticate request: null where a token is required"
+        raise ProtocolError(msg)
+    return token
+
+
+def authenticate_answer(answer: Bytes, version: int) -> AuthenticateAnswer:
+    """What a whole SaslAuthenticate answer frame says.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
+    scanner = _answer_scanner(answer, SASL_AUTHENTICATE, version)
+    found = AuthenticateAnswer(
+        error_code=scanner.int16(),
+        error_message=scanner.text(),
+        auth_bytes=scanner.blob() or b"",
+        session_lifetime_ms=scanner.int64() if version >= 1 else 0,
+    )
+    scanner.skip_tags()
+    scanner.finish()
+    return found
+
+
+def plain_names(token: bytes) -> tuple[str, str]:
+    r"""Authorization id (often empty) and user name of a PLAIN token; not the password.
+
+    Raises:
+        ProtocolError: it is no PLAIN token; the text repeats nothing of it.
+
+    >>> plain_names(b"\0alice\0secret")
+    ('', 'alice')
+    """
+    parts = token.split(b"\0")
+    if len(parts) != 3 or not parts[1]:
+        msg = f"SASL PLAIN: a token of {len(token)} bytes is not three parts with a NUL between"
+        raise ProtocolError(msg)
+    try:
+        return parts[0].decode(), parts[1].decode()
+    except UnicodeDecodeError:
+        msg = "SASL PLAIN: a name that is not UTF-8"
+        raise ProtocolError(msg) from None  # the chain would show the token
+
+
+def scram_name(token: bytes) -> tuple[str, bool]:
+    """The name in a SCRAM client-first message, and whether it is a delegation token's id.
+
+    Behind an id the principal is the token's owner, who never crosses the wire.
+
+    Raises:
+        ProtocolError: it is no such message.
+
+    >>> scram_name(b"n,,n=a=2Cb,r=nonce"), scram_name(b"n,,n=id,r=nonce,tokenauth=true")
+    (('a,b', False), ('id', True))
+    """
+    try:
+        attributes = token.decode().split(",")
+    except UnicodeDecodeError:
+        msg = "SCRAM client-first message: it is not UTF-8"
+        raise ProtocolError(msg) from None
+    # gs2 flag, gs2 authorization id, n=name, r=nonce, extensions
+    is_gs2 = attributes[0] in {"n", "y"} or attributes[0].startswith("p=")
+    if len(attributes) < 4 or not is_gs2:
+        msg = f"SCRAM client-first message: {len(token)} bytes are none"
+        raise ProtocolError(msg)
+    if not attributes[2].startswith("n=") or not attributes[3].startswith("r="):
+        msg = "SCRAM client-first message: name and nonce are not where they belong"
+        raise ProtocolError(msg)
+    return _unescape(attributes[2][2:]), _TOKEN_AUTH in (text.lower() for text in attributes[4:])
+
+
+def _unescape(name: str) -> str:
+    parts = name.split("=")
+    plain = [parts[0]]
+    for part in parts[1:]:
+        letter = {"2C": ",", "3D": "="}.get(part[:2])
+        if letter is None:
+            msg = "SCRAM client-first message: = in a name is followed by neither 2C nor 3D"
+            raise ProtocolError(msg)
+        plain += letter, part[2:]
+    return "".join(plain)
+
+
+def is_server_final(token: bytes) -> bool:
+    """Whether a SCRAM message of the broker is its last, which says that the login succeeded."""
+    return token.startswith(b"v=")
+
+
+# ------------------------------------------------------------ our own logins
+
+
+def handshake_request(correlation_id: int, mechanism_name: str) -> bytes:
+    """A whole SaslHandshake v1 request frame."""
+    body = encode_text(mechanism_name, flexible=False)
+    return encode_request(SASL_HANDSHAKE, 1, correlation_id, body)
+
+
+def authenticate_request(correlation_id: int, token: bytes, version: int = 1) -> bytes:
+    """A whole SaslAuthenticate request frame."""
+    flexible = is_flexible(SASL_AUTHENTICATE, version)
+    body = encode_blob(token, flexible=flexible) + b"\0" * flexible
+    return encode_request(SASL_AUTHENTICATE, version, correlation_id, body)
+
+
+def _request_scanner(frame: Bytes, key: int) -> Scanner:
+    what = f"{name_of(key)} request"
+    if len(frame) < REQUEST_HEAD_BYTES:
+        msg = f"{what}: {len(frame)} bytes hold no header"
+        raise ProtocolError(msg)
+    _size, _key, version, _correlation, client_id_bytes = REQUEST_HEAD.unpack_from(frame, 0)
+    header = request_header_version(key, version)
+    body_at = request_body_offset(frame, 0, len(frame), client_id_bytes, header)
+    assert body_at is not None, "a whole frame needs no more bytes"
+    return Scanner(
+        frame, body_at, len(frame), flexible=is_flexible(key, version), what=f"{what} v{version}"
+    )
+
+
+def _answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
+    body_at = read_answer_head(frame, key, version).body_at
+    what = f"{name_of(key)} v{version} answer"
+    return Scanner(frame, body_at, len(frame), flexible=is_flexible(key, version), what=what)

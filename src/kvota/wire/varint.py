@@ -1,0 +1,57 @@
+"""Unsigned varints: seven bits a byte, lowest first, the top bit says that another byte follows.
+
+Source: KIP-482 (they hold the lengths, counts and tag numbers of flexible messages).
+"""
+
+from kvota.model.errors import ProtocolError
+
+Bytes = bytes | bytearray | memoryview
+
+# A length or count is at most 2^31: five bytes. Kafka's own reader refuses more as well.
+UVARINT_BYTES_MAX = 5
+
+
+def read_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    r"""The number at ``at`` and the position behind it; reads nothing from ``end`` on.
+
+    Raises:
+        ProtocolError: it does not end before ``end`` or within five bytes.
+
+    >>> read_uvarint(b"\xac\x02", 0, 2)
+    (300, 2)
+    """
+    value = shift = 0
+    for position in range(at, min(end, at + UVARINT_BYTES_MAX)):
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+        shift += 7
+    msg = f"byte {at}: a varint that does not end within {max(0, min(end - at, UVARINT_BYTES_MAX))} bytes"
+    raise ProtocolError(msg)
+
+
+def try_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int] | None:
+    """Like ``read_uvarint``, but None while the number's last byte may still come behind ``end``."""
+    try:
+        return read_uvarint(data, at, end)
+    except ProtocolError:
+        if end - at >= UVARINT_BYTES_MAX:
+            raise
+        return None
+
+
+def uvarint(value: int) -> bytes:
+    r"""The shortest encoding of a number >= 0.
+
+    >>> uvarint(300)
+    b'\xac\x02'
+    """
+    if value < 0x80:
+        return bytes((value,))
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

@@ -1,0 +1,136 @@
+"""ApiVersions answers, clamped to what the gateway knows."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from kvota.model.errors import ProtocolError
+from kvota.testing.kafka_messages import (
+    RandomMessages,
+    from_frame,
+    part_type,
+    payload_type,
+    to_frame,
+)
+from kvota.wire import api_versions
+from kvota.wire.apis import APIS
+
+SEEDS = st.integers(0, 2**32)
+
+
+def answer_payload(version: int, seed: int, offered: dict[int, tuple[int, int]]) -> Any:
+    messages = RandomMessages(Random(seed))
+    entry = part_type(payload_type(18, version, "response"), "ApiVersion")
+    entries = tuple(
+        entry(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in offered.items()
+    )
+    return messages.payload(18, version, "response", api_keys=entries, error_code=KioErrorCode.none)
+
+
+OFFERS = st.dictionaries(
+    st.integers(0, 100),
+    st.tuples(st.integers(0, 25), st.integers(0, 25)).filter(lambda pair: pair[0] <= pair[1]),
+)
+
+
+@given(version=st.integers(0, 4), seed=SEEDS, offered=OFFERS)
+@settings(deadline=None)
+def test_only_what_both_know_is_offered_and_all_else_survives(
+    version: int, seed: int, offered: dict[int, tuple[int, int]]
+) -> None:
+    payload = answer_payload(version, seed, offered)
+    entry = part_type(type(payload), "ApiVersion")
+    common = tuple(
+        entry(
+            api_key=key,
+            min_version=max(low, APIS[key].version_min),
+            max_version=min(high, APIS[key].version_max),
+        )
+        for key, (low, high) in offered.items()
+        if key in APIS and low <= APIS[key].version_max
+    )
+
+    clamped, upstream = api_versions.clamp(to_frame(payload), version)
+
+    assert clamped == to_frame(replace(payload, api_keys=common))
+    assert upstream == offered
+
+
+def test_what_kafka_4_3_offers_a_client_keeps_produce_from_0() -> None:
+    payload = answer_payload(4, 1, {0: (0, 13), 1: (4, 18), 18: (0, 4), 78: (1, 2), 76: (1, 1)})
+
+    clamped, _upstream = api_versions.clamp(to_frame(payload), 4)
+
+    told = from_frame(clamped, 18, 4, "response").api_keys
+    assert [(e.api_key, e.min_version, e.max_version) for e in told] == [
+        (0, 0, 13),
+        (1, 4, 18),
+        (18, 0, 4),
+    ]
+
+
+def test_a_newer_broker_is_held_at_the_versions_we_know() -> None:
+    payload = answer_payload(3, 1, {18: (0, 5), 3: (0, 14), 93: (0, 0)})
+
+    clamped, upstream = api_versions.clamp(to_frame(payload), 3)
+
+    told = from_frame(clamped, 18, 3, "response").api_keys
+    assert [(e.api_key, e.max_version) for e in told] == [(18, 4), (3, 13)]
+    assert upstream[93] == (0, 0)
+
+
+@pytest.mark.parametrize("asked", [0, 2, 3, 4, 5])
+@pytest.mark.parametrize("entries", [b"\0\0\0\0", b"\0\0\0\x01" + b"\0\x12\0\0\0\x05"])
+def test_error_35_is_read_in_the_layout_of_v0_whatever_was_asked(
+    asked: int, entries: bytes
+) -> None:
+    body = b"\0\0\0\x07" + b"\0\x23" + entries
+    frame = len(body).to_bytes(4, "big") + body
+
+    clamped, upstream = api_versions.clamp(frame, asked)
+
+    assert len(clamped) == len(frame)
+    assert upstream == ({18: (0, 5)} if len(entries) > 4 else {})
+    assert clamped == frame.replace(b"\0\x12\0\0\0\x05", b"\0\x12\0\0\0\x04")
+
+
+def test_our_own_error_35_tells_which_versions_are_taken() -> None:
+    frame = api_versions.unsupported(77)
+
+    answer = from_frame(frame, 18, 0, "response")
+    assert answer.error_code is KioErrorCode.unsupported_version
+    assert [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys] == [(18, 0, 4)]
+    assert frame[4:8] == b"\0\0\0\x4d"
+
+
+def test_tags_of_an_entry_survive() -> None:
+    entry = b"\0\x03\0\0\0\x0e"
+    body = b"\0\0\0\x01" + b"\0\0" + b"\x02" + entry + b"\x01\x09\x02zz" + bytes(4) + b"\0"
+    frame = len(body).to_bytes(4, "big") + body
+
+    clamped, _upstream = api_versions.clamp(frame, 3)
+
+    assert clamped == frame.replace(entry, b"\0\x03\0\0\0\x0d")
+
+
+@pytest.mark.parametrize("frame", [b"\0\0\0\x04\0\0\0\x01", b"\0\0\0\x07\0\0\0\x01\0\0\x7f"])
+def test_an_answer_that_is_none_is_refused(frame: bytes) -> None:
+    with pytest.raises(ProtocolError, match="ApiVersions v3 answer"):
+        api_versions.clamp(frame, 3)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_our_own_question_is_what_kio_reads(version: int) -> None:
+    frame = api_versions.request(5, version, software_version="1.2.3")
+
+    question = from_frame(frame, 18, version, "request")
+
+    expected = ("kvota", "1.2.3") if version >= 3 else (None, None)
+    name = getattr(question, "client_software_name", None)
+    assert (name, getattr(question, "client_software_version", None)) == expected
