@@ -1,0 +1,59 @@
+"""Command lines of Kafka's Java programs: nodes, tools, clients."""
+
+import functools
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvota.java.cache import cache_folder
+from kvota.java.find import java_command
+from kvota.localkafka import class_archive
+from kvota.localkafka.jars import kafka_classpath
+
+# Programs that live for a second: the quick compiler alone starts them sooner.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
+
+
+def kafka_command(  # noqa: PLR0913 - each is an option of the Java program
+    version: str,
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    heap_mb: int = 256,
+    log_level: str = "INFO",
+    log_stream: str = "SYSTEM_OUT",
+    java_options: Sequence[str] = (),
+) -> list[str]:
+    """The command that runs a class of Kafka's jars."""
+    here = Path(__file__).parent
+    return [
+        str(java_command()),
+        f"-Xmx{heap_mb}m",
+        *("-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData"),
+        # What the JVM itself has to say must not get between a tool's own lines.
+        *("-Xlog:disable", "-Xlog:all=warning:stderr"),
+        *class_archive.using_options(version),
+        f"-Dlog4j2.configurationFile={here / 'log4j2.properties'}",
+        f"-Dlog4j.configuration={(here / 'log4j.properties').as_uri()}",
+        f"-Dkvota.log.level={log_level}",
+        f"-Dkvota.log.stream={log_stream}",
+        *java_options,
+        f"@{_class_path_file(version)}",
+        main_class,
+        *arguments,
+    ]
+
+
+@functools.cache
+def _class_path_file(version: str) -> Path:
+    """A file that ``java @file`` reads: 92 jars would hide all else in every list of processes."""
+    text = f'-cp "{kafka_classpath(version)}"\n'.replace("\\", "\\\\")
+    name = f"kafka-{version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.classpath"
+    file = cache_folder() / "classpaths" / name
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_name(f"{name}.{os.getpid()}.tmp")
+        fresh.write_text(text)
+        fresh.rename(file)
+    return file

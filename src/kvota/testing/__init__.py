@@ -1,0 +1,1 @@
+"""Small working parts for tests: seeded traffic, random messages. Public."""

@@ -1,0 +1,219 @@
+"""A record that looks like a gateway's, made by driving the engine itself over seeded random traffic."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kvota.engine import QuotaEngine, QuotaTable
+from kvota.engine.bandwidth import BandwidthLane
+from kvota.model.event import Outcome
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
+
+START_US = 1_900_000_000_000_000
+NODES = (0, 1, 2)
+USERS = ("alice", "bob", "team a", "ANONYMOUS")
+CLIENT_IDS = ("app-1", "app,2=x", "", "größe", "app-3")
+
+# api key, lowest and highest version used
+_PRODUCE, _FETCH = (0, 3, 13), (1, 4, 17)
+_MUTATIONS = ((19, 4, 7), (20, 3, 6), (37, 1, 3))
+
+EventRow = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Charge:
+    """What one row says beyond the request; in the order of the table where it is used."""
+
+    quota_type: QuotaType
+    node_id: int
+    tags: str
+    value: float
+    limit: float | None
+    samples: int
+    sample_ms: int
+    outcome: Outcome
+    throttle_ms: int
+
+
+def quotas_at_start() -> QuotaTable:
+    """Quotas of several kinds, tight enough that a good part of the traffic is throttled."""
+    return QuotaTable(
+        {
+            QuotaEntity(user=DEFAULT): {
+                QuotaType.PRODUCE: 40_000.0,
+                QuotaType.FETCH: 30_000.0,
+                QuotaType.CONTROLLER_MUTATION: 8.0,
+            },
+            QuotaEntity(user="alice"): {QuotaType.PRODUCE: 30_000.0},
+            QuotaEntity(user="bob", client_id="app-1"): {
+                QuotaType.FETCH: 8_000.0,
+                QuotaType.CONTROLLER_MUTATION: 2.5,
+            },
+            QuotaEntity(client_id="app-3"): {QuotaType.PRODUCE: 20_000.0},
+        }
+    )
+
+
+class RecordedTraffic:
+    """One run of a gateway: rows of the events table in the order of ``seq``.
+
+    In the course of a run quotas are changed, removed and set again, windows are replaced, the clock
+    steps back, and nothing happens for over an hour.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        gateway: str = "gateway-1",
+        run_id: str = "run-1",
+        enforced: bool = False,
+        start_us: int = START_US,
+    ) -> None:
+        self._random = random.Random(seed)  # noqa: S311  (a seeded world, no secret)
+        self._gateway = gateway
+        self._run_id = run_id
+        self._enforced = enforced
+        self._now_us = start_us
+        self._seq = 0
+        self._windows: dict[QuotaType, QuotaWindow] = {}
+        self._engine = QuotaEngine(quotas_at_start(), self._windows)
+
+    def rows(self, count: int) -> Iterator[EventRow]:
+        """At least ``count`` rows, in the order of ``EVENT_COLUMNS``."""
+        last = self._seq + count
+        changes = [self._seq + count * (i + 1) // 10 for i in range(9)]
+        while self._seq < last:
+            if changes and self._seq >= changes[0]:
+                self._change(9 - len(changes))
+                changes.pop(0)
+            self._let_time_pass()
+            yield from self._request()
+
+    def _let_time_pass(self) -> None:
+        dice = self._random.random()
+        if dice < 0.0005:
+            self._now_us += 3_600_000_000 + self._random.randrange(-2_000_000, 60_000_000)
+        elif dice < 0.002:
+            self._now_us -= self._random.randrange(1, 4_000_000)
+        elif dice < 0.005:
+            self._now_us += self._random.randrange(500_000, 15_000_000)
+        else:
+            self._now_us += self._random.randrange(40_000)
+        if dice > 0.999:
+            self._engine.purge_expired(self._now_us // 1000)
+
+    def _change(self, step: int) -> None:
+        """Nine changes in the course of a run."""
+        table = self._engine.table
+        everybody, alice = QuotaEntity(user=DEFAULT), QuotaEntity(user="alice")
+        if step == 0:
+            table = table.with_quota(everybody, QuotaType.PRODUCE, 25_000.0)
+        elif step == 1:  # removed while others of the kind stay: recorded, unlimited
+            table = table.with_quota(everybody, QuotaType.CONTROLLER_MUTATION, None)
+        elif step == 2:
+            table = table.with_quota(everybody, QuotaType.CONTROLLER_MUTATION, 6.0)
+        elif step == 3:  # the last of a type: nothing is recorded any more
+            table = QuotaTable({alice: {QuotaType.PRODUCE: 30_000.0}})
+        elif step == 4:
+            table = quotas_at_start()
+        elif step == 5:
+            self._windows[QuotaType.PRODUCE] = QuotaWindow(3, 700)
+            self._windows[QuotaType.CONTROLLER_MUTATION] = QuotaWindow(5, 2000)
+        elif step == 6:  # a kind that did not exist: other counters for everybody
+            table = table.with_quota(QuotaEntity(client_id=DEFAULT), QuotaType.FETCH, 50_000.0)
+        elif step == 7:
+            table = table.with_quota(alice, QuotaType.PRODUCE, 0.0125)
+        else:
+            self._windows.clear()
+        self._engine.replace_table(table)
+        self._engine.replace_windows(self._windows)
+
+    def _request(self) -> Iterator[EventRow]:
+        user = self._random.choice(USERS)
+        client_id = self._random.choice(CLIENT_IDS)
+        kind = self._random.random()
+        if kind < 0.4:
+            yield self._bandwidth(QuotaType.PRODUCE, _PRODUCE, user, client_id)
+        elif kind < 0.75:
+            yield self._bandwidth(QuotaType.FETCH, _FETCH, user, client_id)
+        else:
+            yield from self._mutation(user, client_id)
+
+    def _bandwidth(
+        self, quota_type: QuotaType, api: tuple[int, int, int], user: str, client_id: str
+    ) -> EventRow:
+        node_id, now_ms = self._random.choice(NODES), self._now_us // 1000
+        lane: BandwidthLane = self._engine.bandwidth(quota_type, node_id, user, client_id, now_ms)
+        value = int(self._random.paretovariate(1.1) * 20_000) % 5_000_000
+        throttle_ms = lane.charge(value, now_ms)
+        charge = _Charge(
+            quota_type,
+            node_id,
+            lane.tags,
+            value,
+            lane.limit,
+            lane.samples,
+            lane.sample_ms,
+            Outcome.THROTTLED if throttle_ms > 0 else Outcome.ADMITTED,
+            throttle_ms,
+        )
+        return self._row(charge, (api[0], self._random.randint(api[1], api[2])), user, client_id)
+
+    def _mutation(self, user: str, client_id: str) -> Iterator[EventRow]:
+        api_key, lowest, highest = self._random.choice(_MUTATIONS)
+        version = self._random.randint(lowest, highest)
+        strict = version >= {19: 6, 20: 5, 37: 3}[api_key]
+        quota = self._engine.mutations(user, client_id, strict=strict, now_ms=self._now_us // 1000)
+        for _ in range(self._random.randint(1, 4)):
+            value = self._random.randint(0, 40)
+            decision = quota.charge(value, self._now_us // 1000)
+            charge = _Charge(
+                QuotaType.CONTROLLER_MUTATION,
+                -1,
+                quota.tags,
+                value,
+                quota.limit,
+                quota.samples,
+                quota.sample_ms,
+                decision.outcome,
+                decision.throttle_ms,
+            )
+            yield self._row(charge, (api_key, version), user, client_id)
+            if decision.outcome is not Outcome.REJECTED and self._random.random() < 0.05:
+                self._now_us += self._random.randrange(5_000)
+                quota.give_back(value or 1, self._now_us // 1000)
+                back = replace(charge, value=-(value or 1), outcome=Outcome.ADMITTED, throttle_ms=0)
+                yield self._row(back, (api_key, version), user, client_id)
+
+    def _row(self, charge: _Charge, api: tuple[int, int], user: str, client_id: str) -> EventRow:
+        seq, self._seq = self._seq, self._seq + 1
+        return (
+            self._now_us,
+            seq,
+            self._gateway,
+            self._run_id,
+            charge.node_id,
+            charge.quota_type.value,
+            hash_of_connection(user, client_id),
+            user,
+            client_id,
+            charge.tags,
+            *api,
+            float(charge.value),
+            charge.limit,
+            charge.samples,
+            charge.sample_ms,
+            charge.outcome.value,
+            self._enforced,
+            charge.throttle_ms,
+            None if seq % 17 == 0 else 0,
+        )
+
+
+def hash_of_connection(user: str, client_id: str) -> int:
+    """A connection per user and client id."""
+    return USERS.index(user) * len(CLIENT_IDS) + CLIENT_IDS.index(client_id)

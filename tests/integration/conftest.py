@@ -1,0 +1,48 @@
+"""Clusters that the tests of this folder share; each is started when the first test asks for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.command_line import SHORT_LIVED
+
+HERE = Path(__file__).parent
+# The first test of a run may fetch Kafka and start three nodes on a busy machine.
+TIMEOUT_S = 180
+# Not where a gateway listens, so that an address which leaks through it is seen.
+HOST = "127.0.0.2"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """One node."""
+    yield from _started(request, LocalKafka(host=HOST, java_options=SHORT_LIVED))
+
+
+@pytest.fixture(scope="session")
+def kafka3(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """Three nodes."""
+    yield from _started(request, LocalKafka(nodes=3, host=HOST, java_options=SHORT_LIVED))
+
+
+@pytest.fixture(scope="session")
+def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """One node with the users alice/alice-secret and bob/bob-secret."""
+    users = {"alice": "alice-secret", "bob": "bob-secret"}
+    yield from _started(request, LocalKafka(host=HOST, users=users, java_options=SHORT_LIVED))
+
+
+def _started(request: pytest.FixtureRequest, kafka: LocalKafka) -> Iterator[LocalKafka]:
+    kafka.start()
+    yield kafka
+    kafka.stop(keep_logs=request.session.testsfailed > 0)
