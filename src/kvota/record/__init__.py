@@ -1,0 +1,1 @@
+"""Decision events out: bounded memory, then Parquet files that are whole or not there."""

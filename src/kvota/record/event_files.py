@@ -1,0 +1,108 @@
+"""The files of recorded events in one folder: written whole, and removed when old or too many."""
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from heapq import nsmallest
+from pathlib import Path
+from typing import NamedTuple
+
+from kvota.record.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
+
+# events-<gateway>-<run>-<first seq>-<number of the file in its run>.parquet
+_COMPLETE = re.compile(r"events-.+-[0-9]{12,}-[0-9]+\.parquet")
+
+# So many of the oldest files are remembered: bounds memory, with a million files in the folder too.
+_REMEMBERED_MAX = 1_000
+
+# People and other gateways add and remove files too: look again now and then.
+_LOOK_AGAIN_S = 600.0
+
+
+class _File(NamedTuple):
+    modified_s: float
+    name: str
+    size_bytes: int
+
+
+class EventFiles:
+    """The event files of a folder, which several gateways may share.
+
+    Both limits are the folder's; only files with names of our own pattern are ever removed.
+    """
+
+    def __init__(self, folder: Path, *, folder_bytes_max: int, age_s_max: float) -> None:
+        self.count = 0
+        self.bytes = 0
+        self.folder = folder
+        self._folder_bytes_max = folder_bytes_max
+        self._age_s_max = age_s_max
+        self._oldest: deque[_File] = deque()  # the first of all files, oldest first
+        self._looked_s = 0.0
+
+    def open(self, *, now_s: float) -> None:
+        """Make the folder, write in it once, remove what dead runs left half done.
+
+        Raises:
+            OSError: the folder cannot be made, read or written to.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.iterdir():
+            name = path.name.removesuffix(UNFINISHED)
+            if name != path.name and _COMPLETE.fullmatch(name):
+                remove_if_dead(path)
+        try_to_write(self.folder / f"events-probe-{os.getpid()}-000000000000-0.parquet")
+        self._look(now_s)
+
+    def write(self, name: str, content: bytes | memoryview, *, now_s: float) -> None:
+        """Write one file: whole, or not at all.
+
+        Raises:
+            OSError: it could not be written; nothing of it is left.
+        """
+        write_whole(self.folder / name, content)
+        size_bytes = len(content)
+        if len(self._oldest) == self.count < _REMEMBERED_MAX:
+            self._oldest.append(_File(now_s, name, size_bytes))
+        self.count += 1
+        self.bytes += size_bytes
+
+    def remove_old(self, *, now_s: float) -> None:
+        """Remove the oldest files until both limits hold; the newest one always stays.
+
+        Raises:
+            OSError: the folder could not be read, or a file not removed.
+        """
+        if not self._oldest or abs(now_s - self._looked_s) > _LOOK_AGAIN_S:
+            self._look(now_s)
+        while self.count > 1:
+            oldest = self._oldest[0]
+            is_old = now_s - oldest.modified_s > self._age_s_max
+            if not is_old and self.bytes <= self._folder_bytes_max:
+                return
+            (self.folder / oldest.name).unlink(missing_ok=True)
+            self._oldest.popleft()
+            self.count -= 1
+            self.bytes -= oldest.size_bytes
+            if not self._oldest:
+                self._look(now_s)
+
+    def _look(self, now_s: float) -> None:
+        self._looked_s = now_s
+        self.count = 0
+        self.bytes = 0
+        self._oldest = deque(nsmallest(_REMEMBERED_MAX, self._tally()))
+
+    def _tally(self) -> Iterator[_File]:
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if not _COMPLETE.fullmatch(entry.name):
+                    continue
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+                self.count += 1
+                self.bytes += status.st_size
+                yield _File(status.st_mtime, entry.name, status.st_size)

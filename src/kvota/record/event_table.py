@@ -1,0 +1,165 @@
+"""Packed rows and their memos → Parquet, without one step per row in Python.
+
+Arrays are made from buffers: ``pa.array`` imports pandas where there is one, over a second of CPU.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvota.model.charge_memo import ADMITTED, NO_ANSWER, ChargeMemo
+from kvota.model.event import Outcome
+from kvota.model.quota_type import QuotaType
+from kvota.record.event_schema import WRITE_SCHEMA
+from kvota.record.row_batch import ROW, ROW_BYTES
+
+_Column = np.ndarray[Any, np.dtype[Any]]
+
+# The fields of row_batch.ROW.
+_ROW_DTYPE = np.dtype(
+    [
+        ("seq", "<i8"),
+        ("ts_us", "<i8"),
+        ("value", "<f8"),
+        ("throttle_ms", "<i4"),
+        ("upstream_throttle_ms", "<i4"),
+        ("memo", "<i4"),
+        ("outcome", "<i4"),
+    ]
+)
+assert _ROW_DTYPE.itemsize == ROW_BYTES
+
+# In the order of the codes of model.charge_memo.
+_OUTCOMES = (Outcome.ADMITTED, Outcome.THROTTLED, Outcome.REJECTED)
+
+_MEMO_TEXTS: dict[str, Callable[[ChargeMemo], str]] = {
+    "quota_type": lambda memo: memo.quota_type,
+    "user": lambda memo: memo.user,
+    "client_id": lambda memo: memo.client_id,
+    "tags": lambda memo: memo.tags,
+}
+_MEMO_NUMBERS: dict[str, Callable[[ChargeMemo], int]] = {
+    "node_id": lambda memo: memo.node_id,
+    "connection": lambda memo: memo.connection,
+    "api_key": lambda memo: memo.api_key,
+    "api_version": lambda memo: memo.api_version,
+    "samples": lambda memo: memo.samples,
+    "sample_ms": lambda memo: memo.sample_ms,
+}
+
+# Growing numbers: 7.1 bytes a row in all instead of 12.6.
+_DELTA_COLUMNS = ("ts_us", "seq")
+
+
+def event_table(
+    rows: memoryview, memos: Sequence[ChargeMemo], *, gateway: str, run_id: str
+) -> pa.Table:
+    """The events of packed rows (``row_batch.ROW``); ``memos`` are those the rows refer to.
+
+    Raises:
+        OverflowError: a memo holds a number that its column cannot (a sample count over 32,767, say).
+    """
+    packed = np.frombuffer(rows, dtype=_ROW_DTYPE)
+    index = np.ascontiguousarray(packed["memo"])
+    nothing = np.zeros(len(packed), dtype=np.int32)
+    columns: dict[str, pa.Array] = {
+        "gateway": _texts(nothing, [gateway]),
+        "run_id": _texts(nothing, [run_id]),
+        "outcome": _texts(packed["outcome"], _OUTCOMES),
+        "upstream_throttle_ms": _numbers(
+            packed["upstream_throttle_ms"],
+            pa.int32(),
+            is_null=packed["upstream_throttle_ms"] == NO_ANSWER,
+        ),
+        "limit": _limits(index, memos),
+        "enforced": _flags(np.array([memo.enforced for memo in memos], dtype=np.bool_)[index]),
+    }
+    for name in ("ts_us", "seq", "value", "throttle_ms"):
+        columns[name] = _numbers(packed[name], WRITE_SCHEMA.field(name).type)
+    for name, text_of in _MEMO_TEXTS.items():
+        codes, texts = _different([text_of(memo) for memo in memos])
+        columns[name] = _texts(codes[index], texts)
+    for name, number_of in _MEMO_NUMBERS.items():
+        arrow_type = WRITE_SCHEMA.field(name).type
+        numbers = np.array([number_of(memo) for memo in memos], dtype=arrow_type.to_pandas_dtype())
+        columns[name] = _numbers(numbers[index], arrow_type)
+    return pa.Table.from_arrays([columns[name] for name in WRITE_SCHEMA.names], schema=WRITE_SCHEMA)
+
+
+def parquet_bytes(table: pa.Table) -> pa.Buffer:
+    """The table as one Parquet file with one row group, in memory."""
+    out = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        out,
+        table.schema,
+        compression="zstd",
+        use_dictionary=[name for name in table.column_names if name not in _DELTA_COLUMNS],
+        column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        write_statistics=list(_DELTA_COLUMNS),  # of all columns: 20 % more time, and nobody asks
+        store_schema=False,  # readers shall see plain strings, not our dictionaries
+    ) as writer:
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+        writer.add_key_value_metadata(table.schema.metadata)
+    return out.getvalue()
+
+
+def warm_up() -> None:
+    """Write one row to memory: the first Arrow array and the first Parquet file cost far more than others."""
+    memo = ChargeMemo(
+        node_id=0,
+        quota_type=QuotaType.PRODUCE,
+        connection=0,
+        user="",
+        client_id="",
+        tags="",
+        api_key=0,
+        api_version=0,
+        limit=None,
+        samples=0,
+        sample_ms=0,
+        enforced=False,
+    )
+    row = ROW.pack(0, 0, 0.0, 0, NO_ANSWER, 0, ADMITTED)
+    parquet_bytes(event_table(memoryview(row), [memo], gateway="", run_id=""))
+
+
+def _numbers(
+    values: _Column, arrow_type: pa.DataType, *, is_null: _Column | None = None
+) -> pa.Array:
+    valid = None if is_null is None else _bits(~is_null)
+    return pa.Array.from_buffers(
+        arrow_type, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))]
+    )
+
+
+def _flags(values: _Column) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def _bits(values: _Column) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def _limits(index: _Column, memos: Sequence[ChargeMemo]) -> pa.Array:
+    limits = np.array([0.0 if memo.limit is None else memo.limit for memo in memos], dtype="<f8")
+    unlimited = np.array([memo.limit is None for memo in memos], dtype=np.bool_)
+    return _numbers(limits[index], pa.float64(), is_null=unlimited[index])
+
+
+def _different(texts: Sequence[str]) -> tuple[_Column, list[str]]:
+    codes: dict[str, int] = {}
+    of_memo = [codes.setdefault(text, len(codes)) for text in texts]
+    return np.array(of_memo, dtype=np.int32), list(codes)
+
+
+def _texts(codes: _Column, texts: Sequence[str]) -> pa.Array:
+    # A name may hold surrogates (bytes that are no UTF-8, decoded): Arrow refuses them.
+    encoded = [text.encode("utf-8", "backslashreplace") for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    dictionary = pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    )
+    return pa.DictionaryArray.from_arrays(_numbers(codes, pa.int32()), dictionary)

@@ -1,0 +1,109 @@
+"""Decision events into Parquet files, without ever holding up traffic."""
+
+import errno
+import logging
+import re
+from pathlib import Path
+
+from kvota.model.clock import Clock
+from kvota.model.errors import UsageError
+from kvota.record.event_files import EventFiles
+from kvota.record.event_table import warm_up
+from kvota.record.record_limits import RecordLimits, RecordStatus
+from kvota.record.row_appender import RowAppender
+from kvota.record.row_writer import RowWriter
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+# A full disk is no mistake in the configuration: the gateway starts, and records once there is room.
+_DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Recorder:
+    """Takes decisions on the event loop's thread, writes them on its own; implements ``DecisionSink``.
+
+    ``next_seq`` and ``append`` belong to one thread. Rows are on disk at the latest ``flush_interval_s``
+    after they were appended, when the disk does its work; a kill leaves whole files only.
+
+    Raises:
+        UsageError: ``gateway`` or ``run_id`` cannot be part of a file name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        gateway: str,
+        run_id: str,
+        limits: RecordLimits,
+        clock: Clock,
+    ) -> None:
+        for name, value in (("gateway", gateway), ("run_id", run_id)):
+            if not _NAME.fullmatch(value):
+                msg = (
+                    f'record: the {name} "{value}" is part of file names: write 1 to 64 letters, digits,'
+                    ' ".", "_" or "-", beginning with a letter or digit'
+                )
+                raise UsageError(msg)
+        self._folder = folder
+        self._limits = limits
+        self._clock = clock
+        self._files = EventFiles(
+            folder, folder_bytes_max=limits.folder_bytes_max, age_s_max=limits.age_s_max
+        )
+        self._appender = RowAppender(
+            batches=limits.buffer_rows // limits.flush_rows, rows_max=limits.flush_rows
+        )
+        self._writer = RowWriter(
+            self._appender, self._files, limits=limits, clock=clock, gateway=gateway, run_id=run_id
+        )
+        self._is_running = False
+        # Not methods of this class: one call less per row.
+        self.next_seq = self._appender.next_seq
+        self.append = self._appender.append
+
+    def start(self) -> None:
+        """Make the folder, pay Arrow's first-use costs, start writing. Before the gateway listens.
+
+        Raises:
+            UsageError: the folder cannot be used.
+        """
+        try:
+            self._files.open(now_s=self._clock.now_us() / 1e6)
+        except OSError as error:
+            if error.errno not in _DISK_IS_FULL:
+                msg = (
+                    f"record: {self._folder} cannot be used: {error.strerror or error}."
+                    " Name a folder that the gateway may write to"
+                )
+                raise UsageError(msg) from error
+            logger.warning("recording begins on a full disk: %s", self._folder)
+        warm_up()
+        self._writer.start()
+        self._is_running = True
+
+    def close(self) -> None:
+        """Write all rows; gives up after ``close_timeout_s``. Later rows are dropped and counted."""
+        self._appender.close()
+        if not self._is_running:
+            return
+        self._is_running = False
+        if not self._writer.finish(timeout_s=self._limits.close_timeout_s):
+            logger.error(
+                "recording ends with rows unwritten: %s did not take them within %g s",
+                self._folder,
+                self._limits.close_timeout_s,
+            )
+
+    def status(self) -> RecordStatus:
+        """How the recording stands; from any thread."""
+        return RecordStatus(
+            recording=self._is_running and not self._writer.is_failing,
+            rows_written=self._writer.rows_written,
+            rows_dropped=self._writer.rows_dropped,
+            files=self._files.count,
+            bytes=self._files.bytes,
+            last_error=self._writer.last_error,
+        )

@@ -1,0 +1,164 @@
+"""The thread that turns batches of packed rows into files."""
+
+import logging
+from queue import Empty
+from threading import Event, Thread
+
+from kvota.model.clock import Clock
+from kvota.record.event_files import EventFiles
+from kvota.record.event_table import event_table, parquet_bytes
+from kvota.record.record_limits import RecordLimits
+from kvota.record.row_appender import RowAppender
+from kvota.record.row_batch import ROW, ROW_BYTES, RowBatch
+
+logger = logging.getLogger(__name__)
+
+
+class RowWriter:
+    """Writes full batches, and what is in the current one when none gets full for a while.
+
+    What cannot be written stays in memory and is tried again after a pause. Meanwhile the appender runs
+    out of free batches: new rows are dropped and counted, and traffic goes on.
+    """
+
+    def __init__(
+        self,
+        appender: RowAppender,
+        files: EventFiles,
+        *,
+        limits: RecordLimits,
+        clock: Clock,
+        gateway: str,
+        run_id: str,
+    ) -> None:
+        self.rows_written = 0
+        self.rows_lost = 0  # beside those that the appender refused
+        self.last_error: str | None = None
+        self.is_failing = False
+        self._appender = appender
+        self._files = files
+        self._limits = limits
+        self._clock = clock
+        self._gateway = gateway
+        self._run_id = run_id
+        self._file_number = 0
+        self._dropped_before = 0  # at the last success
+        self._is_behind = False
+        self._cannot_remove = False
+        self._closing = Event()
+        # Not joined by the interpreter: a disk that hangs must not keep the process alive.
+        self._thread = Thread(target=self._run, name="kvota-record", daemon=True)
+
+    @property
+    def rows_dropped(self) -> int:
+        """Rows that will be in no file."""
+        return self.rows_lost + self._appender.rows_refused
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def finish(self, *, timeout_s: float) -> bool:
+        """After the appender's close: wait until all is written, without pauses; False if it took too long."""
+        self._closing.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                batch = self._appender.full.get(timeout=self._limits.flush_interval_s)
+            except Empty:
+                self._write(self._appender.batch)
+                self._remove_old()
+                continue
+            if batch is None:
+                return
+            while not self._write(batch):
+                self._closing.wait(self._limits.retry_pause_s)
+            batch.reset()
+            self._appender.free.append(batch)
+            self._remove_old()
+
+    def _write(self, batch: RowBatch) -> bool:
+        """Write what the batch holds now; False if it is to be tried again."""
+        end = batch.offset  # read once: the appender may go on meanwhile
+        if end == batch.written_offset:
+            return True
+        try:
+            self._write_rows(batch, end)
+        except OSError as error:
+            self._fail(error)
+            if not self._closing.is_set():
+                return False
+            self._lose(batch, end)
+        except Exception as error:  # noqa: BLE001  (rows that no file can hold; recording must go on)
+            self._fail(error)
+            self._lose(batch, end)
+        else:
+            self.rows_written += (end - batch.written_offset) // ROW_BYTES
+            batch.written_offset = end
+            self._succeed()
+        return True
+
+    def _write_rows(self, batch: RowBatch, end: int) -> None:
+        rows = memoryview(batch.rows)[batch.written_offset : end]
+        table = event_table(rows, batch.memos[:], gateway=self._gateway, run_id=self._run_id)
+        first_seq: int = ROW.unpack_from(rows)[0]
+        name = f"events-{self._gateway}-{self._run_id}-{first_seq:012d}-{self._file_number}.parquet"
+        self._files.write(name, memoryview(parquet_bytes(table)), now_s=self._now_s())
+        self._file_number += 1
+
+    def _lose(self, batch: RowBatch, end: int) -> None:
+        self.rows_lost += (end - batch.written_offset) // ROW_BYTES
+        batch.written_offset = end
+
+    def _fail(self, error: Exception) -> None:
+        self.last_error = _reason(error)
+        if self.is_failing:
+            return
+        self.is_failing = True
+        logger.error(
+            "recording stops: %s: %s. Traffic goes on; rows wait in memory, then they are dropped and"
+            " counted. Trying again every %g s",
+            self._files.folder,
+            self.last_error,
+            self._limits.retry_pause_s,
+        )
+
+    def _succeed(self) -> None:
+        dropped = self.rows_dropped - self._dropped_before
+        if self.is_failing:
+            self.is_failing = False
+            logger.warning("recording again: %s: %d rows were dropped", self._files.folder, dropped)
+        elif dropped and not self._is_behind:
+            self._is_behind = True
+            logger.warning(
+                "recording is behind: decisions come faster than %s takes them; %d rows dropped so far",
+                self._files.folder,
+                dropped,
+            )
+        elif self._is_behind and not dropped:
+            self._is_behind = False
+            logger.warning("recording keeps up again: %s", self._files.folder)
+        self._dropped_before = self.rows_dropped
+
+    def _remove_old(self) -> None:
+        try:
+            self._files.remove_old(now_s=self._now_s())
+        except OSError as error:
+            self.last_error = _reason(error)
+            if not self._cannot_remove:
+                self._cannot_remove = True
+                logger.warning("old recordings stay: %s: %s", self._files.folder, self.last_error)
+        else:
+            self._cannot_remove = False
+
+    def _now_s(self) -> float:
+        return self._clock.now_us() / 1e6
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__}: {error}"
