@@ -1,0 +1,1 @@
+"""Performs what the connections' machines say: asyncio and uvloop, nothing else."""

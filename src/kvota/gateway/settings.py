@@ -1,0 +1,43 @@
+"""What a gateway is told at its start; ``kvota.app`` makes it from gateway.toml."""
+
+from dataclasses import dataclass, field
+
+from kvota.session.settings import ConnectionSettings
+from kvota.session.topology import Advertised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLimits:
+    """Bounds on what clients can make the gateway hold.
+
+    Attributes:
+        connections_max: client connections at once; Kafka's own default is unlimited, a file
+            descriptor limit of 1,024 is not. Each uses two descriptors.
+        frame_ms: time for a request to arrive; it grows with every byte that does, at
+            ``frame_bytes_per_s_min``.
+        announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
+            broker.
+        mute_ms_max: cap of one mute; the Java client's request timeout is 30 s.
+        write_buffer_bytes: waiting for one slow reader before the other side is no longer read.
+    """
+
+    connections_max: int = 2_000
+    frame_ms: int = 30_000
+    frame_bytes_per_s_min: int = 131_072
+    announced_bytes_max: int = 128 * 2**20
+    mute_ms_max: int = 30_000
+    write_buffer_bytes: int = 1_048_576
+    connect_ms: int = 10_000
+    drain_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Where to listen, whom to reach."""
+
+    host: str
+    bootstrap_port: int
+    advertised: Advertised
+    upstream: tuple[tuple[str, int], ...]
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
+    connection: ConnectionSettings = field(default_factory=ConnectionSettings)

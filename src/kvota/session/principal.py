@@ -1,0 +1,81 @@
+"""Who the client is: watches SASL go by, without taking part in it.
+
+The name is believed only when the broker has accepted the login. Passwords and proofs are looked past
+and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802.
+"""
+
+from kvota.model.errors import ProtocolError
+from kvota.wire import sasl
+
+ANONYMOUS = "ANONYMOUS"
+_SCRAM = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
+# Logins whose end is seen in the broker's tokens.
+WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
+
+
+class Login:
+    """One attempt to log in: what the client has claimed so far."""
+
+    __slots__ = ("claimed", "mechanism", "readable", "tokens")
+
+    def __init__(self, mechanism: str) -> None:
+        self.mechanism = mechanism
+        self.claimed: str | None = None
+        self.readable = True
+        self.tokens = 0
+
+
+class PrincipalWatch:
+    """One connection's name; a later re-authentication is another attempt.
+
+    Every token belongs to an attempt, and its answer is told with that attempt: a client that sends
+    the next handshake ahead of an answer cannot pass for somebody else.
+    """
+
+    __slots__ = ("_login", "name", "warning")
+
+    def __init__(self) -> None:
+        self.name = ANONYMOUS
+        self.warning: str | None = None
+        self._login = Login("")
+
+    def handshake(self, mechanism: str) -> None:
+        """The client has named a mechanism."""
+        self._login = Login(mechanism)
+
+    def token(self, auth_bytes: bytes) -> Login:
+        """The client has sent a token; only the first one of an attempt names anybody."""
+        login = self._login
+        login.tokens += 1
+        if login.tokens > 1:
+            return login
+        try:
+            if login.mechanism == "PLAIN":
+                _authorization, login.claimed = sasl.plain_names(auth_bytes)
+            elif login.mechanism in _SCRAM:
+                login.claimed, is_token = sasl.scram_name(auth_bytes)
+                login.readable = not is_token  # a delegation token's owner never crosses the wire
+            else:
+                login.readable = False
+        except ProtocolError:
+            login.readable = False  # the broker will refuse it; if not, the name is unknown
+        return login
+
+    def answer(self, login: Login, error_code: int, auth_bytes: bytes) -> bool:
+        """The broker has answered a token; True when this completed the login."""
+        if error_code != 0:
+            login.claimed = None
+            return False
+        if login.mechanism in _SCRAM and not sasl.is_server_final(auth_bytes):
+            return False
+        if login.mechanism not in _SCRAM and login.mechanism != "PLAIN" and auth_bytes:
+            return False  # OAUTHBEARER: a document here is a failure that looks like success
+        if login.readable and login.claimed is not None:
+            self.name = login.claimed
+            return True
+        self.name = ANONYMOUS
+        self.warning = (
+            f"the name behind a {login.mechanism or 'SASL'} login cannot be read from the wire; "
+            f"its quotas are those of {ANONYMOUS}"
+        )
+        return True

@@ -1,0 +1,25 @@
+"""What every connection of a gateway is told at its start."""
+
+from dataclasses import dataclass, field
+
+from kvota.model.quota_type import QuotaType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """Limits and modes; the defaults carry their reasons.
+
+    Attributes:
+        enforced: quota types in force; the others are in shadow mode.
+        request_bytes_max: cap of one request; Kafka's socket.request.max.bytes is 100 MiB.
+        in_flight_max: requests forwarded and not yet answered before reading pauses; clients keep 5
+            to 1,000, the bound only stops runaway pipelining.
+        mutation_partitions_max: partitions one request may ask for (KRaft's own bound on CreateTopics).
+        default_partitions: assumed for a topic created with -1 where the broker does not tell.
+    """
+
+    enforced: frozenset[QuotaType] = field(default_factory=frozenset)
+    request_bytes_max: int = 100 * 2**20
+    in_flight_max: int = 5_000
+    mutation_partitions_max: int = 10_000
+    default_partitions: int = 1

@@ -1,0 +1,22 @@
+"""What all connections of one gateway have in common."""
+
+from dataclasses import dataclass
+
+from kvota.engine import QuotaEngine
+from kvota.model.charge_memo import DecisionSink
+from kvota.session.budget import AnnouncedBudgets
+from kvota.session.facts import ClusterFacts
+from kvota.session.settings import ConnectionSettings
+from kvota.session.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The gateway's one engine, one record, and what it knows of the cluster."""
+
+    engine: QuotaEngine
+    sink: DecisionSink
+    topology: Topology
+    budgets: AnnouncedBudgets
+    facts: ClusterFacts
+    settings: ConnectionSettings

@@ -1,0 +1,328 @@
+"""However a conversation is cut into chunks: the same bytes, answers and rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+from tests.unit.session.frames import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    HEARTBEAT,
+    METADATA,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    answer,
+    decoded,
+    fetch,
+    fetch_answer,
+    metadata_answer,
+    parts,
+    produce,
+    produce_answer,
+    request,
+    split,
+)
+from tests.unit.session.stage import ALL_TYPES, BROKER, Cluster, Stage, quotas
+
+ENDPOINTS = [(2, "broker-2.inside", 9092)]
+NO_ERROR = ErrorCode(0)
+
+
+@dataclass
+class Broker:
+    """Answers whatever has been forwarded, as far as these conversations need it."""
+
+    answer_bytes: int
+    endpoints: bool
+    seen: int = 0
+    raw_tokens: int = 0
+    to_client: bytes = field(default=b"", repr=False)
+
+    def answers(self, forwarded: bytes) -> bytes:
+        told = b""
+        while self.seen < len(forwarded):
+            size = int.from_bytes(forwarded[self.seen : self.seen + 4], "big")
+            frame = forwarded[self.seen : self.seen + 4 + size]
+            if len(frame) < 4 + size:
+                break
+            self.seen += 4 + size
+            told += self._answer(frame)
+        return told
+
+    def _answer(self, frame: bytes) -> bytes:
+        if self.raw_tokens:
+            self.raw_tokens -= 1
+            return bytes(4)
+        key, version = frame[5], frame[7]
+        correlation = int.from_bytes(frame[8:12], "big")
+        return _ANSWERS[key](self, frame, version, correlation)
+
+    def produced(self, frame: bytes, version: int, correlation: int) -> bytes:
+        if decoded(frame, PRODUCE, version, is_answer=False).acks == 0:
+            return b""
+        endpoints = ENDPOINTS if self.endpoints and version >= 10 else ()
+        error = 6 if endpoints else 0
+        return produce_answer(version, correlation=correlation, error=error, endpoints=endpoints)
+
+    def fetched(self, _frame: bytes, version: int, correlation: int) -> bytes:
+        endpoints = ENDPOINTS if self.endpoints and version >= 16 else ()
+        return fetch_answer(
+            version,
+            correlation=correlation,
+            records=b"f" * self.answer_bytes,
+            partitions=3,
+            endpoints=endpoints,
+        )
+
+    def described(self, frame: bytes, version: int, correlation: int) -> bytes:
+        topics = decoded(frame, METADATA, version, is_answer=False).topics or ()
+        return metadata_answer(
+            version,
+            correlation=correlation,
+            brokers=[(1, *BROKER)],
+            topics=[(topic.name or "asked-by-id", 3, 0) for topic in topics],
+        )
+
+    def created(self, frame: bytes, version: int, correlation: int) -> bytes:
+        asked = decoded(frame, CREATE_TOPICS, version, is_answer=False).topics
+        rows = (
+            {"name": topic.name, "error_code": ErrorCode(38 if "bad" in topic.name else 0), "configs": None}
+            for topic in asked
+        )  # fmt: skip
+        results = parts(CREATE_TOPICS, version, "response", "CreatableTopicResult", *rows)
+        return answer(CREATE_TOPICS, version, correlation=correlation, topics=results)
+
+    def shaken(self, _frame: bytes, version: int, correlation: int) -> bytes:
+        self.raw_tokens = int(version == 0)
+        return answer(
+            SASL_HANDSHAKE, version, correlation=correlation, throttle_ms=None, error_code=NO_ERROR
+        )
+
+    def let_in(self, _frame: bytes, version: int, correlation: int) -> bytes:
+        return answer(
+            SASL_AUTHENTICATE,
+            version,
+            correlation=correlation,
+            throttle_ms=None,
+            error_code=NO_ERROR,
+            auth_bytes=b"",
+        )
+
+    def offered(self, _frame: bytes, version: int, correlation: int) -> bytes:
+        return answer(API_VERSIONS, version, correlation=correlation, error_code=NO_ERROR)
+
+    def beaten(self, _frame: bytes, version: int, correlation: int) -> bytes:
+        return answer(HEARTBEAT, version, correlation=correlation)
+
+
+_ANSWERS: dict[int, Callable[[Broker, bytes, int, int], bytes]] = {
+    0: Broker.produced,
+    1: Broker.fetched,
+    3: Broker.described,
+    12: Broker.beaten,
+    17: Broker.shaken,
+    18: Broker.offered,
+    19: Broker.created,
+    36: Broker.let_in,
+}
+
+
+# ------------------------------------------------------------------ conversations
+
+
+def _newer_api_versions(correlation: int) -> bytes:
+    frame = request(API_VERSIONS, 0, correlation=correlation)
+    return frame[:6] + b"\0\x09" + frame[8:]
+
+
+def _creation(version: int, topics: list[tuple[str, int]]) -> bytes:
+    rows = (
+        {"name": name, "num_partitions": count, "replication_factor": 1, "assignments": (), "configs": ()}
+        for name, count in topics
+    )  # fmt: skip
+    asked = parts(CREATE_TOPICS, version, "request", "CreatableTopic", *rows)
+    return request(CREATE_TOPICS, version, topics=asked, validate_only=False)
+
+
+TOPICS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "bad", "c" * 30]), st.integers(1, 60)), min_size=1, max_size=3
+)  # fmt: skip
+RECORDS = st.sampled_from([0, 100, 3_000, 16_000, 17_000, 90_000]).map(bytes)
+REQUESTS = st.one_of(
+    st.builds(
+        produce,
+        st.integers(3, 13),
+        acks=st.sampled_from([0, 1, -1]),
+        records=RECORDS,
+        transactional_id=st.sampled_from([None, "t"]),
+        client=st.sampled_from(["app", None, "ä" * 5]),
+    ),
+    st.builds(fetch, st.integers(4, 18)),
+    st.builds(_creation, st.integers(2, 7), TOPICS),
+    st.builds(lambda version: request(METADATA, version), st.integers(0, 13)),
+    st.builds(lambda version: request(HEARTBEAT, version), st.integers(0, 4)),
+    st.builds(lambda version: request(API_VERSIONS, version), st.integers(0, 4)),
+    st.just(_newer_api_versions(1)),
+)
+PLAIN = b"\0alice\0secret"
+LOGINS = st.sampled_from(
+    [
+        b"",
+        request(SASL_HANDSHAKE, 0, mechanism="PLAIN") + len(PLAIN).to_bytes(4, "big") + PLAIN,
+        request(SASL_HANDSHAKE, 1, mechanism="PLAIN")
+        + request(SASL_AUTHENTICATE, 2, auth_bytes=PLAIN),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class World:
+    login: bytes
+    requests: list[bytes]
+    enforced: bool
+    answer_bytes: int
+    endpoints: bool
+
+
+WORLDS = st.builds(
+    World,
+    login=LOGINS,
+    requests=st.lists(REQUESTS, min_size=1, max_size=12),
+    enforced=st.booleans(),
+    answer_bytes=st.sampled_from([0, 50, 9_000, 50_000]),
+    endpoints=st.booleans(),
+)
+Cut = Callable[[bytes], list[bytes]]
+
+
+def converse(world: World, cut: Cut) -> tuple[object, ...]:
+    """All the client sends, then all the broker answers, then a mute's end, until nothing is left."""
+    stage = Stage(
+        Cluster(
+            quotas(PRODUCE=5_000, FETCH=20_000, CONTROLLER_MUTATION=5),
+            enforced=ALL_TYPES if world.enforced else frozenset(),
+        )
+    )
+    broker = Broker(world.answer_bytes, world.endpoints)
+    stage.client(*cut(world.login))
+    stage.broker(*cut(broker.answers(stage.to_broker)))
+    stage.client(*cut(b"".join(world.requests)))
+    for _ in range(100):
+        told = broker.answers(stage.to_broker)
+        stage.broker(*cut(told))
+        if not told and not stage.advance(1_000_000):
+            break
+    assert stage.machine.idle
+    assert not stage.machine.stall
+    return (
+        stage.to_broker,
+        stage.to_client,
+        [row.told() for row in stage.cluster.rows],
+        stage.mutes,
+        stage.warnings,
+    )
+
+
+def whole(data: bytes) -> list[bytes]:
+    return [data] if data else []
+
+
+def cutter(data: st.DataObject) -> Cut:
+    """Cuts by lengths that are drawn as they are needed; a few long runs, so that it ends."""
+
+    def cut(whole_: bytes) -> list[bytes]:
+        lengths = data.draw(
+            st.lists(st.sampled_from([1, 2, 4, 7, 9, 13, 40, 999, 20_000, 150_000]), max_size=12)
+        )
+        pieces = []
+        at = 0
+        for length in lengths:
+            if at < len(whole_):
+                pieces.append(whole_[at : at + length])
+                at += length
+        return pieces + whole(whole_[at:])
+
+    return cut
+
+
+@settings(deadline=None, max_examples=150)
+@given(world=WORLDS, data=st.data())
+def test_a_conversation_cut_anywhere_gives_the_same_bytes_answers_and_rows(
+    world: World, data: st.DataObject
+) -> None:
+    expected = converse(world, whole)
+
+    assert converse(world, cutter(data)) == expected
+
+
+@settings(deadline=None, max_examples=20)
+@given(world=WORLDS)
+def test_a_conversation_byte_by_byte_gives_the_same_bytes_answers_and_rows(world: World) -> None:
+    small = World(
+        world.login,
+        [frame for frame in world.requests if len(frame) < 20_000],
+        world.enforced,
+        min(world.answer_bytes, 50),
+        world.endpoints,
+    )
+
+    one_by_one = converse(small, lambda data: [data[i : i + 1] for i in range(len(data))])
+
+    assert one_by_one == converse(small, whole)
+
+
+@settings(deadline=None, max_examples=150)
+@given(world=WORLDS)
+def test_every_request_is_answered_once_and_in_order(world: World) -> None:
+    to_broker, to_client, *_ = converse(world, whole)
+
+    asked = [frame[5] for frame in world.requests if not _is_without_answer(frame)]
+    assert isinstance(to_client, bytes)
+    assert isinstance(to_broker, bytes)
+    answers = split(to_client[_login_answer_bytes(world) :])
+    assert len(answers) == len(asked)
+    for frame, key_version in zip(answers, _keys_and_versions(world), strict=True):
+        decoded(frame, *key_version)
+    assert b"inside" not in to_client
+
+
+def _login_answer_bytes(world: World) -> int:
+    if not world.login:
+        return 0
+    broker = Broker(0, endpoints=False)
+    return len(broker.answers(world.login))
+
+
+def _is_without_answer(frame: bytes) -> bool:
+    return frame[5] == 0 and decoded(frame, PRODUCE, frame[7], is_answer=False).acks == 0
+
+
+def _keys_and_versions(world: World) -> list[tuple[int, int]]:
+    return [
+        (frame[5], 0 if frame[5] == API_VERSIONS and frame[7] > 4 else frame[7])
+        for frame in world.requests
+        if not _is_without_answer(frame)
+    ]
+
+
+@settings(deadline=None, max_examples=150)
+@given(world=WORLDS)
+def test_in_shadow_mode_the_broker_and_the_client_see_each_other_unchanged(world: World) -> None:
+    plain = World(world.login, world.requests, False, world.answer_bytes, endpoints=False)
+
+    to_broker, _to_client, rows, mutes, _warnings = converse(plain, whole)
+
+    assert isinstance(to_broker, bytes)
+    assert _of_the_client(to_broker[len(world.login) :]) == [
+        frame for frame in world.requests if frame != _newer_api_versions(1)
+    ]
+    assert mutes == []
+    assert rows or not any(frame[5] in {0, 1} for frame in world.requests)
+
+
+def _of_the_client(to_broker: bytes) -> list[bytes]:
+    """The frames without our own questions, which name another client."""
+    return [frame for frame in split(to_broker) if frame[12:19] != b"\0\5kvota"]

@@ -1,0 +1,23 @@
+"""The gateway's own event loop for these tests: what asyncio's does differs in details."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+import uvloop
+from tests.unit.gateway.world import World
+
+
+def pytest_asyncio_loop_factories(config: object, item: object) -> dict[str, Callable]:
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def worlds() -> AsyncIterator[Callable]:
+    """``await worlds(...)`` starts a gateway with brokers behind it; gone after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**options: object) -> World:
+            return await stack.enter_async_context(World(**options))  # type: ignore[arg-type]
+
+        yield start

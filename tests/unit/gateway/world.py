@@ -1,0 +1,229 @@
+"""A gateway on real sockets with brokers behind it that do what a test says."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from tests.unit.session.frames import (
+    HEARTBEAT,
+    METADATA,
+    answer,
+    fetch_answer,
+    metadata_answer,
+    produce_answer,
+    request,
+)
+from tests.unit.session.stage import ALL_TYPES, Rows
+
+from kvota.app.gateway_process import free_port_range
+from kvota.engine import QuotaEngine, QuotaTable
+from kvota.gateway.gateway import Gateway
+from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.quota_type import QuotaType
+from kvota.session.budget import AnnouncedBudgets
+from kvota.session.facts import ClusterFacts
+from kvota.session.settings import ConnectionSettings
+from kvota.session.shared import Shared
+from kvota.session.topology import Advertised, Topology
+
+BROKER_HOST = "127.0.0.2"
+GATEWAY_HOST = "127.0.0.1"
+Behaviour = Callable[["Broker", bytes], Awaitable[bytes]]
+
+
+async def obliging(broker: "Broker", frame: bytes) -> bytes:
+    """Answers Produce, Fetch, Metadata and Heartbeat as these tests ask them."""
+    correlation = int.from_bytes(frame[8:12], "big")
+    key, version = frame[5], frame[7]
+    if key == 0:
+        return produce_answer(version, correlation=correlation)
+    if key == 1:
+        records = b"f" * broker.answer_bytes
+        return fetch_answer(version, correlation=correlation, records=records)
+    if key == METADATA:
+        brokers = [(number, *address) for number, address in enumerate(broker.cluster, 1)]
+        return metadata_answer(version, correlation=correlation, brokers=brokers)
+    return answer(HEARTBEAT, 4, correlation=correlation)
+
+
+class Broker:
+    """One server; reads frames one after the other, keeps them, answers as told."""
+
+    def __init__(self, behaviour: Behaviour, cluster: list[tuple[str, int]], port: int) -> None:
+        self.behaviour = behaviour
+        self.cluster = cluster
+        self.port = port
+        self.frames: list[bytes] = []
+        self.bytes_read = 0
+        self.connections = 0
+        self.answer_bytes = 100
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return BROKER_HOST, self.port
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**24)
+
+    async def stop(self) -> None:
+        """Close listener and connections, as a broker that dies."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:
+                    await self.gate.wait()
+                    head = await reader.readexactly(4)
+                    frame = head + await reader.readexactly(int.from_bytes(head, "big"))
+                    self.bytes_read += len(frame)
+                    self.frames.append(frame)
+                    writer.write(await self.behaviour(self, frame))
+                    await writer.drain()
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+
+class Client:
+    """A raw connection to the gateway."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        head = await self.reader.readexactly(4)
+        return head + await self.reader.readexactly(int.from_bytes(head, "big"))
+
+    async def ask(self, data: bytes) -> bytes:
+        self.send(data)
+        return await self.frame()
+
+    async def rest(self) -> bytes:
+        """All that still comes until the gateway closes."""
+        with contextlib.suppress(ConnectionError):
+            return await self.reader.read()
+        return b""
+
+
+class World:
+    """Ready on entry; the gateway drains and all is closed on exit."""
+
+    def __init__(
+        self,
+        *,
+        behaviour: Behaviour = obliging,
+        brokers: int = 1,
+        started: tuple[int, ...] | None = None,
+        table: QuotaTable | None = None,
+        enforced: frozenset[QuotaType] = ALL_TYPES,
+        limits: GatewayLimits | None = None,
+        connection: ConnectionSettings | None = None,
+    ) -> None:
+        self.limits = limits or GatewayLimits(drain_ms=2_000)
+        ports = free_port_range(brokers, BROKER_HOST)
+        cluster = [(BROKER_HOST, ports + number) for number in range(brokers)]
+        self.brokers = [Broker(behaviour, cluster, port) for _host, port in cluster]
+        self._started = range(brokers) if started is None else started
+        self.first_port = free_port_range(brokers + 2, GATEWAY_HOST)
+        advertised = Advertised(
+            host=GATEWAY_HOST,
+            node_port_base=self.first_port + 1,
+            node_id_min=0,
+            node_id_max=brokers,
+        )
+        self.sink = Rows()
+        self.engine = QuotaEngine(table or QuotaTable(), {})
+        self.shared = Shared(
+            engine=self.engine,
+            sink=self.sink,
+            topology=Topology(advertised),
+            budgets=AnnouncedBudgets(limit_bytes=self.limits.announced_bytes_max),
+            facts=ClusterFacts(),
+            settings=connection or ConnectionSettings(enforced=enforced),
+        )
+        self.gateway = Gateway(
+            GatewaySettings(
+                host=GATEWAY_HOST,
+                bootstrap_port=self.first_port,
+                advertised=advertised,
+                upstream=tuple(cluster),
+                limits=self.limits,
+            ),
+            self.shared,
+        )
+        self._running: asyncio.Task[None] | None = None
+        self._clients: list[Client] = []
+
+    async def __aenter__(self) -> Self:
+        for number in self._started:
+            await self.brokers[number].start()
+        started = asyncio.Event()
+        self._running = asyncio.get_running_loop().create_task(self.gateway.run(started=started))
+        await started.wait()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for client in self._clients:
+            client.writer.transport.abort()
+        await self.stop()
+        for broker in self.brokers:
+            broker.gate.set()
+            await broker.stop()
+
+    async def stop(self) -> None:
+        """SIGTERM's way; returns when the gateway has drained."""
+        assert self._running is not None
+        self.gateway.stop()
+        await self._running
+
+    def stop_soon(self) -> asyncio.Task[None]:
+        assert self._running is not None
+        self.gateway.stop()
+        return self._running
+
+    async def connect(self, node_id: int | None = None) -> Client:
+        port = self.first_port if node_id is None else self.first_port + 1 + node_id
+        client = Client(*await asyncio.open_connection(GATEWAY_HOST, port, limit=2**24))
+        self._clients.append(client)
+        return client
+
+    @property
+    def open_connections(self) -> int:
+        return len(self.gateway._clients)
+
+
+def heartbeat(correlation: int = 1) -> bytes:
+    return request(HEARTBEAT, 4, correlation=correlation)
+
+
+def heartbeat_answer(correlation: int = 1) -> bytes:
+    return answer(HEARTBEAT, 4, correlation=correlation)
+
+
+async def until(is_so: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Waits until it is so; generous, as the machine may be busy."""
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110 - what is watched has no event of its own
+            await asyncio.sleep(0.005)

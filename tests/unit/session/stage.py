@@ -1,0 +1,211 @@
+"""A stage for one connection's machine: bytes go in by hand, time passes by hand, no sockets.
+
+Performs the machine's commands as the gateway's driver does, with the same ``Muting``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kvota.engine import QuotaEngine, QuotaTable, QuotaWindow
+from kvota.model.charge_memo import ChargeMemo
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.budget import AnnouncedBudgets
+from kvota.session.commands import Do
+from kvota.session.connection import MUTED, Connection
+from kvota.session.facts import ClusterFacts
+from kvota.session.muting import Muting
+from kvota.session.settings import ConnectionSettings
+from kvota.session.shared import Shared
+from kvota.session.topology import Advertised, Topology
+
+ALL_TYPES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION})
+START_MS = 1_700_000_000_000
+GATEWAY = "gateway.example"
+BROKER = ("broker-1.inside", 9092)
+
+
+class Row(NamedTuple):
+    """One recorded charge."""
+
+    memo: ChargeMemo
+    seq: int
+    ts_us: int
+    value: float
+    throttle_ms: int
+    upstream_ms: int
+    outcome: int
+
+    def told(self) -> tuple[object, ...]:
+        """Everything the event says, comparable between runs."""
+        memo = self.memo
+        columns = (memo.node_id, memo.quota_type, memo.user, memo.client_id, memo.tags)
+        window = (memo.api_key, memo.api_version, memo.limit, memo.samples, memo.enforced)
+        return (*columns, *window, *self[1:])
+
+
+class Rows:
+    """A sink that keeps every row."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._seq = 0
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq - 1
+
+    def append(self, *row: object) -> None:
+        self.rows.append(Row(*row))  # type: ignore[arg-type]
+
+
+def quotas(entity: QuotaEntity | None = None, **limits: float) -> QuotaTable:
+    """A table of one entity (every user), e.g. ``quotas(PRODUCE=1000)``."""
+    given = {QuotaType(name): limit for name, limit in limits.items()}
+    return QuotaTable({entity or QuotaEntity(user=DEFAULT): given})
+
+
+@dataclass
+class Cluster:
+    """What the connections of one gateway share, and the clock."""
+
+    table: QuotaTable = field(default_factory=QuotaTable)
+    enforced: frozenset[QuotaType] = ALL_TYPES
+    windows: Mapping[QuotaType, QuotaWindow] = field(default_factory=dict)
+    budget_bytes: int = 128 * 2**20
+    limits: Mapping[str, int] = field(default_factory=dict)
+    nodes: tuple[int, int] = (0, 9)
+
+    def __post_init__(self) -> None:
+        self.now_ms = START_MS
+        self.sink = Rows()
+        self.engine = QuotaEngine(self.table, dict(self.windows))
+        self.shared = Shared(
+            engine=self.engine,
+            sink=self.sink,
+            topology=Topology(
+                Advertised(
+                    host=GATEWAY,
+                    node_port_base=20_000,
+                    node_id_min=self.nodes[0],
+                    node_id_max=self.nodes[1],
+                )
+            ),
+            budgets=AnnouncedBudgets(limit_bytes=self.budget_bytes),
+            facts=ClusterFacts(),
+            settings=ConnectionSettings(enforced=self.enforced, **self.limits),
+        )
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.sink.rows
+
+
+class Stage:
+    """One connection of a cluster.
+
+    Attributes:
+        to_broker: everything forwarded so far.
+        to_client: everything answered so far.
+        mutes: the throttle times of all MUTE commands.
+        warnings: lines for the log.
+    """
+
+    def __init__(
+        self, cluster: Cluster | None = None, *, number: int = 1, cap_ms: int = 30_000
+    ) -> None:
+        self.cluster = cluster or Cluster()
+        self.to_broker = b""
+        self.to_client = b""
+        self.mutes: list[int] = []
+        self.warnings: list[str] = []
+        self.wakes = 0
+        self._muting = Muting(cap_ms=cap_ms)
+        self._look_ms: int | None = None
+        self.machine = Connection(
+            self.cluster.shared, number=number, dialled=BROKER, node_id=1, wake=self._wake
+        )
+
+    # ------------------------------------------------------------------ what comes in
+
+    def client(self, *chunks: bytes) -> bytes:
+        """The client sends; returns what goes to the broker because of it."""
+        before = len(self.to_broker)
+        for chunk in chunks:
+            self.to_broker += self.machine.from_client(chunk, self._now_us) or b""
+            self._perform()
+        return self.to_broker[before:]
+
+    def broker(self, *chunks: bytes) -> bytes:
+        """The broker sends; returns what reaches the client because of it."""
+        before = len(self.to_client)
+        for chunk in chunks:
+            self.to_client += self.machine.from_upstream(chunk, self._now_us) or b""
+            self._perform()
+        return self.to_client[before:]
+
+    def advance(self, ms: int) -> bytes:
+        """Time passes; returns what goes to the broker because a mute ends meanwhile."""
+        before = len(self.to_broker)
+        end_ms = self.cluster.now_ms + ms
+        while self._look_ms is not None and self._look_ms <= end_ms:
+            self.cluster.now_ms = max(self.cluster.now_ms, self._look_ms)
+            self._look_ms = None
+            self._mute_over()
+        self.cluster.now_ms = end_ms
+        return self.to_broker[before:]
+
+    def end(self) -> None:
+        """Client and broker have closed."""
+        self.machine.close()
+        self.machine.upstream_gone()
+
+    @property
+    def muted(self) -> bool:
+        return self._look_ms is not None
+
+    # ------------------------------------------------------------------ the driver
+
+    @property
+    def _now_us(self) -> int:
+        return self.cluster.now_ms * 1000
+
+    def _perform(self) -> None:
+        commands = self.machine.commands
+        while commands:
+            code, argument = commands.pop(0)
+            if code == Do.MUTE:
+                assert isinstance(argument, int)
+                self.mutes.append(argument)
+                self._look_ms = self._muting.mute(argument, now_ms=self.cluster.now_ms)
+            elif code == Do.SEND_CLIENT:
+                self.to_client += argument
+            elif code == Do.SEND_UPSTREAM:
+                self.to_broker += argument
+            elif code == Do.RESUME:
+                assert isinstance(argument, int)
+                self._go_on(self.machine.resume(argument, self._now_us))
+            else:
+                assert code == Do.WARN, code
+                self.warnings.append(str(argument))
+
+    def _go_on(self, forwarded: bytes | bytearray | None) -> None:
+        self.to_broker += forwarded or b""
+        self._perform()
+
+    def _mute_over(self) -> None:
+        left_ms = self._muting.end(now_ms=self.cluster.now_ms)
+        if left_ms:
+            self._go_on(self.machine.let_one_pass(left_ms, self._now_us))
+        else:
+            self._go_on(self.machine.resume(MUTED, self._now_us))
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def wake_up(self) -> bytes:
+        """What the driver does some time after the budget has woken it."""
+        before = len(self.to_broker)
+        self._go_on(self.machine.room(self._now_us))
+        return self.to_broker[before:]

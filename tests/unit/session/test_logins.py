@@ -1,0 +1,345 @@
+"""Whose connection it is: SASL as it goes by, in both of Kafka's ways."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+from tests.unit.session.frames import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    answer,
+    produce,
+    produce_answer,
+    request,
+)
+from tests.unit.session.stage import Cluster, Stage, quotas
+
+from kvota.model.errors import ProtocolError
+
+OK, FAILED, ILLEGAL_STATE = ErrorCode(0), ErrorCode(58), ErrorCode(34)
+PLAIN_ALICE = b"\0alice\0alice-secret"
+PLAIN_BOB = b"\0bob\0bob-secret"
+SCRAM_FIRST = b"n,,n=al=2Cice=3D,r=nonce"
+SCRAM_TOKEN = b"n,,n=token-id,r=nonce,tokenauth=true"
+SERVER_FIRST, CLIENT_FINAL, SERVER_FINAL = b"r=nonce2,s=c2FsdA==,i=4096", b"c=biws,r=nonce2,p=cA==", b"v=c2ln"  # fmt: skip
+
+
+def handshake(mechanism: str, version: int = 1, correlation: int = 1) -> bytes:
+    return request(SASL_HANDSHAKE, version, correlation=correlation, mechanism=mechanism)
+
+
+def handshake_answer(version: int = 1, error: ErrorCode = OK, correlation: int = 1) -> bytes:
+    return answer(
+        SASL_HANDSHAKE, version, throttle_ms=None, error_code=error, correlation=correlation
+    )
+
+
+def token(auth_bytes: bytes, version: int = 2, correlation: int = 2) -> bytes:
+    return request(SASL_AUTHENTICATE, version, correlation=correlation, auth_bytes=auth_bytes)
+
+
+def token_answer(
+    auth_bytes: bytes = b"", error: ErrorCode = OK, version: int = 2, correlation: int = 2
+) -> bytes:
+    return answer(
+        SASL_AUTHENTICATE,
+        version,
+        correlation=correlation,
+        throttle_ms=None,
+        error_code=error,
+        error_message=None,
+        auth_bytes=auth_bytes,
+    )
+
+
+def raw(auth_bytes: bytes) -> bytes:
+    return len(auth_bytes).to_bytes(4, "big") + auth_bytes
+
+
+def shake_hands(stage: Stage, mechanism: str, version: int = 1) -> None:
+    assert stage.client(handshake(mechanism, version)) == handshake(mechanism, version)
+    assert stage.broker(handshake_answer(version)) == handshake_answer(version)
+
+
+def recorded_user(stage: Stage) -> str:
+    """The user of the next request's row."""
+    stage.client(produce(correlation=99))
+    stage.broker(produce_answer(correlation=99))
+    return stage.cluster.rows[-1].memo.user
+
+
+def test_without_a_login_a_client_is_anonymous() -> None:
+    assert recorded_user(Stage()) == "ANONYMOUS"
+
+
+# ------------------------------------------------------------------ SaslAuthenticate
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_plain_names_the_user_once_the_broker_has_accepted(version: int) -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+
+    assert stage.client(token(PLAIN_ALICE, version)) == token(PLAIN_ALICE, version)
+    assert stage.machine.principal.name == "ANONYMOUS"
+    assert stage.broker(token_answer(version=version)) == token_answer(version=version)
+
+    assert recorded_user(stage) == "alice"
+    assert stage.warnings == []
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_names_the_user_with_the_brokers_final_message(mechanism: str) -> None:
+    stage = Stage()
+    shake_hands(stage, mechanism)
+
+    stage.client(token(SCRAM_FIRST))
+    stage.broker(token_answer(SERVER_FIRST))
+    assert stage.machine.principal.name == "ANONYMOUS"
+    stage.client(token(CLIENT_FINAL, correlation=3))
+    stage.broker(token_answer(SERVER_FINAL, correlation=3))
+
+    assert recorded_user(stage) == "al,ice="
+
+
+def test_a_wrong_password_leaves_the_client_anonymous() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer(error=FAILED))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+
+
+def test_a_scram_login_that_fails_at_its_end_leaves_the_client_anonymous() -> None:
+    stage = Stage()
+    shake_hands(stage, "SCRAM-SHA-256")
+    stage.client(token(SCRAM_FIRST))
+    stage.broker(token_answer(SERVER_FIRST))
+
+    stage.client(token(CLIENT_FINAL, correlation=3))
+    stage.broker(token_answer(error=FAILED, correlation=3))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+
+
+def test_a_delegation_tokens_owner_is_unknown_and_the_log_says_so() -> None:
+    stage = Stage()
+    shake_hands(stage, "SCRAM-SHA-256")
+    stage.client(token(SCRAM_TOKEN))
+    stage.broker(token_answer(SERVER_FIRST))
+    stage.client(token(CLIENT_FINAL, correlation=3))
+    stage.broker(token_answer(SERVER_FINAL, correlation=3))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+    (warning,) = stage.warnings
+    assert "SCRAM-SHA-256 login cannot be read" in warning
+    assert "token-id" not in warning
+
+
+def test_an_oauth_failure_that_looks_like_success_names_nobody() -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+
+    stage.client(token(b"n,,\x01auth=Bearer x.y.z\x01\x01"))
+    stage.broker(token_answer(b'{"status":"invalid_token"}'))
+
+    assert stage.warnings == []
+    assert recorded_user(stage) == "ANONYMOUS"
+
+
+def test_a_mechanism_whose_names_cannot_be_read_is_said_in_the_log() -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+
+    stage.client(token(b"n,,\x01auth=Bearer x.y.z\x01\x01"))
+    stage.broker(token_answer())
+
+    assert recorded_user(stage) == "ANONYMOUS"
+    assert "OAUTHBEARER" in stage.warnings[0]
+
+
+def test_re_authentication_keeps_the_name_and_the_connection() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer())
+    assert recorded_user(stage) == "alice"
+
+    stage.client(produce(correlation=5) + handshake("PLAIN", correlation=6))
+    stage.broker(produce_answer(correlation=5) + handshake_answer(correlation=6))
+    stage.client(token(PLAIN_ALICE, correlation=7) + produce(correlation=8))
+    stage.broker(token_answer(correlation=7) + produce_answer(correlation=8))
+
+    assert recorded_user(stage) == "alice"
+    assert {row.memo.user for row in stage.cluster.rows} == {"alice"}
+
+
+def test_a_failed_re_authentication_keeps_the_name() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer())
+
+    stage.client(handshake("PLAIN", correlation=6))
+    stage.broker(handshake_answer(error=ILLEGAL_STATE, correlation=6))
+    stage.client(token(PLAIN_BOB, correlation=7))
+    stage.broker(token_answer(error=ILLEGAL_STATE, correlation=7))
+
+    assert recorded_user(stage) == "alice"
+
+
+def test_a_handshake_sent_ahead_of_an_answer_does_not_hide_the_name() -> None:
+    stage = Stage()
+    stage.client(handshake("PLAIN") + token(PLAIN_ALICE) + handshake("PLAIN", correlation=3))
+
+    stage.broker(
+        handshake_answer() + token_answer() + handshake_answer(error=ILLEGAL_STATE, correlation=3)
+    )
+
+    assert recorded_user(stage) == "alice"
+
+
+def test_a_login_sent_ahead_of_an_answer_does_not_borrow_a_name() -> None:
+    stage = Stage()
+    stage.client(
+        handshake("PLAIN")
+        + token(PLAIN_ALICE)
+        + handshake("PLAIN", correlation=3)
+        + token(PLAIN_BOB, correlation=4)
+    )
+
+    stage.broker(handshake_answer() + token_answer())
+    assert stage.machine.principal.name == "alice"
+    stage.broker(
+        handshake_answer(error=ILLEGAL_STATE, correlation=3)
+        + token_answer(error=ILLEGAL_STATE, correlation=4)
+    )
+
+    assert recorded_user(stage) == "alice"
+
+
+def test_a_second_token_of_one_login_names_nobody_else() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+
+    stage.client(token(PLAIN_ALICE) + token(PLAIN_BOB, correlation=3))
+    stage.broker(token_answer() + token_answer(error=ILLEGAL_STATE, correlation=3))
+
+    assert recorded_user(stage) == "alice"
+
+
+def test_a_new_name_has_its_own_counter_from_then_on() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+    assert recorded_user(stage) == "ANONYMOUS"
+    shake_hands(stage, "PLAIN")
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer())
+
+    assert recorded_user(stage) == "alice"
+    assert [row.memo.tags for row in stage.cluster.rows] == [
+        "client-id=,user=ANONYMOUS",
+        "client-id=,user=alice",
+    ]
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"alice", b"\0\0secret", b"\0\xff\0secret", b"a\0b\0c\0d"]
+)
+def test_a_token_that_is_none_is_the_brokers_business(garbage: bytes) -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+
+    assert stage.client(token(garbage)) == token(garbage)
+    stage.broker(token_answer(error=FAILED))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+
+
+# ------------------------------------------------------------------ raw tokens (handshake v0)
+
+
+def test_raw_plain_names_the_user_with_the_brokers_empty_token() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN", version=0)
+
+    assert stage.client(raw(PLAIN_ALICE)) == raw(PLAIN_ALICE)
+    assert stage.broker(raw(b"")) == raw(b"")
+
+    assert recorded_user(stage) == "alice"
+
+
+def test_raw_scram_names_the_user_with_the_brokers_final_message() -> None:
+    stage = Stage()
+    shake_hands(stage, "SCRAM-SHA-512", version=0)
+
+    assert stage.client(raw(SCRAM_FIRST)) == raw(SCRAM_FIRST)
+    assert stage.broker(raw(SERVER_FIRST)) == raw(SERVER_FIRST)
+    assert stage.client(raw(CLIENT_FINAL)) == raw(CLIENT_FINAL)
+    assert stage.broker(raw(SERVER_FINAL)) == raw(SERVER_FINAL)
+
+    assert recorded_user(stage) == "al,ice="
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 12])
+def test_raw_tokens_may_come_in_pieces(cut: int) -> None:
+    stage = Stage()
+    shake_hands(stage, "SCRAM-SHA-512", version=0)
+    stage.client(raw(SCRAM_FIRST)[:cut], raw(SCRAM_FIRST)[cut:])
+
+    assert stage.broker(raw(SERVER_FIRST)[:cut], raw(SERVER_FIRST)[cut:]) == raw(SERVER_FIRST)
+    stage.client(raw(CLIENT_FINAL)[:cut], raw(CLIENT_FINAL)[cut:])
+    final = raw(SERVER_FINAL) + b""
+    assert stage.broker(final[:cut], final[cut:]) == final
+
+    assert recorded_user(stage) == "al,ice="
+
+
+def test_a_handshake_and_its_raw_token_may_come_in_one_chunk() -> None:
+    stage = Stage()
+    sent = handshake("PLAIN", 0) + raw(PLAIN_ALICE)
+
+    assert stage.client(sent) == handshake("PLAIN", 0)
+    assert stage.broker(handshake_answer(0)) == handshake_answer(0)
+    assert stage.to_broker == sent
+    assert stage.broker(raw(b"")) == raw(b"")
+
+    assert recorded_user(stage) == "alice"
+
+
+def test_after_a_refused_raw_handshake_requests_are_requests() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1)))
+    behind = produce(records=b"r" * 500)
+
+    assert stage.client(handshake("SCRAM-SHA-256", 0) + behind) == handshake("SCRAM-SHA-256", 0)
+    stage.broker(handshake_answer(0, ErrorCode.illegal_sasl_state))
+
+    assert stage.to_broker.endswith(behind)
+    assert stage.machine.in_flight_count == 1  # a Produce that is due, charged and muted for
+    assert stage.mutes
+
+
+def test_a_request_behind_a_raw_token_waits_for_the_login() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN", version=0)
+    behind = produce()
+
+    assert stage.client(raw(PLAIN_ALICE) + behind) == raw(PLAIN_ALICE)
+    stage.broker(raw(b""))
+
+    assert stage.to_broker.endswith(behind)
+    stage.machine.close()
+    assert [row.memo.user for row in stage.cluster.rows] == ["alice"]
+
+
+def test_a_raw_login_whose_end_cannot_be_seen_closes() -> None:
+    with pytest.raises(ProtocolError, match="SaslHandshake v0 with 'GSSAPI'"):
+        Stage().client(handshake("GSSAPI", 0))
+
+
+@pytest.mark.parametrize("size", [-1, 524_289, 2**31 - 1])
+def test_a_raw_token_of_impossible_size_closes(size: int) -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN", version=0)
+
+    with pytest.raises(ProtocolError, match=f"SASL token of {size} bytes"):
+        stage.client(size.to_bytes(4, "big", signed=True))

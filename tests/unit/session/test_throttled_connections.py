@@ -1,0 +1,259 @@
+"""Mutes: what is held back, for how long, and what passes in between."""
+
+import pytest
+from tests.unit.session.frames import (
+    FETCH,
+    HEARTBEAT,
+    PRODUCE,
+    answer,
+    decoded,
+    fetch,
+    fetch_answer,
+    produce,
+    produce_answer,
+    request,
+    split,
+    throttle_of,
+)
+from tests.unit.session.stage import Cluster, Stage, quotas
+
+from kvota.session.muting import Muting
+
+# One request of LARGE under 1,000 bytes/s is some 90 s too much.
+LARGE = b"x" * 100_000
+
+
+def stage_with(cap_ms: int = 30_000, **limits: float) -> Stage:
+    return Stage(Cluster(quotas(**limits)), cap_ms=cap_ms)
+
+
+def heartbeat(correlation: int) -> bytes:
+    return request(HEARTBEAT, 4, correlation=correlation)
+
+
+def heartbeat_answer(correlation: int) -> bytes:
+    return answer(HEARTBEAT, 4, correlation=correlation)
+
+
+# ------------------------------------------------------------------ Produce
+
+
+def test_what_stands_behind_a_throttled_produce_request_waits_until_the_mute_ends() -> None:
+    stage = stage_with(PRODUCE=10_000)
+    first, behind = produce(records=LARGE), heartbeat(2) + heartbeat(3)
+
+    assert stage.client(first + behind) == first
+    assert stage.machine.holds_reading
+    (throttle_ms,) = stage.mutes
+
+    assert stage.advance(throttle_ms - 1) == b""
+    assert stage.advance(1) == behind
+    assert not stage.machine.holds_reading
+
+
+def test_the_rest_of_a_throttled_produce_request_goes_on_at_once() -> None:
+    stage = stage_with(PRODUCE=10_000)
+    frame = produce(records=LARGE)
+
+    assert stage.client(frame[:20_000]) == frame[:20_000]
+    assert stage.muted
+    assert not stage.machine.holds_reading
+    assert stage.client(frame[20_000:60_000]) == frame[20_000:60_000]
+    assert stage.client(frame[60_000:] + heartbeat(2)) == frame[60_000:]
+    assert stage.machine.holds_reading
+    assert stage.advance(stage.mutes[0]) == heartbeat(2)
+
+
+def test_answers_still_reach_a_muted_client() -> None:
+    stage = stage_with(PRODUCE=10_000)
+    stage.client(heartbeat(1) + produce(correlation=2, records=LARGE))
+
+    told = stage.broker(heartbeat_answer(1) + produce_answer(correlation=2))
+
+    assert stage.muted
+    first, second = split(told)
+    assert first == heartbeat_answer(1)
+    assert throttle_of(second, PRODUCE, 9) == stage.mutes[0]
+
+
+def test_a_produce_request_read_behind_a_mute_is_charged_when_the_mute_ends() -> None:
+    stage = stage_with(PRODUCE=10_000)
+    first, second = produce(records=LARGE), produce(correlation=2)
+    stage.client(first + second)
+    stage.broker(produce_answer())
+    assert len(stage.cluster.rows) == 1
+
+    stage.advance(stage.mutes[0])
+    stage.broker(produce_answer(correlation=2))
+
+    early, late = stage.cluster.rows
+    assert late.ts_us - early.ts_us == stage.mutes[0] * 1000
+
+
+def test_half_a_head_behind_a_throttled_request_is_kept() -> None:
+    stage = stage_with(PRODUCE=10_000)
+    frame = produce(records=LARGE)
+    stage.client(frame + heartbeat(2)[:7])
+
+    assert stage.advance(stage.mutes[0]) == b""
+    assert stage.client(heartbeat(2)[7:]) == heartbeat(2)
+
+
+# ------------------------------------------------------------------ Fetch
+
+
+def test_a_fetch_answer_is_delivered_and_then_paid_for() -> None:
+    stage = stage_with(FETCH=10_000)
+    stage.client(fetch(correlation=1))
+
+    told = stage.broker(fetch_answer(records=LARGE))
+
+    assert throttle_of(told, FETCH, 12) == stage.mutes[0]
+    assert stage.client(fetch(correlation=2)) == b""
+    assert stage.machine.holds_reading
+    assert stage.advance(stage.mutes[0] - 1) == b""
+    assert stage.advance(1) != b""
+
+
+def test_the_longer_of_two_throttles_holds() -> None:
+    stage = stage_with(FETCH=10_000, cap_ms=10**9)
+    stage.client(fetch(correlation=1) + fetch(correlation=2))
+    stage.broker(fetch_answer(records=LARGE))
+    stage.broker(fetch_answer(correlation=2, records=b"f"))
+
+    first, second = stage.mutes
+    assert first < second
+    stage.client(heartbeat(3))
+    assert stage.advance(second - 1) == b""
+    assert stage.advance(1) == heartbeat(3)
+
+
+# ------------------------------------------------------------------ the cap
+
+
+def test_after_the_cap_one_request_passes_and_the_rest_of_the_deadline_goes_on() -> None:
+    stage = stage_with(PRODUCE=1_000, cap_ms=30_000)
+    stage.client(produce(records=LARGE) + heartbeat(2) + heartbeat(3) + heartbeat(4))
+    (throttle_ms,) = stage.mutes
+    assert 90_000 < throttle_ms < 120_000
+
+    assert stage.advance(29_999) == b""
+    assert stage.advance(1) == heartbeat(2)
+    assert stage.machine.holds_reading
+    assert stage.advance(30_000) == heartbeat(3)
+    assert stage.advance(30_000) == heartbeat(4)
+    assert stage.client(heartbeat(5)) == b""
+    assert stage.advance(throttle_ms - 90_000 - 1) == b""
+    assert stage.advance(1) == heartbeat(5)
+    assert not stage.machine.holds_reading
+
+
+def test_a_fetch_in_the_middle_of_a_long_mute_is_answered_empty() -> None:
+    stage = stage_with(FETCH=1_000, cap_ms=30_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=LARGE))
+    (throttle_ms,) = stage.mutes
+    stage.client(fetch(correlation=2) + heartbeat(3))
+    before = len(stage.to_client)
+
+    assert stage.advance(30_000) == b""
+
+    own = stage.to_client[before:]
+    told = decoded(own, FETCH, 12)
+    assert own[4:8] == (2).to_bytes(4, "big")
+    assert (told.responses, told.error_code, told.session_id) == ((), 0, 0)
+    assert throttle_of(own, FETCH, 12) == throttle_ms - 30_000
+    assert len(stage.cluster.rows) == 1
+    assert stage.advance(30_000) == heartbeat(3)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_of_fetch_has_an_empty_answer(version: int) -> None:
+    stage = stage_with(FETCH=1_000, cap_ms=30_000)
+    stage.client(fetch(version))
+    stage.broker(fetch_answer(version, records=LARGE))
+    before = len(stage.to_client)
+    stage.client(fetch(version, correlation=2))
+
+    stage.advance(30_000)
+
+    told = decoded(stage.to_client[before:], FETCH, version)
+    assert told.responses == ()
+
+
+def test_the_empty_answer_waits_for_its_turn() -> None:
+    stage = stage_with(FETCH=1_000, cap_ms=30_000)
+    stage.client(heartbeat(1) + fetch(correlation=2) + heartbeat(3))
+    stage.broker(heartbeat_answer(1) + fetch_answer(correlation=2, records=LARGE))
+    before = len(stage.to_client)
+    stage.client(fetch(correlation=4))
+
+    stage.advance(30_000)
+    assert len(stage.to_client) == before
+    stage.broker(heartbeat_answer(3))
+
+    first, own = split(stage.to_client[before:])
+    assert first == heartbeat_answer(3)
+    assert decoded(own, FETCH, 12).responses == ()
+
+
+def test_a_produce_request_in_the_middle_of_a_long_mute_passes_and_is_charged() -> None:
+    stage = stage_with(PRODUCE=1_000, cap_ms=30_000)
+    stage.client(produce(records=LARGE))
+    stage.client(produce(correlation=2, records=LARGE) + heartbeat(3))
+
+    forwarded = stage.advance(30_000)
+
+    assert forwarded == produce(correlation=2, records=LARGE)
+    assert stage.machine.holds_reading
+    assert stage.mutes[1] > 30_000
+
+
+def test_whoever_waits_the_deadline_out_after_the_cap_is_free() -> None:
+    stage = stage_with(FETCH=1_000, cap_ms=30_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=LARGE))
+
+    stage.advance(stage.mutes[0] + 1)
+    forwarded = stage.client(fetch(correlation=2)) + stage.client(heartbeat(3))
+
+    assert [len(frame) for frame in split(forwarded)] == [len(fetch()), len(heartbeat(3))]
+    assert not stage.muted
+
+
+def test_a_head_that_comes_in_pieces_after_the_cap_passes_once() -> None:
+    stage = stage_with(PRODUCE=1_000, cap_ms=30_000)
+    stage.client(produce(records=LARGE) + heartbeat(2)[:10])
+
+    assert stage.advance(30_000) == b""
+    assert not stage.machine.holds_reading
+    assert stage.client(heartbeat(2)[10:] + heartbeat(3)) == heartbeat(2)
+    assert stage.machine.holds_reading
+
+
+# ------------------------------------------------------------------ the deadline
+
+
+def test_a_mute_is_capped_and_its_deadline_is_not() -> None:
+    muting = Muting(cap_ms=1_000)
+
+    assert muting.mute(5_000, now_ms=100) == 1_100
+    assert muting.end(now_ms=1_100) == 4_000
+    assert muting.mute(0, now_ms=1_150) == 2_150
+    assert muting.end(now_ms=2_150) == 2_950
+    assert muting.mute(0, now_ms=4_500) == 5_100
+    assert muting.end(now_ms=5_100) == 0
+
+
+def test_a_shorter_throttle_does_not_shorten_a_mute() -> None:
+    muting = Muting(cap_ms=10_000)
+    muting.mute(5_000, now_ms=0)
+
+    assert muting.mute(1_000, now_ms=10) == 5_000
+
+
+def test_new_throttles_do_not_prolong_one_mute_beyond_its_cap() -> None:
+    muting = Muting(cap_ms=1_000)
+    muting.mute(900, now_ms=0)
+
+    assert muting.mute(900, now_ms=600) == 1_000
