@@ -1,0 +1,98 @@
+"""From the quotas in force to those of a plan: what changes, and who is affected."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kvota.engine.quota_table import QuotaTable
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.planning.plan import Plan, format_quota
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One configured quota, old and new; None: not configured."""
+
+    entity: QuotaEntity
+    quota_type: QuotaType
+    old: float | None
+    new: float | None
+
+    def __str__(self) -> str:
+        """One line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
+        sign = "+" if self.old is None else "-" if self.new is None else "~"
+        old, new = (_text(self.quota_type, quota) for quota in (self.old, self.new))
+        return f"{sign} {self.entity} {self.quota_type} {old} -> {new}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change of tables means for one client; limits None: unlimited."""
+
+    user: str
+    client_id: str
+    quota_type: QuotaType
+    old_limit: float | None
+    new_limit: float | None
+    moves: bool  # it is charged on another counter, which it may share with others
+
+    def __str__(self) -> str:
+        """One line for people."""
+        old, new = (_text(self.quota_type, limit) for limit in (self.old_limit, self.new_limit))
+        moved = ", on another counter" if self.moves else ""
+        return f"{self.user} / {self.client_id or '(no client id)'}: {self.quota_type} {old} -> {new}{moved}"
+
+
+def with_plan(table: QuotaTable, plan: Plan) -> QuotaTable:
+    """The table after the plan; quotas the plan leaves alone stay as configured."""
+    for line in plan.lines:
+        if line.is_change:
+            table = table.with_quota(line.entity, line.quota_type, line.proposed)
+    return table
+
+
+def changes(old: QuotaTable, new: QuotaTable) -> tuple[Change, ...]:
+    """Every configured quota that is not the same in both, sorted by entity and type."""
+    before, after = old.entries(), new.entries()
+    found = []
+    for entity in sorted({*before, *after}, key=str):
+        limits, new_limits = before.get(entity, {}), after.get(entity, {})
+        for quota_type in sorted({*limits, *new_limits}):
+            change = Change(entity, quota_type, limits.get(quota_type), new_limits.get(quota_type))
+            if change.old != change.new:
+                found.append(change)
+    return tuple(found)
+
+
+def effects(
+    old: QuotaTable,
+    new: QuotaTable,
+    clients: Iterable[tuple[str, str]],
+    quota_types: Iterable[QuotaType],
+) -> tuple[Effect, ...]:
+    """The clients (user, client id) whose limit or counter is another one afterwards.
+
+    Setting the first quota of a kind moves everybody to other counters (Kafka's rule), so a plan
+    can reach clients it does not name.
+    """
+    types = tuple(quota_types)
+    found = []
+    for user, client_id in sorted(set(clients)):
+        for quota_type in types:
+            old_tags = old.tags(quota_type, user, client_id)
+            new_tags = new.tags(quota_type, user, client_id)
+            effect = Effect(
+                user,
+                client_id,
+                quota_type,
+                old.limit(quota_type, old_tags),
+                new.limit(quota_type, new_tags),
+                old_tags != new_tags,
+            )
+            if effect.moves or effect.old_limit != effect.new_limit:
+                found.append(effect)
+    return tuple(found)
+
+
+def _text(quota_type: QuotaType, quota: float | None) -> str:
+    return "none" if quota is None else format_quota(quota_type, quota)

@@ -1,0 +1,286 @@
+"""A plan: what each party shall get, and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import floor, inf, isclose, log, log10
+
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import format_byte_rate, format_rate
+from kvota.planning.fair_share import Claim, fair_shares
+from kvota.planning.guardrails import Guardrails
+
+# What a party gets above its need, so that the first busier day does not throttle it.
+HEADROOM = 0.2
+
+_BYTE_TYPES = {QuotaType.PRODUCE, QuotaType.FETCH}
+_FIGURES = 3
+
+
+class Reason(StrEnum):
+    """Why a party gets what it gets."""
+
+    NEED = "need"  # its need and the headroom
+    SHARE = "share"  # it wants more than its fair share
+    FLOOR = "floor"  # not below its median rate or the floor of the type
+    STEP = "step"  # not further from the quota in force at a time
+    KEPT = "kept"  # no change worth making, or none could be found
+    TOO_LITTLE_DATA = "too_little_data"
+    CENSORED = "censored"  # held back while it was observed, so never lowered
+    EXEMPT = "exempt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What the record and the replay say about one party."""
+
+    quota_type: QuotaType
+    entity: QuotaEntity
+    need: float | None  # None: no candidate was good enough
+    rate_p50: float
+    events: int
+    hours: float
+    current: float | None  # the quota in force; None: unlimited
+    weight: float = 1.0
+    is_censored: bool = False  # something held its demand back while it was observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLine:
+    """One party's line of the plan. ``proposed`` None: no quota is set."""
+
+    quota_type: QuotaType
+    entity: QuotaEntity
+    weight: float
+    need: float | None
+    fair_share: float
+    current: float | None
+    proposed: float | None
+    reason: Reason
+    behaves: bool  # gets at least its need
+    guardrails: tuple[str, ...]  # those that decided
+    events: int
+    hours: float
+    evidence: str
+
+    @property
+    def is_change(self) -> bool:
+        """True when applying the plan would touch this quota."""
+        return self.proposed != self.current
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All lines, in a stable order, with what is left of each capacity."""
+
+    lines: tuple[PlanLine, ...]
+    capacities: Mapping[QuotaType, float]
+    spare: Mapping[QuotaType, float]  # below 0: the guardrails keep more in force than there is
+
+
+def make_plan(
+    observed: Sequence[Observed],
+    capacities: Mapping[QuotaType, float],
+    guardrails: Guardrails | None = None,
+    *,
+    headroom: float = HEADROOM,
+) -> Plan:
+    """Weighted max-min fairness within the guardrails, per quota type with a stated capacity.
+
+    A capacity holds where its quotas do: per broker for bandwidth, per cluster for mutations.
+    """
+    rules = guardrails or Guardrails()
+    lines: list[PlanLine] = []
+    spare: dict[QuotaType, float] = {}
+    for quota_type, capacity in capacities.items():
+        of_type = sorted(
+            (party for party in observed if party.quota_type is quota_type),
+            key=lambda party: str(party.entity),
+        )
+        planned, left = _plan_type(of_type, capacity, rules, headroom)
+        unchanged = _beyond_changes_max(planned, rules.changes_max)
+        if unchanged:
+            planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
+        lines += planned
+        spare[quota_type] = left
+    return Plan(tuple(lines), dict(capacities), spare)
+
+
+def _plan_type(
+    observed: Sequence[Observed],
+    capacity: float,
+    rules: Guardrails,
+    headroom: float,
+    unchanged: frozenset[QuotaEntity] = frozenset(),
+) -> tuple[list[PlanLine], float]:
+    fixed = {party.entity: _left_alone(party, rules, unchanged) for party in observed}
+    taken = sum(_takes(party) for party in observed if fixed[party.entity] is not None)
+    movable = [party for party in observed if fixed[party.entity] is None]
+    claims = [_claim(party, rules, headroom) for party in movable]
+    shares = fair_shares(claims, max(0.0, capacity - taken))
+    level = shares.level
+    if level == inf:  # nobody is capped: what everybody could have had
+        weights = sum(party.weight for party in observed) or 1.0
+        level = capacity / weights
+    granted = dict(zip([party.entity for party in movable], shares.shares, strict=True))
+    claim_of = dict(zip([party.entity for party in movable], claims, strict=True))
+    lines = []
+    for party in observed:
+        reason = fixed[party.entity]
+        line = _blank(party, party.weight * level)
+        if reason is not None:
+            lines.append(_kept(line, reason, rules))
+        else:
+            lines.append(
+                _decided(line, party, claim_of[party.entity], granted[party.entity], rules)
+            )
+    left = capacity - sum(
+        line.proposed if line.is_change and line.proposed is not None else _takes(party)
+        for line, party in zip(lines, observed, strict=True)
+    )
+    return lines, left
+
+
+def _left_alone(
+    party: Observed, rules: Guardrails, unchanged: frozenset[QuotaEntity]
+) -> Reason | None:
+    if party.entity.user in rules.exempt_users:
+        return Reason.EXEMPT
+    if party.events < rules.events_min or party.hours < rules.hours_min:
+        return Reason.TOO_LITTLE_DATA
+    if party.need is None or party.entity in unchanged:
+        return Reason.KEPT
+    return None
+
+
+def _takes(party: Observed) -> float:
+    """What a party whose quota stays takes of the capacity: its quota, else what it needs."""
+    if party.current is not None:
+        return party.current
+    return party.need or party.rate_p50
+
+
+def _claim(party: Observed, rules: Guardrails, headroom: float) -> Claim:
+    need = (party.need or 0.0) * (1 + headroom)
+    median = party.rate_p50 if rules.keeps_median else 0.0
+    at_least = max(median, rules.floors.get(party.quota_type, 0.0))
+    at_most = inf
+    if party.current is not None:
+        down = party.current if party.is_censored else party.current * rules.step_down_max
+        at_most = party.current * rules.step_up_max
+        at_least = min(max(at_least, down), at_most)
+    return Claim(claim=need, weight=party.weight, at_least=at_least, at_most=at_most)
+
+
+def _blank(party: Observed, fair_share: float) -> PlanLine:
+    return PlanLine(
+        quota_type=party.quota_type,
+        entity=party.entity,
+        weight=party.weight,
+        need=party.need,
+        fair_share=fair_share,
+        current=party.current,
+        proposed=party.current,
+        reason=Reason.KEPT,
+        behaves=party.current is None or (party.need is not None and party.need <= party.current),
+        guardrails=(),
+        events=party.events,
+        hours=party.hours,
+        evidence="",
+    )
+
+
+def _kept(line: PlanLine, reason: Reason, rules: Guardrails) -> PlanLine:
+    if reason is Reason.EXEMPT:
+        return replace(line, reason=reason, guardrails=("exempt",), evidence="exempt from plans")
+    if reason is Reason.TOO_LITTLE_DATA:
+        evidence = (
+            f"{line.events:,} requests in {line.hours:.1f} h; a change needs "
+            f"{rules.events_min:,} requests and {rules.hours_min:g} h"
+        )
+        return replace(line, reason=reason, guardrails=("too_little_data",), evidence=evidence)
+    if line.need is None:
+        return replace(line, reason=reason, evidence="no quota tried was good enough for it")
+    evidence = f"other changes are larger (at most {rules.changes_max} at a time)"
+    return replace(line, reason=reason, guardrails=("changes_max",), evidence=evidence)
+
+
+def _decided(
+    line: PlanLine, party: Observed, claim: Claim, share: float, rules: Guardrails
+) -> PlanLine:
+    proposed = _rounded_down(share, claim.at_least, party.quota_type)
+    reason, bound_by = _why(party, claim, share, rules)
+    is_right = party.current is not None and isclose(
+        proposed, party.current, rel_tol=10.0**-_FIGURES
+    )
+    if party.current is not None and is_right:
+        proposed = party.current
+    return replace(
+        line,
+        proposed=proposed,
+        reason=Reason.KEPT if is_right and reason is not Reason.CENSORED else reason,
+        behaves=(party.need or 0.0) <= proposed,
+        guardrails=bound_by,
+        evidence=_evidence(reason, line, proposed),
+    )
+
+
+def _why(
+    party: Observed, claim: Claim, share: float, rules: Guardrails
+) -> tuple[Reason, tuple[str, ...]]:
+    if share == claim.at_most and claim.claim > claim.at_most:
+        return Reason.STEP, ("step_up",)
+    if share == claim.at_least and claim.at_least > 0:
+        if party.is_censored and share == party.current:
+            return Reason.CENSORED, ("censored",)
+        if party.current is not None and share == party.current * rules.step_down_max:
+            return Reason.STEP, ("step_down",)
+        return Reason.FLOOR, ("floor",)
+    return (Reason.NEED if share == claim.claim else Reason.SHARE), ()
+
+
+def _evidence(reason: Reason, line: PlanLine, proposed: float) -> str:
+    def text(rate: float) -> str:
+        return format_quota(line.quota_type, rate)
+
+    need = text(line.need or 0.0)
+    current = "no quota" if line.current is None else text(line.current)
+    sentences = {
+        Reason.NEED: f"needs {need}; with headroom {text(proposed)}",
+        Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}",
+        Reason.FLOOR: f"needs {need}; not below its usual rate or the floor ({text(proposed)})",
+        Reason.STEP: f"needs {need}; one step from {current} goes to {text(proposed)}",
+        Reason.CENSORED: f"was held back while observed, so {current} is not lowered",
+    }
+    return sentences[reason]
+
+
+def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float:
+    """Three figures people can read, whole bytes; never below the lower bound."""
+    if share <= 0:
+        return share
+    unit = 10.0 ** (floor(log10(share)) - _FIGURES + 1)
+    if quota_type in _BYTE_TYPES:
+        unit = max(unit, 1.0)
+    # A share that is such a number already must not lose a unit to the division's rounding.
+    units = floor(share / unit * (1 + 1e-12))
+    rounded = min(share, round(units * unit, 9))
+    return rounded if rounded >= at_least and rounded > 0 else share
+
+
+def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozenset[QuotaEntity]:
+    """The entities with the smallest changes, where there are too many changes."""
+
+    def size(line: PlanLine) -> float:
+        if line.current is None or line.proposed is None or not line.proposed or not line.current:
+            return inf
+        return abs(log(line.proposed / line.current))
+
+    changed = sorted((line for line in lines if line.is_change), key=size, reverse=True)
+    return frozenset(line.entity for line in changed[changes_max:])
+
+
+def format_quota(quota_type: QuotaType, quota: float) -> str:
+    """With the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
+    return format_byte_rate(quota) if quota_type in _BYTE_TYPES else format_rate(quota)

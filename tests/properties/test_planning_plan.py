@@ -1,0 +1,114 @@
+"""What a plan promises, whatever was observed."""
+
+from math import fsum
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.planning.guardrails import Guardrails
+from kvota.planning.need import Tolerance, Trial, between, bracket, geometric_grid
+from kvota.planning.plan import Observed, make_plan
+
+needs = st.floats(20_000, 1e8)
+
+
+@st.composite
+def parties(draw: st.DrawFn, *, currents: st.SearchStrategy[float | None]) -> list[Observed]:
+    return [
+        Observed(
+            quota_type=QuotaType.PRODUCE,
+            entity=QuotaEntity(user=f"user-{number}"),
+            need=draw(needs),
+            rate_p50=draw(st.floats(0, 1e6)),
+            events=draw(st.integers(900, 1200)),
+            hours=draw(st.floats(20, 200)),
+            current=draw(currents),
+            weight=draw(st.integers(1, 4).map(float)),
+            is_censored=draw(st.booleans()),
+        )
+        for number in range(draw(st.integers(1, 8)))
+    ]
+
+
+FREE = Guardrails(hours_min=0, events_min=0, floors={}, keeps_median=False)
+
+
+@given(parties(currents=st.none()), st.floats(100_000, 1e9))
+def test_without_guardrails_the_quotas_add_up_to_at_most_the_capacity(
+    observed: list[Observed], capacity: float
+) -> None:
+    plan = make_plan(observed, {QuotaType.PRODUCE: capacity}, FREE)
+
+    assert fsum(line.proposed or 0.0 for line in plan.lines) <= capacity
+    assert plan.spare[QuotaType.PRODUCE] >= -1e-6 * capacity
+
+
+@given(parties(currents=st.none() | st.floats(20_000, 1e8)), st.floats(100_000, 1e9))
+def test_no_quota_in_force_moves_further_than_a_step(
+    observed: list[Observed], capacity: float
+) -> None:
+    plan = make_plan(observed, {QuotaType.PRODUCE: capacity}, Guardrails())
+
+    moved = [line for line in plan.lines if line.current is not None]
+    assert all(
+        line.current * 0.5 <= line.proposed <= line.current * 2
+        for line in moved
+        if line.proposed is not None and line.current is not None
+    )
+
+
+@given(parties(currents=st.floats(20_000, 1e8)), st.floats(100_000, 1e9))
+def test_who_was_held_back_while_observed_is_never_lowered(
+    observed: list[Observed], capacity: float
+) -> None:
+    plan = make_plan(observed, {QuotaType.PRODUCE: capacity}, Guardrails())
+
+    censored = {party.entity for party in observed if party.is_censored}
+    assert all(
+        (line.proposed or 0.0) >= (line.current or 0.0)
+        for line in plan.lines
+        if line.entity in censored
+    )
+
+
+@given(
+    parties(currents=st.none() | st.floats(20_000, 1e8)), st.floats(100_000, 1e9), st.integers(0, 4)
+)
+def test_at_most_so_many_quotas_change_at_a_time(
+    observed: list[Observed], capacity: float, changes_max: int
+) -> None:
+    plan = make_plan(observed, {QuotaType.PRODUCE: capacity}, Guardrails(changes_max=changes_max))
+
+    assert sum(line.is_change for line in plan.lines) <= changes_max
+
+
+@given(parties(currents=st.none() | st.floats(20_000, 1e8)), st.floats(100_000, 1e9))
+def test_too_little_data_changes_nothing(observed: list[Observed], capacity: float) -> None:
+    plan = make_plan(observed, {QuotaType.PRODUCE: capacity}, Guardrails())
+
+    scarce = {p.entity for p in observed if p.events < 1000 or p.hours < 24}
+    assert not any(line.is_change for line in plan.lines if line.entity in scarce)
+
+
+@given(st.floats(1, 1e6), st.floats(1.0001, 5000), st.floats(0, 1))
+def test_two_grids_of_twenty_find_a_need_within_two_and_a_half_percent(
+    low: float, span: float, place: float
+) -> None:
+    high = low * span
+    need = low * span**place
+    tolerance = Tolerance()
+
+    def tried(quotas: tuple[float, ...]) -> list[Trial]:
+        return [
+            Trial(quota=quota, share_over=0.5 if quota < need else 0.0, worst_ms=0.0)
+            for quota in quotas
+        ]
+
+    first = tried(geometric_grid(low, high))
+    second = tried(between(bracket(first, tolerance)))
+    found = bracket(first + second, tolerance)
+
+    assert found.holds is not None
+    assert need * (1 - 1e-9) <= found.holds <= max(low, need * 1.0227)
