@@ -1,0 +1,151 @@
+"""The charges of the record, each with the counter it belongs to and its place in that counter's order."""
+
+import operator
+from collections.abc import Iterable
+from functools import reduce
+from typing import Literal, get_args
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
+
+from kvota.model.quota_type import QuotaType
+from kvota.model.strict_mutations import STRICT_FROM
+
+# Whose charges are counted together: as the gateway did, or anew per user, client id or both.
+By = Literal["counter", "user", "client", "user-client"]
+BYS: tuple[By, ...] = get_args(By)
+
+COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags")
+
+# What makes a counter. Anew per user or client id, all gateways and runs are one.
+_KEYS: dict[By, tuple[str, ...]] = {
+    "counter": COUNTER_COLUMNS,
+    "user": ("node_id", "quota_type", "user"),
+    "client": ("node_id", "quota_type", "client_id"),
+    "user-client": ("node_id", "quota_type", "user", "client_id"),
+}
+
+# What kvota can replay so far; other types have no kernel yet.
+RATE_TYPES = (QuotaType.PRODUCE.value, QuotaType.FETCH.value)
+BUCKET_TYPES = (QuotaType.CONTROLLER_MUTATION.value,)
+
+# A run whose first row is in the record: seq counts from 0; one lost row would change nothing to speak of.
+_FIRST_SEQ_MAX = 1
+
+
+def charges(
+    events: DataFrame, by: By = "counter", *, quota_types: Iterable[str] | None = None
+) -> DataFrame:
+    """One row per charge that can be replayed, with its counter and its order.
+
+    In:  the events table, whole: whether a run is complete is seen from its first row. Of it only
+         the ``quota_types`` asked for, if any.
+    Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
+         (else a sampled rate), strict boolean, value double, limit double, samples int, sample_ms int,
+         complete boolean (the run's first row is in the record), throttle_ms int, outcome string.
+
+    Within a counter the order is seq; for counters made anew (ts_us, gateway, run_id, seq).
+    """
+    # Where counters are kept as recorded, seq alone is the order, and the rank is not asked for.
+    ranked = F.dense_rank().over(Window.orderBy("gateway", "run_id"))
+    of_runs = runs(events).select(
+        "gateway",
+        "run_id",
+        (F.lit(0) if by == "counter" else ranked).alias("run"),
+        (F.col("first_seq") <= _FIRST_SEQ_MAX).alias("complete"),
+    )
+    wanted = {*RATE_TYPES, *BUCKET_TYPES}
+    if quota_types is not None:
+        wanted &= set(quota_types)
+    chosen = events.where(F.col("quota_type").isin(*sorted(wanted)))
+    with_run = chosen.join(F.broadcast(of_runs), ["gateway", "run_id"])
+    return with_run.select(
+        counter_id(by).alias("counter_id"),
+        "run",
+        "seq",
+        "ts_us",
+        F.col("quota_type").isin(*BUCKET_TYPES).alias("bucket"),
+        _is_strict().alias("strict"),
+        "value",
+        "limit",
+        F.coalesce(F.col("samples").cast("int"), F.lit(0)).alias("samples"),
+        F.coalesce(F.col("sample_ms"), F.lit(0)).alias("sample_ms"),
+        "complete",
+        "throttle_ms",
+        "outcome",
+    )
+
+
+def counters(events: DataFrame, by: By = "counter") -> DataFrame:
+    """One row per counter.
+
+    Out: counter_id long, gateway string, run_id string, node_id int, quota_type string, tags string,
+         user string, client_id string (null: not part of the counter).
+
+    Two counters with one id fail loudly: they are never merged.
+    """
+    # Few rows, and they are broadcast afterwards: one partition spares a shuffle.
+    keys = events.select(counter_id(by).alias("counter_id"), *_KEYS[by]).distinct().coalesce(1)
+    same_id = F.count("*").over(Window.partitionBy("counter_id"))
+    collision = F.raise_error(F.lit("two counters have the same counter_id")).cast("boolean")
+    checked = (
+        keys.withColumn("same_id", same_id)
+        .where(F.when(F.col("same_id") > 1, collision).otherwise(F.col("same_id") == 1))
+        .drop("same_id")
+    )
+    named = checked if by == "counter" else _tagged(checked, by)
+    return named.select(
+        "counter_id", *COUNTER_COLUMNS, _decoded("user"), _decoded("client-id").alias("client_id")
+    )
+
+
+def runs(events: DataFrame) -> DataFrame:
+    """One row per run of a gateway: gateway, run_id, first_seq, last_seq, rows, missing (all long).
+
+    ``seq`` is dense, so ``missing`` rows were lost (negative: some are there twice).
+    """
+    rows = events.groupBy("gateway", "run_id").agg(
+        F.min("seq").alias("first_seq"), F.max("seq").alias("last_seq"), F.count("*").alias("rows")
+    )
+    missing = F.col("last_seq") - F.col("first_seq") + 1 - F.col("rows")
+    return rows.coalesce(1).withColumn("missing", missing)
+
+
+def counter_id(by: By) -> Column:
+    """A number for a charge's counter, the same in every job."""
+    return F.xxhash64(*_KEYS[by])
+
+
+def _tagged(keys: DataFrame, by: By) -> DataFrame:
+    user = F.lit("") if by == "client" else _encoded("user")
+    client_id = F.lit("") if by == "user" else _encoded("client_id")
+    return keys.withColumns(
+        {
+            "gateway": F.lit(""),
+            "run_id": F.lit(""),
+            "tags": F.concat(F.lit("client-id="), client_id, F.lit(",user="), user),
+        }
+    )
+
+
+def partitions(events: DataFrame) -> int:
+    """How many tasks share the counters."""
+    return int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
+
+
+def _is_strict() -> Column:
+    key, version = F.col("api_key"), F.col("api_version")
+    strict = [(key == api) & (version >= since) for api, since in STRICT_FROM.items()]
+    is_mutation = F.col("quota_type") == QuotaType.CONTROLLER_MUTATION.value
+    return F.coalesce(is_mutation & reduce(operator.or_, strict), F.lit(col=False))
+
+
+def _encoded(column: str) -> Column:
+    """Percent-encoded as the engine's tags are (Kafka ``Sanitizer``)."""
+    plus_for_space = F.url_encode(F.coalesce(F.col(column), F.lit("")))
+    return F.replace(F.replace(plus_for_space, F.lit("+"), F.lit("%20")), F.lit("*"), F.lit("%2A"))
+
+
+def _decoded(tag: str) -> Column:
+    name = F.try_url_decode(F.regexp_extract("tags", rf"(?:^|,){tag}=([^,]*)", 1))
+    return F.when(name != "", name).alias(tag)

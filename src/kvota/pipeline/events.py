@@ -1,0 +1,212 @@
+"""The events table: kvota's own Parquet files, checked before Spark sees them."""
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from kvota.model.errors import UsageError
+from kvota.model.event import EVENT_COLUMNS, SCHEMA_VERSION, Column, ColumnType
+
+logger = logging.getLogger(__name__)
+
+_SPARK_TYPES: dict[ColumnType, t.DataType] = {
+    "long": t.LongType(),
+    "int": t.IntegerType(),
+    "short": t.ShortType(),
+    "double": t.DoubleType(),
+    "boolean": t.BooleanType(),
+    "string": t.StringType(),
+}
+_ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "short": pa.int16(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+}
+
+# Every column may be missing in an older file, so Spark sees all of them as nullable.
+EVENTS_SCHEMA = t.StructType(
+    [
+        t.StructField(column.name, _SPARK_TYPES[column.type], nullable=True)
+        for column in EVENT_COLUMNS
+    ]
+)
+BAD_INPUT_SCHEMA = t.StructType(
+    [
+        t.StructField("source", t.StringType(), nullable=False),
+        t.StructField("file", t.StringType(), nullable=False),
+        t.StructField("offset", t.LongType(), nullable=False),
+        t.StructField("reason", t.StringType(), nullable=False),
+        t.StructField("sample", t.BinaryType(), nullable=True),
+    ]
+)
+
+# Without these a file is not of this table, whatever else it holds.
+_ESSENTIAL_COLUMNS = frozenset({"ts_us", "seq", "quota_type", "value"})
+
+# How much of a bad file is kept to look at.
+_SAMPLE_BYTES_MAX = 1024
+
+# What Hadoop's paths read as a pattern.
+_PATTERN_CHARACTERS = re.compile(r"([\\*?\[\]{}^])")
+
+
+@dataclass(frozen=True, slots=True)
+class BadInput:
+    """Input that could not be used: one row of the table ``bad_input``."""
+
+    file: Path
+    reason: str
+    sample: bytes = b""
+    offset: int = 0
+    source: str = "events"
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{self.file}: {self.reason}; left out"
+
+
+@dataclass(frozen=True, slots=True)
+class EventFiles:
+    """What lies in the folders of a record: files to read and files to name."""
+
+    good: tuple[Path, ...]
+    bad: tuple[BadInput, ...] = field(default=())
+    rows: int = 0  # in the good ones, as their footers say
+
+
+def find_events(paths: Iterable[Path | str]) -> EventFiles:
+    """Look at the footer of every Parquet file in these folders (or at these files).
+
+    Files still being written (``*.tmp``) are passed over silently.
+
+    Raises:
+        UsageError: a path does not exist, or nothing that can be read lies there.
+    """
+    places = [Path(path) for path in paths]
+    bad: list[BadInput] = []
+    good: list[Path] = []
+    rows = 0
+    for file in _files(places):
+        footer = _footer(file)
+        fault = footer if isinstance(footer, str) else _fault(footer)
+        if fault is None and isinstance(footer, pq.FileMetaData):
+            good.append(file)
+            rows += footer.num_rows
+        else:
+            bad.append(BadInput(file, str(fault), _sample(file)))
+    if not good:
+        raise UsageError(_nothing_found(places, bad))
+    return EventFiles(tuple(good), tuple(bad), rows)
+
+
+def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
+    """The events table from folders or files; what cannot be read is logged as a warning and left out.
+
+    Out: the columns of ``model.event.EVENT_COLUMNS``, null where a file lacks one.
+
+    Raises:
+        UsageError: as ``find_events``.
+    """
+    files = find_events(paths)
+    for bad in files.bad:
+        logger.warning("%s", bad)
+    return read_files(spark, files.good)
+
+
+def read_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """The events table from files that ``find_events`` called good."""
+    patterns = [_PATTERN_CHARACTERS.sub(r"\\\1", str(file.absolute())) for file in files]
+    return spark.read.schema(EVENTS_SCHEMA).parquet(*patterns)
+
+
+def bad_input(spark: SparkSession, bad: Iterable[BadInput]) -> DataFrame:
+    """The table ``bad_input``: source, file, offset, reason, sample."""
+    rows = [(item.source, str(item.file), item.offset, item.reason, item.sample) for item in bad]
+    return spark.createDataFrame(rows, BAD_INPUT_SCHEMA)
+
+
+def _files(places: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            found += sorted(place.rglob("*.parquet"))
+        elif place.exists():
+            found.append(place)
+        else:
+            msg = (
+                f'"{place}" does not exist. Name the folder the gateway records into '
+                "(record.folder in gateway.toml)."
+            )
+            raise UsageError(msg)
+    # The same file named twice would count every decision twice.
+    return list(dict.fromkeys(file.resolve() for file in found))
+
+
+def _footer(file: Path) -> "pq.FileMetaData | str":
+    try:
+        return pq.read_metadata(file)
+    except pa.ArrowInvalid:
+        return "not a complete Parquet file (no valid footer)"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+
+
+def _fault(footer: pq.FileMetaData) -> str | None:
+    """Why this file cannot be read as events; None when it can."""
+    try:
+        schema = footer.schema.to_arrow_schema()
+    except pa.ArrowException as error:
+        return f"not an events file ({error})"
+    version = (footer.metadata or {}).get(b"schema_version", SCHEMA_VERSION.encode())
+    if version != SCHEMA_VERSION.encode():
+        return (
+            f"schema_version {version.decode(errors='replace')}, this kvota reads {SCHEMA_VERSION}"
+        )
+    missing = sorted(_ESSENTIAL_COLUMNS - set(schema.names))
+    if len(set(schema.names)) < len(schema.names):
+        return "not an events file (two columns of one name)"
+    if missing:
+        return f"not an events file (no column {', '.join(missing)})"
+    wrong = [text for column in EVENT_COLUMNS if (text := _wrong_type(schema, column))]
+    return f"not an events file ({'; '.join(wrong)})" if wrong else None
+
+
+def _wrong_type(schema: pa.Schema, column: Column) -> str:
+    """Spark fails on another type only when it reaches the row group; so it is compared beforehand."""
+    if column.name not in schema.names:
+        return ""
+    found = schema.field(column.name).type
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if found == pa.large_string():
+        found = pa.string()
+    wanted = _ARROW_TYPES[column.type]
+    return "" if found == wanted else f"column {column.name} is {found}, expected {wanted}"
+
+
+def _sample(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_SAMPLE_BYTES_MAX)
+    except OSError:
+        return b""
+
+
+def _nothing_found(places: Sequence[Path], bad: Sequence[BadInput]) -> str:
+    where = ", ".join(f'"{place}"' for place in places)
+    if bad:
+        return f"no events file in {where} can be read:\n" + "\n".join(f"  {item}" for item in bad)
+    return (
+        f"no events in {where} (no *.parquet file). The gateway writes a file every few seconds "
+        "once traffic flows; look at record.folder in gateway.toml."
+    )

@@ -1,0 +1,201 @@
+"""One task's walk over its counters: Arrow batches in, one row per counter and candidate out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from kvota.pipeline import grid_kernels as k
+from kvota.pipeline.arrow_columns import Array, arrays
+
+RESULT_SPARK = (
+    "counter_id long, bucket boolean, samples int, sample_ms int, candidate int, quota double, "
+    "events long, value_sum double, over long, throttle_ms_sum double, throttled_ms double, "
+    "worst_ms double, value_within double, rejected long, delay_ms_sum double, delay_ms_max double, "
+    "span_ms long, warmup_ms long"
+)
+_RESULT = pa.schema(
+    [
+        ("counter_id", pa.int64()),
+        ("bucket", pa.bool_()),
+        ("samples", pa.int32()),
+        ("sample_ms", pa.int32()),
+        ("candidate", pa.int32()),
+        ("quota", pa.float64()),
+        ("events", pa.int64()),
+        ("value_sum", pa.float64()),
+        ("over", pa.int64()),
+        ("throttle_ms_sum", pa.float64()),
+        ("throttled_ms", pa.float64()),
+        ("worst_ms", pa.float64()),
+        ("value_within", pa.float64()),
+        ("rejected", pa.int64()),
+        ("delay_ms_sum", pa.float64()),
+        ("delay_ms_max", pa.float64()),
+        ("span_ms", pa.int64()),
+        ("warmup_ms", pa.int64()),
+    ]
+)
+_MODES = {"open": k.OPEN, "backlog": k.BACKLOG, "think": k.THINK}
+
+# Finished counters are sent on in batches of about so many rows.
+_ROWS_PER_BATCH = 20_000
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The candidates: the same for every counter, or each counter's own."""
+
+    quotas: tuple[float, ...] = ()
+    relative: bool = False  # multiples of the limit in force
+    of_counters: Mapping[int, tuple[float, ...]] | None = None
+    mode: str = "open"
+
+    def of(self, counter_id: int) -> tuple[float, ...]:
+        """The candidates of one counter; none: it is left out."""
+        return self.quotas if self.of_counters is None else self.of_counters.get(counter_id, ())
+
+
+def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` over rows sorted by counter; state outlives the batches."""
+
+    def stage(batches: Batches) -> Batches:
+        running: CounterRun | None = None
+        finished: list[dict[str, Array]] = []
+        for batch in batches:
+            columns = arrays(batch)
+            ids = columns["counter_id"]
+            cuts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
+            for start, end in pairwise(cuts):
+                if start == end:
+                    continue
+                counter_id = int(ids[start])
+                if running is None or running.counter_id != counter_id:
+                    if running is not None:
+                        finished.append(running.result())
+                    is_bucket = bool(columns["bucket"][start])
+                    running = CounterRun(counter_id, grid, is_bucket=is_bucket)
+                running.feed({name: column[start:end] for name, column in columns.items()})
+            if sum(len(part["candidate"]) for part in finished) > _ROWS_PER_BATCH:
+                yield _batch(finished)
+                finished = []
+        if running is not None:
+            finished.append(running.result())
+            yield _batch(finished)
+
+    return stage
+
+
+class CounterRun:
+    """One counter under all its candidates; fed with pieces of its rows, in order."""
+
+    def __init__(self, counter_id: int, grid: Grid, *, is_bucket: bool) -> None:
+        self.counter_id = counter_id
+        self._is_bucket = is_bucket
+        self._mode = _MODES[grid.mode]
+        self._relative = grid.relative
+        self._quotas = np.array(grid.of(counter_id))
+        count = len(self._quotas)
+        self._sums = np.zeros((k.SUMS, count))
+        self._sums[k.COVERED_MS] = k.LONG_AGO_MS
+        self._clock = np.zeros(k.CLOCK_SIZE, np.int64)
+        self._clock[[k.FIRST_MS, k.RECORD_MS]] = k.LONG_AGO_MS
+        self._own = np.zeros((k.OWN_ROWS, count), np.int64)
+        self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
+        self._tokens = np.zeros(count)
+        # In the open loop the samples do not depend on the candidate: one row of them.
+        self._rings = 0 if is_bucket else 1 if self._mode == k.OPEN else count
+        self._starts = np.zeros((self._rings, 0), np.int64)
+        self._lasts = np.zeros((self._rings, 0), np.int64)
+        self._totals = np.zeros((self._rings, 0))
+        self._limit = np.nan
+
+    def feed(self, columns: Mapping[str, Array]) -> None:
+        """The next rows of this counter."""
+        if not len(self._quotas):
+            return
+        self._make_room(int(columns["samples"].max()) + 1)
+        self._limit = columns["limit"][-1]
+        names = ("ts_us", "value", "limit", "samples", "sample_ms")
+        rows = [columns[name] for name in names]
+        strict, complete = columns["strict"], columns["complete"]
+        question = (self._quotas, self._relative)
+        if self._mode != k.OPEN:
+            state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
+            how = (self._is_bucket, self._mode)
+            k.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
+        elif self._is_bucket:
+            bucket = (self._clock, self._tokens)
+            k.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
+        else:
+            ring = (self._starts[0], self._lasts[0], self._totals[0])
+            k.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
+
+    def result(self) -> dict[str, Array]:
+        """One row per candidate; the columns of the result by name."""
+        count = len(self._quotas)
+        sums, clock = self._sums, self._clock
+        span_ms = np.maximum(sums[k.END_MS] - clock[k.JUDGED_MS], 1).astype(np.int64)
+        shared = {
+            "counter_id": self.counter_id,
+            "bucket": self._is_bucket,
+            "samples": clock[k.SAMPLES],
+            "sample_ms": clock[k.SAMPLE_MS],
+            "events": clock[k.EVENTS],
+            "value_sum": sums[k.VALUE, 0] if count else 0.0,
+            "warmup_ms": clock[k.JUDGED_MS] - clock[k.FIRST_MS],
+        }
+        return {name: np.full(count, number) for name, number in shared.items()} | {
+            "candidate": np.arange(count),
+            "quota": self._quotas * self._limit if self._relative else self._quotas,
+            "over": sums[k.OVER].astype(np.int64),
+            "throttle_ms_sum": sums[k.THROTTLE_MS],
+            "throttled_ms": sums[k.THROTTLED_MS],
+            "worst_ms": sums[k.WORST_MS],
+            "value_within": sums[k.WITHIN],
+            "rejected": sums[k.REJECTED].astype(np.int64),
+            "delay_ms_sum": sums[k.DELAY_MS],
+            "delay_ms_max": sums[k.DELAY_MS_MAX],
+            "span_ms": np.where(clock[k.EVENTS] > 0, span_ms, 1),
+        }
+
+    @property
+    def state_bytes(self) -> int:
+        """What this counter keeps in memory."""
+        return sum(
+            array.nbytes
+            for array in (
+                self._sums,
+                self._clock,
+                self._own,
+                self._tokens,
+                self._starts,
+                self._lasts,
+                self._totals,
+            )
+        )
+
+    def _make_room(self, slots: int) -> None:
+        here = self._starts.shape[1]
+        if slots <= here:
+            return
+        before = (self._starts, self._lasts, self._totals)
+        self._starts = np.zeros((self._rings, slots), np.int64)
+        self._lasts = np.zeros((self._rings, slots), np.int64)
+        self._totals = np.zeros((self._rings, slots))
+        for wider, narrow in zip((self._starts, self._lasts, self._totals), before, strict=True):
+            wider[:, :here] = narrow
+
+
+def _batch(finished: list[dict[str, Array]]) -> pa.RecordBatch:
+    arrays = []
+    for field in _RESULT:
+        values: Array = np.concatenate([part[field.name] for part in finished])
+        # A multiple of no limit is no limit.
+        mask = np.isnan(values) if field.name == "quota" else None
+        arrays.append(pa.array(values, field.type, mask=mask))
+    return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)

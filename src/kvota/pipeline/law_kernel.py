@@ -1,0 +1,142 @@
+"""The law, compiled: recorded charges with their recorded limits, in order, to the throttle of each.
+
+Follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number of
+batches.
+"""
+
+# Columns and state go in as arrays, one by one and by position: Numba knows no better way.
+# ruff: noqa: PLR0913, PLR0917
+
+import numpy as np
+import numpy.typing as npt
+
+from kvota.model.charge_memo import ADMITTED, REJECTED, THROTTLED
+from kvota.pipeline.compiled_arithmetic import compiled, kernel
+from kvota.pipeline.counter_steps import (
+    Doubles,
+    Flags,
+    Int64s,
+    begin_rate,
+    measure_rate,
+    record_rate,
+)
+
+Int32s = npt.NDArray[np.int32]
+Int8s = npt.NDArray[np.int8]
+
+# Places in the state.
+_EXISTS, _TOUCHED_MS, _RECORD_MS, _CURRENT, _SLOTS, _SAMPLES, _SAMPLE_MS, _KNOWN_MS = range(8)
+STATE_SIZE = 8
+
+# From when on the contents of a counter are known: never, or always.
+_NEVER_MS = 2**62
+_ALWAYS_MS = -(2**62)
+
+_UNLIMITED = compiled.UNLIMITED
+_burst_tokens = compiled.burst_tokens
+_refill = compiled.refill
+_spend = compiled.spend
+_bucket_throttle = compiled.bucket_throttle
+_rate_throttle = compiled.rate_throttle
+_counter_expired = compiled.counter_expired
+
+
+@kernel
+def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the order of the steps)
+    first: Flags,  # the row begins another counter
+    complete: Flags,  # the run's first rows are in the record, so a new counter is really new
+    bucket: Flags,  # else a sampled rate
+    strict: Flags,
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,  # NaN: none
+    samples: Int64s,
+    sample_ms: Int64s,
+    state: Int64s,  # STATE_SIZE places
+    tokens: Doubles,  # one place
+    starts: Int64s,  # of the samples, at least max(samples) + 1 places
+    lasts: Int64s,
+    totals: Doubles,
+    throttle_ms: Int32s,  # out
+    outcome: Int8s,  # out
+    judged: Flags,  # out: false while the counter's contents cannot be known
+) -> None:
+    """Replay rows in order; carries the running counter in ``state``, ``tokens`` and the samples."""
+    for row in range(len(ts_us)):
+        if first[row]:
+            state[_EXISTS] = 0
+            state[_KNOWN_MS] = _NEVER_MS
+        throttle_ms[row] = 0
+        outcome[row] = ADMITTED
+        judged[row] = True
+        width = samples[row]
+        if width == 0:  # no quota of this type existed: observed, moved no counter
+            continue
+        length_ms = sample_ms[row]
+        now_ms = ts_us[row] // 1000
+        bound = _UNLIMITED if np.isnan(limit[row]) else limit[row]
+        if (
+            state[_EXISTS] == 0
+            or state[_SAMPLES] != width
+            or state[_SAMPLE_MS] != length_ms
+            or _counter_expired(state[_RECORD_MS], now_ms)
+        ):
+            if state[_EXISTS] == 1 or complete[row]:
+                state[_KNOWN_MS] = _ALWAYS_MS
+            elif not bucket[row]:
+                # By then every sample from before the record is forgotten; a bucket's debt may be older.
+                state[_KNOWN_MS] = now_ms + (width + 1) * length_ms
+            state[_EXISTS] = 1
+            state[_SAMPLES] = width
+            state[_SAMPLE_MS] = length_ms
+            state[_RECORD_MS] = now_ms
+            state[_TOUCHED_MS] = 0
+            tokens[0] = 0.0
+            state[_CURRENT] = 0
+            state[_SLOTS] = 1
+            begin_rate(starts, lasts, totals, now_ms)
+        if now_ms >= state[_KNOWN_MS]:
+            state[_KNOWN_MS] = _ALWAYS_MS
+        judged[row] = state[_KNOWN_MS] == _ALWAYS_MS
+        checked = value[row] >= 0  # what is given back is recorded without a check
+        if bucket[row]:
+            burst = _burst_tokens(width, length_ms, bound)
+            tokens[0] = _refill(tokens[0], state[_TOUCHED_MS], now_ms, bound, burst)
+            state[_TOUCHED_MS] = now_ms
+            if strict[row] and checked:
+                if tokens[0] < 0:
+                    throttle_ms[row] = _bucket_throttle(tokens[0], bound)
+                    outcome[row] = REJECTED
+                    continue
+                # Kafka refills once more between check and record: only an infinite limit shows it.
+                tokens[0] = _refill(tokens[0], now_ms, now_ms, bound, burst)
+                tokens[0] = _spend(tokens[0], value[row], burst)
+                state[_RECORD_MS] = now_ms
+                continue
+            tokens[0] = _spend(tokens[0], value[row], burst)
+            tokens[0] = _refill(tokens[0], now_ms, now_ms, bound, burst)
+            state[_RECORD_MS] = now_ms
+            if checked and tokens[0] < 0:
+                throttle_ms[row] = _bucket_throttle(tokens[0], bound)
+                if throttle_ms[row] > 0:  # a tiny debt rounds to 0 and holds nobody back
+                    outcome[row] = THROTTLED
+            continue
+        state[_CURRENT], state[_SLOTS] = record_rate(
+            starts,
+            lasts,
+            totals,
+            state[_CURRENT],
+            state[_SLOTS],
+            value[row],
+            now_ms,
+            width,
+            length_ms,
+        )
+        state[_RECORD_MS] = now_ms
+        if checked:
+            total, window_ms = measure_rate(
+                starts, lasts, totals, state[_SLOTS], now_ms, width, length_ms
+            )
+            throttle_ms[row] = _rate_throttle(total, bound, window_ms)
+            if throttle_ms[row] > 0:  # below 0 (narrowed as Kafka narrows) neither
+                outcome[row] = THROTTLED

@@ -1,0 +1,305 @@
+"""A quota for every party: needs from replay, shares from planning, and the plan replayed once more."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pyspark.sql import DataFrame, Row
+
+from kvota.engine.quota_table import QuotaTable
+from kvota.engine.sanitising import sanitise
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.pipeline.charges import counters
+from kvota.pipeline.replay import Mode, OfCounters, ordered_charges, replay_ordered
+from kvota.pipeline.usage import usage_total
+from kvota.planning.diff import Change, Effect, changes, effects, with_plan
+from kvota.planning.guardrails import Guardrails
+from kvota.planning.need import Tolerance, Trial, between, bracket, geometric_grid
+from kvota.planning.plan import HEADROOM, Observed, Plan, PlanLine, make_plan
+
+Level = Literal["user", "client", "user-client"]
+
+# The first grid: from a quarter of the mean to four times the busiest second.
+_GRID_BELOW_MEAN = 0.25
+_GRID_ABOVE_MAX = 4.0
+
+_MS_PER_H = 3_600_000
+
+_Key = tuple[QuotaType, QuotaEntity]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The plan replayed: what one party's quota would have done to what was recorded."""
+
+    share_open: float  # of its requests, had they come as they came
+    share_closed: float  # of its requests, had its clients waited (backlog)
+    worst_ms: float  # the longest single throttle, open loop
+    is_kept: bool  # behaves, and the replay agrees; or it was to be capped anyway
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A plan with its proof and its consequences; nothing is changed by making one."""
+
+    level: Level
+    plan: Plan
+    verified: Mapping[_Key, Verified]
+    old: QuotaTable
+    new: QuotaTable
+    effects: tuple[Effect, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Configured quotas that would change."""
+        return changes(self.old, self.new)
+
+    @property
+    def plan_id(self) -> str:
+        """A name for this plan; another plan, or the same for other quotas in force, has another."""
+        content = repr((self.plan.lines, sorted(map(str, changes(QuotaTable(), self.old)))))
+        return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
+
+    def rows(self) -> list[dict[str, object]]:
+        """The table ``recommendation``, as plain values."""
+        return [self._row(line) for line in self.plan.lines]
+
+    def _row(self, line: PlanLine) -> dict[str, object]:
+        verified = self.verified.get((line.quota_type, line.entity))
+        return {
+            "plan_id": self.plan_id,
+            "quota_type": line.quota_type.value,
+            "level": self.level,
+            "user": line.entity.user,
+            "client_id": line.entity.client_id,
+            "weight": line.weight,
+            "need": line.need,
+            "fair_share": line.fair_share,
+            "current": line.current,
+            "proposed": line.proposed,
+            "reason": line.reason.value,
+            "behaves": line.behaves,
+            "share_open": None if verified is None else verified.share_open,
+            "share_closed": None if verified is None else verified.share_closed,
+            "share_holdout": None,
+            "events": line.events,
+            "days": line.hours / 24,
+            "guardrails": list(line.guardrails),
+            "evidence": line.evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the operator states beside the capacities."""
+
+    level: Level = "user"
+    weights: Mapping[str, float] = field(default_factory=dict)  # by user, or client id
+    guardrails: Guardrails = field(default_factory=Guardrails)
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    headroom: float = HEADROOM
+
+
+def recommend(
+    events: DataFrame,
+    table: QuotaTable,
+    capacities: Mapping[QuotaType, float],
+    wishes: Wishes | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Recommendation:
+    """A plan for the parties in the record, under the capacities stated; runs Spark jobs.
+
+    Needs are learnt on the whole record by two grids of 20 candidates, open loop; the finished plan
+    is replayed on the same record, open and backlog. There is no hold-out yet.
+
+    Args:
+        events: what was recorded.
+        table: the quotas in force.
+        capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION.
+        wishes: weights, guardrails, level.
+        progress: told in a few words what is being done.
+    """
+    wanted = wishes or Wishes()
+    types = [quota_type.value for quota_type in capacities]
+    chosen = events.where(events["quota_type"].isin(types))
+    progress("reading usage")
+    parties = _Parties(chosen, wanted)
+    ordered = ordered_charges(events, wanted.level, quota_types=types).persist()
+    try:
+        progress("finding needs, first 20 candidates each")
+        first = _trials(ordered, parties.first_grid())
+        brackets = {key: bracket(trials, wanted.tolerance) for key, trials in first.items()}
+        progress("finding needs, 20 candidates in between")
+        second = _trials(ordered, {key: between(found) for key, found in brackets.items()})
+        needs = {
+            key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).holds
+            for key in first
+        }
+        observed = parties.observed(needs, table)
+        plan = make_plan(observed, capacities, wanted.guardrails, headroom=wanted.headroom)
+        progress("replaying the plan")
+        verified = _verify(ordered, plan, parties, wanted.tolerance)
+    finally:
+        ordered.unpersist()
+    new = with_plan(table, plan)
+    return Recommendation(
+        wanted.level,
+        plan,
+        verified,
+        table,
+        new,
+        effects(table, new, _clients(chosen), capacities),
+        parties.notes(),
+    )
+
+
+class _Parties:
+    """Who is in the record: the counters of each party, and what they used."""
+
+    def __init__(self, events: DataFrame, wishes: Wishes) -> None:
+        self._wishes = wishes
+        self._used: dict[tuple[object, ...], Row] = {
+            _place(row): row for row in usage_total(events, wishes.level).collect()
+        }
+        self.of_counter: dict[int, _Key] = {}
+        self._used_of: dict[int, Row] = {}
+        self._span_ms: dict[_Key, int] = {}
+        self._nameless = 0
+        for row in counters(events, wishes.level).collect():
+            entity = _entity(row)
+            used = self._used[_place(row)]
+            if entity is None:
+                self._nameless += used["events"]
+                continue
+            self.of_counter[row["counter_id"]] = (QuotaType(row["quota_type"]), entity)
+            self._used_of[row["counter_id"]] = used
+
+    def first_grid(self) -> dict[int, tuple[float, ...]]:
+        """The first candidates of every counter that used anything."""
+        return {
+            key: geometric_grid(
+                used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
+            )
+            for key, used in self._used_of.items()
+            if used["rate_mean"] > 0 and used["rate_max"] >= used["rate_mean"]
+        }
+
+    def observed(self, needs: Mapping[int, float | None], table: QuotaTable) -> list[Observed]:
+        """One per party: the broker where it needs most decides, as a quota holds per broker."""
+        of_party: dict[_Key, list[int]] = {}
+        for counter_id, key in self.of_counter.items():
+            of_party.setdefault(key, []).append(counter_id)
+        return [
+            self._observed(key, of_party[key], needs, table)
+            for key in sorted(of_party, key=lambda key: (key[0], str(key[1])))
+        ]
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of the plan has to know."""
+        if not self._nameless:
+            return ()
+        return (
+            f"{self._nameless:,} requests name no client id; no quota of this level can be set for them",
+        )
+
+    def _observed(
+        self,
+        key: _Key,
+        counter_ids: Sequence[int],
+        needs: Mapping[int, float | None],
+        table: QuotaTable,
+    ) -> Observed:
+        quota_type, entity = key
+        used = [self._used_of[counter_id] for counter_id in counter_ids]
+        found = [needs[counter_id] for counter_id in counter_ids if counter_id in needs]
+        known = [need for need in found if need is not None]
+        tags = (sanitise(str(entity.user or "")), str(entity.client_id or ""))
+        return Observed(
+            quota_type=quota_type,
+            entity=entity,
+            need=max(known) if known and len(known) == len(found) else None,
+            rate_p50=max(row["rate_p50"] for row in used),
+            events=sum(row["events"] for row in used),
+            hours=used[0]["window_s"] / 3600,
+            current=table.limit(quota_type, tags),
+            weight=self._weight(entity),
+            is_censored=any(row["censored"] for row in used),
+        )
+
+    def _weight(self, entity: QuotaEntity) -> float:
+        weights = self._wishes.weights
+        name = entity.user if entity.user is not None else entity.client_id
+        return weights.get(str(name), 1.0)
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    return (row["quota_type"], row["node_id"], row["user"], row["client_id"])
+
+
+def _entity(row: Row) -> QuotaEntity | None:
+    if row["user"] is None and row["client_id"] is None:
+        return None
+    return QuotaEntity(user=row["user"], client_id=row["client_id"])
+
+
+def _trials(
+    ordered: DataFrame, candidates: Mapping[int, Sequence[float]]
+) -> dict[int, list[Trial]]:
+    trials: dict[int, list[Trial]] = {}
+    for row in _replayed(ordered, candidates, "open"):
+        trial = Trial(quota=row["quota"], share_over=row["share_over"], worst_ms=row["worst_ms"])
+        trials.setdefault(row["counter_id"], []).append(trial)
+    return trials
+
+
+def _replayed(
+    ordered: DataFrame, candidates: Mapping[int, Sequence[float]], mode: Mode
+) -> Iterable[Row]:
+    wanted = {key: quotas for key, quotas in candidates.items() if quotas}
+    if not wanted:
+        return []
+    columns = ("counter_id", "quota", "share_over", "worst_ms")
+    return replay_ordered(ordered, OfCounters(wanted), mode).select(*columns).collect()
+
+
+def _verify(
+    ordered: DataFrame, plan: Plan, parties: _Parties, tolerance: Tolerance
+) -> dict[_Key, Verified]:
+    quota_of = {
+        (line.quota_type, line.entity): line.proposed
+        for line in plan.lines
+        if line.proposed is not None
+    }
+    candidates = {
+        counter_id: (quota_of[key],)
+        for counter_id, key in parties.of_counter.items()
+        if key in quota_of
+    }
+    shares: dict[Mode, dict[_Key, float]] = {"open": {}, "backlog": {}}
+    worst_ms: dict[_Key, float] = {}
+    for mode, share_of in shares.items():
+        for row in _replayed(ordered, candidates, mode):
+            key = parties.of_counter[row["counter_id"]]
+            share_of[key] = max(share_of.get(key, 0.0), row["share_over"])
+            if mode == "open":
+                worst_ms[key] = max(worst_ms.get(key, 0.0), row["worst_ms"])
+    behaving = {(line.quota_type, line.entity) for line in plan.lines if line.behaves}
+    return {
+        key: Verified(
+            share_open=share_open,
+            share_closed=shares["backlog"].get(key, 0.0),
+            worst_ms=worst_ms[key],
+            is_kept=key not in behaving
+            or (share_open <= tolerance.share_over_max and worst_ms[key] <= tolerance.worst_ms_max),
+        )
+        for key, share_open in shares["open"].items()
+    }
+
+
+def _clients(events: DataFrame) -> list[tuple[str, str]]:
+    rows = events.select("user", "client_id").distinct().collect()
+    return [(row["user"] or "", row["client_id"] or "") for row in rows]

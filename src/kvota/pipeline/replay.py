@@ -1,0 +1,157 @@
+"""What other quotas would have done to the recorded charges, for many candidates at once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal, get_args
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from kvota.model.errors import UsageError
+from kvota.model.quota_window import QuotaWindow
+from kvota.pipeline.charges import By, charges, counters, partitions
+from kvota.pipeline.grid_run import RESULT_SPARK, Grid, grid_stage
+
+Algorithm = Literal["token_bucket", "sampled_rate"]
+Mode = Literal["open", "backlog", "think"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+# Kafka's window, for charges from a time when no quota of their type existed.
+_DEFAULT_WINDOW = QuotaWindow()
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Candidates as multiples of the limit in force at each row (no limit: unlimited)."""
+
+    factors: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class OfCounters:
+    """Candidates of each counter, by counter_id; a counter without any is left out."""
+
+    quotas: Mapping[int, Sequence[float]]
+
+
+Candidates = Sequence[float] | Factors | OfCounters
+
+
+def replay(  # noqa: PLR0913  (each a question of its own; all but two have an answer already)
+    events: DataFrame,
+    candidates: Candidates,
+    *,
+    by: By = "counter",
+    algorithm: Algorithm | None = None,
+    mode: Mode = "open",
+    window: QuotaWindow | None = None,
+    quota_types: Iterable[str] | None = None,
+) -> DataFrame:
+    """The recorded charges under candidate quotas; one row per counter and candidate.
+
+    In:  the events table.
+    Out: counter_id long, gateway, run_id string, node_id int, quota_type, tags, user, client_id string,
+         algorithm, mode string, samples, sample_ms int, candidate int, quota double, events long,
+         value_sum double, over long, throttle_ms_sum, throttled_ms double (union of the throttled
+         spans), worst_ms, value_within double, rejected long, delay_ms_sum, delay_ms_max double
+         (closed modes), span_ms, warmup_ms long, share_over, share_throttled double.
+
+    Args:
+        events: what was recorded.
+        candidates: quotas per second for every counter, or ``Factors``, or ``OfCounters``.
+        by: the counters as recorded, or made anew per user, client id or both.
+        algorithm: None: each quota type's own (bandwidth: sampled rate, mutations: token bucket).
+        mode: ``open``: requests come when they came; ``backlog``: a throttled client's requests
+            wait; ``think``: every throttle shifts all that follows. The truth lies between.
+        window: None: as recorded.
+        quota_types: None: all that can be replayed.
+
+    Raises:
+        UsageError: a candidate is not above 0.
+    """
+    rows = ordered_charges(events, by, algorithm=algorithm, window=window, quota_types=quota_types)
+    replayed = replay_ordered(rows, candidates, mode)
+    bucket_or_rate = F.when(F.col("bucket"), "token_bucket").otherwise("sampled_rate")
+    return replayed.join(F.broadcast(counters(events, by)), "counter_id").select(
+        "counter_id",
+        "gateway",
+        "run_id",
+        "node_id",
+        "quota_type",
+        "tags",
+        "user",
+        "client_id",
+        bucket_or_rate.alias("algorithm"),
+        F.lit(mode).alias("mode"),
+        *(name for name in replayed.columns if name not in {"counter_id", "bucket"}),
+    )
+
+
+def ordered_charges(
+    events: DataFrame,
+    by: By = "counter",
+    *,
+    algorithm: Algorithm | None = None,
+    window: QuotaWindow | None = None,
+    quota_types: Iterable[str] | None = None,
+) -> DataFrame:
+    """The charges as ``replay_ordered`` takes them: a counter in one partition, in its order.
+
+    Worth keeping (``persist``) where several replays follow.
+    """
+    rows = charges(events, by, quota_types=quota_types).withColumns(
+        {
+            "samples": _window_column("samples", window),
+            "sample_ms": _window_column("sample_ms", window),
+        }
+    )
+    if algorithm is not None:
+        rows = rows.withColumn("bucket", F.lit(algorithm == "token_bucket"))
+    order = ("seq",) if by == "counter" else ("ts_us", "run", "seq")
+    return (
+        rows.drop("throttle_ms", "outcome")
+        .repartition(partitions(events), "counter_id")
+        .sortWithinPartitions("counter_id", *order)
+    )
+
+
+def replay_ordered(rows: DataFrame, candidates: Candidates, mode: Mode = "open") -> DataFrame:
+    """``replay`` of prepared rows; of the counter there is counter_id long and bucket boolean only."""
+    replayed = rows.mapInArrow(grid_stage(_grid(candidates, mode)), RESULT_SPARK)
+    return replayed.withColumns(
+        {
+            "share_over": F.col("over") / F.greatest(F.col("events"), F.lit(1)),
+            "share_throttled": F.least(F.col("throttled_ms") / F.col("span_ms"), F.lit(1.0)),
+        }
+    )
+
+
+def _grid(candidates: Candidates, mode: Mode) -> Grid:
+    if isinstance(candidates, OfCounters):
+        for quotas in candidates.quotas.values():
+            _check(quotas)
+        of_counters = {key: tuple(quotas) for key, quotas in candidates.quotas.items() if quotas}
+        return Grid(of_counters=of_counters, mode=mode)
+    relative = isinstance(candidates, Factors)
+    quotas = candidates.factors if isinstance(candidates, Factors) else candidates
+    if not quotas:
+        msg = "no candidate quota was given; write e.g. --candidates 2MB/s,4MB/s"
+        raise UsageError(msg)
+    _check(quotas)
+    return Grid(quotas=tuple(quotas), relative=relative, mode=mode)
+
+
+def _check(quotas: Sequence[float]) -> None:
+    for quota in quotas:
+        if not (quota > 0 and isfinite(quota)):
+            msg = f"candidate {quota}: a quota has to be above 0 and finite, as in Kafka"
+            raise UsageError(msg)
+
+
+def _window_column(name: str, window: QuotaWindow | None) -> Column:
+    if window is not None:
+        return F.lit(getattr(window, name))
+    unknown = F.col("samples") == 0
+    return F.when(unknown, F.lit(getattr(_DEFAULT_WINDOW, name))).otherwise(F.col(name))

@@ -1,0 +1,178 @@
+"""One local Spark session: bounded, on the loopback interface, quiet, and nothing left in the current folder."""
+
+import atexit
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from kvota.java.find import spark_java_home
+from kvota.model.errors import UnreachableError
+
+# Leaves room for a Kafka and a gateway on the same machine of 2 cores; the kernels' memory is the workers' own.
+DRIVER_MEMORY = "1g"
+
+# Rows per Arrow batch. Larger ones gain nothing any more, smaller ones pay Python's overhead per batch.
+ARROW_BATCH_ROWS = 65_536
+
+# The JVM's own habits are for servers that run for days. Here half of a run's CPU went into the
+# optimising compiler (measured: 61 against 30 s for a record of 24,000 rows, everything included). So
+# it gets only what is ten times as hot as usual (a replay of 3 million rows was no slower for that),
+# and for a short job nothing at all (another third less, but 1.6 times more for those 3 million).
+_JVM_OPTIONS = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+_JVM_OPTIONS_SHORT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+_LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+
+# Up to so many rows a job is a short one.
+SHORT_ROWS_MAX = 1_000_000
+
+# How much of the JVM's log an error message quotes.
+_LOG_LINES_QUOTED = 15
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    memory: str = DRIVER_MEMORY,
+    short: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The running Spark session of this process, or a new one.
+
+    Args:
+        master: where Spark runs, in Spark's own words: ``local[2]``, ``spark://host:7077``, …
+        memory: of the driver's JVM, e.g. ``1g``; only for a new session.
+        short: for up to ``SHORT_ROWS_MAX`` rows in all; starts faster; only for a new session.
+        settings: further Spark settings; they win over ours; only for a new session.
+
+    Raises:
+        UnreachableError: Spark did not start; quotes the end of the JVM's log.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    folder = Path(tempfile.mkdtemp(prefix="kvota-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    java_options = _JVM_OPTIONS_SHORT if short else _JVM_OPTIONS
+    wanted = _settings(folder, master) | dict(settings or {})
+    wanted.setdefault("spark.driver.memory", memory)
+    wanted["spark.driver.defaultJavaOptions"] = f"{_LOG_OPTION} {java_options}"
+    conf = (
+        SparkConf(loadDefaults=False)
+        .setMaster(master)
+        .setAppName("kvota")
+        .setAll(list(wanted.items()))
+    )
+    log_path = folder / "spark.log"
+    # While the JVM starts, the other core compiles; the workers then find the machine code.
+    threading.Thread(target=_compile_kernels, name="compile-kernels").start()
+    try:
+        with _environment(_jvm_environment(master)):
+            _start_jvm(conf, log_path)
+            return SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, OSError) as error:
+        msg = f"Spark did not start on {master}: {error}{_end_of(log_path)}"
+        raise UnreachableError(msg) from error
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark and its JVM, so that the memory is free again; a later ``session()`` starts anew."""
+    gateway = cast("Any", SparkContext._gateway)  # noqa: SLF001  (PySpark has no public way to end the JVM)
+    spark.stop()
+    if gateway is None or getattr(gateway, "proc", None) is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=30)
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+
+
+def _compile_kernels() -> None:
+    # Imported here: Numba alone takes a third of a second.
+    from kvota.pipeline.warm_up import compile_kernels  # noqa: PLC0415
+
+    compile_kernels()
+
+
+def _settings(folder: Path, master: str) -> dict[str, str]:
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Coalescing would put several of the kernels' partitions into one task.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+    }
+    if master.startswith("local"):
+        chosen |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.local.dir": str(folder),
+            "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+        }
+    return chosen
+
+
+def _jvm_environment(master: str) -> dict[str, str | None]:
+    """What the JVM and the workers shall find; None removes a variable."""
+    chosen: dict[str, str | None] = {
+        "JAVA_HOME": str(spark_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": None,
+    }
+    if master.startswith("local"):
+        # Another Spark on this machine may be of another version than our PySpark.
+        chosen |= {"SPARK_HOME": None, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return chosen
+
+
+def _start_jvm(conf: SparkConf, log_path: Path) -> None:
+    """Start the JVM with its output in a file; PySpark alone would let it write to our screen."""
+    if SparkContext._gateway is not None:  # noqa: SLF001  (a JVM of this process runs already)
+        return
+    with log_path.open("wb") as log:
+        gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
+    SparkContext(conf=conf, gateway=gateway)
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in wanted}
+    _set_environment(wanted)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(wanted: Mapping[str, str | None]) -> None:
+    for name, text in wanted.items():
+        if text is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = text
+
+
+def _end_of(log_path: Path) -> str:
+    if not log_path.exists():
+        return ""
+    lines = log_path.read_text(errors="replace").splitlines()[-_LOG_LINES_QUOTED:]
+    return (
+        "\nThe end of the JVM's log:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
+    )

@@ -1,0 +1,89 @@
+"""Sums of seconds to windows with exact quantiles, compiled."""
+
+import numpy as np
+
+from kvota.pipeline.compiled_arithmetic import kernel, step
+from kvota.pipeline.counter_steps import Doubles, Int64s
+
+# Columns and results go in as arrays, one by one and by position: Numba knows no better way.
+# ruff: noqa: PLR0913, PLR0917
+
+# Rows of ``rates``, a column per window.
+MEAN, P50, P95, P99, MOST, MOST_10S, VALUE = range(7)
+RATES = 7
+
+_SPAN_10_S = 10
+
+
+@step
+def _quantile(ordered: Doubles, quiet: int, share: float) -> float:
+    """Nearest rank among the sorted busy seconds and ``quiet`` zeros."""
+    below = 0
+    while below < len(ordered) and ordered[below] < 0:
+        below += 1
+    rank = int(np.ceil(share * (len(ordered) + quiet)))
+    place = max(rank, 1) - 1
+    found: float = 0.0
+    if place < below:
+        found = ordered[place]
+    elif place >= below + quiet:
+        found = ordered[place - quiet]
+    return found
+
+
+@step
+def _most_of_10_s(seconds: Int64s, values: Doubles, key_row: int, row: int, end: int) -> float:
+    """The largest mean of ten seconds that end in these rows; they may begin before, in the same key."""
+    most = 0.0
+    for place in range(row, end):
+        running = 0.0
+        back = place
+        while back >= key_row and seconds[back] > seconds[place] - _SPAN_10_S:
+            running += values[back]
+            back -= 1
+        most = max(most, running / _SPAN_10_S)
+    return most
+
+
+@kernel
+def usage_windows(
+    ids: Int64s,  # sorted by id, then second
+    seconds: Int64s,
+    values: Doubles,  # what was used in that second
+    ordered: Doubles,  # the same, sorted within id and window
+    from_s: Int64s,  # where windows begin to be counted
+    window_s: Int64s,
+    first_rows: Int64s,  # out: where each window's rows begin; one place more than rows
+    starts_s: Int64s,  # out
+    rates: Doubles,  # out
+) -> int:
+    """Fill one column per window and return how many there are. Quiet seconds are zeros."""
+    count = 0
+    row = 0
+    key_row = 0
+    while row < len(ids):
+        if ids[row] != ids[key_row]:
+            key_row = row
+        length_s = window_s[row]
+        start_s = from_s[row] + (seconds[row] - from_s[row]) // length_s * length_s
+        end = row
+        while end < len(ids) and ids[end] == ids[row] and seconds[end] < start_s + length_s:
+            end += 1
+        busy = ordered[row:end]
+        quiet = max(length_s - (end - row), 0)
+        total = 0.0
+        for place in range(row, end):
+            total += values[place]
+        rates[VALUE, count] = total
+        rates[MEAN, count] = total / length_s
+        rates[P50, count] = _quantile(busy, quiet, 0.5)
+        rates[P95, count] = _quantile(busy, quiet, 0.95)
+        rates[P99, count] = _quantile(busy, quiet, 0.99)
+        rates[MOST, count] = _quantile(busy, quiet, 1.0)
+        rates[MOST_10S, count] = _most_of_10_s(seconds, values, key_row, row, end)
+        first_rows[count] = row
+        starts_s[count] = start_s
+        count += 1
+        row = end
+    first_rows[count] = len(ids)
+    return count

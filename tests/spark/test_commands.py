@@ -1,0 +1,212 @@
+"""``kvota usage``, ``replay`` and ``recommend`` as people and programs see them."""
+
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from kvota.app.cli.main import main
+from kvota.engine import QuotaTable, QuotaType
+from kvota.model.quota_entity import QuotaEntity
+from kvota.store.quotas_file import load_quotas, write_quotas
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(180),
+    pytest.mark.usefixtures("spark"),
+]
+
+CAPACITY = ("--capacity", "CONTROLLER_MUTATION=2000/s")
+RELAXED = ("--min-hours", "0", "--min-events", "50")
+
+
+def test_usage_ranks_by_share_of_the_quota(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["usage", "--events", str(recorded_folder), "--top", "3"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert lines[2].split()[:4] == ["user", "quota", "broker", "requests"]
+    assert len(lines) == 6
+    assert {line.split()[0] for line in lines[3:]} == {"alice"}
+    assert all("would be" in line or "%" in line for line in lines[3:])
+
+
+def test_usage_for_programs_carries_units(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["usage", "--events", str(recorded_folder), "--by", "client", "--output", "json"])
+
+    rows = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert {row["unit"] for row in rows} == {"bytes", "partitions"}
+    assert {"rate_mean_per_s", "limit_per_s", "throttled_ratio", "span_s"} <= rows[0].keys()
+    assert {row["level"] for row in rows} == {"client"}
+
+
+def test_the_law_is_said_in_one_line_per_quota_type_and_one_in_all(
+    recorded_folder: Path, recorded_rows: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["replay", "--law", "--events", str(recorded_folder)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert [line.split(":")[0] for line in lines[:3]] == ["CONTROLLER_MUTATION", "FETCH", "PRODUCE"]
+    assert lines[3].startswith(f"{len(recorded_rows):,} rows, ")
+    assert lines[3].endswith(" throttled, all equal")
+
+
+def test_a_broken_law_ends_with_1_and_the_first_differences(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in recorded_folder.glob("*.parquet"):
+        table = pq.read_table(file)
+        limit = pc.multiply(table["limit"], 1.001)
+        place = table.schema.get_field_index("limit")
+        pq.write_table(
+            table.set_column(place, table.schema.field("limit"), limit), tmp_path / file.name
+        )
+
+    code = main(["replay", "--law", "--events", str(tmp_path)])
+
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "differ" in out
+    assert "first differences:\n  " in out
+    assert "replayed" in out
+
+
+def test_rows_show_recorded_beside_replayed(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(
+        ["replay", "--rows", "--events", str(recorded_folder), "--top", "2", "--output", "json"]
+    )
+
+    rows = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [row["throttle_ms"] for row in rows] == [row["replayed_throttle_ms"] for row in rows]
+    assert [row["equal"] for row in rows] == [True, True]
+
+
+def test_candidates_with_bytes_are_for_bandwidth_and_others_for_mutations(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--candidates", "20KB/s,1MB/s,5/s", "--by", "user", "--output", "json"]
+
+    code = main(["replay", "--events", str(recorded_folder), "--top", "100", *arguments])
+
+    rows = json.loads(capsys.readouterr().out)
+    tried = {(row["quota_type"], row["quota_per_s"]) for row in rows}
+    assert code == 0
+    assert tried == {
+        ("PRODUCE", 20_000.0),
+        ("PRODUCE", 1_000_000.0),
+        ("FETCH", 20_000.0),
+        ("FETCH", 1_000_000.0),
+        ("CONTROLLER_MUTATION", 5.0),
+    }
+
+
+def test_factors_of_the_quotas_in_force_are_shown_with_units(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--factors", "0.5,2", "--mode", "backlog", "--window", "5x500ms", "--top", "2"]
+
+    code = main(["replay", "--events", str(recorded_folder), *arguments])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert lines[0] == "backlog loop, 5 samples of 500 ms"
+    assert lines[2].endswith("longest delay")
+    assert len(lines) == 3 + 2 * 2
+
+
+def test_a_plan_is_only_shown_unless_it_is_asked_for(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["recommend", "--events", str(recorded_folder), *CAPACITY, *RELAXED])
+
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "+ user-principal 'alice' CONTROLLER_MUTATION none -> " in out
+    assert "need: needs " in out
+    assert "clients in the record are affected" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_file_is_a_quotas_file(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.toml"
+
+    code = main(
+        [
+            *("recommend", "--events", str(recorded_folder), *CAPACITY, *RELAXED),
+            *("--plan-file", str(plan), "--output", "json"),
+        ]
+    )
+
+    said = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert said["plan_id"] in plan.read_text()
+    written = load_quotas(plan).entries()
+    proposed = {line["user"]: line["proposed_per_s"] for line in said["lines"]}
+    assert {
+        entity.user: quotas[QuotaType.CONTROLLER_MUTATION] for entity, quotas in written.items()
+    } == (proposed)
+
+
+def test_yes_writes_the_quotas_in_force_and_says_how_to_undo_it(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    table = QuotaTable({QuotaEntity(user="alice"): {QuotaType.CONTROLLER_MUTATION: 20.0}})
+    write_quotas(quotas, table)
+    before = quotas.read_text()
+
+    code = main(
+        [
+            *("recommend", "--events", str(recorded_folder), *CAPACITY, *RELAXED),
+            *("--quotas", str(quotas), "--yes"),
+        ]
+    )
+
+    captured = capsys.readouterr()
+    (saved,) = tmp_path.glob("quotas.toml.before-*")
+    assert code == 0
+    assert "~ user-principal 'alice' CONTROLLER_MUTATION 20.0 /s -> 40.0 /s" in captured.out
+    assert "step: " in captured.out
+    assert load_quotas(quotas).entries()[QuotaEntity(user="alice")] == {
+        QuotaType.CONTROLLER_MUTATION: 40.0
+    }
+    assert saved.read_text() == before
+    assert f"to undo: mv {saved} {quotas}" in captured.err
+
+
+def test_bad_files_are_named_and_counted_and_the_rest_is_used(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in recorded_folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1")
+
+    code = main(["usage", "--events", str(tmp_path), "--top", "1"])
+
+    captured = capsys.readouterr()
+    assert code == 0
+    assert "cut.parquet: not a complete Parquet file (no valid footer); left out" in captured.err
+    assert "1 bad files" in captured.err
+
+
+def test_the_session_of_somebody_else_is_left_running(
+    spark: SparkSession, recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["usage", "--events", str(recorded_folder), "--top", "1"])
+
+    assert spark.range(2).count() == 2
+    assert capsys.readouterr().out

@@ -1,0 +1,48 @@
+"""Kernels are compiled once per machine, and anew when what they call has changed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvota.engine import arithmetic
+from kvota.pipeline import compiled_arithmetic
+
+SCRIPT = """
+from kvota.pipeline.warm_up import compile_kernels
+from kvota.pipeline.law_kernel import law_rows
+compile_kernels()
+print(sum(law_rows.stats.cache_hits.values()), sum(law_rows.stats.cache_misses.values()))
+"""
+
+
+def in_another_process(cache: Path) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.timeout(200)
+def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
+    assert in_another_process(tmp_path) == "0 1\n"
+    assert in_another_process(tmp_path) == "1 0\n"
+
+
+def test_the_kept_code_belongs_to_the_text_of_what_it_calls() -> None:
+    sources = compiled_arithmetic._sources()
+
+    assert Path(arithmetic.__file__).read_bytes() in sources
+    assert b"def record_rate(" in sources
+
+
+def test_the_plain_arithmetic_stays_plain() -> None:
+    assert type(arithmetic.java_round).__name__ == "function"
+    assert type(compiled_arithmetic.compiled.java_round).__name__ == "CPUDispatcher"
+    assert compiled_arithmetic.compiled.java_round(2.5) == arithmetic.java_round(2.5) == 3

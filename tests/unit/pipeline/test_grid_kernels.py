@@ -1,0 +1,250 @@
+"""The compiled grids against the engine's own classes, candidate by candidate."""
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvota.engine import QuotaWindow, SampledRate, TokenBucket
+from kvota.engine.arithmetic import java_round, rate_window_ms
+from kvota.pipeline.grid_run import CounterRun, Grid
+
+QUOTAS = (40.0, 150.0, 400.0, 1_000.0, 5_000.0)
+WINDOW = QuotaWindow(5, 400)
+START_MS = 1_900_000_000_000
+MODES = ("open", "backlog", "think")
+
+
+@dataclass
+class Rows:
+    ms: list[int]
+    values: list[float]
+    strict: list[bool]
+
+    def columns(
+        self, *, limit: float = float("nan"), complete: bool = True
+    ) -> dict[str, np.ndarray]:
+        count = len(self.ms)
+        return {
+            "ts_us": np.array(self.ms, np.int64) * 1000,
+            "value": np.array(self.values, np.float64),
+            "limit": np.full(count, limit),
+            "samples": np.full(count, WINDOW.samples, np.int64),
+            "sample_ms": np.full(count, WINDOW.sample_ms, np.int64),
+            "strict": np.array(self.strict, np.bool_),
+            "complete": np.full(count, complete),
+        }
+
+
+def traffic(seed: int, *, count: int = 400, strict: float = 0.5) -> Rows:
+    rng = random.Random(seed)
+    rows = Rows([], [], [])
+    now_ms = START_MS
+    for _ in range(count):
+        dice = rng.random()
+        now_ms += rng.randrange(3_000) if dice < 0.05 else rng.randrange(120) - 5
+        now_ms += 3_700_000 if dice > 0.995 else 0
+        rows.ms.append(now_ms)
+        rows.values.append(float(rng.randrange(200) if rng.random() < 0.97 else -rng.randrange(50)))
+        rows.strict.append(rng.random() < strict)
+    return rows
+
+
+def run(
+    rows: Rows, mode: str, *, is_bucket: bool, cuts: tuple[int, ...] = ()
+) -> dict[str, list[float]]:
+    counter = CounterRun(1, Grid(quotas=QUOTAS, mode=mode), is_bucket=is_bucket)
+    columns = rows.columns()
+    edges = [0, *cuts, len(rows.ms)]
+    for start, end in pairwise(edges):
+        counter.feed({name: column[start:end] for name, column in columns.items()})
+    return {name: column.tolist() for name, column in counter.result().items()}
+
+
+@dataclass
+class Expected:
+    """One candidate, by the engine's classes and the words of the modes."""
+
+    quota: float
+    mode: str
+    is_bucket: bool
+    over: int = 0
+    rejected: int = 0
+    throttle_ms_sum: float = 0.0
+    worst_ms: float = 0.0
+    value_within: float = 0.0
+    delay_ms_sum: float = 0.0
+    delay_ms_max: float = 0.0
+    free_ms: int = 0
+    last_ms: int | None = None
+    bucket: TokenBucket = field(init=False)
+    rate: SampledRate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.anew()
+
+    def anew(self) -> None:
+        self.bucket = TokenBucket(WINDOW, self.quota)
+        self.rate = SampledRate(WINDOW, self.quota)
+
+    def request(self, now_ms: int, value: float, *, strict: bool) -> None:
+        sent_ms = max(now_ms, self.free_ms) if self.mode == "backlog" else now_ms
+        sent_ms += self.free_ms if self.mode == "think" else 0
+        if self.last_ms is not None and sent_ms - self.last_ms > 3_600_000:
+            self.anew()
+        admitted_ms = sent_ms
+        if self.is_bucket and strict and value >= 0:
+            admitted_ms, throttle = self._strict(sent_ms, value)
+        elif self.is_bucket:
+            self.bucket.record(value, sent_ms)
+            tokens = self.bucket.measure(sent_ms)
+            throttle = -tokens / self.quota * 1000 if tokens < 0 and value >= 0 else 0.0
+            self.last_ms = sent_ms
+        else:
+            self.rate.record(value, sent_ms)
+            self.last_ms = sent_ms
+            throttle = self._rate_throttle(sent_ms) if value >= 0 else 0.0
+        if self.mode != "open":
+            throttle = java_round(throttle)
+            self.free_ms = (sent_ms if self.mode == "backlog" else self.free_ms) + throttle
+        if value >= 0:
+            self.note(throttle, value, admitted_ms - now_ms)
+
+    def _strict(self, sent_ms: int, value: float) -> tuple[int, float]:
+        admitted_ms = sent_ms
+        while (tokens := self.bucket.measure(admitted_ms)) < 0:
+            self.rejected += 1
+            if self.mode == "open":
+                self.last_ms = sent_ms
+                return sent_ms, -tokens / self.quota * 1000
+            admitted_ms += max(1, java_round(-tokens / self.quota * 1000))
+        self.bucket.record(value, admitted_ms)
+        self.last_ms = admitted_ms
+        return admitted_ms, float(admitted_ms - sent_ms)
+
+    def _rate_throttle(self, now_ms: int) -> float:
+        rate = self.rate.measure(now_ms)
+        oldest_ms = min(self.rate._starts)
+        window_ms = rate_window_ms(oldest_ms, now_ms, WINDOW.samples, WINDOW.sample_ms)
+        return max(0.0, rate - self.quota) / self.quota * window_ms
+
+    def note(self, throttle: float, value: float, delay_ms: float) -> None:
+        self.over += throttle > 0
+        self.throttle_ms_sum += throttle
+        self.worst_ms = max(self.worst_ms, throttle)
+        self.value_within += 0.0 if throttle > 0 else value
+        self.delay_ms_sum += delay_ms
+        self.delay_ms_max = max(self.delay_ms_max, delay_ms)
+
+
+def expected(rows: Rows, quota: float, mode: str, *, is_bucket: bool) -> Expected:
+    one = Expected(quota, mode, is_bucket)
+    for now_ms, value, strict in zip(rows.ms, rows.values, rows.strict, strict=True):
+        one.request(now_ms, value, strict=strict)
+    return one
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_candidate_fares_as_with_the_engine(seed: int, mode: str, is_bucket: bool) -> None:
+    rows = traffic(seed)
+
+    result = run(rows, mode, is_bucket=is_bucket)
+
+    by_engine = [expected(rows, quota, mode, is_bucket=is_bucket) for quota in QUOTAS]
+    assert result["over"] == [one.over for one in by_engine]
+    assert result["rejected"] == [one.rejected for one in by_engine]
+    for name in ("throttle_ms_sum", "worst_ms", "value_within", "delay_ms_sum", "delay_ms_max"):
+        assert result[name] == pytest.approx([getattr(one, name) for one in by_engine], rel=1e-9)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
+def test_no_result_depends_on_where_the_rows_are_cut(mode: str, is_bucket: bool) -> None:
+    rows = traffic(11)
+
+    assert run(rows, mode, is_bucket=is_bucket, cuts=(1, 2, 50, 51, 333)) == run(
+        rows, mode, is_bucket=is_bucket
+    )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
+def test_a_larger_quota_never_throttles_more_in_the_open_loop(is_bucket: bool) -> None:
+    rows = traffic(12, strict=0.0)
+
+    over = run(rows, "open", is_bucket=is_bucket)["over"]
+
+    assert over == sorted(over, reverse=True)
+    assert over[0] > over[-1]
+
+
+def test_a_factor_is_a_multiple_of_the_limit_at_the_row() -> None:
+    rows = traffic(13)
+    half = rows.columns(limit=800.0)
+    relative = CounterRun(1, Grid(quotas=(0.5,), relative=True), is_bucket=False)
+    absolute = CounterRun(1, Grid(quotas=(400.0,)), is_bucket=False)
+
+    relative.feed(half)
+    absolute.feed(half)
+
+    assert relative.result()["over"].tolist() == absolute.result()["over"].tolist() != [0]
+    assert relative.result()["quota"].tolist() == [400.0]
+
+
+def test_without_the_start_of_the_run_the_first_window_is_replayed_and_not_judged() -> None:
+    rows = traffic(14)
+    counter = CounterRun(1, Grid(quotas=QUOTAS), is_bucket=False)
+
+    counter.feed(rows.columns(complete=False))
+
+    result = counter.result()
+    first_window_ms = rows.ms[0] + WINDOW.samples * WINDOW.sample_ms
+    judged = [
+        value >= 0 for ms, value in zip(rows.ms, rows.values, strict=True) if ms >= first_window_ms
+    ]
+    assert result["events"].tolist() == [sum(judged)] * len(QUOTAS)
+    assert result["warmup_ms"].tolist() == [2_000] * len(QUOTAS)
+
+
+def test_overlapping_throttles_count_their_time_once() -> None:
+    rows = Rows([START_MS, START_MS, START_MS + 100], [100.0, 100.0, 100.0], [False] * 3)
+    counter = CounterRun(1, Grid(quotas=(10.0,)), is_bucket=True)
+
+    counter.feed(rows.columns())
+
+    # The bucket holds 20: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
+    result = counter.result()
+    assert result["throttle_ms_sum"].tolist() == [8_000 + 18_000 + 27_900]
+    assert result["throttled_ms"].tolist() == [28_000]
+
+
+@pytest.mark.timeout(120)
+def test_uncompiled_the_kernels_give_the_same_and_stay_within_their_arrays() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_grid_kernels as t; "
+        "print([t.run(t.traffic(1), mode, is_bucket=is_bucket) for mode in t.MODES for is_bucket in (True, False)])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    compiled = [
+        run(traffic(1), mode, is_bucket=is_bucket) for mode in MODES for is_bucket in (True, False)
+    ]
+    assert (done.stdout.strip(), done.stderr) == (str(compiled), "")

@@ -1,0 +1,140 @@
+"""The compiled law against the engine, without Spark."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvota.model.event import EVENT_COLUMNS
+from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
+from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
+
+COLUMN = {column.name: place for place, column in enumerate(EVENT_COLUMNS)}
+STRICT_SINCE = {19: 6, 20: 5, 37: 3}
+OUTCOMES = ("admitted", "throttled", "rejected")
+
+# A worst case for one batch: more samples than the recorded windows have.
+SLOTS = 12
+
+
+def recorded(seed: int, count: int) -> list[EventRow]:
+    rows = list(RecordedTraffic(seed).rows(count))
+    return sorted(
+        rows,
+        key=lambda row: (row[COLUMN["node_id"]], row[COLUMN["quota_type"]], row[COLUMN["tags"]]),
+    )
+
+
+def numbers(rows: list[EventRow], name: str) -> np.ndarray:
+    return np.array([row[COLUMN[name]] for row in rows])
+
+
+def replayed(
+    rows: list[EventRow], cuts: list[int], *, complete: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    keys = [
+        (row[COLUMN["node_id"]], row[COLUMN["quota_type"]], row[COLUMN["tags"]]) for row in rows
+    ]
+    first = np.array([place == 0 or keys[place] != keys[place - 1] for place in range(len(keys))])
+    api = zip(numbers(rows, "api_key"), numbers(rows, "api_version"), strict=True)
+    limits = [row[COLUMN["limit"]] for row in rows]
+    columns = (
+        first,
+        np.full(len(rows), complete),
+        numbers(rows, "quota_type") == "CONTROLLER_MUTATION",
+        np.array([version >= STRICT_SINCE.get(key, 99) for key, version in api]),
+        numbers(rows, "ts_us").astype(np.int64),
+        numbers(rows, "value").astype(np.float64),
+        np.array([np.nan if limit is None else limit for limit in limits], np.float64),
+        numbers(rows, "samples").astype(np.int64),
+        numbers(rows, "sample_ms").astype(np.int64),
+    )
+    state = (
+        np.zeros(STATE_SIZE, np.int64),
+        np.zeros(1),
+        np.zeros(SLOTS, np.int64),
+        np.zeros(SLOTS, np.int64),
+        np.zeros(SLOTS),
+    )
+    throttle_ms = np.full(len(rows), -7, np.int32)
+    outcome = np.full(len(rows), -7, np.int8)
+    judged = np.zeros(len(rows), np.bool_)
+    for start, end in pieces(cuts, len(rows)):
+        law_rows(
+            *(column[start:end] for column in columns),
+            *state,
+            throttle_ms[start:end],
+            outcome[start:end],
+            judged[start:end],
+        )
+    return throttle_ms, outcome, judged
+
+
+def pieces(cuts: list[int], length: int) -> Iterator[tuple[int, int]]:
+    edges = [0, *cuts, length]
+    yield from pairwise(edges)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(5))
+def test_every_decision_of_the_engine_is_replayed_to_the_millisecond(seed: int) -> None:
+    rows = recorded(seed, 20_000)
+
+    throttle_ms, outcome, judged = replayed(rows, [])
+
+    assert judged.all()
+    assert throttle_ms.tolist() == numbers(rows, "throttle_ms").tolist()
+    assert [OUTCOMES[code] for code in outcome] == numbers(rows, "outcome").tolist()
+
+
+@pytest.mark.timeout(120)
+def test_no_decision_depends_on_where_the_rows_are_cut() -> None:
+    rows = recorded(3, 3_000)
+    cuts = sorted(random.Random(1).sample(range(len(rows)), 700))
+
+    whole = replayed(rows, [])
+    in_pieces = replayed(rows, cuts)
+
+    assert [part.tolist() for part in in_pieces] == [part.tolist() for part in whole]
+
+
+@pytest.mark.timeout(120)
+def test_without_the_start_of_the_run_a_rate_is_judged_after_its_window_and_a_bucket_never() -> (
+    None
+):
+    rows = recorded(4, 4_000)
+    is_rate = numbers(rows, "quota_type") != "CONTROLLER_MUTATION"
+    counts = numbers(rows, "samples") > 0
+
+    _, _, judged = replayed(rows, [], complete=False)
+
+    assert 0.5 < judged[is_rate & counts].mean() < 1
+    assert judged[~is_rate & counts].mean() < 0.5
+    assert judged[~counts].all()
+
+
+@pytest.mark.timeout(120)
+def test_uncompiled_the_kernel_decides_the_same_and_stays_within_its_arrays() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_law_kernel as t; "
+        "rows = t.recorded(5, 3_000); throttle_ms, _, _ = t.replayed(rows, [1_000]); "
+        "assert type(t.law_rows).__name__ == 'function'; "
+        "print(throttle_ms.tolist() == t.numbers(rows, 'throttle_ms').tolist())"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("True", "")
