@@ -1,0 +1,41 @@
+"""``kvota demo``: the whole circle on a real Kafka."""
+
+import argparse
+from pathlib import Path
+
+EXAMPLE = "kvota demo"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("kvota-demo"),
+        metavar="DIR",
+        help="where record, quotas and logs stay (default: kvota-demo)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=20.0,
+        help="traffic in each of the two runs (default: 20)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every limit and the law held."""
+    from kvota.app.demo.circle import run_demo
+
+    return run_demo(args.folder, seconds=args.seconds)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 5 <= value <= 600:
+        msg = f'"{text}" is not a number of seconds from 5 to 600'
+        raise argparse.ArgumentTypeError(msg)
+    return value

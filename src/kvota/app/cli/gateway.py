@@ -1,0 +1,58 @@
+"""``kvota gateway``: run the gateway, or only check its files."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+EXAMPLE = "kvota gateway -c gateway.toml --check && kvota gateway -c gateway.toml"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        default=Path("gateway.toml"),
+        metavar="FILE",
+        help="the gateway's settings (default: gateway.toml)",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="check the files, print what would run, and end"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="how much to log, on stderr (default: info)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until a signal; SIGTERM drains, SIGHUP reloads the quotas."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=args.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+    if args.check:
+        return _check(args.config)
+    from kvota.app.config import load_files
+    from kvota.app.run_gateway import run_gateway
+
+    run_gateway(*load_files(args.config))
+    return 0
+
+
+def _check(path: Path) -> int:
+    """All faults of both files at once; 0 when there are none."""
+    from kvota.app.config import load_files
+    from kvota.app.run_gateway import summary
+    from kvota.engine import QuotaEngine
+
+    config, table = load_files(path)
+    for line in summary(config, QuotaEngine(table, config.windows)):
+        print(line)
+    print(f"{path} and {config.quotas_file}: no fault found")
+    return 0

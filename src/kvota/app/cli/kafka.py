@@ -1,0 +1,173 @@
+"""``kvota kafka``: a real Apache Kafka on this machine, to try things on."""
+
+import argparse
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvota.localkafka import LocalKafka
+    from kvota.localkafka.detached import RunningKafka
+
+EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
+
+_DONE, _NEGATIVE = 0, 1
+_LOOK_INTERVAL_S = 0.5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="up|status|down")
+    up = actions.add_parser(
+        "up",
+        help="start a cluster; Ctrl-C ends it",
+        description="example: kvota kafka up --nodes 3 --user alice=alice-secret",
+    )
+    up.add_argument("--nodes", type=int, default=1, help="how many brokers (default: 1)")
+    up.add_argument("--version", default=None, help="Kafka's version (default: 4.3.1)")
+    up.add_argument("--host", default="127.0.0.1", help="address of all listeners")
+    up.add_argument(
+        "--port",
+        type=int,
+        default=None,
+        help="port of the first broker, others follow (default: free ones)",
+    )
+    up.add_argument(
+        "--user",
+        type=_user,
+        action="append",
+        default=[],
+        metavar="NAME=SECRET",
+        help="a user of the SASL listener, which there is with users only; may be repeated",
+    )
+    up.add_argument(
+        "--detach", action="store_true", help="leave it running; kvota kafka down ends it"
+    )
+    down = actions.add_parser(
+        "down",
+        help="end what up --detach started, and remove its data",
+        description="example: kvota kafka down",
+    )
+    status = actions.add_parser(
+        "status", help="what up --detach started", description="example: kvota kafka status"
+    )
+    for action in (up, down, status):
+        action.add_argument("--output", choices=("table", "json"), default="table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; ends with 1 where nothing runs, or where one runs already."""
+    if args.action == "up":
+        return _up_detached(args) if args.detach else _up(args)
+    return _down(args) if args.action == "down" else _status(args)
+
+
+def _up(args: argparse.Namespace) -> int:
+    from kvota.localkafka.detached import describe
+
+    signal.signal(signal.SIGTERM, _exit)
+    kafka = _described(args, None)
+    _say_starting(kafka, args)
+    with kafka:
+        _show(describe(kafka), args.output, "Ctrl-C ends it")
+        while True:
+            kafka.check()
+            time.sleep(_LOOK_INTERVAL_S)
+
+
+def _up_detached(args: argparse.Namespace) -> int:
+    from kvota.localkafka.detached import start_detached
+
+    def make(folder: Path) -> "LocalKafka":
+        kafka = _described(args, folder)
+        _say_starting(kafka, args)
+        return kafka
+
+    signal.signal(signal.SIGTERM, _exit)
+    _show(start_detached(make), args.output, "kvota kafka down")
+    return _DONE
+
+
+def _down(args: argparse.Namespace) -> int:
+    from kvota.localkafka.detached import stop_detached
+
+    was = stop_detached()
+    if args.output == "json":
+        print(json.dumps({"ended": was.bootstrap_servers}))
+    else:
+        print(f"ended Kafka {was.version} at {was.bootstrap_servers} and removed its data")
+    return _DONE
+
+
+def _status(args: argparse.Namespace) -> int:
+    from kvota.localkafka.detached import running_detached
+
+    running = running_detached()
+    if running is not None:
+        _show(running, args.output, "kvota kafka down")
+        return _DONE
+    if args.output == "json":
+        print("null")
+    print("no Kafka runs; start one with: kvota kafka up --detach", file=sys.stderr)
+    return _NEGATIVE
+
+
+def _described(args: argparse.Namespace, folder: Path | None) -> "LocalKafka":
+    from kvota.localkafka import LocalKafka
+    from kvota.localkafka.jars import KAFKA_VERSION
+
+    return LocalKafka(
+        nodes=args.nodes,
+        version=args.version or KAFKA_VERSION,
+        host=args.host,
+        users=dict(args.user),
+        first_port=args.port,
+        folder=folder,
+    )
+
+
+def _say_starting(kafka: "LocalKafka", args: argparse.Namespace) -> None:
+    nodes = "1 node" if args.nodes == 1 else f"{args.nodes} nodes"
+    print(f"starting Kafka {kafka.version}, {nodes}, about {3 + 2 * args.nodes} s", file=sys.stderr)
+
+
+def _show(running: "RunningKafka", output: str, ends: str) -> None:
+    if output == "json":
+        from dataclasses import asdict
+
+        print(json.dumps(asdict(running), indent=1), flush=True)
+        return
+    rows = [
+        ("Kafka", running.version),
+        ("PLAINTEXT", running.bootstrap_servers),
+    ]
+    if running.sasl_bootstrap_servers:
+        users = ", ".join(running.users)
+        rows.append(("SASL_PLAINTEXT", f"{running.sasl_bootstrap_servers}  users {users}"))
+    rows += [("logs", node.log_path) for node in running.nodes]
+    servers = ", ".join(f'"{address}"' for address in running.bootstrap_servers.split(","))
+    rows += [
+        ("next", f"in gateway.toml: [upstream] bootstrap_servers = [{servers}]"),
+        ("", "then: kvota gateway -c gateway.toml"),
+        ("end", ends),
+    ]
+    for name, value in rows:
+        print(f"{name:<14}  {value}")
+    sys.stdout.flush()
+
+
+def _user(text: str) -> tuple[str, str]:
+    name, equals, secret = text.partition("=")
+    if not (name and equals and secret):
+        msg = f'"{text}" is not NAME=SECRET, e.g. alice=alice-secret'
+        raise argparse.ArgumentTypeError(msg)
+    return name, secret
+
+
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    # Leaves through the with blocks, which end the nodes.
+    sys.exit(_DONE)

@@ -1,0 +1,328 @@
+"""``kvota recommend``: a quota for every party, under a capacity the operator states."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvota.app.cli.spark_events import add_event_options, events_on_spark
+from kvota.app.text_table import text_table
+from kvota.engine.quota_table import QuotaTable
+from kvota.model.errors import UnreachableError, UsageError
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import parse_byte_rate, parse_rate
+from kvota.planning.guardrails import Guardrails
+from kvota.planning.plan import HEADROOM, PlanLine, format_quota
+
+if TYPE_CHECKING:
+    from kvota.pipeline.recommend import Recommendation
+
+EXAMPLE = (
+    "kvota recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
+    "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
+)
+
+_DONE, _NEGATIVE = 0, 1
+
+_PARSERS: dict[QuotaType, Callable[[str], float]] = {
+    QuotaType.PRODUCE: parse_byte_rate,
+    QuotaType.FETCH: parse_byte_rate,
+    QuotaType.CONTROLLER_MUTATION: parse_rate,
+}
+
+# So many affected clients are listed; JSON has them all.
+_EFFECTS_SHOWN = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    add_event_options(parser)
+    parser.add_argument(
+        "--quotas", type=Path, metavar="FILE", help="quotas.toml in force (default: no quotas)"
+    )
+    parser.add_argument(
+        "--capacity",
+        type=_capacity,
+        action="append",
+        required=True,
+        metavar="TYPE=RATE",
+        help="what is there to share: PRODUCE=20MB/s and FETCH=50MB/s per broker, "
+        "CONTROLLER_MUTATION=10/s per cluster; types without a capacity are left alone",
+    )
+    parser.add_argument(
+        "--weight",
+        type=_weight,
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="a user (or client id) counts for so many; may be repeated",
+    )
+    parser.add_argument("--by", choices=("user", "client", "user-client"), default="user")
+    _add_guardrails(parser)
+    parser.add_argument(
+        "--plan-file", type=Path, metavar="FILE", help="write the quotas of the plan into this file"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="write them into the file given with --quotas"
+    )
+
+
+def _add_guardrails(parser: argparse.ArgumentParser) -> None:
+    rules = Guardrails()
+    parser.add_argument(
+        "--headroom",
+        type=_percent,
+        default=HEADROOM,
+        metavar="PERCENT",
+        help="above the need (default: 20%%)",
+    )
+    group = parser.add_argument_group("guardrails")
+    group.add_argument(
+        "--min-hours", type=float, default=rules.hours_min, help="of record (default: 24)"
+    )
+    group.add_argument(
+        "--min-events", type=int, default=rules.events_min, help="of a party (default: 1000)"
+    )
+    group.add_argument(
+        "--step-up", type=float, default=rules.step_up_max, help="at most x this (default: 2)"
+    )
+    group.add_argument(
+        "--step-down",
+        type=float,
+        default=rules.step_down_max,
+        help="at least x this (default: 0.5)",
+    )
+    group.add_argument(
+        "--max-changes", type=int, default=rules.changes_max, help="at a time (default: 100)"
+    )
+    group.add_argument(
+        "--exempt",
+        action="append",
+        default=[],
+        metavar="USER",
+        help="never change; may be repeated",
+    )
+    group.add_argument(
+        "--allow-below-median",
+        action="store_true",
+        help="a party above its share may get less than its median rate",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the plan and its proof; 1 where the replay does not confirm it. Writes only if asked."""
+    from kvota.store.quotas_file import load_quotas
+
+    if args.yes and args.quotas is None:
+        msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
+        raise UsageError(msg)
+    rules = _guardrails(args)
+    table = load_quotas(args.quotas) if args.quotas else QuotaTable()
+    with events_on_spark(args, "planning from") as events:
+        from kvota.pipeline.recommend import Wishes, recommend
+
+        found = recommend(
+            events,
+            table,
+            dict(args.capacity),
+            Wishes(
+                level=args.by,
+                weights=dict(args.weight),
+                guardrails=rules,
+                headroom=args.headroom,
+            ),
+        )
+    if args.output == "json":
+        print(json.dumps(_json(found), indent=2))
+    else:
+        print(_text(found, raw=args.raw))
+    for note in _notes(found):
+        print(f"kvota: {note}", file=sys.stderr)
+    _write(found, args)
+    return _DONE if all(proof.is_kept for proof in found.verified.values()) else _NEGATIVE
+
+
+def _guardrails(args: argparse.Namespace) -> Guardrails:
+    try:
+        return Guardrails(
+            hours_min=args.min_hours,
+            events_min=args.min_events,
+            step_up_max=args.step_up,
+            step_down_max=args.step_down,
+            changes_max=args.max_changes,
+            exempt_users=frozenset(args.exempt),
+            keeps_median=not args.allow_below_median,
+        )
+    except ValueError as error:
+        msg = f"--step-up, --step-down: {error}"
+        raise UsageError(msg) from error
+
+
+def _text(found: "Recommendation", *, raw: bool) -> str:
+    header = ["party", "quota", "now", "", "planned", "over (open / backlog)", "reason"]
+    lines = [_line(found, line, raw=raw) for line in found.plan.lines]
+    parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
+    parts.append(
+        text_table(header, lines, left=2, last_left=True) if lines else "no party in the record"
+    )
+    parts.append("")
+    for quota_type, capacity in found.plan.capacities.items():
+        spare = found.plan.spare[quota_type]
+        word = "spare" if spare >= 0 else "lacking"
+        parts.append(
+            f"{quota_type}: capacity {format_quota(quota_type, capacity)}, "
+            f"{format_quota(quota_type, abs(spare))} {word}"
+        )
+    parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
+    parts += [f"  {change}" for change in found.changes]
+    if found.effects:
+        parts.append(f"\n{len(found.effects)} clients in the record are affected:")
+        parts += [f"  {effect}" for effect in found.effects[:_EFFECTS_SHOWN]]
+        if len(found.effects) > _EFFECTS_SHOWN:
+            parts.append(f"  … and {len(found.effects) - _EFFECTS_SHOWN} more (--output json)")
+    return "\n".join(parts)
+
+
+def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
+    proof = found.verified.get((line.quota_type, line.entity))
+
+    def text(quota: float | None) -> str:
+        if quota is None:
+            return "none"
+        return f"{quota!r}/s" if raw else format_quota(line.quota_type, quota)
+
+    open_and_closed = "" if proof is None else f"{proof.share_open:.1%} / {proof.share_closed:.1%}"
+    return [
+        str(line.entity),
+        line.quota_type.value,
+        text(line.current),
+        "→" if line.is_change else "=",
+        text(line.proposed),
+        open_and_closed,
+        f"{line.reason.value}: {line.evidence}",
+    ]
+
+
+def _notes(found: "Recommendation") -> list[str]:
+    notes = [*found.notes]
+    for quota_type, spare in found.plan.spare.items():
+        if spare < 0:
+            notes.append(
+                f"the guardrails keep {format_quota(quota_type, -spare)} more {quota_type} in force "
+                "than the capacity stated; repeat the plan later, or relax them"
+            )
+    unproven = [key for key, proof in found.verified.items() if not proof.is_kept]
+    for quota_type, entity in unproven:
+        notes.append(f"the replay does not confirm the {quota_type} quota of {entity}")
+    if not found.changes:
+        notes.append("nothing would change; the reasons are in the table")
+    return notes
+
+
+def _json(found: "Recommendation") -> dict[str, object]:
+    return {
+        "plan_id": found.plan_id,
+        "level": found.level,
+        "capacity_per_s": {key.value: rate for key, rate in found.plan.capacities.items()},
+        "spare_per_s": {key.value: rate for key, rate in found.plan.spare.items()},
+        "lines": [_json_line(row) for row in found.rows()],
+        "changes": [
+            {
+                "user": _name(change.entity.user),
+                "client_id": _name(change.entity.client_id),
+                "quota_type": change.quota_type.value,
+                "old_per_s": change.old,
+                "new_per_s": change.new,
+            }
+            for change in found.changes
+        ],
+        "affected": [
+            {
+                "user": effect.user,
+                "client_id": effect.client_id,
+                "quota_type": effect.quota_type.value,
+                "old_per_s": effect.old_limit,
+                "new_per_s": effect.new_limit,
+                "on_another_counter": effect.moves,
+            }
+            for effect in found.effects
+        ],
+    }
+
+
+def _json_line(row: dict[str, object]) -> dict[str, object]:
+    units = {
+        "need": "need_per_s",
+        "fair_share": "fair_share_per_s",
+        "current": "current_per_s",
+        "proposed": "proposed_per_s",
+        "share_open": "open_over_ratio",
+        "share_closed": "backlog_over_ratio",
+        "share_holdout": "holdout_over_ratio",
+    }
+    return {units.get(name, name): value for name, value in row.items() if name != "plan_id"}
+
+
+def _name(name: object) -> str | None:
+    return None if name is None else str(name)
+
+
+def _write(found: "Recommendation", args: argparse.Namespace) -> None:
+    from kvota.store.quotas_file import write_quotas
+
+    heading = f"kvota plan {found.plan_id}"
+    if args.plan_file is not None:
+        write_quotas(args.plan_file, found.new, heading=heading)
+        print(f"kvota: wrote {args.plan_file}", file=sys.stderr)
+    if args.yes and found.changes:
+        before = args.quotas.with_name(f"{args.quotas.name}.before-{found.plan_id}")
+        try:
+            before.write_bytes(args.quotas.read_bytes())
+        except OSError as error:
+            msg = f"{before} could not be written: {error.strerror}. Nothing was changed"
+            raise UnreachableError(msg) from error
+        write_quotas(args.quotas, found.new, heading=heading)
+        print(f"kvota: wrote {args.quotas}; SIGHUP makes the gateway read it", file=sys.stderr)
+        print(f"kvota: to undo: mv {before} {args.quotas}", file=sys.stderr)
+
+
+def _capacity(text: str) -> tuple[QuotaType, float]:
+    name, _, rate = text.partition("=")
+    quota_type = next((known for known in _PARSERS if known == name.upper()), None)
+    if quota_type is None:
+        msg = f'"{text}": "{name}" is not one of {", ".join(_PARSERS)}; write e.g. PRODUCE=20MB/s'
+        raise argparse.ArgumentTypeError(msg)
+    try:
+        capacity = _PARSERS[quota_type](rate)
+    except ValueError as error:
+        msg = f'"{text}": {error}'
+        raise argparse.ArgumentTypeError(msg) from error
+    if capacity <= 0:
+        msg = f'"{text}": a capacity has to be above 0'
+        raise argparse.ArgumentTypeError(msg)
+    return quota_type, capacity
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        weight = float(number)
+    except ValueError:
+        weight = 0.0
+    if not name or not 0 < weight < float("inf"):
+        msg = f'"{text}" is not a weight above 0, e.g. orders=2'
+        raise argparse.ArgumentTypeError(msg)
+    return name, weight
+
+
+def _percent(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 100:
+        msg = f'"{text}" is not a percentage, e.g. 20%'
+        raise argparse.ArgumentTypeError(msg)
+    return share

@@ -1,0 +1,280 @@
+"""``kvota replay``: what other quotas would have done, and the law, from the record."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kvota.app.cli.spark_events import add_event_options, events_on_spark
+from kvota.app.cli.usage import unit_of
+from kvota.app.text_table import text_table
+from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
+from kvota.model.units import format_duration_ms, parse_byte_rate, parse_duration_ms
+from kvota.planning.plan import format_quota
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kvota.pipeline.law import LawResult
+
+EXAMPLE = "kvota replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
+
+_DONE, _NEGATIVE = 0, 1
+
+_NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
+_BYTE_TYPES = ("PRODUCE", "FETCH")
+
+# (limits of these quota types or None for all, candidates)
+_Group = tuple[tuple[str, ...] | None, list[float]]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    add_event_options(parser)
+    question = parser.add_mutually_exclusive_group(required=True)
+    question.add_argument(
+        "--law",
+        action="store_true",
+        help="replay with the recorded quotas: every throttle time has to be as recorded (else exit 1)",
+    )
+    question.add_argument(
+        "--rows", action="store_true", help="the same row by row, recorded beside replayed"
+    )
+    question.add_argument(
+        "--candidates",
+        type=_quotas,
+        metavar="A,B,..",
+        help="quotas to try, e.g. 2MB/s,4MB/s (bandwidth) or 5/s,10/s (mutations)",
+    )
+    question.add_argument(
+        "--factors",
+        type=_factors,
+        metavar="A,B,..",
+        help="multiples of the quotas in force to try, e.g. 0.5,1,2",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("counter", "user", "client", "user-client"),
+        default="counter",
+        help="counters as recorded, or one per user, client id or both (default: counter)",
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=("token_bucket", "sampled_rate"),
+        help="default: each quota type's own",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("open", "backlog", "think"),
+        default="open",
+        help="open: requests come when they came; backlog: throttled ones wait; think: every throttle "
+        "shifts all that follows (default: open)",
+    )
+    parser.add_argument("--window", type=_window, help="e.g. 11x1s (default: as recorded)")
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=20,
+        metavar="N",
+        help="show so many counters or rows (default: 20)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the answer; 1 where the law does not hold."""
+    if args.law:
+        return _law(args)
+    return _rows(args) if args.rows else _candidates(args)
+
+
+def _law(args: argparse.Namespace) -> int:
+    with events_on_spark(args, "replaying") as events:
+        from kvota.pipeline.law import law
+
+        result = law(events)
+    if args.output == "json":
+        print(json.dumps(asdict(result) | {"holds": result.holds}, indent=2))
+    else:
+        for of_type in result.of_types:
+            print(of_type)
+        print(result)
+        if result.differences:
+            print("\nfirst differences:")
+            for difference in result.differences:
+                print(f"  {difference}")
+    for note in _law_notes(result):
+        print(f"kvota: {note}", file=sys.stderr)
+    return _DONE if result.holds else _NEGATIVE
+
+
+def _law_notes(result: "LawResult") -> list[str]:
+    notes = []
+    if not result.rows:
+        notes.append("no decision to replay, so nothing is shown")
+    if result.missing:
+        notes.append(
+            f"{result.missing:,} rows are missing in the record (gaps in seq): "
+            "what follows a gap on the same counter may differ"
+        )
+    if result.repeated:
+        notes.append(f"{result.repeated:,} rows are there more than once; name each folder once")
+    if result.unjudged:
+        notes.append(
+            f"{result.unjudged:,} rows are not judged: the start of their run is not in the record"
+        )
+    if result.not_replayed:
+        notes.append(f"{result.not_replayed:,} rows are of quota types that cannot be replayed yet")
+    return notes
+
+
+def _rows(args: argparse.Namespace) -> int:
+    with events_on_spark(args, "replaying") as events:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from kvota.pipeline.law import replay_rows
+
+        rows = replay_rows(events).orderBy(F.col("equal").asc_nulls_last(), "run_id", "seq")
+        shown = [row.asDict() for row in rows.limit(args.top).collect()]
+    if args.output == "json":
+        print(json.dumps(shown, indent=2))
+    elif shown:
+        header = list(shown[0])
+        print(text_table(header, [[_cell(row[name]) for name in header] for row in shown], left=0))
+    return _NEGATIVE if any(row["equal"] is False for row in shown) else _DONE
+
+
+def _candidates(args: argparse.Namespace) -> int:
+    with events_on_spark(args, "replaying") as events:
+        rows = _replayed(events, args)
+    if args.output == "json":
+        print(json.dumps([_json(row) for row in rows], indent=2))
+    elif rows:
+        print(_table(rows, args))
+    else:
+        print("the record holds no decision these candidates are for")
+    return _DONE if rows else _NEGATIVE
+
+
+def _replayed(events: "DataFrame", args: argparse.Namespace) -> list[dict[str, Any]]:
+    from kvota.pipeline.replay import Factors, replay
+
+    groups: list[_Group] = args.candidates or [(None, args.factors)]
+    found: list[dict[str, Any]] = []
+    for quota_types, quotas in groups:
+        table = replay(
+            events,
+            Factors(quotas) if args.factors else quotas,
+            by=args.by,
+            algorithm=args.algorithm,
+            mode=args.mode,
+            window=args.window,
+            quota_types=quota_types,
+        )
+        found += [row.asDict() for row in table.collect()]
+    largest = {row["counter_id"]: row["value_sum"] for row in found}
+    shown = sorted(largest, key=lambda key: largest[key], reverse=True)[: max(args.top, 0)]
+    wanted = {key: place for place, key in enumerate(shown)}
+    return sorted(
+        (row for row in found if row["counter_id"] in wanted),
+        key=lambda row: (wanted[row["counter_id"]], row["candidate"]),
+    )
+
+
+def _table(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
+    closed = args.mode != "open"
+    header = [
+        "user",
+        "client id",
+        "quota",
+        "broker",
+        "limit",
+        "requests over",
+        "time throttled",
+        "worst",
+    ]
+    header += ["rejected", *(["longest delay"] if closed else [])]
+    lines = [
+        [
+            row["user"] or "",
+            row["client_id"] or "",
+            row["quota_type"],
+            "all" if row["node_id"] == -1 else str(row["node_id"]),
+            _limit(row, raw=args.raw),
+            f"{row['share_over']:.2%}",
+            f"{row['share_throttled']:.2%}",
+            format_duration_ms(row["worst_ms"]),
+            f"{row['rejected']:,}",
+            *([format_duration_ms(row["delay_ms_max"])] if closed else []),
+        ]
+        for row in rows
+    ]
+    first = rows[0]
+    how = (
+        f"{args.mode} loop, {first['samples']} samples of {format_duration_ms(first['sample_ms'])}"
+    )
+    return f"{how}\n\n{text_table(header, lines, left=3)}"
+
+
+def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
+    if row["quota"] is None:
+        return "none"
+    if raw:
+        return f"{row['quota']!r}{' B' if row['quota_type'] in _BYTE_TYPES else ''}/s"
+    return format_quota(QuotaType(row["quota_type"]), row["quota"])
+
+
+def _json(row: Mapping[str, Any]) -> dict[str, object]:
+    named = dict(row) | {"unit": unit_of(row["quota_type"]), "quota_per_s": row["quota"]}
+    named |= {"over_ratio": row["share_over"], "throttled_ratio": row["share_throttled"]}
+    for old in ("quota", "share_over", "share_throttled"):
+        del named[old]
+    return named
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _quotas(text: str) -> list[_Group]:
+    """Quotas with a unit of bytes are for bandwidth, those without (``5/s``) for mutations too."""
+    of_bytes: list[float] = []
+    others: list[float] = []
+    for part in text.split(","):
+        try:
+            quota = parse_byte_rate(part)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        if quota <= 0:
+            msg = f'"{part}" is not above 0'
+            raise argparse.ArgumentTypeError(msg)
+        (of_bytes if _NAMES_BYTES.search(part) else others).append(quota)
+    groups: list[_Group] = []
+    if of_bytes:
+        groups.append((_BYTE_TYPES, of_bytes))
+    if others:
+        groups.append((("CONTROLLER_MUTATION",) if of_bytes or "/s" in text else None, others))
+    return groups
+
+
+def _factors(text: str) -> list[float]:
+    try:
+        factors = [float(part) for part in text.split(",")]
+    except ValueError:
+        factors = [0.0]
+    if not all(0 < factor < float("inf") for factor in factors):
+        msg = f'"{text}" is not a list of factors above 0, e.g. 0.5,1,2'
+        raise argparse.ArgumentTypeError(msg)
+    return factors
+
+
+def _window(text: str) -> QuotaWindow:
+    samples, _, length = text.partition("x")
+    try:
+        return QuotaWindow(int(samples), parse_duration_ms(length))
+    except ValueError as error:
+        msg = f'"{text}" is not a window, e.g. 11x1s'
+        raise argparse.ArgumentTypeError(msg) from error

@@ -1,0 +1,183 @@
+"""``kvota usage``: who uses how much, from the record."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvota.app.cli.spark_events import add_event_options, events_on_spark
+from kvota.app.text_table import sparkline, text_table
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import format_duration_ms
+from kvota.planning.plan import format_quota
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+EXAMPLE = "kvota usage --events kvota-demo/shadow/record --by user --top 10"
+
+_DONE, _NEGATIVE = 0, 1
+
+# So many bars has a picture of the whole record.
+_BARS = 24
+
+Row = Mapping[str, Any]
+_Party = tuple[Any, ...]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    add_event_options(parser)
+    parser.add_argument(
+        "--by",
+        choices=("user", "client", "user-client"),
+        default="user",
+        help="whose charges are counted together (default: user)",
+    )
+    parser.add_argument(
+        "--top", type=int, default=20, metavar="N", help="show so many parties (default: 20)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ranked by share of the quota in force; 1 when the record holds no decision."""
+    with events_on_spark(args, "counting") as events:
+        totals, windows = _read(events, args)
+    if args.output == "json":
+        print(json.dumps([_json(row) for row in totals], indent=2))
+    elif totals:
+        print(_table(totals, windows, args))
+    else:
+        print("the record holds no decision yet")
+    return _DONE if totals else _NEGATIVE
+
+
+def _read(
+    events: "DataFrame", args: argparse.Namespace
+) -> tuple[list[Row], dict[_Party, list[float]]]:
+    from kvota.pipeline.usage import usage, usage_total
+
+    everybody: list[Row] = [row.asDict() for row in usage_total(events, args.by).collect()]
+    totals = sorted(everybody, key=_rank, reverse=True)[: max(args.top, 0)]
+    if args.output == "json" or not totals:
+        return totals, {}
+    from_s = int(totals[0]["window_start"].timestamp())
+    window_s = -(-totals[0]["window_s"] // _BARS)
+    bars: dict[_Party, list[float]] = {
+        _party(row): [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
+    }
+    wanted = [row["quota_type"] for row in totals]
+    some = events.where(events["quota_type"].isin(wanted))
+    for window in usage(some, args.by, window_s=window_s).collect():
+        place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
+        if _party(window.asDict()) in bars:
+            bars[_party(window.asDict())][place] = window["rate_mean"]
+    return totals, bars
+
+
+def _rank(row: Row) -> tuple[bool, float, float]:
+    """Share of the quota first; without a quota by what was used."""
+    share = _share_of_quota(row)
+    return (share is not None, share or 0.0, row["value_sum"])
+
+
+def _share_of_quota(row: Row) -> float | None:
+    return row["rate_10s_max"] / row["limit_last"] if row["limit_last"] else None
+
+
+def _party(row: Row) -> _Party:
+    return (row["quota_type"], row["node_id"], row["user"], row["client_id"])
+
+
+def _table(
+    totals: Sequence[Row], windows: Mapping[_Party, Sequence[float]], args: argparse.Namespace
+) -> str:
+    names = {"user": ["user"], "client": ["client_id"], "user-client": ["user", "client_id"]}[
+        args.by
+    ]
+    header = [
+        *names,
+        "quota",
+        "broker",
+        "requests",
+        "mean",
+        "p95",
+        "most in 10 s",
+        "limit",
+        "of limit",
+        "throttled",
+        "over time",
+    ]
+    rows = [
+        [
+            *(str(row[name]) if row[name] is not None else "(none)" for name in names),
+            row["quota_type"],
+            "all" if row["node_id"] == -1 else str(row["node_id"]),
+            f"{row['events']:,}",
+            *(_rate(row, name, raw=args.raw) for name in ("rate_mean", "rate_p95", "rate_10s_max")),
+            "none" if row["limit_last"] is None else _rate(row, "limit_last", raw=args.raw),
+            "" if (share := _share_of_quota(row)) is None else f"{share:.0%}",
+            _throttled(row),
+            sparkline(windows[_party(row)]),
+        ]
+        for row in totals
+    ]
+    span = format_duration_ms(totals[0]["window_s"] * 1000)
+    start = totals[0]["window_start"].strftime("%Y-%m-%d %H:%M:%S")
+    return f"{span} from {start} UTC; rates per broker\n\n{text_table(header, rows, left=len(names) + 1, last_left=True)}"
+
+
+def _throttled(row: Row) -> str:
+    share = f"{row['share_throttled']:.1%}"
+    held_back = row["throttled"] + row["rejected"]
+    return share if row["enforced"] or not held_back else f"would be {share}"
+
+
+def _rate(row: Row, name: str, *, raw: bool) -> str:
+    return _amount(row["quota_type"], row[name], raw=raw)
+
+
+def _amount(quota_type: str, rate: float, *, raw: bool) -> str:
+    if raw:
+        return f"{rate!r} {'B' if quota_type in {'PRODUCE', 'FETCH'} else ''}/s".replace(
+            " /s", "/s"
+        )
+    return format_quota(QuotaType(quota_type), rate)
+
+
+def _json(row: Row) -> dict[str, object]:
+    rates = {
+        f"{name}_per_s": row[name]
+        for name in ("rate_mean", "rate_p50", "rate_p95", "rate_p99", "rate_max", "rate_10s_max")
+    }
+    return {
+        "quota_type": row["quota_type"],
+        "level": row["level"],
+        "user": row["user"],
+        "client_id": row["client_id"],
+        "node_id": row["node_id"],
+        "unit": unit_of(row["quota_type"]),
+        "start_us": int(row["window_start"].timestamp()) * 1_000_000,
+        "span_s": row["window_s"],
+        "events": row["events"],
+        "value_sum": row["value_sum"],
+        **rates,
+        "busy_s": row["busy_s"],
+        "limit_per_s": row["limit_last"],
+        "throttled_events": row["throttled"],
+        "rejected_events": row["rejected"],
+        "throttled_ratio": row["share_throttled"],
+        "throttle_ms_sum": row["throttle_ms_sum"],
+        "enforced": row["enforced"],
+    }
+
+
+def unit_of(quota_type: str) -> str:
+    """What a value of this quota type counts."""
+    return {
+        "PRODUCE": "bytes",
+        "FETCH": "bytes",
+        "REQUEST": "percent-seconds",
+        "CONTROLLER_MUTATION": "partitions",
+        "PRODUCER_ID": "producer ids",
+    }.get(quota_type, "")

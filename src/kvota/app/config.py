@@ -1,0 +1,250 @@
+"""gateway.toml: what may stand in it, with all faults of a file told at once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvota.app import config_values as values
+from kvota.app.config_reader import Reader, Table
+from kvota.engine import QuotaTable
+from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.errors import ConfigurationError, Fault
+from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
+from kvota.record.record_limits import RecordLimits
+from kvota.session.settings import ConnectionSettings
+from kvota.session.topology import Advertised
+from kvota.store.quotas_file import load_quotas
+from kvota.store.toml_file import in_file_order, load_toml
+
+ENFORCED_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
+
+# Kafka's own property → the quota types whose window it sets. Source: QuotaConfig of Kafka 4.3.
+_WINDOW_PROPERTIES = {
+    "quota.window.num": (QuotaType.PRODUCE, QuotaType.FETCH),
+    "quota.window.size.seconds": (QuotaType.PRODUCE, QuotaType.FETCH),
+    "controller.quota.window.num": (QuotaType.CONTROLLER_MUTATION,),
+    "controller.quota.window.size.seconds": (QuotaType.CONTROLLER_MUTATION,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSettings:
+    """Where decisions are recorded, and how much is kept."""
+
+    folder: Path | None
+    folder_bytes_max: int
+    age_s_max: float
+    flush_rows: int
+    flush_interval_s: float
+    buffer_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """All of gateway.toml, checked."""
+
+    name: str
+    gateway: GatewaySettings
+    windows: dict[QuotaType, QuotaWindow]
+    quotas_file: Path
+    record: RecordSettings
+
+
+def load_config(path: Path) -> GatewayConfig:
+    """Read and check gateway.toml; paths in it are relative to its folder.
+
+    Raises:
+        ConfigurationError: with every fault of the file, each with its place.
+    """
+    config, faults = _read_config(path)
+    if faults:
+        raise ConfigurationError(faults)
+    return config
+
+
+def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
+    """Read and check gateway.toml and the quotas file it names.
+
+    Raises:
+        ConfigurationError: with every fault of both files, each with its place.
+    """
+    config, faults = _read_config(path)
+    if any(fault.place.endswith(": quotas.file") for fault in faults):
+        raise ConfigurationError(faults)
+    try:
+        table = load_quotas(config.quotas_file)
+    except ConfigurationError as error:
+        raise ConfigurationError(faults + error.faults) from None
+    if faults:
+        raise ConfigurationError(faults)
+    return config, table
+
+
+def _read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
+    """The configuration, with defaults in place of what is wrong, and the faults in the file's order."""
+    data, places = load_toml(path)
+    reader = Reader(data, places)
+    config = _config(reader, path.parent)
+    return config, in_file_order(reader.faults)
+
+
+def _config(reader: Reader, folder: Path) -> GatewayConfig:
+    reader.known((), ("gateway", "upstream", "quotas", "limits", "record", "kafka"))
+    listen = reader.table("gateway")
+    reader.known(
+        ("gateway",),
+        ("name", "host", "advertised_host", "bootstrap_port", "node_port_base", "node_ids"),
+    )
+    host = listen.value("host", "127.0.0.1", values.read_host)
+    name = listen.value("name", "kvota", values.read_name)
+    first, last = listen.value("node_ids", (0, 9), values.read_node_range)
+    bootstrap_port = listen.value("bootstrap_port", 9192, values.read_port)
+    node_port_base = listen.value("node_port_base", 9200, values.read_port)
+    advertised_default = host if host not in {"0.0.0.0", "::"} else ""  # noqa: S104  (compared, not bound)
+    advertised_host = listen.value("advertised_host", advertised_default, values.read_host)
+    if not advertised_host:
+        listen.fault(
+            "advertised_host",
+            f'missing, and clients cannot connect to "{host}"',
+            "Write the name or address under which clients reach this machine.",
+        )
+    if node_port_base + last > 65_535:
+        listen.fault(
+            "node_ids",
+            f"node {last} would listen on port {node_port_base + last}",
+            "Lower gateway.node_port_base or the range.",
+        )
+    if node_port_base + first <= bootstrap_port <= node_port_base + last:
+        listen.fault(
+            "bootstrap_port",
+            f"{bootstrap_port} is also the port of node {bootstrap_port - node_port_base}",
+            "Move gateway.bootstrap_port out of node_port_base + node_ids.",
+        )
+    reader.known(("upstream",), ("bootstrap_servers", "connect_timeout"))
+    upstream = reader.table("upstream")
+    servers = upstream.required("bootstrap_servers", values.read_servers, '["127.0.0.1:9092"]')
+    own_ports = {bootstrap_port, *range(node_port_base + first, node_port_base + last + 1)}
+    for server_host, port in servers or ():
+        if server_host in {host, advertised_host, "localhost"} and port in own_ports:
+            upstream.fault(
+                "bootstrap_servers",
+                f"{server_host}:{port} is an address of the gateway itself",
+                "Write the brokers' own address.",
+            )
+    limits, connection = _limits(reader, upstream)
+    quotas = reader.table("quotas")
+    reader.known(("quotas",), ("file", *ENFORCED_TYPES))
+    enforced = set()
+    for quota_type in ENFORCED_TYPES:
+        reader.known(("quotas", quota_type), ("enforce",))
+        if reader.table("quotas", quota_type).value("enforce", False, values.read_boolean):  # noqa: FBT003
+            enforced.add(quota_type)
+    return GatewayConfig(
+        name=name,
+        gateway=GatewaySettings(
+            host=host,
+            bootstrap_port=bootstrap_port,
+            advertised=Advertised(
+                host=advertised_host,
+                node_port_base=node_port_base,
+                node_id_min=first,
+                node_id_max=last,
+            ),
+            upstream=tuple(servers or ()),
+            limits=limits,
+            connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
+        ),
+        windows=_windows(reader),
+        quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
+        record=_record(reader, folder),
+    )
+
+
+def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
+    limits = reader.table("limits")
+    default, connection = GatewayLimits(), ConnectionSettings()
+    reader.known(
+        ("limits",),
+        (
+            "connections_max",
+            "request_bytes_max",
+            "announced_bytes_max",
+            "frame_time",
+            "mute_time_max",
+            "drain_time",
+            "write_buffer_bytes",
+            "in_flight_max",
+            "mutation_partitions_max",
+            "default_partitions",
+        ),
+    )
+    return GatewayLimits(
+        connections_max=limits.value("connections_max", default.connections_max, values.read_count),
+        announced_bytes_max=limits.value(
+            "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
+        ),
+        frame_ms=limits.value("frame_time", default.frame_ms, values.read_time_ms),
+        mute_ms_max=limits.value("mute_time_max", default.mute_ms_max, values.read_time_ms),
+        drain_ms=limits.value("drain_time", default.drain_ms, values.read_time_ms),
+        write_buffer_bytes=limits.value(
+            "write_buffer_bytes", default.write_buffer_bytes, values.read_size_bytes
+        ),
+        connect_ms=upstream.value("connect_timeout", default.connect_ms, values.read_time_ms),
+    ), {
+        "request_bytes_max": limits.value(
+            "request_bytes_max", connection.request_bytes_max, values.read_size_bytes
+        ),
+        "in_flight_max": limits.value("in_flight_max", connection.in_flight_max, values.read_count),
+        "mutation_partitions_max": limits.value(
+            "mutation_partitions_max", connection.mutation_partitions_max, values.read_count
+        ),
+        "default_partitions": limits.value(
+            "default_partitions", connection.default_partitions, values.read_count
+        ),
+    }
+
+
+def _windows(reader: Reader) -> dict[QuotaType, QuotaWindow]:
+    kafka = reader.properties("kafka", tuple(_WINDOW_PROPERTIES))
+    windows = {}
+    for prefix, quota_types in (
+        ("quota", (QuotaType.PRODUCE, QuotaType.FETCH)),
+        ("controller.quota", (QuotaType.CONTROLLER_MUTATION,)),
+    ):
+        samples = kafka.value(f"{prefix}.window.num", 11, values.read_samples)
+        seconds = kafka.value(f"{prefix}.window.size.seconds", 1, values.read_window_seconds)
+        for quota_type in quota_types:
+            windows[quota_type] = QuotaWindow(samples, seconds * 1000)
+    return windows
+
+
+def _record(reader: Reader, folder: Path) -> RecordSettings:
+    record = reader.table("record")
+    reader.known(
+        ("record",),
+        ("folder", "bytes_max", "age_max", "flush_rows", "flush_interval", "buffer_rows"),
+    )
+    name = record.value("folder", "", values.read_text)
+    default = RecordLimits()
+    flush_rows = record.value("flush_rows", default.flush_rows, values.read_count)
+    buffer_rows = record.value("buffer_rows", default.buffer_rows, values.read_count)
+    if buffer_rows < 2 * flush_rows:
+        record.fault(
+            "buffer_rows",
+            f"{buffer_rows} is less than two flushes of {flush_rows} rows",
+            f"Write at least {2 * flush_rows}, or lower record.flush_rows.",
+        )
+    return RecordSettings(
+        folder=folder / name if name else None,
+        folder_bytes_max=record.value(
+            "bytes_max", default.folder_bytes_max, values.read_size_bytes
+        ),
+        age_s_max=record.value("age_max", round(default.age_s_max * 1000), values.read_time_ms)
+        / 1000,
+        flush_rows=flush_rows,
+        flush_interval_s=record.value(
+            "flush_interval", round(default.flush_interval_s * 1000), values.read_time_ms
+        )
+        / 1000,
+        buffer_rows=buffer_rows,
+    )

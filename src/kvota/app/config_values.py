@@ -1,0 +1,148 @@
+"""What each value of gateway.toml must look like; a ValueError says what is wrong and what to write."""
+
+import re
+
+from kvota.model.units import parse_bytes, parse_duration_ms
+
+NODES_MAX = 1_000
+_SHOWN_MAX = 80
+
+_HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+_NODE_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as record.recorder takes it
+
+
+def _refuse(value: object, expected: str, example: str) -> ValueError:
+    return ValueError(f"{_shown(value)} is not {expected}. Write e.g. {example}.")
+
+
+def _shown(value: object) -> str:
+    """As it stands in the file, but not endlessly."""
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, bool):
+        text = text.lower()
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
+
+
+def read_text(value: object) -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise _refuse(value, "a text", '"quotas.toml"')
+    return value
+
+
+def read_name(value: object) -> str:
+    """A name that can be part of a file name."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > 64:
+        raise _refuse(value, "a name of letters, digits, '.', '_' and '-'", '"gateway-1"')
+    return value
+
+
+def read_boolean(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise _refuse(value, "true or false", "true")
+    return value
+
+
+def _integer(value: object, low: int, high: int, expected: str, example: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise _refuse(value, expected, example)
+    return value
+
+
+def read_port(value: object) -> int:
+    """A TCP port."""
+    return _integer(value, 1, 65_535, "a port (1 to 65535)", "9192")
+
+
+def read_count(value: object) -> int:
+    """A whole number of 1 or more."""
+    return _integer(value, 1, 10**9, "a whole number of 1 or more", "1000")
+
+
+def read_samples(value: object) -> int:
+    """How many samples a window has."""
+    return _integer(value, 1, 10_000, "a number of samples (1 to 10000)", "11")
+
+
+def read_window_seconds(value: object) -> int:
+    """How long one sample is."""
+    return _integer(value, 1, 86_400, "a number of seconds (1 to 86400)", "1")
+
+
+def read_size_bytes(value: object) -> int:
+    """A size in bytes, with or without a unit."""
+    try:
+        size = parse_bytes(value) if isinstance(value, str) else value
+    except ValueError:
+        size = None
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 2**53:
+        raise _refuse(value, "a size of at least 1 byte", '"64MiB"')
+    return size
+
+
+def read_time_ms(value: object) -> int:
+    """A time with its unit, in milliseconds."""
+    try:
+        time_ms = parse_duration_ms(value) if isinstance(value, str) else 0
+    except (ValueError, OverflowError):
+        time_ms = 0
+    if not 1 <= time_ms <= 2**40:
+        raise _refuse(value, "a time with its unit, between 1 ms and 30 years", '"30s"')
+    return time_ms
+
+
+def read_host(value: object) -> str:
+    """A host name or an address."""
+    problem = _host_problem(value) if isinstance(value, str) else "not a text"
+    if problem:
+        raise _refuse(value, f"a host name ({problem})", '"kafka.prod.example"')
+    return str(value)
+
+
+def _host_problem(host: str) -> str:
+    if not host:
+        return "empty"
+    if len(host) > 253:
+        return "longer than 253 characters"
+    if ":" in host and re.fullmatch(r"[0-9A-Fa-f:.]+", host):
+        return ""  # IPv6
+    for label in host.removesuffix(".").split("."):
+        if not label:
+            return "empty label"
+        if not _HOST_LABEL.fullmatch(label):
+            return f'"{label}" holds a character that no host name has'
+    return ""
+
+
+def read_servers(value: object) -> list[tuple[str, int]]:
+    """One or more host:port, as a list or a text with commas."""
+    texts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts:
+        raise _refuse(value, "a list of host:port", '["127.0.0.1:9092"]')
+    return [_server(text) for text in texts]
+
+
+def _server(text: object) -> tuple[str, int]:
+    if not isinstance(text, str):
+        raise _refuse(text, "host:port", '"127.0.0.1:9092"')
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        raise _refuse(text, "host:port", '"127.0.0.1:9092"')
+    return read_host(host), int(port)
+
+
+def read_node_range(value: object) -> tuple[int, int]:
+    """The first and the last node id of a range such as "0-9"."""
+    match = _NODE_RANGE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise _refuse(value, "a range of node ids", '"0-9"')
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise _refuse(value, "a range from low to high", '"0-9"')
+    if last - first >= NODES_MAX:
+        raise _refuse(value, f"a range of at most {NODES_MAX} nodes (one port each)", '"0-9"')
+    return first, last

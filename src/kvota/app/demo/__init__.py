@@ -1,0 +1,1 @@
+"""The whole circle on a real Kafka: tenants, shadow mode, replay, plan, quotas in force."""

@@ -1,0 +1,85 @@
+"""What the demo shows while it works: one line per step, on stderr; results on stdout."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SPINNER_S = 0.5
+
+
+class Screen:
+    """Numbered steps with their time; on a terminal the running step's line is kept up to date."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._number = 0
+        self._terminal = sys.stderr.isatty()
+        self._bold = self._terminal and not os.environ.get("NO_COLOR")
+        self._started = time.monotonic()
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[list[str]]:
+        """Show a step while it runs; what is appended to the list is said when it is done."""
+        self._number += 1
+        label = f"[{self._number}/{self._steps}] {title}"
+        done = threading.Event()
+        ticker = threading.Thread(target=self._tick, args=(label, done), daemon=True)
+        said: list[str] = []
+        began = time.monotonic()
+        if self._terminal:
+            ticker.start()
+        else:
+            print(f"{label} ...", file=sys.stderr, flush=True)
+        try:
+            yield said
+        except BaseException:
+            done.set()
+            if self._terminal:
+                ticker.join()
+            print(f"{label}: failed", file=sys.stderr, flush=True)
+            raise
+        done.set()
+        if self._terminal:
+            ticker.join()
+        note = f": {'; '.join(said)}" if said else ""
+        print(f"{label}{note} ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
+
+    def _tick(self, label: str, done: threading.Event) -> None:
+        began = time.monotonic()
+        while not done.wait(_SPINNER_S):
+            print(
+                f"\r{label} ... {time.monotonic() - began:.0f} s",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def heading(self, text: str) -> None:
+        """A line that stands out, on stdout."""
+        print(f"\033[1m{text}\033[0m" if self._bold and sys.stdout.isatty() else text)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the demo began."""
+        return time.monotonic() - self._started
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Plain columns: the first on the left, the others on the right.
+
+    >>> print(table(["tenant", "rate"], [["orders", "1.9 MB/s"]]))
+    tenant      rate
+    orders  1.9 MB/s
+    """
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = []
+    for row in [header, *rows]:
+        cells = [row[0].ljust(widths[0])] + [
+            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

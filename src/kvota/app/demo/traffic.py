@@ -1,0 +1,72 @@
+"""Runs the demo's tenants for a while, each in its own process."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from kvota.app.demo.tenants import TENANTS, TenantReport
+from kvota.model.errors import UnreachableError
+
+# Beyond the traffic itself: starting clients, flushing, the consumer's last polls.
+_GRACE_S = 60.0
+
+
+def run_tenants(
+    folder: Path, *, bootstrap_servers: str, passwords: dict[str, str], seconds: float
+) -> dict[str, TenantReport]:
+    """All tenants at once for ``seconds``; returns what each of them saw.
+
+    Raises:
+        UnreachableError: a tenant failed; quotes the end of what it said.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    processes = {
+        name: _start(name, folder, bootstrap_servers, passwords[name], seconds) for name in TENANTS
+    }
+    try:
+        end = time.monotonic() + seconds + _GRACE_S
+        for name, process in processes.items():
+            try:
+                code = process.wait(max(1.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                code = -1
+            if code != 0:
+                said = "\n".join((folder / f"{name}.log").read_text().splitlines()[-10:])
+                msg = f"the demo's tenant {name} did not finish (exit code {code}):\n{said}"
+                raise UnreachableError(msg)
+    finally:
+        for process in processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    return {
+        name: TenantReport(**json.loads((folder / f"{name}.json").read_text())) for name in TENANTS
+    }
+
+
+def _start(
+    name: str, folder: Path, bootstrap_servers: str, password: str, seconds: float
+) -> subprocess.Popen[bytes]:
+    job = {
+        "bootstrap_servers": bootstrap_servers,
+        "password": password,
+        "seconds": seconds,
+        "report": str(folder / f"{name}.json"),
+    }
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "kvota.app.demo.tenants", name, json.dumps(job)],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Nearest rank; NaN for no values."""
+    if not values:
+        return float("nan")
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

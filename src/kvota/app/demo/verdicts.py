@@ -1,0 +1,69 @@
+"""Every limit of a record judged: did it hold?"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
+from kvota.planning.held import Held, held
+
+_COLUMNS = [
+    "seq",
+    "ts_us",
+    "user",
+    "quota_type",
+    "node_id",
+    "tags",
+    "value",
+    "limit",
+    "samples",
+    "sample_ms",
+    "outcome",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One tenant and quota type over all its counters."""
+
+    holds: bool
+    worst: Held | None
+
+
+def verdicts(record: Path, *, late_ms: float) -> dict[tuple[str, str], Verdict]:
+    """By (user, quota type): whether each counter's limit held in every interval of this record.
+
+    ``late_ms``: see ``planning.held``. Rejected charges admitted nothing. A counter is judged anew from where its limit changed.
+    """
+    charges: dict[tuple[object, ...], list[tuple[int, float]]] = defaultdict(list)
+    rows = pq.read_table(record, columns=_COLUMNS).sort_by("seq").to_pylist()
+    for row in rows:
+        if row["limit"] is None or row["outcome"] == "rejected":
+            continue
+        counter = (
+            row["user"],
+            row["quota_type"],
+            row["node_id"],
+            row["tags"],
+            row["limit"],
+            row["samples"],
+            row["sample_ms"],
+        )
+        charges[counter].append((row["ts_us"], row["value"]))
+    judged: dict[tuple[str, str], Verdict] = {}
+    for (user, quota_type, _, _, limit, samples, sample_ms), values in charges.items():
+        found = held(
+            QuotaType(str(quota_type)),
+            values,
+            limit=float(str(limit)),
+            window=QuotaWindow(int(str(samples)), int(str(sample_ms))),
+            late_ms=late_ms,
+        )
+        key = (str(user), str(quota_type))
+        before = judged.get(key)
+        if before is None or (before.holds and not found.holds):
+            judged[key] = Verdict(found.holds, found)
+    return judged

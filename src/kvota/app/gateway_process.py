@@ -1,0 +1,163 @@
+"""A gateway as a child process: for the demo, the tests and the benchmarks."""
+
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kvota.localkafka.ports import PORT_MAX, PORT_MIN, is_free
+from kvota.model.errors import UnreachableError
+
+_READY_S = 20.0
+_STOP_S = 20.0
+
+
+def free_port_range(count: int, host: str = "127.0.0.1") -> int:
+    """The first of ``count`` neighbouring ports that are free right now.
+
+    Raises:
+        UnreachableError: there are none.
+    """
+    draw = random.SystemRandom()
+    for _ in range(200):
+        first = draw.randrange(PORT_MIN, PORT_MAX - count)
+        if all(is_free(host, port) for port in range(first, first + count)):
+            return first
+    msg = f"no {count} neighbouring free ports on {host} between {PORT_MIN} and {PORT_MAX}"
+    raise UnreachableError(msg)
+
+
+def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs between runs)
+    *,
+    upstream: str,
+    first_port: int,
+    node_ids: str = "0-9",
+    enforce: Mapping[str, bool] | None = None,
+    record: str | None = None,
+    kafka: Mapping[str, int] | None = None,
+    limits: Mapping[str, int | str] | None = None,
+) -> str:
+    """The text of a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``."""
+    servers = ", ".join(f'"{server.strip()}"' for server in upstream.split(","))
+    lines = [
+        "[gateway]",
+        f"bootstrap_port = {first_port}",
+        f"node_port_base = {first_port + 1}",
+        f'node_ids = "{node_ids}"',
+        "",
+        "[upstream]",
+        f"bootstrap_servers = [{servers}]",
+        "",
+    ]
+    for quota_type, is_enforced in (enforce or {}).items():
+        lines += [f"[quotas.{quota_type}]", f"enforce = {str(is_enforced).lower()}", ""]
+    if record is not None:
+        lines += ["[record]", f'folder = "{record}"', 'flush_interval = "500ms"', ""]
+    for name, table in (("kafka", kafka), ("limits", limits)):
+        if table:
+            lines += [f"[{name}]"]
+            lines += [
+                f'"{key}" = ' + (f'"{value}"' if isinstance(value, str) else str(value))
+                for key, value in table.items()
+            ]
+            lines += [""]
+    return "\n".join(lines)
+
+
+class GatewayProcess:
+    """``kvota gateway`` in a folder with its gateway.toml and quotas.toml; ready on entry, gone on exit.
+
+    Args:
+        folder: where the files are written and the log is kept.
+        config: text of gateway.toml.
+        quotas: text of quotas.toml.
+        first_port: the bootstrap port in ``config``.
+    """
+
+    def __init__(self, folder: Path, *, config: str, quotas: str, first_port: int) -> None:
+        self.folder = folder
+        self.bootstrap_servers = f"127.0.0.1:{first_port}"
+        self.log_path = folder / "gateway.log"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "gateway.toml").write_text(config)
+        (folder / "quotas.toml").write_text(quotas)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running gateway."""
+        assert self._process is not None, "the gateway has not been started"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """Everything it has logged so far."""
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    @property
+    def running(self) -> bool:
+        """False once the process has ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        """Start it; returns when it listens."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kvota.app.cli.main", "gateway", "-c", "gateway.toml"],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        self._wait_for("ready:", self.log.count("ready:"), _READY_S)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain and end it."""
+        self.stop()
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL after a while; returns the exit code."""
+        assert self._process is not None, "the gateway has not been started"
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        return self._process.wait()
+
+    @property
+    def mute_late_ms(self) -> float:
+        """By how much the latest mute of a gateway that has ended was late."""
+        found = re.findall(r"the latest ended ([0-9.]+) ms late", self.log)
+        return max((float(late) for late in found), default=0.0)
+
+    def reload(self, quotas: str) -> None:
+        """Write other quotas and put them in force; returns when they are."""
+        assert self._process is not None, "the gateway has not been started"
+        before = self.log.count("SIGHUP:")
+        (self.folder / "quotas.toml").write_text(quotas)
+        self._process.send_signal(signal.SIGHUP)
+        self._wait_for("SIGHUP:", before, _READY_S)
+
+    def _wait_for(self, text: str, seen_before: int, timeout_s: float) -> None:
+        end = time.monotonic() + timeout_s
+        while self.log.count(text) <= seen_before:
+            if not self.running or time.monotonic() > end:
+                self.stop()
+                tail = "\n".join(self.log.splitlines()[-15:])
+                msg = f'the gateway did not say "{text}"; the end of its log:\n{tail}'
+                raise UnreachableError(msg)
+            time.sleep(0.02)

@@ -1,0 +1,184 @@
+"""Wires a gateway together and runs it until a signal ends it."""
+
+import asyncio
+import gc
+import logging
+import signal
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import uvloop
+
+from kvota.app.config import ENFORCED_TYPES, GatewayConfig
+from kvota.app.system_clock import SystemClock
+from kvota.engine import QuotaEngine, QuotaTable
+from kvota.gateway.gateway import Gateway
+from kvota.model.charge_memo import DecisionSink
+from kvota.model.errors import KvotaError
+from kvota.model.quota_type import QuotaType
+from kvota.record.null_sink import NullSink
+from kvota.record.record_limits import RecordLimits
+from kvota.record.recorder import Recorder
+from kvota.session.budget import AnnouncedBudgets
+from kvota.session.facts import ClusterFacts
+from kvota.session.shared import Shared
+from kvota.session.topology import Topology
+from kvota.store.quotas_file import load_quotas
+
+log = logging.getLogger("kvota.gateway")
+_READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-quotas")
+
+
+@dataclass(slots=True)
+class _Recording:
+    """The sink and, where there is one, the recorder behind it."""
+
+    sink: DecisionSink
+    recorder: Recorder | None = None
+
+
+def run_gateway(config: GatewayConfig, table: QuotaTable) -> None:
+    """Run until SIGTERM or SIGINT (drain) ; SIGHUP reloads the quotas file.
+
+    Raises:
+        KvotaError: a port is taken, the record folder cannot be written.
+    """
+    engine = QuotaEngine(table, config.windows)
+    recording = _recording(config)
+    shared = Shared(
+        engine=engine,
+        sink=recording.sink,
+        topology=Topology(config.gateway.advertised),
+        budgets=AnnouncedBudgets(limit_bytes=config.gateway.limits.announced_bytes_max),
+        facts=ClusterFacts(),
+        settings=config.gateway.connection,
+    )
+    gateway = Gateway(config.gateway, shared)
+    if recording.recorder is not None:
+        recording.recorder.start()
+    # What is alive now stays alive: the collector need not look at it again.
+    gc.freeze()
+    try:
+        uvloop.run(_serve(config, gateway))
+    except* KvotaError as group:
+        raise _innermost(group) from None
+    finally:
+        if recording.recorder is not None:
+            recording.recorder.close()
+            status = recording.recorder.status()
+            log.info(
+                "recorded %d decisions in %d files, %d dropped",
+                status.rows_written,
+                status.files,
+                status.rows_dropped,
+            )
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The first error in a group of groups: each task group that it left has wrapped it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _recording(config: GatewayConfig) -> _Recording:
+    record = config.record
+    if record.folder is None:
+        return _Recording(NullSink())
+    recorder = Recorder(
+        record.folder,
+        gateway=config.name,
+        run_id=uuid.uuid4().hex[:12],
+        limits=RecordLimits(
+            buffer_rows=record.buffer_rows,
+            flush_rows=record.flush_rows,
+            flush_interval_s=record.flush_interval_s,
+            folder_bytes_max=record.folder_bytes_max,
+            age_s_max=record.age_s_max,
+        ),
+        clock=SystemClock(),
+    )
+    return _Recording(recorder, recorder)
+
+
+async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, gateway.stop)
+    loop.add_signal_handler(signal.SIGINT, gateway.stop)
+    loop.add_signal_handler(signal.SIGHUP, _reload, config, gateway)
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(gateway.run(started=started))
+        tasks.create_task(_say_ready(config, gateway, started))
+
+
+async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
+    await started.wait()
+    for line in summary(config, gateway.shared.engine):
+        log.info("%s", line)
+    told = config.gateway.advertised
+    log.info(
+        "ready: clients bootstrap at %s:%d, node n is at port %d + n (n = %d to %d)",
+        _bracketed(told.host),
+        config.gateway.bootstrap_port,
+        told.node_port_base,
+        told.node_id_min,
+        told.node_id_max,
+    )
+
+
+def summary(config: GatewayConfig, engine: QuotaEngine) -> list[str]:
+    """What is enforced, for whom, where decisions go: the first lines of the log."""
+    enforced = config.gateway.connection.enforced
+    force = ", ".join(kind for kind in ENFORCED_TYPES if kind in enforced) or "nothing"
+    shadow = ", ".join(kind for kind in ENFORCED_TYPES if kind not in enforced) or "nothing"
+    entities = len(engine.table.entries())
+    where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
+    upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)
+    window = config.windows[QuotaType.PRODUCE]
+    mutation_window = config.windows[QuotaType.CONTROLLER_MUTATION]
+    return [
+        (
+            f"enforces {force}; in shadow mode: {shadow}; quotas of {entities} entities from "
+            f"{config.quotas_file}; records to {where}"
+        ),
+        (
+            f"windows: {window.samples} x {window.sample_ms} ms, mutations {mutation_window.samples} x "
+            f"{mutation_window.sample_ms} ms; upstream {upstream}; limits per gateway process: "
+            f"{config.gateway.limits.connections_max} connections"
+        ),
+    ]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _reload(config: GatewayConfig, gateway: Gateway) -> None:
+    """SIGHUP: swap the whole table, or keep the old one and say why.
+
+    The file is read on another thread: 10,000 entities take half a second.
+    """
+    loop = asyncio.get_running_loop()
+    # One thread: the file read last is the one put in force last.
+    reading = loop.run_in_executor(_READER, load_quotas, config.quotas_file)
+    reading.add_done_callback(lambda done: _put_in_force(done, config, gateway))
+
+
+def _put_in_force(
+    done: "asyncio.Future[QuotaTable]", config: GatewayConfig, gateway: Gateway
+) -> None:
+    if done.cancelled():
+        return
+    error = done.exception()
+    if error is not None:
+        log.error("SIGHUP: the quotas in force stay as they are. %s", error)
+        return
+    table = done.result()
+    gateway.replace_quotas(table)
+    log.info(
+        "SIGHUP: quotas of %d entities from %s are in force",
+        len(table.entries()),
+        config.quotas_file,
+    )

@@ -1,0 +1,195 @@
+"""gateway.toml: what it means, and one file per way to be wrong with the message it gets."""
+
+from pathlib import Path
+
+import pytest
+
+from kvota.app.config import load_config, load_files
+from kvota.app.gateway_process import gateway_toml
+from kvota.engine import QuotaWindow
+from kvota.gateway.settings import GatewayLimits
+from kvota.model.errors import ConfigurationError
+from kvota.model.quota_type import QuotaType
+from kvota.session.settings import ConnectionSettings
+from kvota.session.topology import Advertised
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "gateway_toml"
+UPSTREAM = '[upstream]\nbootstrap_servers = ["kafka-1:9092"]\n'
+
+
+def written(folder: Path, text: str, quotas: str = "") -> Path:
+    path = folder / "gateway.toml"
+    path.write_text(text)
+    (folder / "quotas.toml").write_text(quotas)
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_faulty_file_gets_this_message(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(GOLDEN)
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(Path(path.name))
+
+    assert str(caught.value) + "\n" == path.with_suffix(".txt").read_text()
+
+
+def test_only_the_upstream_must_be_said(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, UPSTREAM))
+
+    assert config.name == "kvota"
+    assert config.gateway.upstream == (("kafka-1", 9092),)
+    assert (config.gateway.host, config.gateway.bootstrap_port) == ("127.0.0.1", 9192)
+    assert config.gateway.advertised == Advertised(
+        host="127.0.0.1", node_port_base=9200, node_id_min=0, node_id_max=9
+    )
+    assert config.gateway.limits == GatewayLimits()
+    assert config.gateway.connection == ConnectionSettings()
+    assert config.quotas_file == tmp_path / "quotas.toml"
+    assert config.record.folder is None
+    assert set(config.windows.values()) == {QuotaWindow(11, 1000)}
+
+
+def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
+    config = load_config(
+        written(
+            tmp_path,
+            """
+            [gateway]
+            name = "eu-1"
+            host = "0.0.0.0"
+            advertised_host = "gateway.example"
+            bootstrap_port = 1000
+            node_port_base = 2000
+            node_ids = "3-5"
+            [upstream]
+            bootstrap_servers = "kafka-1:9092, [::1]:9093"
+            connect_timeout = "3s"
+            [quotas]
+            file = "other.toml"
+            [quotas.FETCH]
+            enforce = true
+            [quotas.PRODUCE]
+            enforce = false
+            [record]
+            folder = "events"
+            bytes_max = "1GiB"
+            age_max = "2d"
+            flush_rows = 7
+            flush_interval = "250ms"
+            buffer_rows = 18
+            [kafka]
+            "quota.window.num" = 2
+            "quota.window.size.seconds" = 3
+            "controller.quota.window.num" = 4
+            "controller.quota.window.size.seconds" = 5
+            [limits]
+            connections_max = 10
+            request_bytes_max = "11MiB"
+            announced_bytes_max = 12
+            frame_time = "13ms"
+            mute_time_max = "14s"
+            drain_time = "1m"
+            write_buffer_bytes = "16KB"
+            in_flight_max = 17
+            mutation_partitions_max = 18
+            default_partitions = 19
+            """,
+        )
+    )
+
+    gateway, record = config.gateway, config.record
+    assert config.name == "eu-1"
+    assert (gateway.host, gateway.bootstrap_port) == ("0.0.0.0", 1000)
+    assert gateway.advertised == Advertised(
+        host="gateway.example", node_port_base=2000, node_id_min=3, node_id_max=5
+    )
+    assert gateway.upstream == (("kafka-1", 9092), ("::1", 9093))
+    assert gateway.limits == GatewayLimits(
+        connections_max=10,
+        announced_bytes_max=12,
+        frame_ms=13,
+        mute_ms_max=14_000,
+        drain_ms=60_000,
+        write_buffer_bytes=16_000,
+        connect_ms=3_000,
+    )
+    assert gateway.connection == ConnectionSettings(
+        enforced=frozenset({QuotaType.FETCH}),
+        request_bytes_max=11 * 2**20,
+        in_flight_max=17,
+        mutation_partitions_max=18,
+        default_partitions=19,
+    )
+    assert config.quotas_file == tmp_path / "other.toml"
+    assert (record.folder, record.folder_bytes_max) == (tmp_path / "events", 2**30)
+    assert (record.age_s_max, record.flush_interval_s) == (172_800, 0.25)
+    assert (record.flush_rows, record.buffer_rows) == (7, 18)
+    assert config.windows[QuotaType.PRODUCE] == QuotaWindow(2, 3_000)
+    assert config.windows[QuotaType.FETCH] == QuotaWindow(2, 3_000)
+    assert config.windows[QuotaType.CONTROLLER_MUTATION] == QuotaWindow(4, 5_000)
+
+
+def test_kafkas_property_names_may_stand_without_quotes(tmp_path: Path) -> None:
+    config = load_config(
+        written(
+            tmp_path, f"{UPSTREAM}[kafka]\nquota.window.num = 2\nquota.window.size.seconds = 3\n"
+        )
+    )
+
+    assert config.windows[QuotaType.FETCH] == QuotaWindow(2, 3_000)
+
+
+def test_the_faults_of_both_files_come_at_once(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        UPSTREAM + '[limits]\nframe_time = 3\n[gateway]\nnode_ids = "x"\n',
+        '[[quota]]\nuser = "a"\nproducer_byte_rate = "lots"\n',
+    )
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_files(path)
+
+    places = [fault.place.removeprefix(f"{tmp_path}/") for fault in caught.value.faults]
+    assert places == [
+        "gateway.toml:4: limits.frame_time",
+        "gateway.toml:6: gateway.node_ids",
+        "quotas.toml:3: quota[0].producer_byte_rate",
+    ]
+
+
+def test_a_quotas_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    path = written(tmp_path, UPSTREAM)
+    (tmp_path / "quotas.toml").unlink()
+
+    with pytest.raises(ConfigurationError, match=r"quotas.toml: there is no such file"):
+        load_files(path)
+
+
+def test_files_without_fault_give_configuration_and_quotas(tmp_path: Path) -> None:
+    quotas = '[[quota]]\nuser = "a"\nproducer_byte_rate = "1MB/s"\n'
+
+    config, table = load_files(written(tmp_path, UPSTREAM, quotas))
+
+    assert config.gateway.upstream == (("kafka-1", 9092),)
+    assert len(table.entries()) == 1
+
+
+def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
+    text = gateway_toml(
+        upstream="a:1,b:2",
+        first_port=4000,
+        node_ids="1-3",
+        enforce={"PRODUCE": True, "FETCH": False},
+        record="events",
+        kafka={"quota.window.num": 2},
+        limits={"frame_time": "1s", "connections_max": 5},
+    )
+
+    config = load_config(written(tmp_path, text))
+
+    assert config.gateway.upstream == (("a", 1), ("b", 2))
+    assert config.gateway.advertised.node_port_base == 4001
+    assert config.gateway.connection.enforced == {QuotaType.PRODUCE}
+    assert config.gateway.limits.frame_ms == 1_000
+    assert config.windows[QuotaType.FETCH].samples == 2

@@ -1,0 +1,201 @@
+"""``kvota gateway`` as a process: checking, signals, exit codes. No broker is needed to start."""
+
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.unit.session.frames import HEARTBEAT, request
+
+from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.model.errors import UnreachableError
+
+pytestmark = pytest.mark.timeout(60)
+
+QUOTAS = '[[quota]]\nuser = "a"\nproducer_byte_rate = "1MB/s"\n'
+NOWHERE = "127.0.0.2:9"
+
+
+def kvota(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kvota.app.cli.main", *arguments]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str, str], Path]:
+    def write(config: str, quotas: str = QUOTAS) -> Path:
+        (tmp_path / "gateway.toml").write_text(config)
+        (tmp_path / "quotas.toml").write_text(quotas)
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    first_port = free_port_range(3)
+    config = gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="1")
+    process = GatewayProcess(tmp_path, config=config, quotas=QUOTAS, first_port=first_port)
+    with process:
+        yield process
+
+
+def connect(gateway: GatewayProcess) -> socket.socket:
+    host, port = gateway.bootstrap_servers.split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+# ------------------------------------------------------------------ --check
+
+
+def test_check_tells_what_would_run_and_starts_nothing(files: Callable[..., Path]) -> None:
+    folder = files(gateway_toml(upstream="kafka-1:9092", first_port=9192, enforce={"FETCH": True}))
+
+    done = kvota("gateway", "--check", folder=folder)
+
+    assert done.returncode == 0, done.stderr
+    assert "enforces FETCH; in shadow mode: PRODUCE, CONTROLLER_MUTATION" in done.stdout
+    assert "quotas of 1 entities from quotas.toml" in done.stdout
+    assert "upstream kafka-1:9092" in done.stdout
+    assert "no fault found" in done.stdout
+
+
+def test_check_names_three_faults_with_their_places(files: Callable[..., Path]) -> None:
+    folder = files(
+        '[gateway]\nbootstrap_port = "x"\n[upstream]\nbootstrap_servers = ["kafka"]\n',
+        '[[quota]]\nuser = "a"\nproducer_byte_rate = "lots"\n',
+    )
+
+    done = kvota("gateway", "--check", folder=folder)
+
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith('kvota: gateway.toml:2: gateway.bootstrap_port: "x" is not a port')
+    assert lines[1].startswith("gateway.toml:4: upstream.bootstrap_servers: ")
+    assert lines[2].startswith('quotas.toml:3: quota[0].producer_byte_rate: "lots" is not a byte rate')  # fmt: skip
+    assert done.stdout == ""
+
+
+def test_a_faulty_configuration_does_not_start_a_gateway(files: Callable[..., Path]) -> None:
+    folder = files("[upstream]\n")
+
+    done = kvota("gateway", folder=folder)
+
+    assert done.returncode == 2
+    assert "upstream.bootstrap_servers: missing" in done.stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = kvota("gateway", "-c", "elsewhere.toml", folder=tmp_path)
+
+    assert done.returncode == 2
+    assert "elsewhere.toml: there is no such file" in done.stderr
+
+
+# ------------------------------------------------------------------ ports and descriptors
+
+
+@pytest.mark.parametrize(("offset", "what"), [(0, "the bootstrap port"), (2, "node 1's port")])
+def test_a_taken_port_ends_it_with_a_message(
+    files: Callable[..., Path], offset: int, what: str
+) -> None:
+    first_port = free_port_range(3)
+    folder = files(gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="0-1"))
+    with socket.create_server(("127.0.0.1", first_port + offset)):
+        done = kvota("gateway", folder=folder)
+
+    assert done.returncode == 3
+    assert f"cannot listen on 127.0.0.1:{first_port + offset} ({what}): Address already in use" in done.stderr  # fmt: skip
+    assert "choose another address" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -> None:
+    first_port = free_port_range(2)
+    folder = files(gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="0"))
+    log_path = folder / "gateway.log"
+    script = (
+        "import resource, os, sys\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'kvota.app.cli.main', 'gateway'])\n"
+    )
+    with log_path.open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-c", script], cwd=folder, stderr=log)
+        try:
+            wait_for(log_path, "ready:", process)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+    assert "the limit of open files is 300, 2000 connections need 4066" in log_path.read_text()
+
+
+def test_the_limit_of_open_files_is_raised_where_it_may_be(gateway: GatewayProcess) -> None:
+    soft, _hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+
+    assert soft >= 2 * 2_000
+    assert "limit of open files" not in gateway.log
+
+
+def wait_for(path: Path, text: str, process: subprocess.Popen[bytes]) -> None:
+    while text not in path.read_text():
+        assert process.poll() is None, path.read_text()
+
+
+# ------------------------------------------------------------------ signals
+
+
+def test_the_first_lines_say_what_holds_and_where_to_connect(gateway: GatewayProcess) -> None:
+    assert "enforces nothing; in shadow mode: PRODUCE, FETCH, CONTROLLER_MUTATION" in gateway.log
+    assert f"ready: clients bootstrap at {gateway.bootstrap_servers}" in gateway.log
+
+
+def test_sigterm_ends_it_in_order(gateway: GatewayProcess) -> None:
+    with closing(connect(gateway)) as client:
+        assert gateway.stop() == 0
+        assert client.recv(1) == b""
+
+    assert "draining" in gateway.log
+    assert "Traceback" not in gateway.log
+
+
+def test_sighup_puts_other_quotas_in_force(gateway: GatewayProcess) -> None:
+    gateway.reload(QUOTAS + '[[quota]]\nuser = "b"\nproducer_byte_rate = 5\n')
+
+    assert "SIGHUP: quotas of 2 entities from quotas.toml are in force" in gateway.log
+    assert gateway.running
+
+
+def test_sighup_with_a_faulty_file_keeps_the_quotas_and_says_why(gateway: GatewayProcess) -> None:
+    gateway.reload('[[quota]]\nuser = "b"\nproducer_byte_rate = "lots"\n')
+
+    assert "SIGHUP: the quotas in force stay as they are. quotas.toml:3: quota[0]" in gateway.log
+    assert "are in force" not in gateway.log
+    assert gateway.running
+
+
+def test_an_upstream_that_is_down_is_said_once_and_clients_are_disconnected(
+    gateway: GatewayProcess,
+) -> None:
+    for _ in range(3):
+        with closing(connect(gateway)) as client:
+            client.sendall(request(HEARTBEAT, 4))
+            assert client.recv(1) == b""
+
+    assert gateway.log.count(f"broker {NOWHERE} cannot be reached: Connection refused") == 1
+    assert "will try again" in gateway.log
+    assert gateway.running
+
+
+def test_a_gateway_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    process = GatewayProcess(tmp_path, config="[upstream]\n", quotas="", first_port=1)
+
+    with pytest.raises(UnreachableError, match=r"bootstrap_servers: missing"):
+        process.__enter__()

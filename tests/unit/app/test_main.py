@@ -1,0 +1,49 @@
+"""The command line: exit codes, nearest names, help."""
+
+import pytest
+
+from kvota.app.cli.main import main
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["gatway"]) == 2
+
+    assert 'Did you mean "gateway"?' in capsys.readouterr().err
+
+
+def test_without_a_command_there_is_an_overview_and_wrong_use(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == 2
+
+    assert "recommend" in capsys.readouterr().out
+
+
+def test_a_misspelt_option_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kvota", "demo", "--folde", "x"])
+
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--folde", "x"])
+
+    assert ended.value.code == 2
+    assert 'Did you mean "--folder"?' in capsys.readouterr().err
+
+
+def test_a_faulty_file_ends_with_its_faults_and_wrong_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    assert main(["gateway", "-c", f"{tmp_path}/none.toml", "--check"]) == 2
+
+    assert "none.toml: there is no such file" in capsys.readouterr().err
+
+
+def test_help_begins_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["usage", "--help"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("example:\n  kvota usage")

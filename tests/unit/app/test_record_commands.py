@@ -1,0 +1,111 @@
+"""Wrong use of ``kvota usage``, ``replay`` and ``recommend`` is told before Spark starts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvota.app.cli.main import main
+from kvota.app.text_table import sparkline, text_table
+
+
+def wrong(*arguments: str) -> object:
+    """The exit code, whether argparse or the command itself refuses."""
+    try:
+        return main(list(arguments))
+    except SystemExit as ended:
+        return ended.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["usage", "--events", "nowhere"], '"nowhere" does not exist. Name the folder'),
+        (["replay", "--events", "."], "one of the arguments --law --rows --candidates --factors"),
+        (["replay", "--events", ".", "--candidates", "2XB/s"], '"2XB/s" is not a byte rate'),
+        (["replay", "--events", ".", "--candidates", "0"], '"0" is not above 0'),
+        (
+            ["replay", "--events", ".", "--factors", "1,-2"],
+            '"1,-2" is not a list of factors above 0',
+        ),
+        (
+            ["replay", "--events", ".", "--law", "--window", "11"],
+            '"11" is not a window, e.g. 11x1s',
+        ),
+        (["recommend", "--events", "."], "--capacity"),
+        (
+            ["recommend", "--events", ".", "--capacity", "DISK=1MB/s"],
+            '"DISK" is not one of PRODUCE, FETCH, CONTROLLER_MUTATION',
+        ),
+        (["recommend", "--events", ".", "--capacity", "PRODUCE=fast"], '"fast" is not a byte rate'),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--weight", "orders"],
+            '"orders" is not a weight above 0, e.g. orders=2',
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--headroom", "lots"],
+            '"lots" is not a percentage, e.g. 20%',
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--step-up", "0.5"],
+            "the first is above 0 and at most 1, the second at least 1",
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--yes"],
+            "--yes writes into the file of --quotas, and none was given",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_expected(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert wrong(*arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_told_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert wrong("usage", "--events", str(tmp_path)) == 2
+    assert "The gateway writes a file every few seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["usage", "replay", "recommend"])
+def test_help_shows_an_example_and_loads_no_spark(command: str) -> None:
+    code = (
+        "import sys, kvota.app.cli.main as main\n"
+        "try: main.main([sys.argv[1], '--help'])\n"
+        "finally: print(sorted({'pyspark', 'pyarrow', 'numba', 'numpy'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, command],
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+
+    assert f"kvota {command} --events" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_table_keeps_texts_left_and_numbers_right() -> None:
+    table = text_table(
+        ["user", "rate", "why"],
+        [["orders", "1.90 MB/s", "need"], ["a", "1 B/s", "x"]],
+        last_left=True,
+    )
+
+    assert table.splitlines() == [
+        "user         rate  why",
+        "orders  1.90 MB/s  need",
+        "a           1 B/s  x",
+    ]
+
+
+def test_a_sparkline_has_a_bar_per_value() -> None:
+    assert sparkline([0, 1, 2, 4]) == "▁▃▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([]) == ""
