@@ -1,0 +1,142 @@
+"""What one decision costs, tags and limit included.
+
+    ./run bench decide
+
+One produce charge and one strict mutation charge: kvota's engine (as the gateway calls it: the lane kept
+while the quota table is the same; and once more looked up from user and client id each time), every
+strategy of the package ``limits``, and Kafka's own managers in a warm JVM. Rounds are interleaved; figures
+are medians of the rounds, ns per decision.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage
+from limits.strategies import (
+    FixedWindowRateLimiter,
+    MovingWindowRateLimiter,
+    SlidingWindowCounterRateLimiter,
+)
+
+from kvota.engine import QuotaEngine, QuotaTable, QuotaType
+from kvota.java.find import java_command
+from kvota.localkafka.compile_java import compile_java
+from kvota.localkafka.jars import kafka_classpath
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+
+HERE = Path(__file__).parent
+ROUNDS = 9
+COUNT = 20_000
+BYTES = 1_136
+
+
+def engine() -> QuotaEngine:
+    limits = {QuotaType.PRODUCE: 1e12, QuotaType.CONTROLLER_MUTATION: 1e12}
+    return QuotaEngine(QuotaTable({QuotaEntity(user=DEFAULT): limits}), {})
+
+
+def produce_kept(count: int) -> None:
+    """As a connection does: its client id compared with the last one, its lane kept with its limit."""
+    quotas = engine()
+    lane = quotas.bandwidth(QuotaType.PRODUCE, 1, "alice", "bench", time.time_ns() // 1_000_000)
+    version, kept_client, client = quotas.version, b"bench", b"".join((b"be", b"nch"))
+    for _ in range(count):
+        now_ms = time.time_ns() // 1_000_000
+        if client != kept_client or version != quotas.version:
+            raise AssertionError
+        lane.charge(BYTES, now_ms)
+
+
+def produce_looked_up(count: int) -> None:
+    quotas = engine()
+    for _ in range(count):
+        now_ms = time.time_ns() // 1_000_000
+        quotas.bandwidth(QuotaType.PRODUCE, 1, "alice", "bench", now_ms).charge(BYTES, now_ms)
+
+
+def mutation(count: int) -> None:
+    quotas = engine()
+    for _ in range(count):
+        now_ms = time.time_ns() // 1_000_000
+        quotas.mutations("alice", "bench", strict=True, now_ms=now_ms).charge(4, now_ms)
+
+
+def with_limits(strategy: type) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        limiter = strategy(MemoryStorage())
+        item = RateLimitItemPerSecond(10**12)
+        for _ in range(count):
+            limiter.hit(item, "alice", "bench")
+
+    return run
+
+
+SUBJECTS: dict[str, Callable[[int], None]] = {
+    "kvota produce, lane kept": produce_kept,
+    "kvota produce, looked up": produce_looked_up,
+    "kvota mutation, strict": mutation,
+    "limits, fixed window": with_limits(FixedWindowRateLimiter),
+    "limits, moving window": with_limits(MovingWindowRateLimiter),
+    "limits, sliding window": with_limits(SlidingWindowCounterRateLimiter),
+}
+
+
+def main() -> None:
+    classes = compile_java([HERE / "java/DecideBench.java"], classpath=kafka_classpath())
+    jvm = subprocess.Popen(
+        [
+            str(java_command()),
+            "-Xmx256m",
+            "-cp",
+            f"{classes}:{kafka_classpath()}",
+            "DecideBench",
+            str(ROUNDS + 5),
+            "300000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert jvm.stdout is not None
+    times: dict[str, list[float]] = {}
+    for _ in range(5):
+        jvm.stdout.readline()  # the JVM warms up
+    for round_number in range(ROUNDS + 1):
+        for name, run in SUBJECTS.items():
+            start = time.perf_counter()
+            run(COUNT)
+            if round_number:
+                times.setdefault(name, []).append((time.perf_counter() - start) / COUNT * 1e9)
+        if round_number:
+            produce_ns, mutation_ns = map(float, jvm.stdout.readline().split())
+            times.setdefault("Kafka 4.3.1 produce (Java)", []).append(produce_ns)
+            times.setdefault("Kafka 4.3.1 mutation (Java)", []).append(mutation_ns)
+    jvm.wait()
+    medians = {name: statistics.median(rounds) for name, rounds in times.items()}
+    reference = medians["kvota produce, lane kept"]
+    print(f"{'':<30}{'ns':>8}{'x kvota produce':>18}")
+    for name, ns in medians.items():
+        print(f"{name:<30}{ns:>8.0f}{ns / reference:>18.2f}")
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / "decide.json").write_text(
+        json.dumps(
+            {
+                "command": "./run bench decide",
+                "python": sys.version.split()[0],
+                "median_ns": medians,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""``./run bench [NAME] [options]``: one benchmark, or all of them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NAMES = ("relay", "decide", "replay", "hold", "record_cost")
+
+
+def main() -> int:
+    names = [sys.argv[1]] if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else list(NAMES)
+    options = sys.argv[2:] if len(names) == 1 else sys.argv[1:]
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        print(f"there is no benchmark {unknown[0]}; known are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    for name in names:
+        code = subprocess.run(
+            [sys.executable, HERE / f"{name}.py", *options], check=False
+        ).returncode
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
