@@ -98,9 +98,11 @@ def make_plan(
             (party for party in observed if party.quota_type is quota_type),
             key=lambda party: str(party.entity),
         )
-        planned, left = _plan_type(of_type, capacity, rules, headroom)
-        unchanged = _beyond_changes_max(planned, rules.changes_max)
-        if unchanged:
+        unchanged: frozenset[QuotaEntity] = frozenset()
+        planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
+        # Again and again: what one leaves unused can move another that was right before.
+        while beyond := _beyond_changes_max(planned, rules.changes_max):
+            unchanged |= beyond
             planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
         lines += planned
         spare[quota_type] = left
@@ -112,7 +114,7 @@ def _plan_type(
     capacity: float,
     rules: Guardrails,
     headroom: float,
-    unchanged: frozenset[QuotaEntity] = frozenset(),
+    unchanged: frozenset[QuotaEntity],
 ) -> tuple[list[PlanLine], float]:
     fixed = {party.entity: _left_alone(party, rules, unchanged) for party in observed}
     taken = sum(_takes(party) for party in observed if fixed[party.entity] is not None)

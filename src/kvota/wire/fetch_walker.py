@@ -86,6 +86,8 @@ class FetchAnswerWalker:
             self._skip_bytes = at - stop
             return self._not_found()
         if self._step is None:
+            if at == stop and self._fed_bytes >= self._frame_bytes:
+                raise self.unfinished()
             return at
         if at < stop:
             self._pending = bytes(data[at:stop])
@@ -120,7 +122,7 @@ class FetchAnswerWalker:
     def unfinished(self) -> ProtocolError:
         """The error to raise when no more bytes come."""
         return ProtocolError(
-            f"Fetch answer: byte {self._fed_bytes} is its last, and that is within its topics"
+            f"Fetch answer: byte {self._fed_bytes} is its last, and its last tags are yet to come"
             f" ({self._topics_left} topics, {self._partitions_left} partitions left)"
         )
 

@@ -150,7 +150,7 @@ def test_records_longer_than_their_answer_are_refused_when_they_begin() -> None:
     announced = int.from_bytes(frame[:4], "big") - 100_000
     frame[0:4] = announced.to_bytes(4, "big")
 
-    with pytest.raises(ProtocolError, match="within its topics"):
+    with pytest.raises(ProtocolError, match="its last tags are yet to come"):
         FetchAnswerWalker(17).feed(bytes(frame[:1000]))
 
 
@@ -164,12 +164,12 @@ def test_an_answer_that_ends_within_its_topics_is_refused() -> None:
     frame = bytearray(plain_answer(b"abc")[:-6])
     frame[0:4] = (len(frame) - 4).to_bytes(4, "big")
 
-    with pytest.raises(ProtocolError, match="within its topics"):
+    with pytest.raises(ProtocolError, match="its last tags are yet to come"):
         fetch.tags_offset(bytes(frame), 17)
 
 
 def test_a_frame_that_is_not_whole_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="within its topics"):
+    with pytest.raises(ProtocolError, match="its last tags are yet to come"):
         fetch.tags_offset(plain_answer(bytes(1000))[:500], 17)
 
 
