@@ -10,9 +10,11 @@ from kvota.engine.sanitising import tags_text
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 
-# Clients whose mutation counter is remembered between requests; a client id is the client's own
-# choice, so this has to have an end. 10,000 are about 1 MB, the counters themselves apart.
+# Clients whose lane or mutation counter is remembered between requests; a client id is the client's
+# own choice, so this has to have an end. 10,000 are about 4 MB, the counters themselves apart.
 _KNOWN_CLIENTS_MAX = 10_000
+# More counters than this are a crowd, in which counters as good as new are not kept for an hour.
+_CROWD = 20_000
 
 
 class QuotaEngine:
@@ -22,7 +24,7 @@ class QuotaEngine:
     new table, new windows, or a purge that forgot something. Whoever keeps a lane compares it.
     """
 
-    __slots__ = ("_meters", "_mutations_of", "_table", "_windows", "version")
+    __slots__ = ("_lanes", "_meters", "_mutations_of", "_table", "_windows", "version")
 
     def __init__(self, table: QuotaTable, windows: Mapping[QuotaType, QuotaWindow]) -> None:
         """Types without a window have Kafka's default of 11 x 1 s."""
@@ -30,6 +32,7 @@ class QuotaEngine:
         self._table = table
         self._windows = dict(windows)
         self._meters = Meters(table, self._windows)
+        self._lanes: dict[tuple[QuotaType, int, str, str], BandwidthLane] = {}
         self._mutations_of: dict[tuple[str, str], MutationCounter] = {}
 
     @property
@@ -51,23 +54,28 @@ class QuotaEngine:
         self._reconfigure()
 
     def purge_expired(self, now_ms: int) -> int:
-        """Free counters without a record for over 3600 s; returns how many."""
-        forgotten = self._meters.purge(now_ms)
+        """Free counters without a record for over 3600 s, in a crowd earlier; returns how many.
+
+        No decision differs for it. ``Meters.purge`` says when it is earlier.
+        """
+        forgotten = self._meters.purge(now_ms, crowd=_CROWD)
         if forgotten:
-            self._mutations_of.clear()
-            self.version += 1
+            self._forget_clients()
         return forgotten
 
     def bandwidth(
         self, quota_type: QuotaType, node_id: int, user: str, client_id: str, now_ms: int
     ) -> BandwidthLane:
         """The lane of a client for PRODUCE or FETCH at one broker; keep it while it is not stale."""
+        known = self._lanes.get((quota_type, node_id, user, client_id))
+        if known is not None:
+            return known
         tags = self._table.tags(quota_type, user, client_id)
         if not self._table.enabled(quota_type):
             return BandwidthLane(tags=tags_text(tags))
         rate = self._meters.rate(quota_type, node_id, tags, now_ms)
         window = self._meters.window(quota_type)
-        return BandwidthLane(
+        lane = BandwidthLane(
             tags=tags_text(tags),
             limit=self._table.limit(quota_type, tags),
             samples=window.samples,
@@ -75,6 +83,10 @@ class QuotaEngine:
             charge=rate.charge,
             allowance=rate.allowance,
         )
+        if len(self._lanes) >= _KNOWN_CLIENTS_MAX:
+            self._lanes.clear()
+        self._lanes[quota_type, node_id, user, client_id] = lane
+        return lane
 
     def mutations(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> MutationQuota:
         """The mutation quota for one request; ``strict`` by the request's version (KIP-599)."""
@@ -91,5 +103,9 @@ class QuotaEngine:
 
     def _reconfigure(self) -> None:
         self._meters.configure(self._table, self._windows)
+        self._forget_clients()
+
+    def _forget_clients(self) -> None:
+        self._lanes.clear()
         self._mutations_of.clear()
         self.version += 1

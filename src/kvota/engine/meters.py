@@ -1,5 +1,7 @@
 """All counters, by what they count; forgotten when idle."""
 
+from collections.abc import Callable
+
 from kvota.engine.arithmetic import COUNTER_EXPIRES_MS, counter_expired
 from kvota.engine.mutations import MutationCounter
 from kvota.engine.quota_table import QuotaTable, Tags
@@ -71,17 +73,19 @@ class Meters:
         for tags, counter in self._mutations.items():
             counter.configure(window, table.limit(QuotaType.CONTROLLER_MUTATION, tags))
 
-    def purge(self, now_ms: int) -> int:
-        """Forget counters without a record for over 3600 s; returns how many."""
+    def purge(self, now_ms: int, *, crowd: int) -> int:
+        """Forget counters without a record for over 3600 s; returns how many.
+
+        Of more than ``crowd`` counters, also those that are as good as new: clients choose their ids
+        themselves, and an hour of invented ones would fill the memory. No decision depends on it
+        (if the clock does not go back behind the purge).
+        """
         before = len(self)
-        self._rates = {
-            key: rate
-            for key, rate in self._rates.items()
-            if not counter_expired(rate.last_ms, now_ms)
-        }
-        self._mutations = {
-            tags: counter
-            for tags, counter in self._mutations.items()
-            if not counter_expired(counter.last_ms, now_ms)
-        }
+        self._keep(lambda counter: not counter_expired(counter.last_ms, now_ms))
+        if len(self) > crowd:
+            self._keep(lambda counter: not counter.is_as_new(now_ms))
         return before - len(self)
+
+    def _keep(self, wanted: Callable[[SampledRate | MutationCounter], bool]) -> None:
+        self._rates = {key: rate for key, rate in self._rates.items() if wanted(rate)}
+        self._mutations = {tags: one for tags, one in self._mutations.items() if wanted(one)}

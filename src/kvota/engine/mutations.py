@@ -47,6 +47,10 @@ class MutationCounter:
         if not self._outdated:
             self.bucket.configure(window, limit)
 
+    def is_as_new(self, now_ms: int) -> bool:
+        """True when no decision from ``now_ms`` on would differ from that of a new counter."""
+        return self._outdated or self.bucket.is_full(now_ms)
+
     def bucket_at(self, now_ms: int) -> TokenBucket:
         """The bucket to charge; a new one after an hour without a record."""
         if self._outdated or now_ms - self.last_ms > COUNTER_EXPIRES_MS:

@@ -85,6 +85,15 @@ class SampledRate:
         """When something was last recorded, else when it was born."""
         return self._last_ms
 
+    def is_as_new(self, now_ms: int) -> bool:
+        """True when no decision from ``now_ms`` on would differ from that of a new counter.
+
+        All samples have expired then, and expired samples start anew as the first one does. (For
+        whole numbers: fractions are summed in the order of slots, and that may differ.)
+        """
+        newest_ms = max(self._last_ms, *self._lasts) if self._lasts else self._last_ms
+        return not self._fractions and now_ms - newest_ms >= self._samples * self._sample_ms
+
     def configure(self, window: QuotaWindow, limit: float | None) -> None:
         """Replace window and limit. The contents stay; another window starts anew when charged."""
         self._settle()

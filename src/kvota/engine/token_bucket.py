@@ -37,6 +37,10 @@ class TokenBucket:
         """The window in force."""
         return self._window
 
+    def is_full(self, now_ms: int) -> bool:
+        """True when it holds at ``now_ms`` what a new one would; changes nothing."""
+        return refill(self._tokens, self._last_ms, now_ms, self._limit, self._burst) == self._burst
+
     def measure(self, now_ms: int) -> float:
         """Tokens at ``now_ms``; below 0 is a violation (Kafka's ``measure``: it refills)."""
         self._tokens = refill(self._tokens, self._last_ms, now_ms, self._limit, self._burst)

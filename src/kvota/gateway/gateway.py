@@ -18,7 +18,7 @@ from kvota.session.shared import Shared
 log = logging.getLogger(__name__)
 
 _SWEEP_S = 2.0
-_PURGE_S = 30.0
+_PURGE_S = 10.0
 # Node ids of connections whose broker is not known yet; -1 is taken by cluster-wide quotas.
 _UNKNOWN_NODE = -2
 

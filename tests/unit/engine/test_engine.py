@@ -3,7 +3,7 @@
 import pytest
 
 from kvota.engine import QuotaEngine, QuotaTable, QuotaType, QuotaWindow
-from kvota.engine.engine import _KNOWN_CLIENTS_MAX
+from kvota.engine.engine import _CROWD, _KNOWN_CLIENTS_MAX
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 
 _P = QuotaType.PRODUCE
@@ -260,3 +260,32 @@ def test_remembered_mutation_clients_have_an_end() -> None:
     assert len(engine._mutations_of) <= _KNOWN_CLIENTS_MAX
     # One user, one counter, whatever its clients call themselves.
     assert engine.purge_expired(_NOW_MS + 3_600_001) == 1
+
+
+def test_a_crowd_of_invented_client_ids_is_forgotten_when_its_window_is_over() -> None:
+    table = QuotaTable(
+        {QuotaEntity(client_id=DEFAULT): {_P: 1e9, QuotaType.CONTROLLER_MUTATION: 1.0}}
+    )
+    engine = QuotaEngine(table, {})
+    busy = engine.bandwidth(_P, _NODE_ID, "u", "busy", _NOW_MS)
+    engine.mutations("u", "in-debt", strict=True, now_ms=_NOW_MS).charge(1_000, _NOW_MS)
+    for number in range(_CROWD):
+        engine.bandwidth(_P, _NODE_ID, "u", f"{number}", _NOW_MS).charge(1, _NOW_MS)
+    busy.charge(1, _NOW_MS + 1)
+
+    assert engine.purge_expired(_NOW_MS + 10_999) == 0
+    assert engine.purge_expired(_NOW_MS + 11_000) == _CROWD
+    assert engine.purge_expired(_NOW_MS + 11_001) == 0  # two are no crowd
+
+
+def test_a_client_looked_up_again_has_the_lane_it_had() -> None:
+    engine = QuotaEngine(QuotaTable({QuotaEntity(user="u"): {_P: 100.0}}), {})
+    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
+
+    assert engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS) is lane
+    assert engine.bandwidth(_P, _NODE_ID + 1, "u", "c", _NOW_MS) is not lane
+    for number in range(_KNOWN_CLIENTS_MAX + 1):
+        engine.bandwidth(_P, _NODE_ID, "u", f"{number}", _NOW_MS)
+    assert len(engine._lanes) <= _KNOWN_CLIENTS_MAX
+    engine.replace_table(QuotaTable({QuotaEntity(user="u"): {_P: 200.0}}))
+    assert engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS).limit == 200.0
