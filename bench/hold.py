@@ -1,6 +1,6 @@
 """Does a byte-rate quota hold, and as a broker's own does?
 
-    ./run bench hold [--seconds 100] [--large-fetches]
+    ./run bench hold [--seconds 100] [--batch-bytes 1000000] [--large-fetches]
 
 Clients at full speed under 1,000,000 bytes/s with Kafka's default window of 11 x 1 s: librdkafka (which
 ignores throttling) and Java producing, librdkafka consuming; each once through the gateway and once
@@ -155,9 +155,16 @@ def gateway_quotas() -> str:
     )
 
 
-def preload(bootstrap: str) -> None:
+def preload(bootstrap: str, batch_bytes: int) -> None:
     """Enough in topic ``fetch`` for both consumers to be held back by their quota all along."""
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "preload", "linger.ms": 50})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "preload",
+            "linger.ms": 50,
+            "batch.size": batch_bytes,
+        }
+    )
     for _ in range(35_000):
         while True:
             try:
@@ -171,6 +178,12 @@ def preload(bootstrap: str) -> None:
 def main() -> int:
     options = argparse.ArgumentParser(description="does a quota hold")
     options.add_argument("--seconds", type=float, default=100.0)
+    options.add_argument(
+        "--batch-bytes",
+        type=int,
+        default=1_000_000,
+        help="of what is consumed; librdkafka makes batches of up to 1,000,000, Java of 16,384",
+    )
     options.add_argument("--large-fetches", action="store_true")
     args = options.parse_args()
     with ExitStack() as stack:
@@ -200,7 +213,7 @@ def run(args, stack, folder, kafka, tap_port):
     direct = f"127.0.0.1:{tap_port}"
     for topic in ("produce", "fetch"):
         kafka.create_topic(topic)
-    preload(direct)
+    preload(direct, args.batch_bytes)
     broker_quotas(kafka)
     first = free_port_range(3)
     gateway = GatewayProcess(

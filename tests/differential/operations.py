@@ -168,7 +168,8 @@ def client_quota_manager(seed: int, count: int) -> list[Operation]:
                 operations.append(["purge", agenda.tick()])
             else:
                 who = [rng.choice(_USERS), rng.choice(_CLIENTS)]
-                operations.append(["charge", *who, _value(rng, scale, odd=0.002), agenda.tick()])
+                how = "refuse" if step > 0.85 else "charge"
+                operations.append([how, *who, _value(rng, scale, odd=0.002), agenda.tick()])
     return operations
 
 

@@ -128,11 +128,11 @@ class ClientQuotaManagerSubject:
                 return [table.enabled(QuotaType.PRODUCE)]
             case ["purge", t]:
                 return [self.engine.purge_expired(int(t))]
-            case ["charge", user, client, value, t]:
-                return self._charge(user, client, _number(value), int(t))
+            case ["charge" | "refuse" as how, user, client, value, t]:
+                return self._charge(how, user, client, _number(value), int(t))
         raise AssertionError(op)
 
-    def _charge(self, user: str, client: str, value: float, now_ms: int) -> Answer:
+    def _charge(self, how: str, user: str, client: str, value: float, now_ms: int) -> Answer:
         version, lane = self.lanes.get((user, client), (-1, None))
         if lane is None or version != self.engine.version:  # as a connection keeps it
             lane = self.engine.bandwidth(QuotaType.PRODUCE, _NODE_ID, user, client, now_ms)
@@ -141,7 +141,8 @@ class ClientQuotaManagerSubject:
             return ["off", lane.charge(value, now_ms)]
         tags = self.engine.table.tags(QuotaType.PRODUCE, user, client)
         limit = UNLIMITED if lane.limit is None else lane.limit
-        return [*tags, limit, lane.charge(value, now_ms)]
+        told = lane.refuse if how == "refuse" else lane.charge
+        return [*tags, limit, told(value, now_ms)]
 
 
 class MutationManagerSubject:

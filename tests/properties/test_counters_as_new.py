@@ -44,7 +44,9 @@ def test_no_throttle_tells_whether_a_rate_was_forgotten(
     window=_WINDOWS,
     limit=_LIMITS,
     charges=st.lists(
-        st.tuples(st.integers(0, 4_000), _STEPS_MS, st.sampled_from([StrictQuota, PermissiveQuota])),
+        st.tuples(
+            st.integers(0, 4_000), _STEPS_MS, st.sampled_from([StrictQuota, PermissiveQuota])
+        ),
         max_size=40,
     ),
 )

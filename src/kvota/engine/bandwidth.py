@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kvota.engine.arithmetic import INT32_MAX
+from kvota.engine.arithmetic import INT32_MAX, saturate_to_int32
 
 
 def _observe(_value: float, _now_ms: int, /) -> int:
@@ -18,13 +18,23 @@ class BandwidthLane:
     """What a connection keeps to charge one quota type; stale when the engine's version moved.
 
     ``charge(value, now_ms)`` records, then checks: 0, or Kafka's throttle in ms (<= 0 does not
-    throttle). ``allowance(now_ms)``: whole bytes the window still takes, 0 to 2**31-1. Both are
-    bound methods of the counter, so that nothing stands between the hot path and it.
+    throttle). ``allowance(now_ms)``: whole bytes the window still takes, 0 to 2**31-1.
+    ``refuse(value, now_ms)``: what a charge would be told, and nothing counted. All are bound methods
+    of the counter, so that nothing stands between the hot path and it.
     """
 
-    __slots__ = ("allowance", "charge", "limit", "sample_ms", "samples", "tags")
+    __slots__ = (
+        "allowance",
+        "charge",
+        "limit",
+        "refuse",
+        "sample_ms",
+        "samples",
+        "tags",
+        "window_bytes",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keywords, one per field)
         self,
         *,
         tags: str,
@@ -33,11 +43,16 @@ class BandwidthLane:
         sample_ms: int = 0,
         charge: Callable[[float, int], int] = _observe,
         allowance: Callable[[int], int] = _everything,
+        refuse: Callable[[float, int], int] = _observe,
     ) -> None:
         """Without a counter's methods: the lane of a type that has no quota."""
         self.tags = tags
         self.limit = limit
         self.samples = samples
+        # What fits into an empty window (Kafka's maxValueInQuotaWindow), at most 2**31-1.
+        spare_s = (samples - 1) * sample_ms / 1000
+        self.window_bytes = INT32_MAX if limit is None else saturate_to_int32(limit * spare_s)
         self.sample_ms = sample_ms
         self.charge = charge
         self.allowance = allowance
+        self.refuse = refuse

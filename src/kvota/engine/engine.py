@@ -82,6 +82,7 @@ class QuotaEngine:
             sample_ms=window.sample_ms,
             charge=rate.charge,
             allowance=rate.allowance,
+            refuse=rate.refuse,
         )
         if len(self._lanes) >= _KNOWN_CLIENTS_MAX:
             self._lanes.clear()

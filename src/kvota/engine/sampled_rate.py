@@ -130,6 +130,15 @@ class SampledRate:
         window_ms = rate_window_ms(oldest_ms, now_ms, self._samples, self._sample_ms)
         return rate_throttle(total, self._limit, window_ms)
 
+    def refuse(self, value: float, now_ms: int) -> int:
+        """The throttle of a charge that is taken back at once: what it would have to wait.
+
+        Source: Kafka ``KafkaApis.handleFetchRequest``: record, check, unrecord.
+        """
+        throttle_ms = self.charge(value, now_ms)
+        self.record(-value, now_ms)
+        return throttle_ms
+
     def record(self, value: float, now_ms: int) -> None:
         """Record without a check (Kafka ``SampledStat.record``); a negative value gives back."""
         self._settle()

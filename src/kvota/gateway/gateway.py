@@ -42,7 +42,6 @@ class Gateway:
         self._tasks: asyncio.TaskGroup
         self._next_upstream = 0
         self._unreachable: set[tuple[str, int]] = set()
-        self._refused_total = 0
         self._mutes = 0
         self._mute_late_ms_max = 0.0
         self._draining = False
@@ -62,7 +61,7 @@ class Gateway:
             self._tasks = tasks
             try:
                 await self._listen()
-                self._warn_about_descriptors()
+                self._raise_descriptor_limit()
                 upkeep = tasks.create_task(self._upkeep())
                 if started is not None:
                     started.set()
@@ -107,12 +106,14 @@ class Gateway:
                 raise UnreachableError(msg) from error
             self._servers.append(server)
 
-    def _warn_about_descriptors(self) -> None:
+    def _raise_descriptor_limit(self) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = 2 * self.limits.connections_max + len(self._servers) + 64
-        if soft < needed <= hard or (soft < needed and hard == resource.RLIM_INFINITY):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-        elif soft < needed:
+        if soft == resource.RLIM_INFINITY or soft >= needed:
+            return
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < needed:
             log.warning(
                 "the limit of open files is %d, %d connections need %d: raise it (ulimit -n) or lower "
                 "limits.connections_max; connections beyond it fail",
@@ -229,7 +230,6 @@ class Gateway:
     def admit(self, client: ClientSide) -> str:
         """Take a connection in; a reason when it must be refused."""
         if len(self._clients) >= self.limits.connections_max and not self._made_room():
-            self._refused_total += 1
             return (
                 f"all {self.limits.connections_max} connections are in use (limits.connections_max)"
             )

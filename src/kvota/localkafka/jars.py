@@ -22,7 +22,6 @@ KAFKA_VERSION = "4.3.1"
 Fetch = Callable[[Sequence[Jar], Path], Iterator[Found | Fetched]]
 
 _MB = 1_000_000
-_READ_BYTES = 1 << 20
 # A broken download is tried once more; a second one is the network's or the lock's fault.
 _ATTEMPTS_MAX = 2
 _PROGRESS_INTERVAL_S = 1.0

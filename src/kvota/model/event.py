@@ -55,7 +55,11 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         "observed and moved no counter",
     ),
     Column("sample_ms", "int", "length of one sample in force, 0 where samples is 0"),
-    Column("outcome", "string", "admitted, throttled, rejected"),
+    Column(
+        "outcome",
+        "string",
+        "admitted, throttled, rejected (a rejected FETCH: charged and taken back, it waited for room)",
+    ),
     Column("enforced", "boolean", "false in shadow mode"),
     Column("throttle_ms", "int", "as computed at ts_us // 1000, before any cap"),
     Column(

@@ -3,17 +3,17 @@
 import operator
 from collections.abc import Iterable
 from functools import reduce
-from typing import Literal, get_args
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
+from kvota.model.event import Outcome
 from kvota.model.quota_type import QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 
 # Whose charges are counted together: as the gateway did, or anew per user, client id or both.
 By = Literal["counter", "user", "client", "user-client"]
-BYS: tuple[By, ...] = get_args(By)
 
 COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags")
 
@@ -42,7 +42,8 @@ def charges(
          the ``quota_types`` asked for, if any.
     Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
          (else a sampled rate), strict boolean, value double, limit double, samples int, sample_ms int,
-         complete boolean (the run's first row is in the record), throttle_ms int, outcome string.
+         complete boolean (the run's first row is in the record), refused boolean (a Fetch held back
+         for lack of room: it was charged and taken back at once), throttle_ms int, outcome string.
 
     Within a counter the order is seq; for counters made anew (ts_us, gateway, run_id, seq).
     """
@@ -71,6 +72,7 @@ def charges(
         F.coalesce(F.col("samples").cast("int"), F.lit(0)).alias("samples"),
         F.coalesce(F.col("sample_ms"), F.lit(0)).alias("sample_ms"),
         "complete",
+        _is_refused().alias("refused"),
         "throttle_ms",
         "outcome",
     )
@@ -138,6 +140,11 @@ def _is_strict() -> Column:
     strict = [(key == api) & (version >= since) for api, since in STRICT_FROM.items()]
     is_mutation = F.col("quota_type") == QuotaType.CONTROLLER_MUTATION.value
     return F.coalesce(is_mutation & reduce(operator.or_, strict), F.lit(col=False))
+
+
+def _is_refused() -> Column:
+    is_rate = F.col("quota_type").isin(*RATE_TYPES)
+    return is_rate & F.col("outcome").eqNullSafe(Outcome.REJECTED.value)
 
 
 def _encoded(column: str) -> Column:

@@ -43,6 +43,7 @@ _KERNEL_COLUMNS = (
     "complete",
     "bucket",
     "strict",
+    "refused",
     "ts_us",
     "value",
     "limit",

@@ -47,6 +47,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     complete: Flags,  # the run's first rows are in the record, so a new counter is really new
     bucket: Flags,  # else a sampled rate
     strict: Flags,
+    refused: Flags,  # of rates: charged and taken back
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,  # NaN: none
@@ -139,4 +140,16 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             )
             throttle_ms[row] = _rate_throttle(total, bound, window_ms)
             if throttle_ms[row] > 0:  # below 0 (narrowed as Kafka narrows) neither
-                outcome[row] = THROTTLED
+                outcome[row] = REJECTED if refused[row] else THROTTLED
+        if refused[row]:
+            state[_CURRENT], state[_SLOTS] = record_rate(
+                starts,
+                lasts,
+                totals,
+                state[_CURRENT],
+                state[_SLOTS],
+                -value[row],
+                now_ms,
+                width,
+                length_ms,
+            )

@@ -25,7 +25,6 @@ Level = Literal["user", "client", "user-client"]
 _GRID_BELOW_MEAN = 0.25
 _GRID_ABOVE_MAX = 4.0
 
-_MS_PER_H = 3_600_000
 
 _Key = tuple[QuotaType, QuotaEntity]
 
@@ -167,7 +166,6 @@ class _Parties:
         }
         self.of_counter: dict[int, _Key] = {}
         self._used_of: dict[int, Row] = {}
-        self._span_ms: dict[_Key, int] = {}
         self._nameless = 0
         for row in counters(events, wishes.level).collect():
             entity = _entity(row)

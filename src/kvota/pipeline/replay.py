@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, get_args
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,8 +15,6 @@ from kvota.pipeline.grid_run import RESULT_SPARK, Grid, grid_stage
 
 Algorithm = Literal["token_bucket", "sampled_rate"]
 Mode = Literal["open", "backlog", "think"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 # Kafka's window, for charges from a time when no quota of their type existed.
 _DEFAULT_WINDOW = QuotaWindow()
@@ -99,7 +97,7 @@ def ordered_charges(
 ) -> DataFrame:
     """The charges as ``replay_ordered`` takes them: a counter in one partition, in its order.
 
-    Worth keeping (``persist``) where several replays follow.
+    Without what a gateway refused to fetch: it was fetched later, and stands there once more. Worth keeping (``persist``) where several replays follow.
     """
     rows = charges(events, by, quota_types=quota_types).withColumns(
         {
@@ -111,7 +109,8 @@ def ordered_charges(
         rows = rows.withColumn("bucket", F.lit(algorithm == "token_bucket"))
     order = ("seq",) if by == "counter" else ("ts_us", "run", "seq")
     return (
-        rows.drop("throttle_ms", "outcome")
+        rows.where(~F.col("refused"))
+        .drop("refused", "throttle_ms", "outcome")
         .repartition(partitions(events), "counter_id")
         .sortWithinPartitions("counter_id", *order)
     )

@@ -16,7 +16,7 @@ def compile_kernels() -> None:
     state = np.zeros(law_kernel.STATE_SIZE, np.int64)
     replayed = (np.zeros(1, np.int32), np.zeros(1, np.int8), np.zeros(1, np.bool_))
     law_kernel.law_rows(
-        yes, yes, yes, yes, *rows, state, doubles, ring, ring.copy(), ring_totals, *replayed
+        *(yes,) * 5, *rows, state, doubles, ring, ring.copy(), ring_totals, *replayed
     )
     clock = np.zeros(grid_kernels.CLOCK_SIZE, np.int64)
     own = np.zeros((grid_kernels.OWN_ROWS, 1), np.int64)

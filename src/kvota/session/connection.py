@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from struct import Struct
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED, ChargeMemo
+from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 from kvota.session import rare
@@ -46,6 +46,12 @@ TAIL_BYTES_MAX = 2**20
 
 # Each name has a counter for an hour and stands in every batch of rows; real ones are below 100 bytes.
 CLIENT_ID_BYTES_MAX = 1_024
+
+# A Fetch waits no longer than this for room: above Kafka's default window of 11 s, and half of the 30 s
+# after which clients give up.
+FETCH_WAIT_MS_MAX = 15_000
+# More than any Fetch can ask for.
+ANY_BYTES = 2**31 - 1
 
 # Reasons not to go on with the client's bytes.
 MUTED, WAITING, BUDGET, FULL, DRAINING = 1, 2, 4, 8, 16
@@ -319,6 +325,7 @@ class Connection:
                 client_id = data[pos + 14 : body]
                 if client_id != route.client_id or route.engine_version != self._engine.version:
                     self._resolve(route, client_id, now_us)
+                allowed = ANY_BYTES
                 if route.enforced:
                     if self._one_until_us > now_us:
                         ahead = ahead or bytearray()
@@ -335,8 +342,14 @@ class Connection:
                             raise ProtocolError(_size_problem(size, route))
                         allowed = route.allowance(now_us // 1000)
                         if _READ_INT32(data, offset)[0] > allowed:
+                            if allowed < route.expected_bytes and self._waits_for_room(
+                                route, now_us
+                            ):
+                                self.requests -= 1  # it is read once more
+                                return self._hold_back(data, pos, size + 4, ahead, begin)
                             data = rare.lower_max_bytes(data, offset, allowed)
-                self._in_flight.append((correlation, _FETCH, route, client_id))
+                        route.waits_until_us = 0
+                self._in_flight.append((correlation, _FETCH, route, client_id, allowed))
             elif kind == 0:  # Kind.PASS
                 self._in_flight.append((correlation, _PASS))
             elif kind == 3:  # Kind.REWRITE
@@ -370,6 +383,32 @@ class Connection:
             return data[:pos] if pos else None
         ahead += data[begin:pos]
         return ahead or None
+
+    def _waits_for_room(self, route: Route, now_us: int) -> bool:
+        """True while a Fetch is not sent on, because the window has no room for its answer.
+
+        A broker reads what a Fetch asks for, and where that is over the quota it throws it away and
+        says how long to wait: recorded, checked, taken back. What has come through a gateway cannot
+        be thrown away, so the wait comes first: this answer is taken to be as large as the last one.
+        """
+        latest_us = now_us + FETCH_WAIT_MS_MAX * 1000
+        if not route.waits_until_us:
+            route.waits_until_us = latest_us
+        elif not now_us < route.waits_until_us <= latest_us:
+            return False  # long enough; or the clock has stepped back
+        expected = min(route.expected_bytes, route.window_bytes)
+        throttle_ms = route.refuse(expected, now_us // 1000)
+        if throttle_ms <= 0:
+            return False
+        memo = route.memo
+        assert memo is not None
+        seq = self._sink.next_seq()
+        self._sink.append(memo, seq, now_us, expected, throttle_ms, NO_ANSWER, REJECTED)
+        # Kafka's formula knows no samples' ends, so it may wait twice as long as there is need: look
+        # again after a sample at the latest.
+        left_ms = (route.waits_until_us - now_us) // 1000
+        self._mute(min(throttle_ms, memo.sample_ms, left_ms))
+        return True
 
     def _remute(self, now_us: int) -> None:
         """Go on with the mute after one request, unless its end has come meanwhile."""
@@ -449,6 +488,8 @@ class Connection:
         lane = engine.bandwidth(quota_type, self.node_id, self.principal.name, name, now_us // 1000)
         route.charge = lane.charge
         route.allowance = lane.allowance
+        route.refuse = lane.refuse
+        route.window_bytes = lane.window_bytes
         route.client_id = bytes(client_id)
         route.engine_version = engine.version
         route.memo = ChargeMemo(
@@ -646,7 +687,7 @@ class Connection:
                         data, pos, size + 4 if frame_end - pos <= HELD_ANSWER_BYTES_MAX else 64
                     )
                 in_flight.popleft()
-                data = self._fetch_answer(data, pos, frame_end, route, entry[3], now_us)
+                data = self._fetch_answer(data, pos, frame_end, route, entry, now_us)
                 if len(data) != end:  # addresses were rewritten, the frame's size may differ
                     frame_end += len(data) - end
                     end = len(data)
@@ -720,10 +761,11 @@ class Connection:
         pos: int,
         frame_end: int,
         route: Route,
-        client_id: bytes | bytearray,
+        entry: tuple,  # type: ignore[type-arg]  # shapes: in_flight.Due
         now_us: int,
     ) -> bytes | bytearray:
         """Charge an answer of which at least the head is here; patch and hide what must be."""
+        _, _, _, client_id, allowed = entry
         end = len(data)
         size = frame_end - pos - 4
         tags = 0
@@ -740,6 +782,8 @@ class Connection:
         value = size - tags  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
         self._append(route.memo, self._sink.next_seq(), now_us, value, throttle_ms, upstream_ms)
+        expected = route.expected_bytes
+        route.expected_bytes = value if allowed >= expected else max(value, expected // 2)
         if throttle_ms > 0 and route.enforced:
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)

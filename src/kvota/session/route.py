@@ -67,6 +67,7 @@ class Route:
         "client_id",
         "enforced",
         "engine_version",
+        "expected_bytes",
         "flexible",
         "has_endpoints",
         "key",
@@ -74,8 +75,11 @@ class Route:
         "max_bytes_offset",
         "memo",
         "no_transaction",
+        "refuse",
         "size_max",
         "version",
+        "waits_until_us",
+        "window_bytes",
     )
 
     def __init__(self, key: int, version: int, *, enforced: bool, size_max: int) -> None:
@@ -107,6 +111,10 @@ class Route:
         self.client_id: bytes | bytearray | None = None
         self.charge: Callable[[float, int], int] = _never_charged
         self.allowance: Callable[[int], int] = _never_allowed
+        self.refuse: Callable[[float, int], int] = _never_charged
+        self.window_bytes = 0  # what an empty window takes
+        self.expected_bytes = 0  # of the next Fetch answer, going by the last
+        self.waits_until_us = 0  # a Fetch that waits for room goes on then; 0: none waits
         self.memo: ChargeMemo | None = None
 
 

@@ -137,15 +137,15 @@ class RecordedTraffic:
         client_id = self._random.choice(CLIENT_IDS)
         kind = self._random.random()
         if kind < 0.4:
-            yield self._bandwidth(QuotaType.PRODUCE, _PRODUCE, user, client_id)
+            yield from self._bandwidth(QuotaType.PRODUCE, _PRODUCE, user, client_id)
         elif kind < 0.75:
-            yield self._bandwidth(QuotaType.FETCH, _FETCH, user, client_id)
+            yield from self._bandwidth(QuotaType.FETCH, _FETCH, user, client_id)
         else:
             yield from self._mutation(user, client_id)
 
     def _bandwidth(
         self, quota_type: QuotaType, api: tuple[int, int, int], user: str, client_id: str
-    ) -> EventRow:
+    ) -> Iterator[EventRow]:
         node_id, now_ms = self._random.choice(NODES), self._now_us // 1000
         lane: BandwidthLane = self._engine.bandwidth(quota_type, node_id, user, client_id, now_ms)
         value = int(self._random.paretovariate(1.1) * 20_000) % 5_000_000
@@ -161,7 +161,13 @@ class RecordedTraffic:
             Outcome.THROTTLED if throttle_ms > 0 else Outcome.ADMITTED,
             throttle_ms,
         )
-        return self._row(charge, (api[0], self._random.randint(api[1], api[2])), user, client_id)
+        version = self._random.randint(api[1], api[2])
+        yield self._row(charge, (api[0], version), user, client_id)
+        if self._enforced and quota_type is QuotaType.FETCH and lane.allowance(now_ms) < value:
+            throttle_ms = lane.refuse(value, now_ms)
+            if throttle_ms > 0:
+                next_ = replace(charge, outcome=Outcome.REJECTED, throttle_ms=throttle_ms)
+                yield self._row(next_, (api[0], version), user, client_id)
 
     def _mutation(self, user: str, client_id: str) -> Iterator[EventRow]:
         api_key, lowest, highest = self._random.choice(_MUTATIONS)

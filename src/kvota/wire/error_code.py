@@ -31,15 +31,3 @@ class ErrorCode(IntEnum):
     THROTTLING_QUOTA_EXCEEDED = 89
     UNKNOWN_TOPIC_ID = 100
     REBOOTSTRAP_REQUIRED = 129
-
-
-def error_name(code: int) -> str:
-    """For messages, e.g. ``THROTTLING_QUOTA_EXCEEDED (89)``, ``error 135``.
-
-    >>> error_name(89), error_name(135)
-    ('THROTTLING_QUOTA_EXCEEDED (89)', 'error 135')
-    """
-    try:
-        return f"{ErrorCode(code).name} ({code})"
-    except ValueError:
-        return f"error {code}"

@@ -9,7 +9,7 @@ import org.apache.kafka.server.config.ClientQuotaManagerConfig;
 import org.apache.kafka.server.quota.ClientQuotaManager;
 import org.apache.kafka.server.quota.QuotaType;
 
-/** new samples sample_s | quota user client limit | purge t | charge user client value t */
+/** new samples sample_s | quota user client limit | purge t | charge, refuse user client value t */
 final class ClientQuotaManagerSubject implements Oracle.Subject {
     private final Oracle.ManualTime time = new Oracle.ManualTime();
     private final Set<Sensor> seen = new HashSet<>();
@@ -34,13 +34,14 @@ final class ClientQuotaManagerSubject implements Oracle.Subject {
                 time.set(Long.parseLong(op[1]));
                 return Integer.toString(Quotas.purge(metrics, seen));
             case "charge":
-                return charge(op[1], op[2], Oracle.number(op[3]), Long.parseLong(op[4]));
+            case "refuse":
+                return charge(op[0], op[1], op[2], Oracle.number(op[3]), Long.parseLong(op[4]));
             default:
                 throw Oracle.unknown(op);
         }
     }
 
-    private String charge(String user, String client, double value, long nowMs) {
+    private String charge(String how, String user, String client, double value, long nowMs) {
         time.set(nowMs);
         String counter = "off";
         if (manager.quotasEnabled()) {
@@ -49,6 +50,8 @@ final class ClientQuotaManagerSubject implements Oracle.Subject {
             counter = tags.get("user") + "\t" + tags.get("client-id") + "\t" + limit;
         }
         int throttleMs = manager.maybeRecordAndGetThrottleTimeMs(Quotas.session(user), client, value, nowMs);
+        if (how.equals("refuse") && manager.quotasEnabled())
+            manager.unrecordQuotaSensor(Quotas.session(user), client, value, nowMs);
         return counter + "\t" + throttleMs;
     }
 }

@@ -66,6 +66,25 @@ def test_check_tells_what_would_run_and_starts_nothing(files: Callable[..., Path
     assert "no fault found" in done.stdout
 
 
+def test_check_names_a_record_folder_that_cannot_be_written(files: Callable[..., Path]) -> None:
+    config = gateway_toml(upstream="kafka-1:9092", first_port=9192, record="quotas.toml/record")
+    folder = files(config)
+
+    done = kvota("gateway", "--check", folder=folder)
+
+    assert done.returncode == 2
+    assert "record.folder: quotas.toml/record cannot be used" in done.stderr
+    assert "quotas.toml is no folder" in done.stderr
+    assert "no fault found" not in done.stdout
+
+
+def test_check_makes_no_folder(files: Callable[..., Path]) -> None:
+    folder = files(gateway_toml(upstream="kafka-1:9092", first_port=9192, record="to/come"))
+
+    assert kvota("gateway", "--check", folder=folder).returncode == 0
+    assert not (folder / "to").exists()
+
+
 def test_check_names_three_faults_with_their_places(files: Callable[..., Path]) -> None:
     folder = files(
         '[gateway]\nbootstrap_port = "x"\n[upstream]\nbootstrap_servers = ["kafka"]\n',

@@ -2,7 +2,9 @@
 
 import pytest
 
+from kvota.app.cli import kafka
 from kvota.app.cli.main import main
+from kvota.localkafka.lock import kafka_versions
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(
@@ -47,3 +49,14 @@ def test_help_begins_with_an_example(capsys: pytest.CaptureFixture[str]) -> None
 
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("example:\n  kvota usage")
+
+
+def test_a_kafka_that_is_not_to_be_had_is_answered_with_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["kafka", "up", "--version", "4.0.0"])
+
+    assert ended.value.code == 2
+    assert "4.3.1" in capsys.readouterr().err
+    assert tuple(kafka_versions()) == kafka.VERSIONS

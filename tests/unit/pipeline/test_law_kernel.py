@@ -24,7 +24,7 @@ SLOTS = 12
 
 
 def recorded(seed: int, count: int) -> list[EventRow]:
-    rows = list(RecordedTraffic(seed).rows(count))
+    rows = list(RecordedTraffic(seed, enforced=True).rows(count))
     return sorted(
         rows,
         key=lambda row: (row[COLUMN["node_id"]], row[COLUMN["quota_type"]], row[COLUMN["tags"]]),
@@ -49,6 +49,8 @@ def replayed(
         np.full(len(rows), complete),
         numbers(rows, "quota_type") == "CONTROLLER_MUTATION",
         np.array([version >= STRICT_SINCE.get(key, 99) for key, version in api]),
+        (numbers(rows, "quota_type") != "CONTROLLER_MUTATION")
+        & (numbers(rows, "outcome") == "rejected"),
         numbers(rows, "ts_us").astype(np.int64),
         numbers(rows, "value").astype(np.float64),
         np.array([np.nan if limit is None else limit for limit in limits], np.float64),

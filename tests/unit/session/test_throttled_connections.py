@@ -17,6 +17,9 @@ from tests.unit.session.frames import (
 )
 from tests.unit.session.stage import Cluster, Stage, quotas
 
+from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.quota_type import QuotaType
+from kvota.session.connection import FETCH_WAIT_MS_MAX, MUTED
 from kvota.session.muting import Muting
 
 # One request of LARGE under 1,000 bytes/s is some 90 s too much.
@@ -112,7 +115,8 @@ def test_a_fetch_answer_is_delivered_and_then_paid_for() -> None:
     assert stage.client(fetch(correlation=2)) == b""
     assert stage.machine.holds_reading
     assert stage.advance(stage.mutes[0] - 1) == b""
-    assert stage.advance(1) != b""
+    assert stage.muted
+    assert stage.advance(1 + FETCH_WAIT_MS_MAX) != b""
 
 
 def test_the_longer_of_two_throttles_holds() -> None:
@@ -126,6 +130,109 @@ def test_the_longer_of_two_throttles_holds() -> None:
     stage.client(heartbeat(3))
     assert stage.advance(second - 1) == b""
     assert stage.advance(1) == heartbeat(3)
+
+
+# ------------------------------------------------------------------ Fetch: waiting for room
+
+
+def test_a_fetch_waits_until_the_window_has_room_for_an_answer_like_the_last() -> None:
+    """As a broker's consumer: refused, recorded as such, and nothing counted."""
+    stage = stage_with(FETCH=10_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=b"f" * 60_000))
+    assert stage.mutes == []
+
+    assert stage.client(fetch(correlation=2)) == b""
+
+    answered, refused = stage.cluster.rows
+    assert (refused.value, refused.outcome) == (answered.value, REJECTED)
+    assert refused.upstream_ms == NO_ANSWER
+    # 120 KB in 10 s, at 10 KB/s: Kafka's formula makes that 2 s, and then the sample is still there.
+    assert refused.throttle_ms == round((2 * answered.value / 10_000 - 10) * 1000)
+    assert stage.mutes == [1_000]
+    assert stage.advance(10_999) == b""
+    forwarded = stage.advance(1)
+    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes >= answered.value
+    refusals = [row for row in stage.cluster.rows if row.outcome == REJECTED]
+    assert len(refusals) == len(stage.mutes) > 1
+
+
+def test_a_fetch_does_not_wait_for_room_for_ever() -> None:
+    stage = stage_with(FETCH=10_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=b"f" * 60_000))
+    stage.client(fetch(correlation=2))
+    busy = Stage(stage.cluster, number=2)
+    waited_ms = 0
+
+    forwarded = b""
+    while not forwarded:
+        lane = stage.cluster.engine.bandwidth(
+            QuotaType.FETCH, 1, "ANONYMOUS", "app", stage.cluster.now_ms
+        )
+        lane.charge(max(0, lane.allowance(stage.cluster.now_ms) - 1_000), stage.cluster.now_ms)
+        forwarded = stage.advance(50)
+        waited_ms += 50
+
+    assert waited_ms <= FETCH_WAIT_MS_MAX + 50
+    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 60_000
+    assert busy.client(fetch()) != b""  # who has no large answer behind it never waits
+
+
+def test_a_fetch_whose_last_answer_was_small_asks_for_the_room_there_is() -> None:
+    stage = stage_with(FETCH=10_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=b"f" * 4_000))
+    greedy = Stage(stage.cluster, number=2)
+    greedy.client(fetch())
+    greedy.broker(fetch_answer(records=b"f" * 80_000))
+
+    forwarded = stage.client(fetch(correlation=2))
+
+    assert 10_000 < decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 20_000
+    assert [row.outcome for row in stage.cluster.rows] == [ADMITTED] * 2
+
+
+def test_an_answer_cut_short_by_us_is_not_taken_for_the_next_ones_size() -> None:
+    stage = stage_with(FETCH=10_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=b"f" * 60_000))
+    stage.client(fetch(correlation=2))
+    lane = stage.cluster.engine.bandwidth(
+        QuotaType.FETCH, 1, "ANONYMOUS", "app", stage.cluster.now_ms
+    )
+    forwarded = b""
+    while not forwarded:
+        lane.charge(max(0, lane.allowance(stage.cluster.now_ms) - 15_000), stage.cluster.now_ms)
+        forwarded = stage.advance(100)
+    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 60_000
+    stage.broker(fetch_answer(correlation=2, records=b"f" * 5_000))
+    stage.mutes.clear()
+
+    stage.client(fetch(correlation=3))
+
+    refused = stage.cluster.rows[-1]
+    assert (len(stage.mutes), refused.outcome) == (1, REJECTED)
+    assert refused.value == stage.cluster.rows[0].value // 2
+
+
+def test_a_wait_for_room_ends_when_the_clock_steps_back() -> None:
+    stage = stage_with(FETCH=10_000)
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=b"f" * 60_000))
+    stage.client(fetch(correlation=2))
+    stage.cluster.now_ms -= 3_600_000
+
+    assert stage.machine.resume(MUTED, stage.cluster.now_ms * 1000)
+
+
+def test_in_shadow_mode_no_fetch_waits() -> None:
+    stage = Stage(Cluster(quotas(FETCH=10_000), enforced=frozenset()))
+    stage.client(fetch(correlation=1))
+    stage.broker(fetch_answer(records=b"f" * 60_000))
+
+    assert stage.client(fetch(correlation=2)) == fetch(correlation=2)
+    assert len(stage.cluster.rows) == 1
 
 
 # ------------------------------------------------------------------ the cap

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -45,6 +46,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_folder(folder: Path) -> None:
+    """Whether the record could be written there; makes nothing.
+
+    Raises:
+        UsageError: it could not.
+    """
+    from kvota.model.errors import UsageError
+
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        problem = f"{there} is no folder"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        problem = f"{there} may not be written to"
+    else:
+        return
+    msg = f"record.folder: {folder} cannot be used: {problem}. Name a folder that the gateway may write to"
+    raise UsageError(msg)
+
+
 def _check(path: Path) -> int:
     """All faults of both files at once; 0 when there are none."""
     from kvota.app.config import load_files
@@ -54,5 +74,7 @@ def _check(path: Path) -> int:
     config, table = load_files(path)
     for line in summary(config, QuotaEngine(table, config.windows)):
         print(line)
+    if config.record.folder is not None:
+        _check_folder(config.record.folder)
     print(f"{path} and {config.quotas_file}: no fault found")
     return 0

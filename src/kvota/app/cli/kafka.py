@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
 
+# As kvota.localkafka.jars has them; importing that here would make every --help slower.
+VERSIONS = ("4.3.1", "3.9.2")
 _DONE, _NEGATIVE = 0, 1
 _LOOK_INTERVAL_S = 0.5
 
@@ -28,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         description="example: kvota kafka up --nodes 3 --user alice=alice-secret",
     )
     up.add_argument("--nodes", type=int, default=1, help="how many brokers (default: 1)")
-    up.add_argument("--version", default=None, help="Kafka's version (default: 4.3.1)")
+    up.add_argument(
+        "--version", choices=VERSIONS, default=VERSIONS[0], help="Kafka's version (default: 4.3.1)"
+    )
     up.add_argument("--host", default="127.0.0.1", help="address of all listeners")
     up.add_argument(
         "--port",
@@ -118,11 +122,10 @@ def _status(args: argparse.Namespace) -> int:
 
 def _described(args: argparse.Namespace, folder: Path | None) -> "LocalKafka":
     from kvota.localkafka import LocalKafka
-    from kvota.localkafka.jars import KAFKA_VERSION
 
     return LocalKafka(
         nodes=args.nodes,
-        version=args.version or KAFKA_VERSION,
+        version=args.version,
         host=args.host,
         users=dict(args.user),
         first_port=args.port,

@@ -288,7 +288,7 @@ def _closing_table(before: Uses, after: Uses, judged: Mapping[tuple[str, str], V
                 f"{was.share_throttled:.0%}",
                 _amount(quota_type, now.limit if now else None),
                 _amount(quota_type, now.rate if now else 0.0),
-                _held_back(now),
+                _held_back(quota_type, now),
                 "-" if verdict is None else "✓" if verdict.holds else "✗ NOT HELD",
             ]
         )
@@ -297,10 +297,12 @@ def _closing_table(before: Uses, after: Uses, judged: Mapping[tuple[str, str], V
     return f"{'':<24}{'before (shadow)':<{max(1, width - 24)}}after (enforced)\n{text}"
 
 
-def _held_back(use: Use | None) -> str:
+def _held_back(quota_type: str, use: Use | None) -> str:
     if use is None:
         return "-"
-    return f"{use.refused} refused" if use.refused else f"{use.share_throttled:.0%}"
+    if quota_type == QuotaType.CONTROLLER_MUTATION and use.refused:
+        return f"{use.refused} refused"
+    return f"{use.share_throttled:.0%}"
 
 
 def _amount(quota_type: str, value: float | None) -> str:

@@ -40,8 +40,6 @@ class TenantReport:
     latencies_ms: list[float] = field(default_factory=list)
     refused_topics: int = 0
     created_topics: int = 0
-    deleted_topics: int = 0
-    throttle_ms_max: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +225,6 @@ def _storm(admin: "KafkaAdminClient", existing: list[str], report: TenantReport)
         return existing
     answer = admin.delete_topics(existing, timeout_ms=10_000, raise_errors=False)
     deleted = set(_split(answer["topics"], report))
-    report.deleted_topics += len(deleted)
     return [name for name in existing if name not in deleted]
 
 
