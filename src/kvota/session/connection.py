@@ -14,16 +14,15 @@ from struct import Struct
 
 from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
 from kvota.model.errors import ProtocolError
-from kvota.model.quota_type import QuotaType
 from kvota.session import rare
 from kvota.session.commands import Command, Do
 from kvota.session.in_flight import Due
 from kvota.session.principal import PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
 from kvota.session.shared import Shared
-from kvota.wire import addresses, fetch, headers, node_endpoints, produce
+from kvota.session.streamed_fetch import StreamedFetch
+from kvota.wire import addresses, fetch, produce
 from kvota.wire.apis import API_VERSIONS, APIS
-from kvota.wire.fetch_walker import FetchAnswerWalker
 
 # size, key and version as one number, correlation id, length of the client id
 _REQUEST_HEAD = Struct(">iIih").unpack_from
@@ -41,8 +40,6 @@ EVIDENCE_BYTES = 16_384
 HELD_ANSWER_BYTES_MAX = 131_072
 # Answers that must be read whole (metadata, groups): far above any real one, below harm.
 WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
-# The tags after a Fetch answer's topics: node endpoints, 100 bytes a broker.
-TAIL_BYTES_MAX = 2**20
 
 # Each name has a counter for an hour and stands in every batch of rows; real ones are below 100 bytes.
 CLIENT_ID_BYTES_MAX = 1_024
@@ -90,12 +87,11 @@ class Connection:
         "_raw_sasl",
         "_routes",
         "_sink",
-        "_tail",
+        "_streamed",
         "_upstream_hold",
         "_upstream_left",
         "_upstream_need",
         "_wake",
-        "_walker",
         "commands",
         "dialled",
         "node_id",
@@ -142,8 +138,7 @@ class Connection:
         self._upstream_left = 0
         self._upstream_hold = bytearray()
         self._upstream_need = 0
-        self._walker: FetchAnswerWalker | None = None
-        self._tail: bytearray | None = None
+        self._streamed: StreamedFetch | None = None
 
     # ------------------------------------------------------------------ what the driver asks
 
@@ -309,7 +304,7 @@ class Connection:
                 if data[body : body + 2] == route.no_transaction:
                     no_acks = data[body + 2 : body + 4] == _NO_ACKS
                 else:
-                    no_acks = _acks(data, pos, frame_end, client_id_length, route) == 0
+                    no_acks = rare.acks(data, pos, frame_end, client_id_length, route) == 0
                 throttle_ms = route.charge(size, now_us // 1000)
                 seq = self._sink.next_seq()
                 if no_acks:  # answered by nobody: the mute is the only signal
@@ -336,7 +331,9 @@ class Connection:
                     offset = route.max_bytes_offset
                     if offset >= 0:
                         if route.flexible and body + offset < frame_end and data[body]:
-                            body = _behind_tags(data, body, frame_end) - 1  # in the header: rare
+                            body = (
+                                rare.behind_header_tags(data, body, frame_end) - 1
+                            )  # in the header: rare
                         offset += body
                         if offset + 4 > frame_end:
                             raise ProtocolError(_size_problem(size, route))
@@ -482,29 +479,13 @@ class Connection:
 
     def _resolve(self, route: Route, client_id: bytes | bytearray, now_us: int) -> None:
         """Look up whose quota this is: on first use, and when the table, user or node changed."""
-        quota_type = QuotaType.PRODUCE if route.kind == Kind.PRODUCE else QuotaType.FETCH
-        name = client_id.decode("utf-8", "replace")
-        engine = self._engine
-        lane = engine.bandwidth(quota_type, self.node_id, self.principal.name, name, now_us // 1000)
-        route.charge = lane.charge
-        route.allowance = lane.allowance
-        route.refuse = lane.refuse
-        route.window_bytes = lane.window_bytes
-        route.client_id = bytes(client_id)
-        route.engine_version = engine.version
-        route.memo = ChargeMemo(
-            node_id=self.node_id,
-            quota_type=quota_type,
-            connection=self.number,
+        route.resolve(
+            self._engine,
+            client_id,
             user=self.principal.name,
-            client_id=name,
-            tags=lane.tags,
-            api_key=route.key,
-            api_version=route.version,
-            limit=lane.limit,
-            samples=lane.samples,
-            sample_ms=lane.sample_ms,
-            enforced=route.enforced,
+            node_id=self.node_id,
+            connection=self.number,
+            now_ms=now_us // 1000,
         )
 
     def _append(
@@ -610,7 +591,7 @@ class Connection:
         if pos:
             here = min(pos, end)
             self._upstream_left = pos - here
-            if self._walker is not None:
+            if self._streamed is not None:
                 streamed = self._stream(data if here == end else data[:here])
                 data = streamed if here == end else bytes(streamed) + data[here:]
                 end = len(data)
@@ -771,7 +752,7 @@ class Connection:
         tags = 0
         at = pos + 8
         if route.flexible:
-            tags = 1 if data[at : at + 1] == b"\0" else _behind_tags(data, at, end) - at
+            tags = 1 if data[at : at + 1] == b"\0" else rare.behind_header_tags(data, at, end) - at
             at += tags
         if at + 4 > frame_end or at + 4 > end:
             msg = f"Fetch v{route.version}: an answer of {size} bytes"
@@ -799,41 +780,18 @@ class Connection:
                 frame, route.key, route.version, self.shared.topology.address_of
             )
             return bytes(data[:pos]) + instead + bytes(data[frame_end:])
-        self._walker = FetchAnswerWalker(route.version)
+        self._streamed = StreamedFetch(route.version)
         self._upstream_left = frame_end - end
         streamed = self._stream(data[pos:] if pos else data)
         return bytes(data[:pos]) + streamed if pos else streamed
 
     def _stream(self, part: bytes | bytearray) -> bytes | bytearray:
-        """The next bytes of a streamed Fetch answer; its last tags wait until they are whole.
-
-        The answer's size is already sent, so node endpoints are blanked, not rewritten.
-        """
-        assert self._walker is not None
-        if self._tail is None:
-            at = self._walker.feed(part)
-            if at >= 0:
-                self._tail = bytearray(part[at:])
-                part = part[:at]
-        else:
-            self._tail += part
-            part = b""
-        if self._tail is not None and len(self._tail) > TAIL_BYTES_MAX:
-            msg = f"a Fetch answer ends in more than {TAIL_BYTES_MAX} bytes of tags"
-            raise ProtocolError(msg)
-        if self._upstream_left == 0:
-            tail = node_endpoints.blank_endpoints(bytes(self._tail or b""))
-            self._tail = self._walker = None
-            return bytes(part) + tail
-        return part
-
-
-def _behind_tags(data: bytes | bytearray, at: int, end: int) -> int:
-    behind = headers.skip_header_tags(data, at, end)
-    if behind is None:
-        msg = "a message header's tagged fields are not within its first bytes"
-        raise ProtocolError(msg)
-    return behind
+        assert self._streamed is not None
+        is_last = self._upstream_left == 0
+        told = self._streamed.feed(part, is_last=is_last)
+        if is_last:
+            self._streamed = None
+        return told
 
 
 def _size_problem(size: int, route: Route) -> str:
@@ -848,19 +806,6 @@ def _client_id_problem(length: int, route: Route) -> str:
         f"API key {route.key} v{route.version}: a client id of {length} bytes; at most "
         f"{CLIENT_ID_BYTES_MAX} are taken, and not more than the request has"
     )
-
-
-def _acks(
-    data: bytes | bytearray, pos: int, frame_end: int, client_id_length: int, route: Route
-) -> int:
-    """The rare ways to acks: a transactional id, tags in the header, Produce v0-2."""
-    version = 2 if route.flexible else 1
-    body = headers.request_body_offset(data, pos, frame_end, client_id_length, version)
-    acks = None if body is None else produce.acks(data, body, route.version, frame_end)
-    if acks is None:
-        msg = f"Produce v{route.version}: no acks within the first {EVIDENCE_BYTES} bytes"
-        raise ProtocolError(msg)
-    return acks
 
 
 def _nobody() -> None:

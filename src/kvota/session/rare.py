@@ -10,7 +10,7 @@ from kvota.session.in_flight import Due
 from kvota.session.principal import WHOLE_LOGINS, Login, PrincipalWatch
 from kvota.session.route import Route
 from kvota.session.shared import Shared
-from kvota.wire import addresses, api_versions, fetch, sasl
+from kvota.wire import addresses, api_versions, fetch, headers, produce, sasl
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.headers import encode_answer
@@ -67,6 +67,36 @@ def lower_max_bytes(data: bytes | bytearray, offset: int, allowed_bytes: int) ->
     if int.from_bytes(patched[offset - 4 : offset], "big", signed=True) > most:
         _WRITE_INT32(patched, offset - 4, most)
     return patched
+
+
+def behind_header_tags(data: bytes | bytearray, at: int, end: int) -> int:
+    """Where a flexible header ends, if it has tags.
+
+    Raises:
+        ProtocolError: not within these bytes.
+    """
+    behind = headers.skip_header_tags(data, at, end)
+    if behind is None:
+        msg = "a message header's tagged fields are not within its first bytes"
+        raise ProtocolError(msg)
+    return behind
+
+
+def acks(
+    data: bytes | bytearray, pos: int, frame_end: int, client_id_length: int, route: Route
+) -> int:
+    """The acks of a Produce with a transactional id, tags in its header, or of v0-2.
+
+    Raises:
+        ProtocolError: not within these bytes.
+    """
+    version = 2 if route.flexible else 1
+    body = headers.request_body_offset(data, pos, frame_end, client_id_length, version)
+    found = None if body is None else produce.acks(data, body, route.version, frame_end)
+    if found is None:
+        msg = f"Produce v{route.version}: no acks within the first {len(data) - pos} bytes"
+        raise ProtocolError(msg)
+    return found
 
 
 def empty_fetch_answer(correlation: int, version: int, throttle_ms: int) -> bytes:

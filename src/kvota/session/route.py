@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from enum import IntEnum
 
+from kvota.engine import QuotaEngine
 from kvota.model.charge_memo import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
@@ -116,6 +117,41 @@ class Route:
         self.expected_bytes = 0  # of the next Fetch answer, going by the last
         self.waits_until_us = 0  # a Fetch that waits for room goes on then; 0: none waits
         self.memo: ChargeMemo | None = None
+
+    def resolve(
+        self,
+        engine: QuotaEngine,
+        client_id: bytes | bytearray,
+        *,
+        user: str,
+        node_id: int,
+        connection: int,
+        now_ms: int,
+    ) -> None:
+        """Look up what this client's Produce or Fetch requests are charged on, and make their memo."""
+        quota_type = QuotaType.PRODUCE if self.kind == Kind.PRODUCE else QuotaType.FETCH
+        name = client_id.decode("utf-8", "replace")
+        lane = engine.bandwidth(quota_type, node_id, user, name, now_ms)
+        self.charge = lane.charge
+        self.allowance = lane.allowance
+        self.refuse = lane.refuse
+        self.window_bytes = lane.window_bytes
+        self.client_id = bytes(client_id)
+        self.engine_version = engine.version
+        self.memo = ChargeMemo(
+            node_id=node_id,
+            quota_type=quota_type,
+            connection=connection,
+            user=user,
+            client_id=name,
+            tags=lane.tags,
+            api_key=self.key,
+            api_version=self.version,
+            limit=lane.limit,
+            samples=lane.samples,
+            sample_ms=lane.sample_ms,
+            enforced=self.enforced,
+        )
 
 
 def _kind(key: int) -> Kind:
