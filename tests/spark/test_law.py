@@ -60,6 +60,18 @@ def test_a_record_without_its_beginning_is_judged_only_where_that_is_possible(
     assert "not judged" in str(result)
 
 
+def test_a_record_of_which_nothing_can_be_judged_proves_nothing(recorded: DataFrame) -> None:
+    late = recorded.where(
+        "run_id = 'run-1' and quota_type = 'CONTROLLER_MUTATION' and seq between 9000 and 9040"
+    )
+
+    result = law(late)
+
+    assert result.rows == result.unjudged > 0
+    assert not result.holds
+    assert "nothing to judge" in str(result)
+
+
 def test_lost_and_repeated_rows_are_counted(recorded: DataFrame) -> None:
     first = recorded.where((F.col("run_id") == "run-1") & (F.col("seq") < 900))
     second = recorded.where((F.col("run_id") == "run-2") & (F.col("seq") < 900))

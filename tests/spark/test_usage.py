@@ -69,9 +69,10 @@ def test_totals_are_the_sums_of_the_rows(
     for row in recorded_rows:
         sums = expected[(row[QUOTA_TYPE], row[NODE_ID], *key(row))]
         sums[0] += used(row)
-        sums[1] += row[VALUE] >= 0
-        sums[2] += row[OUTCOME] == "throttled"
-        sums[3] += row[OUTCOME] == "rejected"
+        waited = row[OUTCOME] == "rejected" and row[QUOTA_TYPE] == "FETCH"
+        sums[1] += row[VALUE] >= 0 and not waited
+        sums[2] += row[OUTCOME] == "throttled" or waited
+        sums[3] += row[OUTCOME] == "rejected" and not waited
         sums[4] += max(0, row[THROTTLE_MS])
 
     found = {
@@ -127,10 +128,18 @@ def test_what_was_refused_used_nothing_unless_it_was_only_watched(
     spark: SparkSession, write_events: WriteEvents
 ) -> None:
     rows = [
-        event(0, 80.0),
-        event(1, 70.0, outcome="rejected", throttle_ms=500),
-        event(2, 90.0, user="bob", outcome="rejected", throttle_ms=500, enforced=False),
-        event(3, -30.0),
+        event(0, 80.0, quota_type="CONTROLLER_MUTATION"),
+        event(1, 70.0, quota_type="CONTROLLER_MUTATION", outcome="rejected", throttle_ms=500),
+        event(
+            2,
+            90.0,
+            user="bob",
+            quota_type="CONTROLLER_MUTATION",
+            outcome="rejected",
+            throttle_ms=500,
+            enforced=False,
+        ),
+        event(3, -30.0, quota_type="CONTROLLER_MUTATION"),
     ]
 
     alice, bob = usage_total(read_events(spark, write_events(rows))).orderBy("user").collect()
@@ -139,6 +148,21 @@ def test_what_was_refused_used_nothing_unless_it_was_only_watched(
     assert (alice["share_throttled"], alice["enforced"], alice["censored"]) == (0.5, True, True)
     assert (bob["value_sum"], bob["share_throttled"]) == (90.0, 1.0)
     assert (bob["enforced"], bob["censored"]) == (False, False)
+
+
+def test_a_fetch_that_waited_for_room_is_one_throttled_request(
+    spark: SparkSession, write_events: WriteEvents
+) -> None:
+    rows = [
+        event(0, 80.0, quota_type="FETCH"),
+        event(1, 70.0, quota_type="FETCH", outcome="rejected", throttle_ms=500),
+        event(2, 70.0, quota_type="FETCH"),
+    ]
+
+    (alice,) = usage_total(read_events(spark, write_events(rows))).collect()
+
+    assert (alice["value_sum"], alice["events"], alice["rejected"]) == (150.0, 2, 0)
+    assert (alice["throttled"], alice["share_throttled"], alice["censored"]) == (1, 0.5, True)
 
 
 def test_the_last_limit_is_that_of_the_latest_row(

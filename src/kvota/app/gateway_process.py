@@ -1,5 +1,6 @@
 """A gateway as a child process: for the demo, the tests and the benchmarks."""
 
+import os
 import random
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kvota.localkafka.leashed import start_leashed
 from kvota.localkafka.ports import PORT_MAX, PORT_MIN, is_free
 from kvota.model.errors import UnreachableError
 
@@ -88,6 +90,7 @@ class GatewayProcess:
         (folder / "gateway.toml").write_text(config)
         (folder / "quotas.toml").write_text(quotas)
         self._process: subprocess.Popen[bytes] | None = None
+        self._leash: int | None = None
 
     @property
     def pid(self) -> int:
@@ -108,12 +111,10 @@ class GatewayProcess:
     def __enter__(self) -> Self:
         """Start it; returns when it listens."""
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process, self._leash = start_leashed(
                 [sys.executable, "-m", "kvota.app.cli.main", "gateway", "-c", "gateway.toml"],
                 cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
+                log=log,
             )
         self._wait_for("ready:", self.log.count("ready:"), _READY_S)
         return self
@@ -136,7 +137,11 @@ class GatewayProcess:
                 self._process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        return self._process.wait()
+        code = self._process.wait()
+        if self._leash is not None:
+            os.close(self._leash)
+            self._leash = None
+        return code
 
     @property
     def mute_late_ms(self) -> float:

@@ -109,8 +109,9 @@ async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
     loop.add_signal_handler(signal.SIGHUP, _reload, config, gateway)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(gateway.run(started=started))
-        tasks.create_task(_say_ready(config, gateway, started))
+        saying = tasks.create_task(_say_ready(config, gateway, started))
+        await gateway.run(started=started)
+        saying.cancel()
 
 
 async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
@@ -126,6 +127,7 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
         told.node_id_min,
         told.node_id_max,
     )
+    await gateway.look_upstream()
 
 
 def summary(config: GatewayConfig, engine: QuotaEngine) -> list[str]:

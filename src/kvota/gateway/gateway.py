@@ -167,6 +167,12 @@ class Gateway:
                     # It was dialled before its node's address was known, or the node has moved.
                     client.close("", level=logging.INFO)
                     continue
+            if client.machine.holds_reading and client.machine.keeps_others_waiting:
+                client.close(
+                    f"muted with {client.machine.arrived_bytes} bytes of a request, and others wait "
+                    "for room (limits.announced_bytes_max)"
+                )
+                continue
             if not client.waits_for_client:
                 client.frame_mark = -1
                 continue
@@ -281,6 +287,18 @@ class Gateway:
                 client.machine.redialled((host, port), self.node_of((host, port)))
             return upstream
         return None
+
+    async def look_upstream(self) -> None:
+        """Connect to each bootstrap server once, and say which cannot be reached."""
+        for host, port in self.settings.upstream:
+            try:
+                async with asyncio.timeout(self.limits.connect_ms / 1000):
+                    _, writer = await asyncio.open_connection(host, port)
+            except (OSError, ValueError) as error:
+                self._say_unreachable((host, port), error)
+            else:
+                log.info("broker %s:%d can be reached", host, port)
+                writer.close()
 
     def _is_for_a_known_node(self, client: ClientSide) -> bool:
         node_id = client.listener_node_id

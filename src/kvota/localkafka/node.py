@@ -5,17 +5,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvota.localkafka.command_line import kafka_command
+from kvota.localkafka.leashed import start_leashed
 from kvota.localkafka.ports import NodePorts
 from kvota.localkafka.server_properties import format_properties
 from kvota.model.errors import KvotaError
 
-_LEASH = Path(__file__).with_name("leash.py")
 _TAIL_LINES = 8
 _ERROR = re.compile(r" (ERROR|FATAL) |^[\w.$]+(Exception|Error)\b|^Caused by: ")
 _KILL_WAIT_S = 30
@@ -93,20 +92,9 @@ class Node:
             heap_mb=self.heap_mb,
             java_options=self.java_options,
         )
-        far_end, self._leash = os.pipe()
-        try:
-            with self.log_path.open("ab") as log:
-                # A session of its own: Ctrl-C at the terminal is for us, and we end the nodes in order.
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_LEASH), str(far_end), *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(far_end,),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(far_end)
+        with self.log_path.open("ab") as log:
+            # A session of its own: Ctrl-C at the terminal is for us, and we end the nodes in order.
+            self._process, self._leash = start_leashed(command, log=log, own_session=True)
 
     def let_go(self) -> None:
         """Lets the process outlive this one."""

@@ -112,8 +112,8 @@ class LawResult:
 
     @property
     def holds(self) -> bool:
-        """True when every judged row is equal; an empty record proves nothing, so it is false then."""
-        return self.differing == 0 and self.rows > 0
+        """True when every judged row is equal, and there is one: nothing judged proves nothing."""
+        return self.differing == 0 and self.rows > self.unjudged
 
     def __str__(self) -> str:
         """One line for people: ``18,204 rows, 1,310 throttled, all equal``."""
@@ -122,6 +122,8 @@ class LawResult:
 
 def _sentence(name: str, result: "LawOfType | LawResult") -> str:
     verdict = f"{result.differing:,} differ" if result.differing else "all equal"
+    if result.rows == result.unjudged:
+        verdict = "nothing to judge"
     aside = f" ({result.unjudged:,} not judged)" if result.unjudged else ""
     start = f"{name}: " if name else ""
     return f"{start}{result.rows:,} rows, {result.throttled:,} throttled, {verdict}{aside}"

@@ -140,8 +140,9 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             )
             throttle_ms[row] = _rate_throttle(total, bound, window_ms)
             if throttle_ms[row] > 0:  # below 0 (narrowed as Kafka narrows) neither
-                outcome[row] = REJECTED if refused[row] else THROTTLED
+                outcome[row] = THROTTLED
         if refused[row]:
+            outcome[row] = REJECTED
             state[_CURRENT], state[_SLOTS] = record_rate(
                 starts,
                 lasts,

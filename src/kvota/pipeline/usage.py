@@ -11,7 +11,7 @@ from kvota.model.errors import UsageError
 from kvota.model.event import Outcome
 from kvota.pipeline import usage_kernel as k
 from kvota.pipeline.arrow_columns import Array, arrays
-from kvota.pipeline.charges import By, counter_id, counters, partitions
+from kvota.pipeline.charges import RATE_TYPES, By, counter_id, counters, partitions
 
 WINDOW_S = 60
 
@@ -100,16 +100,19 @@ def seconds(events: DataFrame, by: By = "user") -> DataFrame:
     Out: counter_id, second long, value_sum double, events, throttled, rejected, throttle_ms_sum long,
          enforced, censored boolean, limit_last double.
     """
-    rejected = F.col("outcome") == Outcome.REJECTED.value
-    throttled = F.col("outcome") == Outcome.THROTTLED.value
-    used = F.when(rejected & F.col("enforced"), 0.0).otherwise(F.col("value"))
+    was_rejected = F.col("outcome") == Outcome.REJECTED.value
+    # A Fetch that waited for room is in the record twice: when it was refused, and with its answer.
+    waited = was_rejected & F.col("quota_type").isin(*RATE_TYPES)
+    rejected = was_rejected & ~waited
+    throttled = waited | (F.col("outcome") == Outcome.THROTTLED.value)
+    used = F.when(was_rejected & F.col("enforced"), 0.0).otherwise(F.col("value"))
     held_back = (F.coalesce(F.col("upstream_throttle_ms"), F.lit(0)) > 0) | (
-        F.col("enforced") & (rejected | throttled)
+        F.col("enforced") & (was_rejected | throttled)
     )
     latest = F.col("ts_us") * _SEQ_PLACES + F.pmod(F.col("seq"), F.lit(_SEQ_PLACES))
     return events.groupBy(counter_id(by).alias("counter_id"), _second().alias("second")).agg(
         F.sum(used).alias("value_sum"),
-        F.count_if(F.col("value") >= 0).alias("events"),
+        F.count_if((F.col("value") >= 0) & ~waited).alias("events"),
         F.count_if(throttled).alias("throttled"),
         F.count_if(rejected).alias("rejected"),
         F.sum(F.greatest(F.col("throttle_ms"), F.lit(0))).alias("throttle_ms_sum"),

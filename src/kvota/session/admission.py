@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from kvota.engine import Decision, QuotaEngine
+from kvota.engine import Decision, MutationQuota, QuotaEngine
 from kvota.model.charge_memo import (
     ADMITTED,
     NO_ANSWER,
@@ -116,10 +116,8 @@ class Admission:
         self._now_ms = now_ms
         self._charges: dict[int, _Charge] = {}
         self._refusals: dict[int, Refusal] = {}
-        self._quota = around.engine.mutations(
-            user, self._request.client_id, strict=version >= STRICT_FROM[key], now_ms=now_ms
-        )
         self._user = user
+        self._quota = self._quota_now(now_ms)
         self._times_named = Counter(_key_of(topic) for topic in self._request.topics)
         self._refuse_excess(now_ms)
 
@@ -194,6 +192,8 @@ class Admission:
 
     def decide(self, now_us: int) -> bytes | None:
         """Charge topic by topic; returns the request with what was admitted, None if nothing was."""
+        # While the question was under way the counter may have been forgotten.
+        self._quota = self._quota_now(now_us // 1000)
         if self._key == CREATE_PARTITIONS:
             self._refuse_excess_growth()
         for index, topic in enumerate(self._request.topics):
@@ -210,6 +210,14 @@ class Admission:
         if not admitted:
             return None
         return mutations.subset(self._request, admitted)
+
+    def _quota_now(self, now_ms: int) -> MutationQuota:
+        return self._around.engine.mutations(
+            self._user,
+            self._request.client_id,
+            strict=self._version >= STRICT_FROM[self._key],
+            now_ms=now_ms,
+        )
 
     def _charge(self, index: int, topic: TopicAsk, partitions: int, now_us: int) -> None:
         charge = self._charged(partitions, now_us)

@@ -44,12 +44,11 @@ WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
 # Each name has a counter for an hour and stands in every batch of rows; real ones are below 100 bytes.
 CLIENT_ID_BYTES_MAX = 1_024
 
-# A Fetch waits no longer than this for room: above Kafka's default window of 11 s, and half of the 30 s
-# after which clients give up.
+# A Fetch waits no longer than this for room, counted from the answer before (a mute is part of it):
+# above Kafka's default window of 11 s, and half of the 30 s after which clients give up.
 FETCH_WAIT_MS_MAX = 15_000
-# More than any Fetch can ask for.
-ANY_BYTES = 2**31 - 1
-
+# So often it is looked at, where the samples are longer.
+LOOK_AGAIN_MS = 1_000
 # Reasons not to go on with the client's bytes.
 MUTED, WAITING, BUDGET, FULL, DRAINING = 1, 2, 4, 8, 16
 
@@ -320,7 +319,6 @@ class Connection:
                 client_id = data[pos + 14 : body]
                 if client_id != route.client_id or route.engine_version != self._engine.version:
                     self._resolve(route, client_id, now_us)
-                allowed = ANY_BYTES
                 if route.enforced:
                     if self._one_until_us > now_us:
                         ahead = ahead or bytearray()
@@ -340,13 +338,12 @@ class Connection:
                         allowed = route.allowance(now_us // 1000)
                         if _READ_INT32(data, offset)[0] > allowed:
                             if allowed < route.expected_bytes and self._waits_for_room(
-                                route, now_us
+                                route, size, allowed, now_us
                             ):
                                 self.requests -= 1  # it is read once more
                                 return self._hold_back(data, pos, size + 4, ahead, begin)
                             data = rare.lower_max_bytes(data, offset, allowed)
-                        route.waits_until_us = 0
-                self._in_flight.append((correlation, _FETCH, route, client_id, allowed))
+                self._in_flight.append((correlation, _FETCH, route, client_id))
             elif kind == 0:  # Kind.PASS
                 self._in_flight.append((correlation, _PASS))
             elif kind == 3:  # Kind.REWRITE
@@ -381,30 +378,34 @@ class Connection:
         ahead += data[begin:pos]
         return ahead or None
 
-    def _waits_for_room(self, route: Route, now_us: int) -> bool:
+    def _waits_for_room(self, route: Route, size: int, allowed: int, now_us: int) -> bool:
         """True while a Fetch is not sent on, because the window has no room for its answer.
 
         A broker reads what a Fetch asks for, and where that is over the quota it throws it away and
         says how long to wait: recorded, checked, taken back. What has come through a gateway cannot
-        be thrown away, so the wait comes first: this answer is taken to be as large as the last one.
+        be thrown away, so the wait comes first. That there is more to read is seen from two answers
+        of one size; who has read all there is gets smaller ones, and does not wait.
         """
-        latest_us = now_us + FETCH_WAIT_MS_MAX * 1000
-        if not route.waits_until_us:
-            route.waits_until_us = latest_us
-        elif not now_us < route.waits_until_us <= latest_us:
-            return False  # long enough; or the clock has stepped back
-        expected = min(route.expected_bytes, route.window_bytes)
-        throttle_ms = route.refuse(expected, now_us // 1000)
-        if throttle_ms <= 0:
-            return False
+        waited_ms = (now_us - route.answered_us) // 1000
+        if not 0 <= waited_ms < FETCH_WAIT_MS_MAX or size > EVIDENCE_BYTES:
+            return (
+                False  # long enough; or the clock has stepped back; or much memory would wait, too
+            )
         memo = route.memo
         assert memo is not None
-        seq = self._sink.next_seq()
-        self._sink.append(memo, seq, now_us, expected, throttle_ms, NO_ANSWER, REJECTED)
-        # Kafka's formula knows no samples' ends, so it may wait twice as long as there is need: look
-        # again after a sample at the latest.
-        left_ms = (route.waits_until_us - now_us) // 1000
-        self._mute(min(throttle_ms, memo.sample_ms, left_ms))
+        assert memo.limit is not None
+        missing_bytes = route.expected_bytes - allowed
+        if route.refused_us != route.answered_us:  # one row, however often it is looked at
+            route.refused_us = route.answered_us
+            throttle_ms = route.refuse(route.expected_bytes, now_us // 1000)
+            seq = self._sink.next_seq()
+            self._sink.append(
+                memo, seq, now_us, route.expected_bytes, throttle_ms, NO_ANSWER, REJECTED
+            )
+        # Kafka's formula, (sum + expected) / limit - window. It knows no samples' ends, so it may wait
+        # twice as long as there is need: look again after a sample at the latest.
+        wait_ms = int(missing_bytes * 1000 / max(memo.limit, 0.001)) + 1
+        self._mute(min(wait_ms, memo.sample_ms, LOOK_AGAIN_MS, FETCH_WAIT_MS_MAX - waited_ms))
         return True
 
     def _remute(self, now_us: int) -> None:
@@ -550,10 +551,10 @@ class Connection:
         self.commands.append((Do.RESUME, WAITING))
 
     def _mute(self, throttle_ms: int) -> None:
-        """From an answer: read no more; a frame that is held meanwhile takes its budget anew."""
+        """Read no more. A held frame takes its budget anew, unless much of it is here: that is memory."""
         self.stall |= MUTED
         self.commands.append((Do.MUTE, throttle_ms))
-        if self._budget_taken and not self._left:
+        if self._budget_taken and not self._left and len(self._hold) <= EVIDENCE_BYTES:
             self._give_back_budget()
 
     def _answer_empty(self, route: Route, correlation: int, now_us: int) -> None:
@@ -668,7 +669,7 @@ class Connection:
                         data, pos, size + 4 if frame_end - pos <= HELD_ANSWER_BYTES_MAX else 64
                     )
                 in_flight.popleft()
-                data = self._fetch_answer(data, pos, frame_end, route, entry, now_us)
+                data = self._fetch_answer(data, pos, frame_end, route, entry[3], now_us)
                 if len(data) != end:  # addresses were rewritten, the frame's size may differ
                     frame_end += len(data) - end
                     end = len(data)
@@ -742,11 +743,10 @@ class Connection:
         pos: int,
         frame_end: int,
         route: Route,
-        entry: tuple,  # type: ignore[type-arg]  # shapes: in_flight.Due
+        client_id: bytes | bytearray,
         now_us: int,
     ) -> bytes | bytearray:
         """Charge an answer of which at least the head is here; patch and hide what must be."""
-        _, _, _, client_id, allowed = entry
         end = len(data)
         size = frame_end - pos - 4
         tags = 0
@@ -763,13 +763,16 @@ class Connection:
         value = size - tags  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
         self._append(route.memo, self._sink.next_seq(), now_us, value, throttle_ms, upstream_ms)
-        expected = route.expected_bytes
-        route.expected_bytes = value if allowed >= expected else max(value, expected // 2)
+        route.expected_bytes = min(value, route.answer_bytes, route.window_bytes)
+        route.answer_bytes = value
+        route.answered_us = now_us
         if throttle_ms > 0 and route.enforced:
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)
                 _WRITE_INT32(data, at, throttle_ms)
-            self._mute(throttle_ms)
+            # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
+            # would cost nothing each time.
+            self._mute(throttle_ms + (route.window_ms if value > route.window_bytes else 0))
         if not route.has_endpoints:
             return data
         if frame_end <= end:

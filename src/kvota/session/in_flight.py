@@ -12,7 +12,7 @@ class Due(IntEnum):
 
     PASS = 0  # forward untouched
     PRODUCE = 1  # (…, route, memo, seq, ts_us, value, throttle_ms)
-    FETCH = 2  # (…, route, client id, bytes it was allowed to bring)
+    FETCH = 2  # (…, route, client id)
     REWRITE = 3  # (…, key, version): brokers' addresses
     VERSIONS = 4  # (…, version)
     SASL_HANDSHAKE = 5  # (…, version)

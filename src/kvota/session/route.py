@@ -64,6 +64,8 @@ class Route:
 
     __slots__ = (
         "allowance",
+        "answer_bytes",
+        "answered_us",
         "charge",
         "client_id",
         "enforced",
@@ -77,10 +79,11 @@ class Route:
         "memo",
         "no_transaction",
         "refuse",
+        "refused_us",
         "size_max",
         "version",
-        "waits_until_us",
         "window_bytes",
+        "window_ms",
     )
 
     def __init__(self, key: int, version: int, *, enforced: bool, size_max: int) -> None:
@@ -113,9 +116,15 @@ class Route:
         self.charge: Callable[[float, int], int] = _never_charged
         self.allowance: Callable[[int], int] = _never_allowed
         self.refuse: Callable[[float, int], int] = _never_charged
-        self.window_bytes = 0  # what an empty window takes
-        self.expected_bytes = 0  # of the next Fetch answer, going by the last
-        self.waits_until_us = 0  # a Fetch that waits for room goes on then; 0: none waits
+        # What an empty window takes, and how long it is as Kafka's formula sees it.
+        self.window_bytes = 0
+        self.window_ms = 0
+        # Fetch: the last answer, how large the next one is likely to be, and the answer behind which a
+        # Fetch was refused last.
+        self.answer_bytes = 0
+        self.answered_us = 0
+        self.expected_bytes = 0
+        self.refused_us = 0
         self.memo: ChargeMemo | None = None
 
     def resolve(
@@ -136,6 +145,7 @@ class Route:
         self.allowance = lane.allowance
         self.refuse = lane.refuse
         self.window_bytes = lane.window_bytes
+        self.window_ms = (lane.samples - 1) * lane.sample_ms
         self.client_id = bytes(client_id)
         self.engine_version = engine.version
         self.memo = ChargeMemo(

@@ -165,9 +165,8 @@ class RecordedTraffic:
         yield self._row(charge, (api[0], version), user, client_id)
         if self._enforced and quota_type is QuotaType.FETCH and lane.allowance(now_ms) < value:
             throttle_ms = lane.refuse(value, now_ms)
-            if throttle_ms > 0:
-                next_ = replace(charge, outcome=Outcome.REJECTED, throttle_ms=throttle_ms)
-                yield self._row(next_, (api[0], version), user, client_id)
+            next_ = replace(charge, outcome=Outcome.REJECTED, throttle_ms=throttle_ms)
+            yield self._row(next_, (api[0], version), user, client_id)
 
     def _mutation(self, user: str, client_id: str) -> Iterator[EventRow]:
         api_key, lowest, highest = self._random.choice(_MUTATIONS)

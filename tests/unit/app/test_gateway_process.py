@@ -4,6 +4,7 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -116,6 +117,38 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "elsewhere.toml: there is no such file" in done.stderr
+
+
+def test_an_upstream_that_cannot_be_reached_is_said_at_the_start(gateway: GatewayProcess) -> None:
+    end = time.monotonic() + 20
+    while "cannot be reached" not in gateway.log and time.monotonic() < end:
+        time.sleep(0.05)
+
+    assert f"broker {NOWHERE} cannot be reached: Connection refused" in gateway.log
+    assert gateway.running
+
+
+def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
+    first_port = free_port_range(3)
+    script = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from kvota.app.gateway_process import GatewayProcess, gateway_toml\n"
+        f"config = gateway_toml(upstream={NOWHERE!r}, first_port={first_port}, node_ids='1')\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        f"with GatewayProcess(folder, config=config, quotas='', first_port={first_port}) as it:\n"
+        "    print(it.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        pid = int(holder.stdout.readline())
+        holder.kill()
+
+    end = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 # ------------------------------------------------------------------ ports and descriptors

@@ -1,5 +1,8 @@
 """The command line: exit codes, nearest names, help."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from kvota.app.cli import kafka
@@ -49,6 +52,19 @@ def test_help_begins_with_an_example(capsys: pytest.CaptureFixture[str]) -> None
 
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("example:\n  kvota usage")
+
+
+def test_a_missing_extra_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for name in [name for name in sys.modules if name.startswith("kvota.pipeline")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    assert main(["usage", "--events", str(tmp_path)]) == 2
+
+    told = capsys.readouterr().err
+    assert "this needs pyspark, which is not installed. pip install 'kvota[spark]'" in told
 
 
 def test_a_kafka_that_is_not_to_be_had_is_answered_with_those_that_are(

@@ -699,7 +699,7 @@ def test_quotas_changed_between_question_and_answer_are_the_ones_recorded() -> N
     assert [(row.value, row.memo.limit) for row in stage.cluster.rows] == [(3, 10), (-3, 2)]
 
 
-def test_quotas_that_appear_between_question_and_answer_do_not_break_it() -> None:
+def test_quotas_that_appear_before_our_question_is_answered_are_in_force() -> None:
     stage = Stage(Cluster())
     question = stage.client(create(("a", 3)))
 
@@ -708,7 +708,20 @@ def test_quotas_that_appear_between_question_and_answer_do_not_break_it() -> Non
     told = stage.broker(created(("a", 38, -1)))
 
     assert results(told, CREATE_TOPICS, 7) == {"a": 38}
-    assert [(row.value, row.memo.samples) for row in stage.cluster.rows] == [(3, 0), (-3, 0)]
+    assert [(row.value, row.memo.samples) for row in stage.cluster.rows] == [(3, 11), (-3, 11)]
+
+
+def test_a_counter_forgotten_while_our_question_is_under_way_is_not_charged() -> None:
+    stage = Stage(cluster())
+    question = stage.client(create(("a", 300)))
+
+    stage.cluster.now_ms += 3_600_001
+    assert stage.cluster.engine.purge_expired(stage.cluster.now_ms) == 1
+    tell(stage, question)
+    stage.broker(created(("a", 0, 300)))
+    tell(stage, stage.client(create(("b", 1))))
+
+    assert [row.outcome for row in stage.cluster.rows] == [ADMITTED, REJECTED]
 
 
 def test_a_connection_that_ends_in_the_middle_records_what_was_charged() -> None:

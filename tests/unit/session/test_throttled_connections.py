@@ -109,21 +109,27 @@ def test_a_fetch_answer_is_delivered_and_then_paid_for() -> None:
     stage = stage_with(FETCH=10_000)
     stage.client(fetch(correlation=1))
 
-    told = stage.broker(fetch_answer(records=LARGE))
+    stage.broker(fetch_answer(records=b"f" * 6_000))
+    stage.client(fetch(correlation=2))
+
+    told = stage.broker(fetch_answer(correlation=2, records=LARGE[:95_000]))
 
     assert throttle_of(told, FETCH, 12) == stage.mutes[0]
-    assert stage.client(fetch(correlation=2)) == b""
+    assert stage.client(fetch(correlation=3)) == b""
     assert stage.machine.holds_reading
     assert stage.advance(stage.mutes[0] - 1) == b""
-    assert stage.muted
-    assert stage.advance(1 + FETCH_WAIT_MS_MAX) != b""
+    assert len(stage.cluster.rows) == 2
+    assert stage.advance(1) == b""  # nothing is over now, and there is no room either
+    assert stage.cluster.rows[2].outcome == REJECTED
+    assert stage.advance(700) != b""
 
 
 def test_the_longer_of_two_throttles_holds() -> None:
     stage = stage_with(FETCH=10_000, cap_ms=10**9)
-    stage.client(fetch(correlation=1) + fetch(correlation=2))
-    stage.broker(fetch_answer(records=LARGE))
-    stage.broker(fetch_answer(correlation=2, records=b"f"))
+    stage.client(fetch(correlation=1) + fetch(correlation=2) + fetch(correlation=3))
+    stage.broker(fetch_answer(records=LARGE[:95_000]))
+    stage.broker(fetch_answer(correlation=2, records=LARGE[:10_000]))
+    stage.broker(fetch_answer(correlation=3, records=LARGE[:1_000]))
 
     first, second = stage.mutes
     assert first < second
@@ -135,104 +141,152 @@ def test_the_longer_of_two_throttles_holds() -> None:
 # ------------------------------------------------------------------ Fetch: waiting for room
 
 
-def test_a_fetch_waits_until_the_window_has_room_for_an_answer_like_the_last() -> None:
-    """As a broker's consumer: refused, recorded as such, and nothing counted."""
+def fetched(stage: Stage, *sizes: int) -> None:
+    """Fetches that are sent on at once, and answers with so many bytes of records."""
+    for size in sizes:
+        assert stage.client(fetch(correlation=size % 1000)) != b""
+        stage.broker(fetch_answer(correlation=size % 1000, records=b"f" * size))
+
+
+def take_all_but(stage: Stage, left_bytes: int) -> None:
+    """Another client of the same user fills the window."""
+    now_ms = stage.cluster.now_ms
+    lane = stage.cluster.engine.bandwidth(QuotaType.FETCH, 1, "ANONYMOUS", "app", now_ms)
+    lane.charge(max(0, lane.allowance(now_ms) - left_bytes), now_ms)
+
+
+def test_a_fetch_waits_until_the_window_has_room_for_an_answer_like_the_last_two() -> None:
+    """As a broker's consumer: refused, recorded as such once, and nothing counted."""
     stage = stage_with(FETCH=10_000)
-    stage.client(fetch(correlation=1))
-    stage.broker(fetch_answer(records=b"f" * 60_000))
+    fetched(stage, 40_000, 40_000)
     assert stage.mutes == []
 
     assert stage.client(fetch(correlation=2)) == b""
 
-    answered, refused = stage.cluster.rows
+    answered, _, refused = stage.cluster.rows
     assert (refused.value, refused.outcome) == (answered.value, REJECTED)
     assert refused.upstream_ms == NO_ANSWER
     # 120 KB in 10 s, at 10 KB/s: Kafka's formula makes that 2 s, and then the sample is still there.
-    assert refused.throttle_ms == round((2 * answered.value / 10_000 - 10) * 1000)
-    assert stage.mutes == [1_000]
+    assert refused.throttle_ms == round((3 * answered.value / 10_000 - 10) * 1000)
+    assert set(stage.mutes) == {1_000}
     assert stage.advance(10_999) == b""
     forwarded = stage.advance(1)
     assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes >= answered.value
-    refusals = [row for row in stage.cluster.rows if row.outcome == REJECTED]
-    assert len(refusals) == len(stage.mutes) > 1
+    assert len(stage.cluster.rows) == 3
+
+
+def test_a_wait_of_less_than_a_sample_is_as_long_as_kafkas_formula_says() -> None:
+    stage = stage_with(FETCH=10_000)
+    fetched(stage, 40_000, 40_000)
+    stage.advance(10_700)
+
+    stage.client(fetch(correlation=2))
+
+    refused = stage.cluster.rows[-1]
+    assert 0 < refused.throttle_ms < 2_000
+    (wait_ms,) = stage.mutes
+    assert wait_ms == min(1_000, refused.throttle_ms + 1)
 
 
 def test_a_fetch_does_not_wait_for_room_for_ever() -> None:
     stage = stage_with(FETCH=10_000)
-    stage.client(fetch(correlation=1))
-    stage.broker(fetch_answer(records=b"f" * 60_000))
+    fetched(stage, 40_000, 40_000)
     stage.client(fetch(correlation=2))
-    busy = Stage(stage.cluster, number=2)
     waited_ms = 0
 
     forwarded = b""
     while not forwarded:
-        lane = stage.cluster.engine.bandwidth(
-            QuotaType.FETCH, 1, "ANONYMOUS", "app", stage.cluster.now_ms
-        )
-        lane.charge(max(0, lane.allowance(stage.cluster.now_ms) - 1_000), stage.cluster.now_ms)
+        take_all_but(stage, 1_000)
         forwarded = stage.advance(50)
         waited_ms += 50
 
-    assert waited_ms <= FETCH_WAIT_MS_MAX + 50
-    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 60_000
-    assert busy.client(fetch()) != b""  # who has no large answer behind it never waits
+    assert waited_ms == FETCH_WAIT_MS_MAX
+    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 40_000
 
 
-def test_a_fetch_whose_last_answer_was_small_asks_for_the_room_there_is() -> None:
+def test_a_mute_is_part_of_the_wait_behind_it() -> None:
     stage = stage_with(FETCH=10_000)
-    stage.client(fetch(correlation=1))
-    stage.broker(fetch_answer(records=b"f" * 4_000))
-    greedy = Stage(stage.cluster, number=2)
-    greedy.client(fetch())
-    greedy.broker(fetch_answer(records=b"f" * 80_000))
+    fetched(stage, 90_000)
+    stage.client(fetch(correlation=2))
+    stage.broker(fetch_answer(correlation=2, records=b"f" * 90_000))
+    (throttle_ms,) = stage.mutes
+    assert 8_000 < throttle_ms < 9_000
+    stage.client(fetch(correlation=3))
+    waited_ms = 0
+
+    forwarded = b""
+    while not forwarded:
+        forwarded = stage.advance(50)
+        take_all_but(stage, 1_000)
+        waited_ms += 50
+
+    assert waited_ms == FETCH_WAIT_MS_MAX
+
+
+def test_who_has_read_all_there_is_does_not_wait() -> None:
+    """A large answer, and then what has come in meanwhile: a broker would answer at once."""
+    stage = stage_with(FETCH=10_000)
+    fetched(stage, 1_000, 60_000)
 
     forwarded = stage.client(fetch(correlation=2))
 
-    assert 10_000 < decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 20_000
+    assert 30_000 < decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 40_000
     assert [row.outcome for row in stage.cluster.rows] == [ADMITTED] * 2
+    stage.broker(fetch_answer(correlation=2, records=b"f" * 1_000))
+    assert stage.client(fetch(correlation=3)) != b""
 
 
-def test_an_answer_cut_short_by_us_is_not_taken_for_the_next_ones_size() -> None:
+def test_a_fetch_whose_last_answers_were_small_asks_for_the_room_there_is() -> None:
     stage = stage_with(FETCH=10_000)
-    stage.client(fetch(correlation=1))
-    stage.broker(fetch_answer(records=b"f" * 60_000))
+    fetched(stage, 4_000, 4_000)
+    take_all_but(stage, 12_000)
+
+    forwarded = stage.client(fetch(correlation=2))
+
+    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes == 12_000
+
+
+def test_an_answer_larger_than_the_window_is_paid_in_full_and_the_next_fetch_does_not_wait() -> (
+    None
+):
+    """No broker delivers it; by Kafka's formula a window's worth of it would cost nothing."""
+    stage = stage_with(FETCH=10_000, cap_ms=10**9)
+    fetched(stage, 200_000)
+    (row,) = stage.cluster.rows
+    assert stage.mutes == [row.throttle_ms + 10_000]
+    assert stage.mutes[0] == round(row.value / 10)
+
     stage.client(fetch(correlation=2))
-    lane = stage.cluster.engine.bandwidth(
-        QuotaType.FETCH, 1, "ANONYMOUS", "app", stage.cluster.now_ms
-    )
-    forwarded = b""
-    while not forwarded:
-        lane.charge(max(0, lane.allowance(stage.cluster.now_ms) - 15_000), stage.cluster.now_ms)
-        forwarded = stage.advance(100)
-    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 60_000
-    stage.broker(fetch_answer(correlation=2, records=b"f" * 5_000))
-    stage.mutes.clear()
 
-    stage.client(fetch(correlation=3))
-
-    refused = stage.cluster.rows[-1]
-    assert (len(stage.mutes), refused.outcome) == (1, REJECTED)
-    assert refused.value == stage.cluster.rows[0].value // 2
+    assert stage.advance(stage.mutes[0] - 1) == b""
+    assert stage.advance(1) != b""
+    assert len(stage.cluster.rows) == 1
 
 
 def test_a_wait_for_room_ends_when_the_clock_steps_back() -> None:
     stage = stage_with(FETCH=10_000)
-    stage.client(fetch(correlation=1))
-    stage.broker(fetch_answer(records=b"f" * 60_000))
-    stage.client(fetch(correlation=2))
+    fetched(stage, 40_000, 40_000)
+    assert stage.client(fetch(correlation=2)) == b""
     stage.cluster.now_ms -= 3_600_000
 
     assert stage.machine.resume(MUTED, stage.cluster.now_ms * 1000)
 
 
+def test_a_very_large_fetch_request_does_not_wait_in_memory() -> None:
+    stage = stage_with(FETCH=10_000)
+    fetched(stage, 40_000, 40_000)
+    frame = fetch(correlation=2)
+    large = (len(frame) - 4 + 20_000).to_bytes(4, "big") + frame[4:] + bytes(20_000)
+
+    assert len(stage.client(large)) == len(large)
+
+
 def test_in_shadow_mode_no_fetch_waits() -> None:
     stage = Stage(Cluster(quotas(FETCH=10_000), enforced=frozenset()))
-    stage.client(fetch(correlation=1))
-    stage.broker(fetch_answer(records=b"f" * 60_000))
+    fetched(stage, 40_000, 40_000)
 
     assert stage.client(fetch(correlation=2)) == fetch(correlation=2)
-    assert len(stage.cluster.rows) == 1
+    assert len(stage.cluster.rows) == 2
 
 
 # ------------------------------------------------------------------ the cap

@@ -74,6 +74,7 @@ def _up(args: argparse.Namespace) -> int:
     from kvota.localkafka.detached import describe
 
     signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGHUP, _exit)  # the terminal is gone
     kafka = _described(args, None)
     _say_starting(kafka, args)
     with kafka:

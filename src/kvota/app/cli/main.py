@@ -11,6 +11,19 @@ from typing import Any, NoReturn, Protocol, cast
 
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 
+# What each extra brings that a command may miss.
+EXTRA_OF = {
+    "uvloop": "gateway",
+    "pyarrow": "gateway",
+    "pyspark": "spark",
+    "pandas": "spark",
+    "numba": "spark",
+    "numpy": "spark",
+    "kio": "localkafka",
+    "confluent_kafka": "demo",
+    "kafka": "demo",
+}
+
 DONE, NEGATIVE, WRONG_USE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 # Name → one line. The module of the same name in this package does it.
@@ -99,6 +112,16 @@ def _run(command: Command, args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of our table has left: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        print(
+            f"kvota: this needs {package}, which is not installed. "
+            f"pip install 'kvota[{EXTRA_OF[package]}]'",
+            file=sys.stderr,
+        )
+        return WRONG_USE
     except KvotaError as error:
         if args.verbose:
             traceback.print_exc()

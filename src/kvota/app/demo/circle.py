@@ -66,6 +66,7 @@ RELAXED = Guardrails(
 LATE_MS_MAX = 100.0
 _MARKER = ".kvota-demo"
 _SHADOW, _ENFORCED = "shadow", "enforced"
+_HELD, _LATE, _NOT_HELD = "✓", "✓ late", "✗ NOT HELD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +135,25 @@ class _Circle:
         with self._screen.step("The law and the limits, from the record"):
             after = self._usage(spark, _ENFORCED)
             # Throttle times are whole milliseconds: one more for the rounding.
+            strictly = verdicts(self._record(_ENFORCED), late_ms=1)
             excused_ms = min(late_ms, LATE_MS_MAX) + 1
             judged = verdicts(self._record(_ENFORCED), late_ms=excused_ms)
             law = self._law(spark)
         print()
         self._screen.heading("Before and after")
-        print(_closing_table(before, after, judged))
+        marks = {key: _mark(strictly[key], judged[key]) for key in judged}
+        print(_closing_table(before, after, marks))
         print()
         print(_closing_lines(before_seen, after_seen, str(law), self._folder))
         print(
-            f"held                 in every interval: admitted <= limit x (elapsed + 1 s) + one request "
-            f"(mutations: + the burst);\n"
-            f"                     the latest mute ended {late_ms:.0f} ms late, which a client may catch up"
+            "held                 in every interval: admitted <= limit x (elapsed + 1 s) + one request "
+            "(mutations: + the burst), to the millisecond"
         )
+        if _LATE in marks.values():
+            print(
+                f"{_LATE:<20} not quite: the latest mute ended {late_ms:.0f} ms late, and what was not sent "
+                "meanwhile was sent afterwards"
+            )
         unjudged = [key for key in before if key not in judged]
         if unjudged:
             print(f"not judged, no limit was in force: {unjudged}")
@@ -272,14 +279,20 @@ class _Planned:
     text: str
 
 
-def _closing_table(before: Uses, after: Uses, judged: Mapping[tuple[str, str], Verdict]) -> str:
+def _mark(strictly: Verdict, excused: Verdict) -> str:
+    if strictly.holds:
+        return _HELD
+    return _LATE if excused.holds else _NOT_HELD
+
+
+def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], str]) -> str:
     header = ["tenant", "quota", "rate", "would be throttled", "limit", "rate", "throttled", "held"]
     rows = []
     for key in sorted(
         before, key=lambda key: (TENANTS.index(key[0]) if key[0] in TENANTS else 9, key)
     ):
         tenant, quota_type = key
-        was, now, verdict = before[key], after.get(key), judged.get(key)
+        was, now = before[key], after.get(key)
         rows.append(
             [
                 tenant,
@@ -289,7 +302,7 @@ def _closing_table(before: Uses, after: Uses, judged: Mapping[tuple[str, str], V
                 _amount(quota_type, now.limit if now else None),
                 _amount(quota_type, now.rate if now else 0.0),
                 _held_back(quota_type, now),
-                "-" if verdict is None else "✓" if verdict.holds else "✗ NOT HELD",
+                marks.get(key, "-"),
             ]
         )
     text = table(header, rows)
@@ -362,15 +375,18 @@ def _prepare(folder: Path) -> None:
 
 @contextmanager
 def _terminated_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does: everything that was started is stopped."""
+    """SIGTERM, or the terminal's end, ends the demo as Ctrl-C does: all that was started is stopped."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
     logging.getLogger("kafka").setLevel(logging.ERROR)
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

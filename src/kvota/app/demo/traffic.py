@@ -1,12 +1,14 @@
 """Runs the demo's tenants for a while, each in its own process."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from kvota.app.demo.tenants import TENANTS, TenantReport
+from kvota.localkafka.leashed import start_leashed
 from kvota.model.errors import UnreachableError
 
 # Beyond the traffic itself: starting clients, flushing, the consumer's last polls.
@@ -22,12 +24,12 @@ def run_tenants(
         UnreachableError: a tenant failed; quotes the end of what it said.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    processes = {
+    started = {
         name: _start(name, folder, bootstrap_servers, passwords[name], seconds) for name in TENANTS
     }
     try:
         end = time.monotonic() + seconds + _GRACE_S
-        for name, process in processes.items():
+        for name, (process, _) in started.items():
             try:
                 code = process.wait(max(1.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -37,10 +39,11 @@ def run_tenants(
                 msg = f"the demo's tenant {name} did not finish (exit code {code}):\n{said}"
                 raise UnreachableError(msg)
     finally:
-        for process in processes.values():
+        for process, leash in started.values():
             if process.poll() is None:
                 process.kill()
             process.wait()
+            os.close(leash)
     return {
         name: TenantReport(**json.loads((folder / f"{name}.json").read_text())) for name in TENANTS
     }
@@ -48,7 +51,7 @@ def run_tenants(
 
 def _start(
     name: str, folder: Path, bootstrap_servers: str, password: str, seconds: float
-) -> subprocess.Popen[bytes]:
+) -> tuple[subprocess.Popen[bytes], int]:
     job = {
         "bootstrap_servers": bootstrap_servers,
         "password": password,
@@ -56,11 +59,8 @@ def _start(
         "report": str(folder / f"{name}.json"),
     }
     with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "kvota.app.demo.tenants", name, json.dumps(job)],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
+        return start_leashed(
+            [sys.executable, "-m", "kvota.app.demo.tenants", name, json.dumps(job)], log=log
         )
 
 
