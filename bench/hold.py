@@ -6,7 +6,8 @@ Clients at full speed under 1,000,000 bytes/s with Kafka's default window of 11 
 ignores throttling) and Java producing, librdkafka consuming; each once through the gateway and once
 straight to the broker with the broker's own quota, all at the same time. A tap in front of the broker
 sees both: what was answered, when. The figure: the mean of all sliding 11 s rates after the first 11 s,
-as a share of the quota. ``--large-fetches``: fetches of up to 10 MB under 100,000 bytes/s for 5 minutes.
+as a share of the quota. ``--large-fetches``: fetches of up to 10 MB under 100,000 bytes/s for 5 minutes, of
+what the others read (gated-large) and of batches of 10 MB (gated-huge), which a broker's quota would never let through.
 """
 
 import argparse
@@ -28,6 +29,8 @@ HERE = Path(__file__).parent
 QUOTA = 1_000_000
 LARGE_QUOTA = 100_000
 LARGE_SECONDS = 300.0
+HUGE_RECORD = bytes(10_000_000)
+HUGE_BYTES_MAX = 10_500_000
 # The bars: not above the quota by more, and as a plain broker's within.
 X_QUOTA_MAX = 1.03
 BROKER_TOLERANCE = 0.03
@@ -120,18 +123,19 @@ def clients(args: argparse.Namespace, kafka: LocalKafka, direct: str, gated: str
             )
         )
     if args.large_fetches:
-        large = {
-            "bootstrap.servers": gated,
-            "client.id": "gated-large",
-            "group.id": "large",
-            "enable.auto.commit": False,
-            "fetch.max.bytes": 10_000_000,
-            "message.max.bytes": 10_000_000,
-            "max.partition.fetch.bytes": 10_000_000,
-        }
-        started.append(
-            [sys.executable, "-c", CONSUMER, json.dumps(large), "fetch", str(LARGE_SECONDS)]
-        )
+        for client, topic in (("gated-large", "fetch"), ("gated-huge", "huge")):
+            large = {
+                "bootstrap.servers": gated,
+                "client.id": client,
+                "group.id": client,
+                "enable.auto.commit": False,
+                "fetch.max.bytes": HUGE_BYTES_MAX,
+                "message.max.bytes": HUGE_BYTES_MAX,
+                "max.partition.fetch.bytes": HUGE_BYTES_MAX,
+            }
+            started.append(
+                [sys.executable, "-c", CONSUMER, json.dumps(large), topic, str(LARGE_SECONDS)]
+            )
     return started
 
 
@@ -147,7 +151,12 @@ def broker_quotas(kafka: LocalKafka) -> None:
 
 
 def gateway_quotas() -> str:
-    entries = [("gated-librdkafka", QUOTA), ("gated-java", QUOTA), ("gated-large", LARGE_QUOTA)]
+    entries = [
+        ("gated-librdkafka", QUOTA),
+        ("gated-java", QUOTA),
+        ("gated-large", LARGE_QUOTA),
+        ("gated-huge", LARGE_QUOTA),
+    ]
     return "".join(
         f'[[quota]]\nclient_id = "{client}"\nproducer_byte_rate = {quota}\n'
         f"consumer_byte_rate = {quota}\n"
@@ -173,6 +182,15 @@ def preload(bootstrap: str, batch_bytes: int) -> None:
             except BufferError:
                 producer.poll(0.1)
     producer.flush(120)
+
+
+def preload_huge(kafka: LocalKafka, bootstrap: str) -> None:
+    """One batch for each fetch, and some to spare."""
+    kafka.create_topic("huge", configs={"max.message.bytes": str(HUGE_BYTES_MAX)})
+    producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": HUGE_BYTES_MAX})
+    for _ in range(8):
+        producer.produce("huge", HUGE_RECORD)
+        assert producer.flush(60) == 0
 
 
 def main() -> int:
@@ -214,6 +232,8 @@ def run(args, stack, folder, kafka, tap_port):
     for topic in ("produce", "fetch"):
         kafka.create_topic(topic)
     preload(direct, args.batch_bytes)
+    if args.large_fetches:
+        preload_huge(kafka, direct)
     broker_quotas(kafka)
     first = free_port_range(3)
     gateway = GatewayProcess(
@@ -248,7 +268,7 @@ def measured(flows, args: argparse.Namespace) -> dict[str, dict[str, float | Non
         way, _, library = client.partition("-")
         if way not in {"direct", "gated"}:
             continue
-        large = library == "large"
+        large = library in {"large", "huge"}
         seconds = LARGE_SECONDS if large else args.seconds
         mean = mean_of(flows[client, kind], seconds)
         other = flows.get((f"direct-{library}", kind)) if way == "gated" else None

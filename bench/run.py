@@ -9,8 +9,10 @@ NAMES = ("relay", "decide", "replay", "hold", "record_cost")
 
 
 def main() -> int:
-    names = [sys.argv[1]] if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else list(NAMES)
-    options = sys.argv[2:] if len(names) == 1 else sys.argv[1:]
+    if sys.argv[1:2] and sys.argv[1].startswith("-"):
+        print(f"./run bench [{' | '.join(NAMES)}] [options of that one]", file=sys.stderr)
+        return 0 if sys.argv[1] in {"-h", "--help"} else 2
+    names, options = sys.argv[1:2] or list(NAMES), sys.argv[2:]
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         print(f"there is no benchmark {unknown[0]}; known are {', '.join(NAMES)}", file=sys.stderr)

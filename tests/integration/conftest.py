@@ -36,6 +36,12 @@ def kafka3(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(scope="session")
+def kafka_3_9(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """One node of the last version that speaks the protocols before KIP-896."""
+    yield from _started(request, LocalKafka(version="3.9.2", host=HOST, java_options=SHORT_LIVED))
+
+
+@pytest.fixture(scope="session")
 def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """One node with the users alice/alice-secret and bob/bob-secret."""
     users = {"alice": "alice-secret", "bob": "bob-secret"}

@@ -1,4 +1,4 @@
-"""Real clients, unmodified, through the gateway to one broker and to three."""
+"""Real clients, unmodified, through the gateway to one broker, to three, and to an older one."""
 
 import time
 import uuid
@@ -23,7 +23,7 @@ controller_mutation_rate = "100000/s"
 RECORDS = 3_000
 
 
-@pytest.fixture(scope="module", params=["kafka", "kafka3"])
+@pytest.fixture(scope="module", params=["kafka", "kafka3", "kafka_3_9"])
 def gateway(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TappedGateway]:

@@ -98,10 +98,13 @@ class Gateway:
             except OSError as error:
                 for opened in self._servers:
                     opened.close()
-                what = "the bootstrap port" if node_id is None else f"node {node_id}'s port"
+                what, setting = "the bootstrap port", "gateway.bootstrap_port"
+                if node_id is not None:
+                    what = f"node {node_id}'s port"
+                    setting = "gateway.node_port_base, or fewer gateway.node_ids"
                 msg = (
                     f"cannot listen on {self.settings.host}:{port} ({what}): "
-                    f"{_reason(error)}. End what uses it, or choose another address."
+                    f"{_reason(error)}. End what uses it, or choose another: {setting}."
                 )
                 raise UnreachableError(msg) from error
             self._servers.append(server)

@@ -4,13 +4,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kvota.java.run_folder import RunFolder
 from kvota.localkafka import admin, class_archive
 from kvota.localkafka.command_line import SHORT_LIVED, kafka_command
 from kvota.localkafka.jars import KAFKA_VERSION, kafka_classpath
@@ -83,6 +83,7 @@ class LocalKafka:
         check_users(self.users)
         self.nodes: list[Node] = []
         self.folder, self._ready = Path(), False
+        self._run_folder: RunFolder | None = None
         self._node_count, self._properties = nodes, dict(properties or {})
         self._first_port, self._folder_wanted = first_port, folder
         self._heap_mb = heap_mb or (_HEAP_MB_ALONE if nodes == 1 else _HEAP_MB)
@@ -148,13 +149,21 @@ class LocalKafka:
                 node.kill()
         if making_archive:
             self._keep_archive()
+        self._leave_folder(keep_logs=keep_logs)
+        self.folder, self._ready = Path(), False
+
+    def _leave_folder(self, *, keep_logs: bool) -> None:
+        own, self._run_folder = self._run_folder, None
         if keep_logs:
             for node in self.nodes:
                 shutil.rmtree(node.data_path, ignore_errors=True)
             sys.stderr.write(f"Kafka's logs are kept in {self.folder}\n")
+            if own is not None:
+                own.keep()
+        elif own is not None:
+            own.remove()
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder, self._ready = Path(), False
 
     def let_go(self) -> None:
         """Lets the nodes outlive this process; ending them is then somebody else's task."""
@@ -295,7 +304,8 @@ class LocalKafka:
         if self._folder_wanted is not None:
             self._folder_wanted.mkdir(parents=True, exist_ok=True)
             return self._folder_wanted
-        return Path(tempfile.mkdtemp(prefix="kvota-kafka-"))
+        self._run_folder = RunFolder("kafka-")
+        return self._run_folder.path
 
     def _new_node(self, own: NodePorts, ports: Sequence[NodePorts], cluster_id: str) -> Node:
         folder = self.folder / f"node-{own.node_id}"

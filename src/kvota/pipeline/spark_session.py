@@ -3,9 +3,7 @@
 import atexit
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kvota.java.find import spark_java_home
+from kvota.java.run_folder import RunFolder
 from kvota.model.errors import UnreachableError
 
 # Leaves room for a Kafka and a gateway on the same machine of 2 cores; the kernels' memory is the workers' own.
@@ -65,8 +64,9 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    folder = Path(tempfile.mkdtemp(prefix="kvota-spark-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    run_folder = RunFolder("spark-")
+    atexit.register(run_folder.remove)
+    folder = run_folder.path
     java_options = _JVM_OPTIONS_SHORT if short else _JVM_OPTIONS
     wanted = _settings(folder, master) | dict(settings or {})
     wanted.setdefault("spark.driver.memory", memory)

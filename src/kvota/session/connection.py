@@ -424,7 +424,7 @@ class Connection:
                     f"a request of {size} bytes is announced; between {REQUEST_SIZE_MIN} and "
                     f"{self.shared.settings.request_bytes_max} are possible"
                 )
-                raise ProtocolError(msg)
+                raise ProtocolError(msg + _likely(bytes(data[pos : pos + 4])))
         if available >= 8:
             key_version = int.from_bytes(data[pos + 4 : pos + 8], "big")
             if key_version not in self._routes:
@@ -802,6 +802,13 @@ def _size_problem(size: int, route: Route) -> str:
         f"API key {route.key} v{route.version}: a request of {size} bytes is announced; between "
         f"{REQUEST_SIZE_MIN} and {route.size_max} are possible"
     )
+
+
+def _likely(first: bytes) -> str:
+    """What speaks here, where it is a usual mistake."""
+    if first[:2] == b"\x16\x03":
+        return ". This is TLS: the gateway takes security.protocol PLAINTEXT or SASL_PLAINTEXT"
+    return ". This is HTTP" if first in {b"GET ", b"POST", b"HEAD"} else ""
 
 
 def _client_id_problem(length: int, route: Route) -> str:

@@ -165,7 +165,8 @@ def test_a_taken_port_ends_it_with_a_message(
 
     assert done.returncode == 3
     assert f"cannot listen on 127.0.0.1:{first_port + offset} ({what}): Address already in use" in done.stderr  # fmt: skip
-    assert "choose another address" in done.stderr
+    setting = "gateway.bootstrap_port" if offset == 0 else "gateway.node_port_base"
+    assert f"choose another: {setting}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -318,8 +318,21 @@ async def test_garbage_is_closed_with_a_reason_and_others_are_served(
 
     assert await bad.rest() == b""
     assert "a request of 1195725856 bytes is announced" in caplog.text
+    assert "This is HTTP" in caplog.text
     assert await good.ask(heartbeat()) == heartbeat_answer()
     assert world.brokers[0].connections == 1
+
+
+async def test_a_client_that_begins_with_tls_is_told_in_the_log(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds()
+    client = await world.connect()
+
+    client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+
+    assert await client.rest() == b""
+    assert "This is TLS: the gateway takes security.protocol PLAINTEXT" in caplog.text
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x7f\xff\xff\xff", heartbeat()])

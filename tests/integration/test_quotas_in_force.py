@@ -1,0 +1,202 @@
+"""Real clients at full speed under byte-rate quotas: limits hold, nothing is lost, the law holds."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from kvota.app.demo.verdicts import verdicts
+from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.localkafka import LocalKafka
+
+QUOTA = 200_000
+# A tenth of a second's worth each, in batches of up to 20 KB.
+RECORD = bytes(2_000)
+SECONDS = 12.0
+QUOTAS = f"""
+[[quota]]
+user_default = true
+producer_byte_rate = {QUOTA}
+consumer_byte_rate = {QUOTA}
+"""
+
+
+@dataclass
+class Seen:
+    """What the clients saw, and where the gateway's record is."""
+
+    produced: int
+    fetched: list[int]
+    record: Path
+    mute_late_ms: float
+
+
+@pytest.fixture(scope="module")
+def seen(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("in-force")
+    for topic in ("in-force-up", "in-force-down"):
+        kafka.create_topic(topic)
+    _fill(kafka.bootstrap_servers, "in-force-down")
+    first_port = free_port_range(4)
+    gateway = GatewayProcess(
+        folder,
+        config=gateway_toml(
+            upstream=kafka.bootstrap_servers,
+            first_port=first_port,
+            node_ids="0-2",
+            enforce={"PRODUCE": True, "FETCH": True},
+            record="record",
+            kafka={"quota.window.num": 2, "quota.window.size.seconds": 1},
+        ),
+        quotas=QUOTAS,
+        first_port=first_port,
+    )
+    with gateway:
+        produced, fetched = _traffic(gateway.bootstrap_servers)
+        assert gateway.running
+    return Seen(produced, fetched, folder / "record", gateway.mute_late_ms)
+
+
+def _fill(bootstrap_servers: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "batch.size": 20_000})
+    for number in range(4_000):
+        producer.produce(topic, RECORD, key=b"%d" % number)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def _traffic(bootstrap_servers: str) -> tuple[int, list[int]]:
+    """Both at once, as fast as they may; returns the records acknowledged, and those received."""
+    acknowledged: list[int] = []
+    failed: list[object] = []
+
+    def delivered(error: object, _message: object) -> None:
+        (failed if error else acknowledged).append(error)  # type: ignore[arg-type]
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "client.id": "up",
+            "enable.idempotence": True,
+            "batch.size": 20_000,
+            "queue.buffering.max.messages": 100,
+        }
+    )
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "client.id": "down",
+            "group.id": "in-force",
+            "enable.auto.commit": False,
+            "max.partition.fetch.bytes": 50_000,
+        }
+    )
+    consumer.assign([TopicPartition("in-force-down", 0, 0)])
+    received: list[int] = []
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        try:
+            producer.produce("in-force-up", RECORD, on_delivery=delivered)
+        except BufferError:
+            producer.poll(0.01)
+        received += [int(message.key()) for message in consumer.consume(100, 0.001)]
+    assert producer.flush(60) == 0
+    consumer.close()
+    assert not failed
+    return len(acknowledged), received
+
+
+def test_nothing_is_lost_and_the_quota_is_used(seen: Seen) -> None:
+    assert seen.fetched == list(range(len(seen.fetched)))
+    # Far from the quota only where something stalls; how near it comes is for bench/hold.
+    assert len(seen.fetched) * len(RECORD) > 0.4 * SECONDS * QUOTA
+    assert seen.produced * len(RECORD) > 0.4 * SECONDS * QUOTA
+
+
+def test_both_limits_hold_in_every_interval(seen: Seen) -> None:
+    judged = verdicts(seen.record, late_ms=seen.mute_late_ms + 1)
+
+    assert {key[1] for key in judged} == {"PRODUCE", "FETCH"}
+    assert all(verdict.holds for verdict in judged.values()), judged
+
+
+def test_the_record_has_throttled_requests_and_refused_fetches_and_the_law_holds(
+    seen: Seen,
+) -> None:
+    rows = pq.read_table(seen.record)
+    outcomes = {
+        (row["quota_type"], row["outcome"]): row["rows"]
+        for row in rows.group_by(["quota_type", "outcome"])
+        .aggregate([([], "count_all")])
+        .rename_columns({"count_all": "rows"})
+        .to_pylist()
+    }
+    assert outcomes["PRODUCE", "throttled"] > 10
+    assert outcomes["FETCH", "rejected"] > 5
+    assert pc.all(rows["enforced"]).as_py()
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "kvota.app.cli.main",
+            "replay",
+            "--law",
+            "--events",
+            str(seen.record),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all equal" in done.stdout
+
+
+def test_records_without_acks_arrive(kafka: LocalKafka, tmp_path: Path) -> None:
+    kafka.create_topic("in-force-acks-0")
+    first_port = free_port_range(4)
+    gateway = GatewayProcess(
+        tmp_path,
+        config=gateway_toml(
+            upstream=kafka.bootstrap_servers,
+            first_port=first_port,
+            node_ids="0-2",
+            enforce={"PRODUCE": True},
+            record="record",
+        ),
+        quotas=QUOTAS.replace(str(QUOTA), "1000000"),
+        first_port=first_port,
+    )
+    count = 6_000  # 12 MB: above what the first window lets through at once
+    with gateway:
+        producer = Producer({"bootstrap.servers": gateway.bootstrap_servers, "acks": 0})
+        for _ in range(count):
+            producer.produce("in-force-acks-0", RECORD)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        received = _count(kafka.bootstrap_servers, "in-force-acks-0", count)
+    rows = pq.read_table(tmp_path / "record").to_pylist()
+
+    assert received == count
+    charged = [row for row in rows if row["value"] > 2_000]
+    assert max(row["throttle_ms"] for row in charged) > 0
+    assert {row["upstream_throttle_ms"] for row in charged} == {None}
+
+
+def _count(bootstrap_servers: str, topic: str, wanted: int) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    received, end = 0, time.monotonic() + 60
+    while received < wanted and time.monotonic() < end:
+        received += len(consumer.consume(1_000, 1.0))
+    consumer.close()
+    return received
