@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from kvota.app.demo.circle import ROUNDING_MS
 from kvota.app.demo.verdicts import verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
@@ -120,7 +121,7 @@ def test_nothing_is_lost_and_the_quota_is_used(seen: Seen) -> None:
 
 
 def test_both_limits_hold_in_every_interval(seen: Seen) -> None:
-    judged = verdicts(seen.record, late_ms=seen.mute_late_ms + 1)
+    judged = verdicts(seen.record, late_ms=seen.mute_late_ms + ROUNDING_MS)
 
     assert {key[1] for key in judged} == {"PRODUCE", "FETCH"}
     assert all(verdict.holds for verdict in judged.values()), judged

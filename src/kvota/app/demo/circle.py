@@ -62,6 +62,8 @@ CAPACITIES = {
 RELAXED = Guardrails(
     hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
 )
+# Kafka counts in whole milliseconds: the time of a charge, its throttle, and the end of the mute.
+ROUNDING_MS = 3
 # A mute that ends later than this is the gateway's fault, and no excuse.
 LATE_MS_MAX = 100.0
 _MARKER = ".kvota-demo"
@@ -134,9 +136,8 @@ class _Circle:
         after_seen, late_ms = self._traffic(_ENFORCED, plan.table)
         with self._screen.step("The law and the limits, from the record"):
             after = self._usage(spark, _ENFORCED)
-            # Throttle times are whole milliseconds: one more for the rounding.
-            strictly = verdicts(self._record(_ENFORCED), late_ms=1)
-            excused_ms = min(late_ms, LATE_MS_MAX) + 1
+            strictly = verdicts(self._record(_ENFORCED), late_ms=ROUNDING_MS)
+            excused_ms = min(late_ms, LATE_MS_MAX) + ROUNDING_MS
             judged = verdicts(self._record(_ENFORCED), late_ms=excused_ms)
             law = self._law(spark)
         print()
@@ -147,7 +148,7 @@ class _Circle:
         print(_closing_lines(before_seen, after_seen, str(law), self._folder))
         print(
             "held                 in every interval: admitted <= limit x (elapsed + 1 s) + one request "
-            "(mutations: + the burst), to the millisecond"
+            f"(mutations: + the burst), to {ROUNDING_MS} ms"
         )
         if _LATE in marks.values():
             print(
