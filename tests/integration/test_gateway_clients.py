@@ -54,8 +54,10 @@ def test_java_producer_and_console_consumer(gateway: TappedGateway, topic: str) 
     produced = gateway.kafka.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", str(RECORDS), "--record-size", "1000"),
-        *("--throughput", "-1", "--bootstrap-server", gateway.bootstrap_servers),
+        *("--throughput", "-1"),
+        *("--producer-props", f"bootstrap.servers={gateway.bootstrap_servers}"),
     )
+    assert f"{RECORDS} records sent" in produced.stdout, produced.stdout + produced.stderr
     consumed = tool(
         gateway,
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -63,7 +65,6 @@ def test_java_producer_and_console_consumer(gateway: TappedGateway, topic: str) 
         *("--timeout-ms", "60000"),
     )
 
-    assert f"{RECORDS} records sent" in produced.stdout, produced.stdout + produced.stderr
     assert len(consumed.splitlines()) == RECORDS
     gateway.assert_no_address_leaked()
 
