@@ -14,6 +14,9 @@ from kvota.localkafka.jars import kafka_classpath
 # Programs that live for a second: the quick compiler alone starts them sooner.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
 
+# Kafka 3 logs with Log4j 1, which has other names.
+_LOG4J1_NAMES = {"SYSTEM_OUT": "System.out", "SYSTEM_ERR": "System.err"}
+
 
 def kafka_command(  # noqa: PLR0913 - each is an option of the Java program
     version: str,
@@ -38,6 +41,7 @@ def kafka_command(  # noqa: PLR0913 - each is an option of the Java program
         f"-Dlog4j.configuration={(here / 'log4j.properties').as_uri()}",
         f"-Dkvota.log.level={log_level}",
         f"-Dkvota.log.stream={log_stream}",
+        f"-Dkvota.log.stream.log4j1={_LOG4J1_NAMES[log_stream]}",
         *java_options,
         f"@{_class_path_file(version)}",
         main_class,
