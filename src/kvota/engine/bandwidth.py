@@ -32,6 +32,7 @@ class BandwidthLane:
         "samples",
         "tags",
         "window_bytes",
+        "window_ms",
     )
 
     def __init__(  # noqa: PLR0913  (keywords, one per field)
@@ -49,10 +50,12 @@ class BandwidthLane:
         self.tags = tags
         self.limit = limit
         self.samples = samples
-        # What fits into an empty window (Kafka's maxValueInQuotaWindow), at most 2**31-1.
-        spare_s = (samples - 1) * sample_ms / 1000
-        self.window_bytes = INT32_MAX if limit is None else saturate_to_int32(limit * spare_s)
         self.sample_ms = sample_ms
+        # How long an empty window is, and what fits into it (Kafka's maxValueInQuotaWindow).
+        self.window_ms = (samples - 1) * sample_ms
+        self.window_bytes = (
+            INT32_MAX if limit is None else saturate_to_int32(limit * (self.window_ms / 1000))
+        )
         self.charge = charge
         self.allowance = allowance
         self.refuse = refuse

@@ -72,7 +72,7 @@ def charges(
         F.coalesce(F.col("samples").cast("int"), F.lit(0)).alias("samples"),
         F.coalesce(F.col("sample_ms"), F.lit(0)).alias("sample_ms"),
         "complete",
-        _is_refused().alias("refused"),
+        is_refused_fetch().alias("refused"),
         "throttle_ms",
         "outcome",
     )
@@ -142,7 +142,8 @@ def _is_strict() -> Column:
     return F.coalesce(is_mutation & reduce(operator.or_, strict), F.lit(col=False))
 
 
-def _is_refused() -> Column:
+def is_refused_fetch() -> Column:
+    """True for the row of a Fetch that waited for room; never null."""
     is_rate = F.col("quota_type").isin(*RATE_TYPES)
     return is_rate & F.col("outcome").eqNullSafe(Outcome.REJECTED.value)
 

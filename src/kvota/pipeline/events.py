@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 
 from kvota.model.errors import UsageError
 from kvota.model.event import EVENT_COLUMNS, SCHEMA_VERSION, Column, ColumnType
+from kvota.record.event_schema import ARROW_TYPES
 
 logger = logging.getLogger(__name__)
 
@@ -23,14 +24,6 @@ _SPARK_TYPES: dict[ColumnType, t.DataType] = {
     "double": t.DoubleType(),
     "boolean": t.BooleanType(),
     "string": t.StringType(),
-}
-_ARROW_TYPES: dict[ColumnType, pa.DataType] = {
-    "long": pa.int64(),
-    "int": pa.int32(),
-    "short": pa.int16(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
 }
 
 # Every column may be missing in an older file, so Spark sees all of them as nullable.
@@ -190,7 +183,7 @@ def _wrong_type(schema: pa.Schema, column: Column) -> str:
         found = found.value_type
     if found == pa.large_string():
         found = pa.string()
-    wanted = _ARROW_TYPES[column.type]
+    wanted = ARROW_TYPES[column.type]
     return "" if found == wanted else f"column {column.name} is {found}, expected {wanted}"
 
 

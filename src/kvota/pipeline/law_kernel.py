@@ -143,14 +143,4 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
                 outcome[row] = THROTTLED
         if refused[row]:
             outcome[row] = REJECTED
-            state[_CURRENT], state[_SLOTS] = record_rate(
-                starts,
-                lasts,
-                totals,
-                state[_CURRENT],
-                state[_SLOTS],
-                -value[row],
-                now_ms,
-                width,
-                length_ms,
-            )
+            totals[state[_CURRENT]] -= value[row]  # at the same time, so out of the same sample

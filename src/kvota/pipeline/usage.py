@@ -11,7 +11,7 @@ from kvota.model.errors import UsageError
 from kvota.model.event import Outcome
 from kvota.pipeline import usage_kernel as k
 from kvota.pipeline.arrow_columns import Array, arrays
-from kvota.pipeline.charges import RATE_TYPES, By, counter_id, counters, partitions
+from kvota.pipeline.charges import By, counter_id, counters, is_refused_fetch, partitions
 
 WINDOW_S = 60
 
@@ -102,7 +102,7 @@ def seconds(events: DataFrame, by: By = "user") -> DataFrame:
     """
     was_rejected = F.col("outcome") == Outcome.REJECTED.value
     # A Fetch that waited for room is in the record twice: when it was refused, and with its answer.
-    waited = was_rejected & F.col("quota_type").isin(*RATE_TYPES)
+    waited = is_refused_fetch()
     rejected = was_rejected & ~waited
     throttled = waited | (F.col("outcome") == Outcome.THROTTLED.value)
     used = F.when(was_rejected & F.col("enforced"), 0.0).otherwise(F.col("value"))

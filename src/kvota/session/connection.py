@@ -329,9 +329,7 @@ class Connection:
                     offset = route.max_bytes_offset
                     if offset >= 0:
                         if route.flexible and body + offset < frame_end and data[body]:
-                            body = (
-                                rare.behind_header_tags(data, body, frame_end) - 1
-                            )  # in the header: rare
+                            body = rare.behind_header_tags(data, body, frame_end) - 1
                         offset += body
                         if offset + 4 > frame_end:
                             raise ProtocolError(_size_problem(size, route))
@@ -387,10 +385,9 @@ class Connection:
         of one size; who has read all there is gets smaller ones, and does not wait.
         """
         waited_ms = (now_us - route.answered_us) // 1000
+        # Long enough; or the clock has stepped back; or much memory would wait, too.
         if not 0 <= waited_ms < FETCH_WAIT_MS_MAX or size > EVIDENCE_BYTES:
-            return (
-                False  # long enough; or the clock has stepped back; or much memory would wait, too
-            )
+            return False
         memo = route.memo
         assert memo is not None
         assert memo.limit is not None
@@ -763,9 +760,10 @@ class Connection:
         value = size - tags  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
         self._append(route.memo, self._sink.next_seq(), now_us, value, throttle_ms, upstream_ms)
-        route.expected_bytes = min(value, route.answer_bytes, route.window_bytes)
-        route.answer_bytes = value
-        route.answered_us = now_us
+        if route.enforced:
+            route.expected_bytes = min(value, route.answer_bytes, route.window_bytes)
+            route.answer_bytes = value
+            route.answered_us = now_us
         if throttle_ms > 0 and route.enforced:
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)

@@ -145,7 +145,7 @@ class Route:
         self.allowance = lane.allowance
         self.refuse = lane.refuse
         self.window_bytes = lane.window_bytes
-        self.window_ms = (lane.samples - 1) * lane.sample_ms
+        self.window_ms = lane.window_ms
         self.client_id = bytes(client_id)
         self.engine_version = engine.version
         self.memo = ChargeMemo(

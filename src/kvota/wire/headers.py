@@ -34,6 +34,16 @@ CLIENT_ID_BYTES_MAX = 32_767
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHead:
+    """The head of a request as read by ``read_request_head``."""
+
+    version: int
+    correlation_id: int
+    client_id: bytes  # empty for null
+    body_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseHead:
     """The head of an answer as read by ``read_answer_head``."""
 
@@ -136,6 +146,25 @@ def is_flexible(key: int, version: int) -> bool:
     """Whether this version of a known API has compact lengths and tagged fields."""
     api = APIS.get(key)
     return version >= (NEVER if api is None else api.flexible_from)
+
+
+def read_request_head(frame: Bytes, key: int) -> RequestHead:
+    """The head of a whole request frame (size field included) of this key.
+
+    Raises:
+        ProtocolError: too short, or the head does not fit the frame.
+    """
+    if len(frame) < REQUEST_HEAD_BYTES:
+        msg = f"{name_of(key)} request: {len(frame)} bytes hold no header"
+        raise ProtocolError(msg)
+    _size, _key, version, correlation_id, client_id_bytes = REQUEST_HEAD.unpack_from(frame, 0)
+    header_version = request_header_version(key, version)
+    body_at = request_body_offset(frame, 0, len(frame), client_id_bytes, header_version)
+    assert body_at is not None, "a whole frame needs no more bytes"
+    client_id = bytes(frame[REQUEST_HEAD_BYTES : REQUEST_HEAD_BYTES + max(0, client_id_bytes)])
+    return RequestHead(
+        version=version, correlation_id=correlation_id, client_id=client_id, body_at=body_at
+    )
 
 
 def read_answer_head(frame: Bytes, key: int, version: int) -> ResponseHead:

@@ -7,17 +7,9 @@ of the original's bytes, so that everything we do not know survives.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvota.model.errors import ProtocolError
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, name_of
 from kvota.wire.encode import encode_count
-from kvota.wire.headers import (
-    REQUEST_HEAD,
-    REQUEST_HEAD_BYTES,
-    is_flexible,
-    request_body_offset,
-    request_header_version,
-    with_size,
-)
+from kvota.wire.headers import is_flexible, read_request_head, with_size
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 
 # Twice what KRaft takes of new partitions in one request; a frame of 4 MiB could hold 400,000
@@ -69,17 +61,10 @@ def scan_request(frame: bytes, key: int, version: int) -> MutationRequest:
         ProtocolError: it is no such request, or asks for more than ``TOPICS_MAX`` topics.
     """
     what = f"{name_of(key)} v{version} request"
-    if len(frame) < REQUEST_HEAD_BYTES:
-        msg = f"{what}: {len(frame)} bytes hold no header"
-        raise ProtocolError(msg)
-    _size, _key, _version, correlation_id, client_id_bytes = REQUEST_HEAD.unpack_from(frame, 0)
-    header_version = request_header_version(key, version)
-    body_at = request_body_offset(frame, 0, len(frame), client_id_bytes, header_version)
-    assert body_at is not None, "a whole frame needs no more bytes"
-    client_id = frame[REQUEST_HEAD_BYTES : REQUEST_HEAD_BYTES + max(0, client_id_bytes)]
+    head = read_request_head(frame, key)
     scanner = Scanner(
         frame,
-        body_at,
+        head.body_at,
         len(frame),
         flexible=is_flexible(key, version),
         what=what,
@@ -95,13 +80,13 @@ def scan_request(frame: bytes, key: int, version: int) -> MutationRequest:
     return MutationRequest(
         key=key,
         version=version,
-        correlation_id=correlation_id,
-        client_id=client_id.decode(errors="replace"),
+        correlation_id=head.correlation_id,
+        client_id=head.client_id.decode(errors="replace"),
         timeout_ms=timeout_ms,
         validate_only=validate_only,
         topics=topics,
         frame=frame,
-        topics_at=body_at,
+        topics_at=head.body_at,
         topics_end=topics_end,
     )
 

@@ -10,13 +10,10 @@ from kvota.model.errors import ProtocolError
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, name_of
 from kvota.wire.encode import encode_blob, encode_text
 from kvota.wire.headers import (
-    REQUEST_HEAD,
-    REQUEST_HEAD_BYTES,
     encode_request,
     is_flexible,
     read_answer_head,
-    request_body_offset,
-    request_header_version,
+    read_request_head,
 )
 from kvota.wire.scanner import Scanner
 from kvota.wire.varint import Bytes
@@ -170,17 +167,10 @@ def authenticate_request(correlation_id: int, token: bytes, version: int = 1) ->
 
 
 def _request_scanner(frame: Bytes, key: int) -> Scanner:
-    what = f"{name_of(key)} request"
-    if len(frame) < REQUEST_HEAD_BYTES:
-        msg = f"{what}: {len(frame)} bytes hold no header"
-        raise ProtocolError(msg)
-    _size, _key, version, _correlation, client_id_bytes = REQUEST_HEAD.unpack_from(frame, 0)
-    header = request_header_version(key, version)
-    body_at = request_body_offset(frame, 0, len(frame), client_id_bytes, header)
-    assert body_at is not None, "a whole frame needs no more bytes"
-    return Scanner(
-        frame, body_at, len(frame), flexible=is_flexible(key, version), what=f"{what} v{version}"
-    )
+    head = read_request_head(frame, key)
+    what = f"{name_of(key)} request v{head.version}"
+    flexible = is_flexible(key, head.version)
+    return Scanner(frame, head.body_at, len(frame), flexible=flexible, what=what)
 
 
 def _answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:

@@ -9,11 +9,11 @@ import pytest
 from kvota.app.demo.circle import run_demo
 from kvota.app.demo.screen import table
 from kvota.app.demo.traffic import percentile
-from kvota.app.demo.verdicts import verdicts
+from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.model.errors import UsageError
 
 
-def _record(folder: Path, values: list[float], *, outcome: str = "admitted") -> Path:
+def _charges(folder: Path, values: list[float], *, outcome: str = "admitted") -> Charges:
     """One charge a millisecond on one counter under 1,000/s, with a window of 2 x 1 s."""
     count = len(values)
     columns = {
@@ -29,25 +29,24 @@ def _record(folder: Path, values: list[float], *, outcome: str = "admitted") -> 
         "sample_ms": [1_000] * count,
         "outcome": [outcome] * count,
     }
-    folder.mkdir()
     pq.write_table(pa.table(columns), folder / "events.parquet")
-    return folder
+    return admitted_charges(folder)
 
 
 def test_a_limit_that_was_kept_holds(tmp_path: Path) -> None:
-    judged = verdicts(_record(tmp_path / "record", [1.0] * 1_500), late_ms=0)
+    judged = verdicts(_charges(tmp_path, [1.0] * 1_500), late_ms=0)
 
     assert judged["a", "PRODUCE"].holds
 
 
 def test_a_limit_that_was_broken_does_not_hold(tmp_path: Path) -> None:
-    judged = verdicts(_record(tmp_path / "record", [3.0] * 1_500), late_ms=0)
+    judged = verdicts(_charges(tmp_path, [3.0] * 1_500), late_ms=0)
 
     assert not judged["a", "PRODUCE"].holds
 
 
 def test_what_was_rejected_used_nothing(tmp_path: Path) -> None:
-    judged = verdicts(_record(tmp_path / "record", [3.0] * 1_500, outcome="rejected"), late_ms=0)
+    judged = verdicts(_charges(tmp_path, [3.0] * 1_500, outcome="rejected"), late_ms=0)
 
     assert not judged
 

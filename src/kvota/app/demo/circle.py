@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kvota.app.demo.screen import Screen, table
 from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS, TenantReport, topic_of
 from kvota.app.demo.traffic import percentile, run_tenants
-from kvota.app.demo.verdicts import Verdict, verdicts
+from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.engine import QuotaTable
 from kvota.localkafka import LocalKafka
@@ -136,13 +136,10 @@ class _Circle:
         after_seen, late_ms = self._traffic(_ENFORCED, plan.table)
         with self._screen.step("The law and the limits, from the record"):
             after = self._usage(spark, _ENFORCED)
-            strictly = verdicts(self._record(_ENFORCED), late_ms=ROUNDING_MS)
-            excused_ms = min(late_ms, LATE_MS_MAX) + ROUNDING_MS
-            judged = verdicts(self._record(_ENFORCED), late_ms=excused_ms)
+            marks = _marks(admitted_charges(self._record(_ENFORCED)), late_ms)
             law = self._law(spark)
         print()
         self._screen.heading("Before and after")
-        marks = {key: _mark(strictly[key], judged[key]) for key in judged}
         print(_closing_table(before, after, marks))
         print()
         print(_closing_lines(before_seen, after_seen, str(law), self._folder))
@@ -155,10 +152,10 @@ class _Circle:
                 f"{_LATE:<20} not quite: the latest mute ended {late_ms:.0f} ms late, and what was not sent "
                 "meanwhile was sent afterwards"
             )
-        unjudged = [key for key in before if key not in judged]
+        unjudged = [key for key in before if key not in marks]
         if unjudged:
             print(f"not judged, no limit was in force: {unjudged}")
-        held = not unjudged and all(verdict.holds for verdict in judged.values())
+        held = not unjudged and _NOT_HELD not in marks.values()
         complete = law.holds and not law.missing and not law.repeated
         lost = [
             seen[ORDERS].failed_records + seen[ORDERS].sent_records - seen[ORDERS].received_records
@@ -280,10 +277,14 @@ class _Planned:
     text: str
 
 
-def _mark(strictly: Verdict, excused: Verdict) -> str:
-    if strictly.holds:
-        return _HELD
-    return _LATE if excused.holds else _NOT_HELD
+def _marks(charges: Charges, late_ms: float) -> dict[tuple[str, str], str]:
+    """By (tenant, quota type): did its limit hold, or only with what a late mute gave away?"""
+    strictly = verdicts(charges, late_ms=ROUNDING_MS)
+    excused = verdicts(charges, late_ms=min(late_ms, LATE_MS_MAX) + ROUNDING_MS)
+    return {
+        key: _HELD if verdict.holds else _LATE if excused[key].holds else _NOT_HELD
+        for key, verdict in strictly.items()
+    }
 
 
 def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], str]) -> str:

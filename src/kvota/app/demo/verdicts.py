@@ -33,12 +33,13 @@ class Verdict:
     worst: Held | None
 
 
-def verdicts(record: Path, *, late_ms: float) -> dict[tuple[str, str], Verdict]:
-    """By (user, quota type): whether each counter's limit held in every interval of this record.
+# By user, quota type, node, tags, limit, samples, sample_ms: (ts_us, value) in the order of decisions.
+Charges = dict[tuple[object, ...], list[tuple[int, float]]]
 
-    ``late_ms``: see ``planning.held``. Rejected charges admitted nothing. A counter is judged anew from where its limit changed.
-    """
-    charges: dict[tuple[object, ...], list[tuple[int, float]]] = defaultdict(list)
+
+def admitted_charges(record: Path) -> Charges:
+    """What each counter admitted; anew from where its limit changed. Rejected charges admitted nothing."""
+    charges: Charges = defaultdict(list)
     rows = pq.read_table(record, columns=_COLUMNS).sort_by("seq").to_pylist()
     for row in rows:
         if row["limit"] is None or row["outcome"] == "rejected":
@@ -53,6 +54,14 @@ def verdicts(record: Path, *, late_ms: float) -> dict[tuple[str, str], Verdict]:
             row["sample_ms"],
         )
         charges[counter].append((row["ts_us"], row["value"]))
+    return charges
+
+
+def verdicts(charges: Charges, *, late_ms: float) -> dict[tuple[str, str], Verdict]:
+    """By (user, quota type): whether each counter's limit held in every interval.
+
+    ``late_ms``: see ``planning.held``.
+    """
     judged: dict[tuple[str, str], Verdict] = {}
     for (user, quota_type, _, _, limit, samples, sample_ms), values in charges.items():
         found = held(
