@@ -218,7 +218,7 @@ def converse(world: World, cut: Cut) -> tuple[object, ...]:
         if not told and not stage.advance(1_000_000):
             break
     assert stage.machine.idle
-    assert not stage.machine.stall
+    assert not stage.machine.pausing.reasons
     return (
         stage.to_broker,
         stage.to_client,

@@ -80,3 +80,58 @@ class AnnouncedBudgets:
     def used_bytes(self) -> int:
         """Announced bytes of frames that are being relayed to any broker."""
         return sum(budget.used_bytes for budget in self._of.values())
+
+
+class BudgetShare:
+    """What one connection takes of the budget of its broker, for one frame at a time.
+
+    Attributes:
+        taken_bytes: for the frame that has begun and not ended.
+    """
+
+    __slots__ = ("_budget", "_wake", "taken_bytes")
+
+    def __init__(self, budget: AnnouncedBudget, wake: Callable[[], None]) -> None:
+        self._budget = budget
+        self._wake = wake
+        self.taken_bytes = 0
+
+    @property
+    def keeps_others_waiting(self) -> bool:
+        """True while it takes room that others wait for."""
+        return self.taken_bytes > 0 and self._budget.is_waited_for
+
+    def take(self, size_bytes: int) -> bool:
+        """Take room for a frame; False: there is none, and ``wake`` is called once there may be."""
+        if self._budget.take(size_bytes):
+            self.taken_bytes = size_bytes
+            return True
+        self._budget.wait(size_bytes, self._wake)
+        return False
+
+    def give_back(self) -> None:
+        """The frame has ended, or waits for something else."""
+        taken_bytes, self.taken_bytes = self.taken_bytes, 0
+        if taken_bytes:
+            self._budget.give_back(taken_bytes)
+
+    def pass_on(self) -> None:
+        """A connection that was woken and has no use for the room lets the next one know."""
+        if not self.taken_bytes:
+            self._budget.give_back(0)
+
+    def move(self, budget: AnnouncedBudget) -> None:
+        """Another broker is reached: it is that one's memory."""
+        taken_bytes = self.taken_bytes
+        self.give_back()
+        self._budget = budget
+        self._budget.add(taken_bytes)
+        self.taken_bytes = taken_bytes
+
+    def close(self) -> None:
+        """Never wake again. (With the driver's own method the two would be a cycle.)"""
+        self._wake = _nobody
+
+
+def _nobody() -> None:
+    """Woken after the end of the connection."""

@@ -1,7 +1,7 @@
 """What a connection asks of its driver, besides forwarding the bytes it returns.
 
 Plain tuples ``(code, argument)`` in a list: building one costs a tenth of a dataclass, and the driver
-only looks when the list is not empty.
+only looks when the list is not empty. Reading, and the one timer, follow from ``session.pausing``.
 """
 
 from enum import IntEnum
@@ -12,8 +12,8 @@ Command = tuple[int, object]
 class Do(IntEnum):
     """The codes."""
 
-    MUTE = 1  # int: throttle_ms from now on (0: go on with the old deadline)
-    SEND_CLIENT = 2  # bytes: an answer of ours, due now
-    SEND_UPSTREAM = 3  # bytes: a request whose turn has come
-    RESUME = 4  # int: a reason to stall that is over; the client's held bytes may go on
-    WARN = 5  # str: a line for the log
+    SEND_CLIENT = 1  # bytes: an answer of the gateway's own, due now
+    SEND_UPSTREAM = 2  # bytes: a request whose turn has come
+    RESUME = 3  # int: a reason to pause that is over; the client's buffered bytes may go on
+    WARN = 4  # str: a line for the log
+    ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``

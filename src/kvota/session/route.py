@@ -7,6 +7,7 @@ from kvota.engine import QuotaEngine
 from kvota.model.charge_memo import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
+from kvota.session.fetch_room import FetchRoom
 from kvota.wire import fetch
 from kvota.wire.apis import (
     API_VERSIONS,
@@ -16,9 +17,6 @@ from kvota.wire.apis import (
     DELETE_TOPICS,
     FETCH,
     PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    Addresses,
 )
 from kvota.wire.headers import is_flexible
 
@@ -29,18 +27,6 @@ QUOTA_TYPE_OF_KEY = {
     DELETE_TOPICS: QuotaType.CONTROLLER_MUTATION,
     CREATE_PARTITIONS: QuotaType.CONTROLLER_MUTATION,
 }
-# Read whole on the way up: what they ask decides what is forwarded, or who the client is.
-WHOLE_KEYS = frozenset(
-    {
-        CREATE_TOPICS,
-        DELETE_TOPICS,
-        CREATE_PARTITIONS,
-        SASL_HANDSHAKE,
-        API_VERSIONS,
-        SASL_AUTHENTICATE,
-    }
-)
-
 _NO_TRANSACTION_COMPACT = b"\x00\x00"  # no tags in the header, null transactional id
 _NO_TRANSACTION = b"\xff\xff"
 _NO_FIELD = b"none"  # Produce v0-2 begin with acks: two bytes never equal these four
@@ -50,10 +36,10 @@ class Kind(IntEnum):
     """How a request is treated."""
 
     PASS = 0
-    PRODUCE = 1
+    PRODUCE = 1  # charged on its bytes
     FETCH = 2
-    REWRITE = 3
-    WHOLE = 4  # rare: needs the whole frame
+    EXCHANGE = 3  # rare: needs the whole frame (kvota.session.exchanges)
+    CHARGED_PRODUCE = 4  # charged on further quotas, too (kvota.session.produce_quota)
 
 
 class Route:
@@ -64,13 +50,10 @@ class Route:
 
     __slots__ = (
         "allowance",
-        "answer_bytes",
-        "answered_us",
         "charge",
         "client_id",
         "enforced",
         "engine_version",
-        "expected_bytes",
         "flexible",
         "has_endpoints",
         "key",
@@ -79,14 +62,22 @@ class Route:
         "memo",
         "no_transaction",
         "refuse",
-        "refused_us",
+        "room",
         "size_max",
         "version",
         "window_bytes",
         "window_ms",
     )
 
-    def __init__(self, key: int, version: int, *, enforced: bool, size_max: int) -> None:
+    def __init__(
+        self,
+        key: int,
+        version: int,
+        *,
+        kind: Kind,
+        enforced: bool,
+        size_max: int,
+    ) -> None:
         api = APIS.get(key)
         if api is None:
             msg = f"API key {key} is none that clients use"
@@ -100,7 +91,7 @@ class Route:
         self.version = version
         self.flexible = is_flexible(key, version)
         self.size_max = min(api.request_bytes_max, size_max)
-        self.kind = int(_kind(key))  # a plain int: the hot path compares it
+        self.kind = int(kind)  # a plain int: the hot path compares it
         self.has_endpoints = (key == PRODUCE and version >= 10) or (key == FETCH and version >= 16)
         # Counted from behind the client id; flexible headers have one more byte there.
         self.max_bytes_offset = -1
@@ -119,15 +110,14 @@ class Route:
         # What an empty window takes, and how long it is as Kafka's formula sees it.
         self.window_bytes = 0
         self.window_ms = 0
-        # Fetch: the last answer, how large the next one is likely to be, and the answer behind which a
-        # Fetch was refused last.
-        self.answer_bytes = 0
-        self.answered_us = 0
-        self.expected_bytes = 0
-        self.refused_us = 0
+        self.room = FetchRoom() if key == FETCH else None
         self.memo: ChargeMemo | None = None
 
-    def resolve(
+    def forget_lane(self) -> None:
+        """The next charge looks its counter up anew."""
+        self.engine_version = -1
+
+    def look_up(
         self,
         engine: QuotaEngine,
         client_id: bytes | bytearray,
@@ -138,7 +128,7 @@ class Route:
         now_ms: int,
     ) -> None:
         """Look up what this client's Produce or Fetch requests are charged on, and make their memo."""
-        quota_type = QuotaType.PRODUCE if self.kind == Kind.PRODUCE else QuotaType.FETCH
+        quota_type = QUOTA_TYPE_OF_KEY[self.key]
         name = client_id.decode("utf-8", "replace")
         lane = engine.bandwidth(quota_type, node_id, user, name, now_ms)
         self.charge = lane.charge
@@ -162,24 +152,6 @@ class Route:
             sample_ms=lane.sample_ms,
             enforced=self.enforced,
         )
-
-
-def _kind(key: int) -> Kind:
-    if key == PRODUCE:
-        return Kind.PRODUCE
-    if key == FETCH:
-        return Kind.FETCH
-    if key in WHOLE_KEYS:
-        return Kind.WHOLE
-    addresses = APIS[key].addresses
-    if addresses in {
-        Addresses.METADATA,
-        Addresses.FIND_COORDINATOR,
-        Addresses.DESCRIBE_CLUSTER,
-        Addresses.DESCRIBE_CONFIGS,
-    }:
-        return Kind.REWRITE
-    return Kind.PASS
 
 
 def _never_charged(_value: float, _now_ms: int) -> int:

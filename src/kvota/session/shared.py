@@ -6,13 +6,17 @@ from kvota.engine import QuotaEngine
 from kvota.model.charge_memo import DecisionSink
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
+from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The gateway's one engine, one record, and what it knows of the cluster."""
+    """The gateway's one engine, one record, and what it knows of the cluster.
+
+    ``produce_quotas``: what a Produce is charged on beside its bytes.
+    """
 
     engine: QuotaEngine
     sink: DecisionSink
@@ -20,3 +24,4 @@ class Shared:
     budgets: AnnouncedBudgets
     facts: ClusterFacts
     settings: ConnectionSettings
+    produce_quotas: tuple[ProduceQuota, ...] = ()

@@ -1,6 +1,6 @@
 """A stage for one connection's machine: bytes go in by hand, time passes by hand, no sockets.
 
-Performs the machine's commands as the gateway's driver does, with the same ``Muting``.
+Performs the machine's commands as the gateway's driver does.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.commands import Do
-from kvota.session.connection import MUTED, Connection
+from kvota.session.connection import Connection
 from kvota.session.facts import ClusterFacts
-from kvota.session.muting import Muting
+from kvota.session.pausing import Pausing, Reason
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
@@ -102,13 +102,25 @@ class Cluster:
         return self.sink.rows
 
 
+class _LoggedPausing(Pausing):
+    """Keeps a list of the mutes."""
+
+    def __init__(self, *, cap_ms: int, log: list[int]) -> None:
+        super().__init__(cap_ms=cap_ms)
+        self._log = log
+
+    def mute(self, throttle_ms: int) -> None:
+        self._log.append(throttle_ms)
+        super().mute(throttle_ms)
+
+
 class Stage:
     """One connection of a cluster.
 
     Attributes:
         to_broker: everything forwarded so far.
         to_client: everything answered so far.
-        mutes: the throttle times of all MUTE commands.
+        mutes: the throttle times of all mutes.
         warnings: lines for the log.
     """
 
@@ -121,10 +133,15 @@ class Stage:
         self.mutes: list[int] = []
         self.warnings: list[str] = []
         self.wakes = 0
-        self._muting = Muting(cap_ms=cap_ms)
-        self._look_ms: int | None = None
+        self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
+        self._deadline_ms: int | None = None
         self.machine = Connection(
-            self.cluster.shared, number=number, dialled=BROKER, node_id=1, wake=self._wake
+            self.cluster.shared,
+            self.pausing,
+            number=number,
+            dialled=BROKER,
+            node_id=1,
+            wake=self._wake,
         )
 
     # ------------------------------------------------------------------ what comes in
@@ -149,10 +166,9 @@ class Stage:
         """Time passes; returns what goes to the broker because a mute ends meanwhile."""
         before = len(self.to_broker)
         end_ms = self.cluster.now_ms + ms
-        while self._look_ms is not None and self._look_ms <= end_ms:
-            self.cluster.now_ms = max(self.cluster.now_ms, self._look_ms)
-            self._look_ms = None
-            self._mute_over()
+        while self._deadline_ms is not None and self._deadline_ms <= end_ms:
+            self.cluster.now_ms = max(self.cluster.now_ms, self._deadline_ms)
+            self._go_on(self.machine.deadline_passed(self.cluster.now_ms, self._now_us))
         self.cluster.now_ms = end_ms
         return self.to_broker[before:]
 
@@ -163,7 +179,7 @@ class Stage:
 
     @property
     def muted(self) -> bool:
-        return self._look_ms is not None
+        return bool(self.pausing.reasons & Reason.MUTED)
 
     # ------------------------------------------------------------------ the driver
 
@@ -175,11 +191,7 @@ class Stage:
         commands = self.machine.commands
         while commands:
             code, argument = commands.pop(0)
-            if code == Do.MUTE:
-                assert isinstance(argument, int)
-                self.mutes.append(argument)
-                self._look_ms = self._muting.mute(argument, now_ms=self.cluster.now_ms)
-            elif code == Do.SEND_CLIENT:
+            if code == Do.SEND_CLIENT:
                 self.to_client += argument
             elif code == Do.SEND_UPSTREAM:
                 self.to_broker += argument
@@ -189,17 +201,12 @@ class Stage:
             else:
                 assert code == Do.WARN, code
                 self.warnings.append(str(argument))
+        if self.pausing.deadline_changed:
+            self._deadline_ms = self.machine.next_deadline_ms(self.cluster.now_ms)
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
         self.to_broker += forwarded or b""
         self._perform()
-
-    def _mute_over(self) -> None:
-        left_ms = self._muting.end(now_ms=self.cluster.now_ms)
-        if left_ms:
-            self._go_on(self.machine.let_one_pass(left_ms, self._now_us))
-        else:
-            self._go_on(self.machine.resume(MUTED, self._now_us))
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -207,5 +214,5 @@ class Stage:
     def wake_up(self) -> bytes:
         """What the driver does some time after the budget has woken it."""
         before = len(self.to_broker)
-        self._go_on(self.machine.room(self._now_us))
+        self._go_on(self.machine.woken(self._now_us))
         return self.to_broker[before:]

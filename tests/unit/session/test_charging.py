@@ -126,7 +126,7 @@ def test_a_produce_request_without_acks_is_answered_by_nobody(
     forwarded = stage.client(frame)
 
     assert forwarded == frame
-    assert stage.machine.in_flight_count == 0
+    assert stage.machine.due_count == 0
     (row,) = stage.cluster.rows
     assert (row.value, row.upstream_ms, row.outcome) == (len(frame) - 4, NO_ANSWER, THROTTLED)
     assert stage.mutes == [row.throttle_ms]
@@ -145,7 +145,7 @@ def test_a_produce_request_with_acks_waits_for_its_answer(
 
     stage.client(frame)
 
-    assert stage.machine.in_flight_count == 1
+    assert stage.machine.due_count == 1
     assert stage.cluster.rows == []
     stage.broker(produce_answer(version))
     assert [row.value for row in stage.cluster.rows] == [len(frame) - 4]
@@ -270,7 +270,7 @@ def test_shadow_mode_changes_nothing_but_the_record_for_fetch(version: int) -> N
     assert stage.client(fetch(version)) == fetch(version)
     assert stage.broker(sent) == sent
     assert stage.mutes == []
-    assert not stage.machine.stall
+    assert not stage.machine.pausing.reasons
     (row,), (other,) = stage.cluster.rows, enforced.cluster.rows
     assert (row.value, row.throttle_ms, row.outcome) == (other.value, other.throttle_ms, THROTTLED)
     assert (row.memo.enforced, other.memo.enforced) == (False, True)
@@ -335,7 +335,7 @@ def test_a_node_that_becomes_known_has_its_own_counter_from_then_on() -> None:
     cluster = Cluster(quotas(PRODUCE=TIGHT))
     stage = Stage(cluster)
     stage.machine = Connection(
-        cluster.shared, number=1, dialled=BROKER, node_id=-2, wake=lambda: None
+        cluster.shared, stage.pausing, number=1, dialled=BROKER, node_id=-2, wake=lambda: None
     )
 
     stage.client(produce())
@@ -374,7 +374,7 @@ def test_what_was_charged_and_never_answered_is_recorded_at_the_end() -> None:
 
     rows = stage.cluster.rows
     assert [(row.seq, row.upstream_ms) for row in rows] == [(0, 0), (1, NO_ANSWER)]
-    assert stage.machine.in_flight_count == 0
+    assert stage.machine.due_count == 0
 
 
 def test_each_decision_has_its_number_even_where_answers_come_later() -> None:

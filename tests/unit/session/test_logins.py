@@ -79,7 +79,7 @@ def test_plain_names_the_user_once_the_broker_has_accepted(version: int) -> None
     shake_hands(stage, "PLAIN")
 
     assert stage.client(token(PLAIN_ALICE, version)) == token(PLAIN_ALICE, version)
-    assert stage.machine.principal.name == "ANONYMOUS"
+    assert stage.machine.caller.principal.name == "ANONYMOUS"
     assert stage.broker(token_answer(version=version)) == token_answer(version=version)
 
     assert recorded_user(stage) == "alice"
@@ -93,7 +93,7 @@ def test_scram_names_the_user_with_the_brokers_final_message(mechanism: str) -> 
 
     stage.client(token(SCRAM_FIRST))
     stage.broker(token_answer(SERVER_FIRST))
-    assert stage.machine.principal.name == "ANONYMOUS"
+    assert stage.machine.caller.principal.name == "ANONYMOUS"
     stage.client(token(CLIENT_FINAL, correlation=3))
     stage.broker(token_answer(SERVER_FINAL, correlation=3))
 
@@ -209,7 +209,7 @@ def test_a_login_sent_ahead_of_an_answer_does_not_borrow_a_name() -> None:
     )
 
     stage.broker(handshake_answer() + token_answer())
-    assert stage.machine.principal.name == "alice"
+    assert stage.machine.caller.principal.name == "alice"
     stage.broker(
         handshake_answer(error=ILLEGAL_STATE, correlation=3)
         + token_answer(error=ILLEGAL_STATE, correlation=4)
@@ -314,7 +314,7 @@ def test_after_a_refused_raw_handshake_requests_are_requests() -> None:
     stage.broker(handshake_answer(0, ErrorCode.illegal_sasl_state))
 
     assert stage.to_broker.endswith(behind)
-    assert stage.machine.in_flight_count == 1  # a Produce that is due, charged and muted for
+    assert stage.machine.due_count == 1  # a Produce that is due, charged and muted for
     assert stage.mutes
 
 

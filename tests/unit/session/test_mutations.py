@@ -215,12 +215,12 @@ def test_nothing_else_is_forwarded_while_a_mutation_is_under_way() -> None:
     question = stage.client(frame + behind)
 
     assert len(split(question)) == 1
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert tell(stage, question) == frame
     before = len(stage.to_broker)
     stage.broker(created(("new", 0, 3)))
     assert stage.to_broker[before:] == behind
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
 
 
 def test_brokers_in_our_own_questions_answer_are_learnt_but_not_told() -> None:
@@ -364,7 +364,7 @@ def test_assignments_are_charged_by_their_number() -> None:
 
 def test_deletions_by_id_are_asked_for_by_id() -> None:
     stage = Stage(cluster())
-    stage.machine.upstream_versions = {METADATA: (0, 13)}
+    stage.machine.caller.upstream_versions = {METADATA: (0, 13)}
     frame = delete_by_id(topic_id("old"), topic_id("unknown"))
 
     question = stage.client(frame)
@@ -462,7 +462,7 @@ def test_where_the_broker_does_not_tell_a_setting_counts_and_the_answer_corrects
 
 def test_on_a_connection_whose_node_is_unknown_the_setting_counts() -> None:
     stage = Stage(cluster(limits={"default_partitions": 4}))
-    stage.machine.dialled = ("balancer.inside", 9092)
+    stage.machine.caller.dialled = ("balancer.inside", 9092)
     frame = create(("a", -1))
 
     assert tell(stage, stage.client(frame)) == frame
@@ -501,7 +501,7 @@ def test_a_request_refused_as_a_whole_is_answered_by_the_gateway() -> None:
     assert results(own, CREATE_TOPICS, 6) == {"a": THROTTLING, "b": THROTTLING}
     assert throttle_of(own, CREATE_TOPICS, 6) == 5_000
     assert stage.mutes == [5_000]
-    assert stage.machine.in_flight_count == 0
+    assert stage.machine.due_count == 0
     assert charges(stage.cluster.rows) == [(3, REJECTED), (4, REJECTED)]
 
 

@@ -24,7 +24,8 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import BROKER, GATEWAY, Cluster, Stage, quotas
 
 from kvota.model.errors import ProtocolError
-from kvota.session.connection import DRAINING, EVIDENCE_BYTES, FULL
+from kvota.session.pausing import Reason
+from kvota.session.requests import EVIDENCE_BYTES
 
 
 def heartbeat(correlation: int = 1) -> bytes:
@@ -211,7 +212,7 @@ def test_thousands_of_rare_requests_in_one_chunk_are_forwarded() -> None:
     mixed = b"".join(frame + heartbeat(1) for frame in frames)
 
     assert stage.client(mixed) == mixed
-    assert stage.machine.in_flight_count == 8_000
+    assert stage.machine.due_count == 8_000
 
 
 # ------------------------------------------------------------------ bounds
@@ -222,14 +223,14 @@ def test_reading_pauses_when_too_many_answers_are_due_and_goes_on_when_half_have
 
     stage.client(b"".join(heartbeat(number) for number in range(5)))
 
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert stage.client(heartbeat(5)) == b""
     assert stage.broker(heartbeat_answer(0), heartbeat_answer(1)) != b""
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     before = len(stage.to_broker)
     stage.broker(heartbeat_answer(2))
     assert stage.to_broker[before:] == heartbeat(5)
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
 
 
 def test_too_many_requests_are_noticed_in_a_chunk_that_ends_with_half_a_frame() -> None:
@@ -237,7 +238,7 @@ def test_too_many_requests_are_noticed_in_a_chunk_that_ends_with_half_a_frame() 
 
     stage.client(b"".join(heartbeat(number) for number in range(5)) + heartbeat(5)[:9])
 
-    assert stage.machine.stall & FULL
+    assert stage.machine.pausing.reasons & Reason.IN_FLIGHT
 
 
 @pytest.mark.parametrize("cut", [1, 8, 20])
@@ -248,7 +249,7 @@ def test_reading_goes_on_when_the_last_answer_due_came_in_pieces(cut: int) -> No
 
     stage.broker(heartbeat_answer(1), large[:cut], large[cut:])
 
-    assert stage.machine.stall == 0
+    assert stage.machine.pausing.reasons == 0
 
 
 def test_announced_bytes_of_two_connections_share_one_budget() -> None:
@@ -258,7 +259,7 @@ def test_announced_bytes_of_two_connections_share_one_budget() -> None:
     first.client(large[:20_000])
 
     assert second.client(large[:20_000]) == b""
-    assert second.machine.holds_reading
+    assert second.machine.pauses_reading
     assert second.machine.incomplete  # it does not wait for ever
     assert first.machine.keeps_others_waiting
 
@@ -292,7 +293,7 @@ def test_frames_that_are_held_whole_count_against_the_budget_too() -> None:
     first.client(large[:20_000])
 
     assert second.client(large[:20_000]) == b""
-    assert second.machine.holds_reading
+    assert second.machine.pauses_reading
 
     assert first.client(large[20_000:]) == large
     assert second.wakes == 1
@@ -393,11 +394,11 @@ def test_draining_lets_the_half_frame_through_and_nothing_behind_it() -> None:
     frame = produce(records=b"r" * 100_000)
     stage.client(frame[:50_000])
 
-    stage.machine.stall |= DRAINING
+    stage.machine.pausing.reasons |= Reason.DRAINING
 
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
     assert stage.client(frame[50_000:] + heartbeat(2)) == frame[50_000:]
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert not stage.machine.idle
     assert stage.broker(produce_answer()) == produce_answer()
     assert stage.machine.idle
@@ -533,7 +534,7 @@ def test_many_different_newer_versions_leave_nothing_behind() -> None:
 
     stage.client(*(frame[:6] + n.to_bytes(2, "big") + frame[8:] for n in range(5, 65_536, 100)))
 
-    assert not stage.machine._routes
+    assert not stage.machine.caller.routes
 
 
 def test_versions_are_offered_as_far_as_the_gateway_knows_them() -> None:
@@ -553,7 +554,7 @@ def test_versions_are_offered_as_far_as_the_gateway_knows_them() -> None:
     )
 
     assert [(a.api_key, a.min_version, a.max_version) for a in told.api_keys] == [(0, 0, 13), (19, 2, 5)]  # fmt: skip
-    assert stage.machine.upstream_versions[0] == (0, 99)
+    assert stage.machine.caller.upstream_versions[0] == (0, 99)
 
 
 # ------------------------------------------------------------------ our own answers

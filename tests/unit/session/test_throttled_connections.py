@@ -19,8 +19,8 @@ from tests.unit.session.stage import Cluster, Stage, quotas
 
 from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
-from kvota.session.connection import FETCH_WAIT_MS_MAX, MUTED
-from kvota.session.muting import Muting
+from kvota.session.fetch_room import FETCH_WAIT_MS_MAX
+from kvota.session.pausing import Reason
 
 # One request of LARGE under 1,000 bytes/s is some 90 s too much.
 LARGE = b"x" * 100_000
@@ -46,12 +46,12 @@ def test_what_stands_behind_a_throttled_produce_request_waits_until_the_mute_end
     first, behind = produce(records=LARGE), heartbeat(2) + heartbeat(3)
 
     assert stage.client(first + behind) == first
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     (throttle_ms,) = stage.mutes
 
     assert stage.advance(throttle_ms - 1) == b""
     assert stage.advance(1) == behind
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
 
 
 def test_the_rest_of_a_throttled_produce_request_goes_on_at_once() -> None:
@@ -60,10 +60,10 @@ def test_the_rest_of_a_throttled_produce_request_goes_on_at_once() -> None:
 
     assert stage.client(frame[:20_000]) == frame[:20_000]
     assert stage.muted
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
     assert stage.client(frame[20_000:60_000]) == frame[20_000:60_000]
     assert stage.client(frame[60_000:] + heartbeat(2)) == frame[60_000:]
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert stage.advance(stage.mutes[0]) == heartbeat(2)
 
 
@@ -116,7 +116,7 @@ def test_a_fetch_answer_is_delivered_and_then_paid_for() -> None:
 
     assert throttle_of(told, FETCH, 12) == stage.mutes[0]
     assert stage.client(fetch(correlation=3)) == b""
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert stage.advance(stage.mutes[0] - 1) == b""
     assert len(stage.cluster.rows) == 2
     assert stage.advance(1) == b""  # nothing is over now, and there is no room either
@@ -269,7 +269,7 @@ def test_a_wait_for_room_ends_when_the_clock_steps_back() -> None:
     assert stage.client(fetch(correlation=2)) == b""
     stage.cluster.now_ms -= 3_600_000
 
-    assert stage.machine.resume(MUTED, stage.cluster.now_ms * 1000)
+    assert stage.machine.resume(Reason.MUTED, stage.cluster.now_ms * 1000)
 
 
 def test_a_very_large_fetch_request_does_not_wait_in_memory() -> None:
@@ -300,13 +300,13 @@ def test_after_the_cap_one_request_passes_and_the_rest_of_the_deadline_goes_on()
 
     assert stage.advance(29_999) == b""
     assert stage.advance(1) == heartbeat(2)
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert stage.advance(30_000) == heartbeat(3)
     assert stage.advance(30_000) == heartbeat(4)
     assert stage.client(heartbeat(5)) == b""
     assert stage.advance(throttle_ms - 90_000 - 1) == b""
     assert stage.advance(1) == heartbeat(5)
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
 
 
 def test_a_fetch_in_the_middle_of_a_long_mute_is_answered_empty() -> None:
@@ -366,7 +366,7 @@ def test_a_produce_request_in_the_middle_of_a_long_mute_passes_and_is_charged() 
     forwarded = stage.advance(30_000)
 
     assert forwarded == produce(correlation=2, records=LARGE)
-    assert stage.machine.holds_reading
+    assert stage.machine.pauses_reading
     assert stage.mutes[1] > 30_000
 
 
@@ -387,34 +387,6 @@ def test_a_head_that_comes_in_pieces_after_the_cap_passes_once() -> None:
     stage.client(produce(records=LARGE) + heartbeat(2)[:10])
 
     assert stage.advance(30_000) == b""
-    assert not stage.machine.holds_reading
+    assert not stage.machine.pauses_reading
     assert stage.client(heartbeat(2)[10:] + heartbeat(3)) == heartbeat(2)
-    assert stage.machine.holds_reading
-
-
-# ------------------------------------------------------------------ the deadline
-
-
-def test_a_mute_is_capped_and_its_deadline_is_not() -> None:
-    muting = Muting(cap_ms=1_000)
-
-    assert muting.mute(5_000, now_ms=100) == 1_100
-    assert muting.end(now_ms=1_100) == 4_000
-    assert muting.mute(0, now_ms=1_150) == 2_150
-    assert muting.end(now_ms=2_150) == 2_950
-    assert muting.mute(0, now_ms=4_500) == 5_100
-    assert muting.end(now_ms=5_100) == 0
-
-
-def test_a_shorter_throttle_does_not_shorten_a_mute() -> None:
-    muting = Muting(cap_ms=10_000)
-    muting.mute(5_000, now_ms=0)
-
-    assert muting.mute(1_000, now_ms=10) == 5_000
-
-
-def test_new_throttles_do_not_prolong_one_mute_beyond_its_cap() -> None:
-    muting = Muting(cap_ms=1_000)
-    muting.mute(900, now_ms=0)
-
-    assert muting.mute(900, now_ms=600) == 1_000
+    assert stage.machine.pauses_reading

@@ -1,0 +1,305 @@
+"""Broker → client: which answer belongs to which request, what it costs, what in it must change.
+
+As in ``session.requests`` the state between chunks is "bytes left of the running answer", and
+``take`` is the hot path.
+"""
+
+from struct import Struct
+
+from kvota.model.errors import ProtocolError
+from kvota.session.caller import Caller
+from kvota.session.charged_produce import append_rows
+from kvota.session.commands import Do
+from kvota.session.due import Due, Entry
+from kvota.session.heads import behind_header_tags
+from kvota.session.pausing import Reason
+from kvota.session.route import Route
+from kvota.session.streamed_fetch import StreamedFetch
+from kvota.wire import addresses, fetch, produce
+
+_HEAD = Struct(">ii").unpack_from
+_INT32 = Struct(">i")
+_READ_INT32 = _INT32.unpack_from
+_WRITE_INT32 = _INT32.pack_into
+
+# Fetch answers up to this size wait until they are whole, larger ones are streamed.
+BUFFERED_FETCH_BYTES_MAX = 131_072
+# Of a larger one this much must be here: its head, with tags, and its throttle time.
+_FETCH_HEAD_BYTES = 64
+# Answers that must be read whole (metadata, groups): far above any real one, below harm.
+WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
+
+_PLAIN_TAIL = produce.PLAIN_TAIL
+# Plain ints: the interpreter compares an enum's members the slow way.
+_LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
+_IN_FLIGHT = int(Reason.IN_FLIGHT)
+
+
+class Answers:
+    """The answers of one connection, on their way to the client."""
+
+    __slots__ = (
+        "_append",
+        "_buffered",
+        "_caller",
+        "_due",
+        "_need",
+        "_pausing",
+        "_streamed",
+    )
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._due = caller.due
+        self._pausing = caller.pausing
+        self._append = caller.shared.sink.append
+        self._buffered = bytearray()
+        self._need = 0  # so many bytes must be buffered before it is worth to look at them
+        self._streamed: StreamedFetch | None = None
+
+    def take(  # noqa: C901, PLR0911, PLR0912, PLR0915  (hot path: one loop, see the module's docstring)
+        self, data: bytes | bytearray, now_us: int
+    ) -> bytes | bytearray | None:
+        """Take the broker's bytes; returns what to forward to the client, or None.
+
+        Raises:
+            ProtocolError: the broker's bytes do not fit what was asked, or must not be forwarded.
+        """
+        pos = 0
+        caller, due = self._caller, self._due
+        if caller.answer_left:
+            data, pos = self._rest_of_answer(data)
+        elif self._need:
+            self._buffered += data
+            if len(self._buffered) < self._need:
+                return None
+            data = bytes(self._buffered)
+            self._buffered.clear()
+            self._need = 0
+        end = len(data)
+        while pos < end:
+            available = end - pos
+            if available < 8 and not (available >= 4 and due and due[0][1] == _TOKEN):
+                return self._keep(data, pos, 4 if available < 4 and caller.sends_tokens else 8)
+            if not due:
+                msg = "the broker sent an answer to nothing"
+                raise ProtocolError(msg)
+            entry = due[0]
+            kind = entry[1]
+            size = _READ_INT32(data, pos)[0]
+            if kind != _TOKEN:
+                size, correlation = _HEAD(data, pos)
+                if correlation != entry[0] or size < 4:
+                    raise _bad_head(size, correlation, entry[0])
+            frame_end = pos + 4 + size
+            if kind == 1:  # Due.PRODUCE
+                if frame_end > end:
+                    return self._keep(data, pos, size + 4)
+                _, _, route, memo, seq, ts_us, value, throttle_ms = entry
+                if route.version >= 9:
+                    at = frame_end - 5
+                    if data[frame_end - 9 : frame_end] != _PLAIN_TAIL:
+                        data, frame_end, at = self._walk_produce(data, pos, frame_end, route)
+                        end = len(data)
+                    upstream_ms = _READ_INT32(data, at)[0]
+                elif route.version:
+                    at = frame_end - 4
+                    upstream_ms = _READ_INT32(data, at)[0]
+                else:
+                    at = upstream_ms = 0
+                due.popleft()  # not before: what cannot be read is recorded as unanswered
+                self._append(
+                    memo, seq, ts_us, value, throttle_ms, upstream_ms, 1 if throttle_ms > 0 else 0
+                )
+                if throttle_ms > upstream_ms and route.enforced and at:
+                    data = data if isinstance(data, bytearray) else bytearray(data)
+                    _WRITE_INT32(data, at, throttle_ms)
+            elif kind == 0:  # Due.PASS
+                due.popleft()
+                if frame_end > end:
+                    caller.answer_left = frame_end - end
+                    return data
+            elif kind == 2:  # Due.FETCH
+                if frame_end > end and (
+                    available < _FETCH_HEAD_BYTES or size + 4 <= BUFFERED_FETCH_BYTES_MAX
+                ):
+                    whole = size + 4 <= BUFFERED_FETCH_BYTES_MAX
+                    return self._keep(data, pos, size + 4 if whole else _FETCH_HEAD_BYTES)
+                due.popleft()
+                data = self._take_fetch(data, pos, frame_end, entry, now_us)
+                if caller.answer_left:
+                    return data
+                frame_end += len(data) - end  # addresses were rewritten, its size may differ
+                end = len(data)
+            else:
+                if not 0 <= size <= WHOLE_ANSWER_BYTES_MAX:
+                    raise _bad_head(size, entry[0], entry[0])
+                if frame_end > end:
+                    return self._keep(data, pos, size + 4)
+                data = self._take_whole(data, pos, frame_end, entry, now_us)
+                frame_end += len(data) - end
+                end = len(data)
+            pos = frame_end
+            if due and due[0][1] == _LOCAL:
+                data, pos = self._insert_local(data, pos)
+                end = len(data)
+        if self._pausing.reasons & _IN_FLIGHT:
+            self._resume_if_room()
+        return data or None
+
+    # ------------------------------------------------------------------ chunks
+
+    def _keep(self, data: bytes | bytearray, pos: int, need: int) -> bytes | bytearray | None:
+        """Buffer ``data[pos:]`` until ``need`` bytes of it are here; forward what is before it."""
+        self._buffered += data[pos:]
+        self._need = need
+        return data[:pos] if pos else None
+
+    def _rest_of_answer(self, data: bytes | bytearray) -> tuple[bytes | bytearray, int]:
+        """The running answer goes on: the chunk as the client gets it, and where the next begins."""
+        caller = self._caller
+        here = min(caller.answer_left, len(data))
+        caller.answer_left -= here
+        if self._streamed is not None:
+            rest = data[here:]
+            data = self._stream(data[:here] if rest else data)
+            here = len(data)
+            if rest:
+                data = bytes(data) + rest
+        if not caller.answer_left and self._due and self._due[0][1] == _LOCAL:
+            return self._insert_local(data, here)
+        return data, here
+
+    def _insert_local(self, data: bytes | bytearray, pos: int) -> tuple[bytes | bytearray, int]:
+        """Put the gateway's own answers in at ``pos``, where their turn has come."""
+        own = b""
+        while self._due and self._due[0][1] == _LOCAL:
+            own += self._due.popleft()[2]
+        return bytes(data[:pos]) + own + bytes(data[pos:]), pos + len(own)
+
+    def _resume_if_room(self) -> None:
+        if len(self._due) <= self._caller.shared.settings.in_flight_max // 2:
+            self._caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
+
+    # ------------------------------------------------------------------ one answer
+
+    def _walk_produce(
+        self, data: bytes | bytearray, pos: int, frame_end: int, route: Route
+    ) -> tuple[bytes | bytearray, int, int]:
+        """A Produce answer with a throttle time, tags or endpoints: hide addresses, find the field.
+
+        Returns:
+            The chunk, the answer's end in it, and where its throttle time stands.
+        """
+        frame = self._without_addresses(bytes(data[pos:frame_end]), route)
+        data = bytes(data[:pos]) + frame + bytes(data[frame_end:])
+        return data, pos + len(frame), pos + produce.throttle_offset(frame, route.version)
+
+    def _without_addresses(self, frame: bytes, route: Route) -> bytes:
+        if not route.has_endpoints:
+            return frame
+        address_of = self._caller.shared.topology.address_of
+        return addresses.rewrite(frame, route.key, route.version, address_of)
+
+    def _take_whole(
+        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
+    ) -> bytes | bytearray:
+        """An answer that was waited for whole: the chunk with what the client gets instead of it."""
+        frame = bytes(data[pos:frame_end])
+        self._due.popleft()
+        try:
+            if entry[1] == Due.CHARGED:
+                instead = self._take_charged(frame, entry)
+            else:
+                instead = entry[2].answered(self._caller, frame, now_us)
+        except ProtocolError:
+            self._due.appendleft(entry)  # so that its charges are recorded as unanswered
+            raise
+        if instead is frame:
+            return data
+        return bytes(data[:pos]) + instead + bytes(data[frame_end:])
+
+    def _take_charged(self, frame: bytes, entry: Entry) -> bytes:
+        """The answer to a Produce with several charges: the longest throttle is what the client gets."""
+        _, _, route, charges = entry
+        frame = self._without_addresses(frame, route)
+        upstream_ms = at = 0
+        if route.version:
+            at = produce.throttle_offset(frame, route.version)
+            upstream_ms = _READ_INT32(frame, at)[0]
+        append_rows(self._caller, charges, upstream_ms)
+        mute_ms = max(charge.mute_ms for charge in charges)
+        if mute_ms <= upstream_ms or not at:
+            return frame
+        return frame[:at] + _INT32.pack(mute_ms) + frame[at + 4 :]
+
+    def _take_fetch(
+        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
+    ) -> bytes | bytearray:
+        """Charge an answer of which at least the head is here; patch and hide what must be."""
+        route: Route = entry[2]
+        data = self._charge_fetch(data, pos, frame_end, entry, now_us)
+        end = len(data)
+        self._caller.answer_left = max(0, frame_end - end)
+        if not route.has_endpoints:
+            return data
+        if frame_end <= end:
+            if fetch.tail_has_no_endpoints(data[frame_end - 6 : frame_end]):
+                return data
+            frame = self._without_addresses(bytes(data[pos:frame_end]), route)
+            return bytes(data[:pos]) + frame + bytes(data[frame_end:])
+        self._streamed = StreamedFetch(route.version)
+        return bytes(data[:pos]) + self._stream(data[pos:])
+
+    def _charge_fetch(
+        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
+    ) -> bytes | bytearray:
+        """The chunk with the throttle time in it, where the quota is in force."""
+        _, _, route, client_id = entry
+        at = pos + 8
+        if route.flexible:
+            plain = data[at : at + 1] == b"\0"
+            at = at + 1 if plain else behind_header_tags(data, at, len(data))
+        if at + 4 > min(frame_end, len(data)):
+            raise _bad_head(frame_end - pos - 4, entry[0], entry[0])
+        upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
+        if (
+            route.engine_version != self._caller.shared.engine.version
+            or route.client_id != client_id
+        ):
+            self._caller.look_up(route, client_id, now_us)
+        value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
+        throttle_ms = route.charge(value, now_us // 1000)
+        seq = self._caller.shared.sink.next_seq()
+        self._caller.append_row(route.memo, seq, now_us, value, throttle_ms, upstream_ms)
+        if not route.enforced:
+            return data
+        route.room.answered(value, route.window_bytes, now_us)
+        if throttle_ms > 0:
+            # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
+            # would cost nothing each time.
+            more_ms = route.window_ms if value > route.window_bytes else 0
+            self._pausing.mute(throttle_ms + more_ms)
+            if throttle_ms > upstream_ms and route.version:
+                data = data if isinstance(data, bytearray) else bytearray(data)
+                _WRITE_INT32(data, at, throttle_ms)
+        return data
+
+    def _stream(self, part: bytes | bytearray) -> bytes | bytearray:
+        """The next part of a streamed answer, as it goes on."""
+        assert self._streamed is not None
+        is_last = self._caller.answer_left == 0
+        goes_on = self._streamed.feed(part, is_last=is_last)
+        if is_last:
+            self._streamed = None
+        return goes_on
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._buffered.clear()
+
+
+def _bad_head(size: int, correlation: int, due: int) -> ProtocolError:
+    if correlation != due:
+        return ProtocolError(f"the broker answered request {correlation}, {due} was due")
+    return ProtocolError(f"the broker announced an answer of {size} bytes")

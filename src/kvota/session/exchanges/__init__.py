@@ -1,0 +1,1 @@
+"""Conversations that need whole frames: one class each, chosen by ``table``."""

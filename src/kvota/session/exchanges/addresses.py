@@ -1,0 +1,34 @@
+"""Answers that name brokers: the client gets the gateway's addresses instead."""
+
+from kvota.session.caller import Caller
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.wire import addresses
+
+
+class Addresses(Exchange):
+    """Metadata, FindCoordinator, DescribeCluster, DescribeConfigs: ``wire.apis`` says where they stand."""
+
+    __slots__ = ("_key", "_version")
+
+    def __init__(self, key: int, version: int) -> None:
+        self._key = key
+        self._version = version
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """The request goes on as it is."""
+        caller.expect((head.correlation, Due.EXCHANGE, cls(head.key, head.version)))
+        return frame
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+        """Rewrite the addresses, and learn them.
+
+        Raises:
+            ProtocolError: it cannot be read, or names a node outside the range.
+        """
+        rewritten = addresses.rewrite(
+            frame, self._key, self._version, caller.shared.topology.address_of
+        )
+        caller.learn_own_node()
+        return rewritten

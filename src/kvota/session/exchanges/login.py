@@ -1,0 +1,120 @@
+"""Logins, watched as they go by: SaslHandshake, SaslAuthenticate, and bare tokens (handshake v0)."""
+
+from kvota.model.errors import ProtocolError
+from kvota.session.caller import Caller
+from kvota.session.commands import Do
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.session.principal import WHOLE_LOGINS, Login
+from kvota.wire import sasl
+from kvota.wire.error_code import ErrorCode
+
+TOKEN_BYTES_MAX = 524_288  # Kafka's sasl.server.max.receive.size
+
+
+class Handshake(Exchange):
+    """SaslHandshake: the client names a mechanism."""
+
+    __slots__ = ("_version",)
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """After v0 bare tokens may follow, which look like requests: nothing goes on before the answer.
+
+        Raises:
+            ProtocolError: v0 with a mechanism whose end cannot be seen from outside.
+        """
+        mechanism = sasl.mechanism(frame)
+        if head.version == 0:
+            if mechanism not in WHOLE_LOGINS:
+                msg = f"SaslHandshake v0 with {mechanism!r}: its end cannot be seen from outside"
+                raise ProtocolError(msg)
+            caller.wait()
+        caller.principal.handshake(mechanism)
+        caller.expect((head.correlation, Due.EXCHANGE, cls(head.version)))
+        return frame
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+        """The client goes on: with bare tokens if v0 was accepted."""
+        if self._version == 0:
+            caller.sends_tokens = sasl.handshake_answer(frame)[0] == ErrorCode.NONE
+            caller.go_on()
+        return frame
+
+
+class Authenticate(Exchange):
+    """SaslAuthenticate: one token of a login, in a request of Kafka's."""
+
+    __slots__ = ("_login", "_version")
+
+    def __init__(self, version: int, login: Login) -> None:
+        self._version = version
+        self._login = login
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """The broker judges the token; only the name in it is read here."""
+        login = caller.principal.token(sasl.auth_bytes(frame))
+        caller.expect((head.correlation, Due.EXCHANGE, cls(head.version, login)))
+        return frame
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+        """Believe the name where the broker has accepted it."""
+        answer = sasl.authenticate_answer(frame, self._version)
+        _judged(caller, self._login, answer.error_code, answer.auth_bytes)
+        return frame
+
+
+class Token(Exchange):
+    """One token without Kafka's header; nothing else goes on before it is answered."""
+
+    __slots__ = ("_login",)
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    @staticmethod
+    def frame_bytes(data: bytes | bytearray) -> int:
+        """How many bytes the token that ``data`` begins with has, its size field included.
+
+        Raises:
+            ProtocolError: more than any token has.
+        """
+        if len(data) < 4:
+            return 4
+        size = int.from_bytes(data[:4], "big", signed=True)
+        if not 0 <= size <= TOKEN_BYTES_MAX:
+            msg = f"a SASL token of {size} bytes is announced"
+            raise ProtocolError(msg)
+        return 4 + size
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """The broker judges the token."""
+        login = caller.principal.token(frame[4:])
+        caller.expect((head.correlation, Due.TOKEN, cls(login)))
+        caller.wait()
+        return frame
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+        """Another token follows, unless this one has completed the login."""
+        caller.sends_tokens = not _judged(caller, self._login, 0, frame[4:])
+        caller.go_on()
+        return frame
+
+
+def _judged(caller: Caller, login: Login, error_code: int, auth_bytes: bytes) -> bool:
+    """The broker has answered a token; True when this completed the login."""
+    principal = caller.principal
+    before = principal.name
+    if not principal.answer(login, error_code, auth_bytes):
+        return False
+    if principal.name != before:
+        caller.forget_lanes()
+    if principal.warning:
+        caller.commands.append((Do.WARN, principal.warning))
+        principal.warning = None
+    return True

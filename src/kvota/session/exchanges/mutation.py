@@ -1,0 +1,298 @@
+"""Topic mutations, admitted topic by topic as Kafka's controller does (KIP-599).
+
+A mutation request is held while questions of the gateway's own, on the caller's connection, find out
+what exists. Each topic that could succeed is charged; refused ones are taken out of the request and
+merged back into the answer. What upstream then refuses is given back. While that goes on nothing else
+of the connection is forwarded: a broker, too, has one request of a connection in hand.
+"""
+
+from collections import Counter
+from enum import Enum
+
+from kvota.session.caller import Caller
+from kvota.session.commands import Do
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.session.exchanges.mutation_charges import MutationCharges
+from kvota.wire import mutations, questions
+from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
+from kvota.wire.error_code import ErrorCode
+from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
+from kvota.wire.questions import TopicFacts
+
+# Correlation ids of the gateway's own questions; answers are matched by their place, any value does.
+_OWN_CORRELATION = 0x6B_76_6F_74
+_DEFAULT_PARTITIONS = "num.partitions"
+# What Metadata says of a topic that may be created; 29: a client that may create it need not be
+# allowed to describe it.
+_CREATABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class _Asked(Enum):
+    """How far the questions have come."""
+
+    NOTHING = 0
+    NAMES = 1
+    IDS = 2
+    DEFAULT = 3
+    FORWARDED = 4  # the request itself has gone up
+
+
+class Mutation(Exchange):
+    """One mutation request on its way through: questions, charges, the request, its answer."""
+
+    def __init__(self, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> None:
+        self._head = head
+        self._frame = frame
+        self._request: MutationRequest = mutations.scan_request(frame, head.key, head.version)
+        self._began_ms = now_us // 1000
+        self._asked = _Asked.NOTHING
+        self._facts: dict[str | bytes, TopicFacts] = {}
+        self._refusals: dict[int, Refusal] = {}
+        self._times_named = Counter(_key_of(topic) for topic in self._request.topics)
+        self._shared = caller.shared
+        self._charges = MutationCharges(
+            caller.shared,
+            head,
+            user=caller.principal.name,
+            client_id=self._request.client_id,
+            connection=caller.number,
+        )
+        self._charges.look_up(self._began_ms)
+        self._refuse_excess()
+
+    # ------------------------------------------------------------------ the conversation
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:
+        """Ask what exists first, unless nothing can be charged or refused.
+
+        Raises:
+            ProtocolError: the request cannot be read.
+        """
+        mutation = cls(caller, head, frame, now_us)
+        caller.wait()
+        question = None if mutation._needs_no_question else mutation._next_question(caller)
+        if question is None:
+            return mutation._forward(caller, frame)
+        caller.expect((_OWN_CORRELATION, Due.EXCHANGE, mutation))
+        return question
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:
+        """Take the answer: to a question, then ask the next one or decide; to the request, then settle.
+
+        Raises:
+            ProtocolError: the broker's answer cannot be read.
+        """
+        if self._asked is _Asked.FORWARDED:
+            return self._ended(caller, self._merged(frame, now_us), now_us)
+        self._learn(caller, frame, now_us)
+        upstream = self._next_question(caller)
+        if upstream is not None:
+            caller.expect((_OWN_CORRELATION, Due.EXCHANGE, self))
+        else:
+            admitted = self._decide(now_us)
+            if admitted is None:
+                return self._ended(caller, self._own_answer(now_us), now_us)
+            upstream = self._forward(caller, admitted)
+        caller.commands.append((Do.SEND_UPSTREAM, upstream))
+        return b""
+
+    def abandoned(self) -> None:
+        """The connection ended before the answer: what was charged stays charged."""
+        self._charges.abandon()
+
+    def _forward(self, caller: Caller, request: bytes) -> bytes:
+        self._asked = _Asked.FORWARDED
+        caller.expect((self._head.correlation, Due.EXCHANGE, self))
+        return request
+
+    def _ended(self, caller: Caller, answer: bytes, now_us: int) -> bytes:
+        mute_ms = self._charges.mute_ms(now_us)
+        if mute_ms > 0:
+            caller.pausing.mute(mute_ms)
+        caller.go_on()
+        return answer
+
+    # ------------------------------------------------------------------ asking
+
+    @property
+    def _needs_no_question(self) -> bool:
+        """True when nothing is charged or refused: only a validation, or no topic at all."""
+        if not self._request.topics:
+            return True
+        # A validation is not charged; how much it would add is bounded all the same.
+        bounded = self._head.key != CREATE_PARTITIONS and not self._refusals
+        return self._request.validate_only and bounded
+
+    def _next_question(self, caller: Caller) -> bytes | None:
+        """The next question of the gateway's own, None when all has been asked.
+
+        Metadata by name, Metadata by id, and the cluster's num.partitions where a topic is created
+        with -1. A broker that is asked for ids ignores names, so these are two questions.
+        """
+        if self._asked is _Asked.NOTHING:
+            self._asked = _Asked.NAMES
+            names = [topic.name for topic in self._request.topics if topic.name is not None]
+            if names:
+                return questions.metadata_by_name(_OWN_CORRELATION, names)
+        if self._asked is _Asked.NAMES:
+            self._asked = _Asked.IDS
+            nameless = [topic.topic_id for topic in self._request.topics if topic.name is None]
+            if nameless:
+                ids = [topic_id for topic_id in nameless if topic_id is not None]
+                return questions.metadata_by_id(_OWN_CORRELATION, ids, _newest_metadata(caller))
+        if self._asked is _Asked.IDS and self._needs_the_default():
+            self._asked = _Asked.DEFAULT
+            node_id = self._shared.topology.node_at(*caller.dialled)
+            if node_id is not None:
+                return questions.describe_broker_configs(
+                    _OWN_CORRELATION, str(node_id), [_DEFAULT_PARTITIONS]
+                )
+        return None
+
+    def _learn(self, caller: Caller, answer: bytes, now_us: int) -> None:
+        """Take the answer of the last question."""
+        if self._asked is _Asked.DEFAULT:
+            text = questions.scan_configs(answer).values.get(_DEFAULT_PARTITIONS)
+            partitions = int(text) if text is not None and text.isdecimal() else None
+            self._shared.facts.learn_default_partitions(partitions, now_us // 1000)
+            return
+        version = questions.METADATA_NAMES_VERSION
+        if self._asked is _Asked.IDS:
+            version = questions.metadata_id_version(_newest_metadata(caller))
+        metadata = questions.scan_metadata(answer, version)
+        for node_id, host, port in metadata.brokers:
+            self._shared.topology.address_of(node_id, host, port)
+        self._facts |= metadata.topics
+
+    def _needs_the_default(self) -> bool:
+        return (
+            self._head.key == CREATE_TOPICS
+            and any(t.partitions == -1 and not t.assignments for t in self._request.topics)
+            and self._shared.facts.should_ask(self._began_ms)
+        )
+
+    # ------------------------------------------------------------------ deciding
+
+    def _decide(self, now_us: int) -> bytes | None:
+        """Charge topic by topic; returns the request with what was admitted, None if nothing was."""
+        self._charges.look_up(now_us // 1000)
+        if self._head.key == CREATE_PARTITIONS:
+            self._refuse_excess_growth()
+        for index, topic in enumerate(self._request.topics):
+            if index in self._refusals or self._request.validate_only:
+                continue
+            partitions = self._partitions(topic, now_us // 1000)
+            if partitions is None or self._charges.charge(index, partitions, now_us):
+                continue
+            if self._charges.enforced:
+                self._refuse(index, topic, ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+        if not self._refusals:
+            return self._frame
+        admitted = [
+            index for index in range(len(self._request.topics)) if index not in self._refusals
+        ]
+        return mutations.subset(self._request, admitted) if admitted else None
+
+    def _partitions(self, topic: TopicAsk, now_ms: int) -> int | None:
+        """What the topic would cost, None when it would fail anyway (it then goes up uncharged)."""
+        if self._times_named[_key_of(topic)] > 1:
+            return None  # Kafka refuses every topic that a request names twice
+        facts = self._facts.get(_key_of(topic))
+        if self._head.key == CREATE_TOPICS:
+            return self._new_topic(topic, facts, now_ms)
+        if facts is None or facts.error_code != ErrorCode.NONE:
+            return None
+        if self._head.key == DELETE_TOPICS:
+            return facts.partitions
+        return topic.partitions - facts.partitions if topic.partitions > facts.partitions else None
+
+    def _new_topic(self, topic: TopicAsk, facts: TopicFacts | None, now_ms: int) -> int | None:
+        if facts is not None and facts.error_code not in _CREATABLE:
+            return None
+        if topic.assignments:
+            # Kafka refuses a count beside a list of assignments.
+            return topic.assignments if topic.partitions in {-1, topic.assignments} else None
+        if topic.partitions == -1:
+            known = self._shared.facts.default_partitions(now_ms)
+            return known if known is not None else self._shared.settings.default_partitions
+        return topic.partitions if topic.partitions > 0 else None
+
+    def _refuse_excess(self) -> None:
+        """A count that no cluster should be asked for goes no further: it can exhaust a controller."""
+        if self._head.key != CREATE_TOPICS:
+            return
+        most = self._shared.settings.mutation_partitions_max
+        topics = self._request.topics
+        asked = sum(self._new_topic(topic, None, self._began_ms) or 0 for topic in topics)
+        if asked > most:
+            text = f"Excessively large number of partitions per request: {asked}; at most {most}."
+            for index, topic in enumerate(topics):
+                self._refuse(index, topic, ErrorCode.POLICY_VIOLATION, text)
+
+    def _refuse_excess_growth(self) -> None:
+        """The same for CreatePartitions, where what is new is known once Metadata has been asked.
+
+        In request order: what would go over is refused, what still fits goes on.
+        """
+        most, asked = self._shared.settings.mutation_partitions_max, 0
+        for index, topic in enumerate(self._request.topics):
+            facts = self._facts.get(_key_of(topic))
+            if facts is None or facts.error_code != ErrorCode.NONE:
+                continue  # the broker refuses it
+            more = max(0, topic.partitions - facts.partitions)
+            if asked + more > most:
+                text = f"{more} new partitions beside {asked} in one request; at most {most} are allowed."
+                self._refuse(index, topic, ErrorCode.INVALID_PARTITIONS, text)
+            else:
+                asked += more
+
+    def _refuse(self, index: int, topic: TopicAsk, error_code: int, message: str | None) -> None:
+        self._refusals[index] = Refusal(
+            name=topic.name, topic_id=topic.topic_id, error_code=error_code, message=message
+        )
+
+    # ------------------------------------------------------------------ answering
+
+    def _own_answer(self, now_us: int) -> bytes:
+        """The whole answer, when nothing of the request went upstream."""
+        key, version, correlation = self._head
+        refusals = list(self._refusals.values())
+        return mutations.answer(correlation, key, version, refusals, self._charges.mute_ms(now_us))
+
+    def _merged(self, frame: bytes, now_us: int) -> bytes:
+        """The broker's answer with the refused topics in it and the longer of both throttle times."""
+        key, version, _ = self._head
+        scanned = mutations.scan_answer(frame, key, version)
+        by_topic: dict[str | bytes | None, TopicResult] = {}
+        for result in scanned.topics:
+            by_topic[result.name] = by_topic[result.topic_id] = result
+        results = {
+            index: by_topic[_key_of(topic)]
+            for index, topic in enumerate(self._request.topics)
+            if _key_of(topic) in by_topic
+        }
+        self._charges.settle(
+            results, scanned.throttle_ms, refused_any=bool(self._refusals), now_us=now_us
+        )
+        mute_ms = self._charges.mute_ms(now_us)
+        if not self._refusals and mute_ms <= scanned.throttle_ms:
+            return frame
+        throttle_ms = max(mute_ms, scanned.throttle_ms)
+        return mutations.merge(frame, key, version, list(self._refusals.values()), throttle_ms)
+
+
+def _newest_metadata(caller: Caller) -> int:
+    """As far as the client's own ApiVersions has told; a client that deletes by id has asked."""
+    return caller.upstream_versions.get(METADATA, (0, 12))[1]
+
+
+def _key_of(topic: TopicAsk) -> str | bytes:
+    """What identifies a topic within one request: its name, else its id."""
+    return topic.name if topic.name is not None else topic.topic_id or b""

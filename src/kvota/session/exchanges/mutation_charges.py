@@ -1,0 +1,188 @@
+"""What one mutation request is charged, topic by topic, and the rows of it."""
+
+from dataclasses import dataclass
+
+from kvota.engine import Decision, MutationQuota
+from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
+from kvota.model.event import Outcome
+from kvota.model.quota_type import QuotaType
+from kvota.model.strict_mutations import STRICT_FROM
+from kvota.session.exchanges.exchange import RequestHead
+from kvota.session.shared import Shared
+from kvota.wire.error_code import ErrorCode
+from kvota.wire.mutations import TopicResult
+
+# A request that timed out may have been carried out: what it cost stays charged.
+_PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+_OUTCOME_CODES = {
+    Outcome.ADMITTED: ADMITTED,
+    Outcome.THROTTLED: THROTTLED,
+    Outcome.REJECTED: REJECTED,
+}
+
+
+@dataclass(slots=True)
+class _Charge:
+    """One topic's charge, until the answer says how it went."""
+
+    partitions: int
+    memo: ChargeMemo
+    seq: int
+    ts_us: int
+    decision: Decision
+
+
+class MutationCharges:
+    """The charges of one request that stand, by the topic's place in it.
+
+    Args:
+        shared: engine, sink and settings of the gateway.
+        head: of the request; its version says whether topics can be refused (KIP-599).
+        user: whose quota it is.
+        client_id: as the client stated it.
+        connection: its number.
+    """
+
+    def __init__(
+        self, shared: Shared, head: RequestHead, *, user: str, client_id: str, connection: int
+    ) -> None:
+        self._shared = shared
+        self._head = head
+        self._user = user
+        self._client_id = client_id
+        self._connection = connection
+        self._charges: dict[int, _Charge] = {}
+        self._last_memo: ChargeMemo | None = None
+        self._quota: MutationQuota
+        self._owes_nothing = False
+
+    @property
+    def enforced(self) -> bool:
+        """False in shadow mode: charged and recorded, and nobody is refused or kept back."""
+        return QuotaType.CONTROLLER_MUTATION in self._shared.settings.enforced
+
+    def look_up(self, now_ms: int) -> None:
+        """Find the counter: it may have been forgotten while a question was under way."""
+        self._quota = self._shared.engine.mutations(
+            self._user,
+            self._client_id,
+            strict=self._head.version >= STRICT_FROM[self._head.key],
+            now_ms=now_ms,
+        )
+
+    def charge(self, index: int, partitions: int, now_us: int) -> bool:
+        """Charge one topic; False: it is rejected (in shadow mode it goes on all the same)."""
+        charge = _Charge(
+            partitions,
+            self._memo(),
+            self._shared.sink.next_seq(),
+            now_us,
+            self._quota.charge(partitions, now_us // 1000),
+        )
+        if charge.decision.outcome is Outcome.REJECTED:
+            self._append(charge, NO_ANSWER)
+            return False
+        self._charges[index] = charge
+        return True
+
+    def settle(
+        self, results: dict[int, TopicResult], upstream_ms: int, *, refused_any: bool, now_us: int
+    ) -> None:
+        """The broker has answered: record the charges, give back what it refused, correct the rest.
+
+        Args:
+            results: what it said of each topic, by the topic's place in the request.
+            upstream_ms: the throttle time in its answer.
+            refused_any: true where a topic of the request did not go up.
+            now_us: when.
+        """
+        for charge in self._charges.values():
+            self._append(charge, upstream_ms)
+        kept = 0
+        for index, charge in self._charges.items():
+            result = results.get(index)
+            if result is None or result.error_code in _PERHAPS_DONE:
+                kept += 1
+            elif result.error_code != ErrorCode.NONE:
+                self._give_back(charge.partitions, now_us, upstream_ms)
+            else:
+                kept += 1
+                # Created with another count than was assumed (-1, the cluster's default).
+                more = result.partitions - charge.partitions if result.partitions > 0 else 0
+                if more < 0:
+                    self._give_back(-more, now_us, upstream_ms)
+                elif more > 0:
+                    self._append(self._charged_afterwards(more, now_us), upstream_ms)
+        # A client that has got everything back owes nothing; the rows keep the throttle as computed.
+        self._owes_nothing = bool(self._charges) and not kept and not refused_any
+        self._charges.clear()
+
+    def abandon(self) -> None:
+        """No answer comes: what was charged stays charged and is recorded."""
+        for charge in self._charges.values():
+            self._append(charge, NO_ANSWER)
+        self._charges.clear()
+
+    def mute_ms(self, now_us: int) -> int:
+        """What is left of the throttle; 0 in shadow mode, and when all was given back."""
+        if not self.enforced or self._owes_nothing:
+            return 0
+        return self._quota.throttle_ms(now_us // 1000)
+
+    def _charged_afterwards(self, partitions: int, now_us: int) -> _Charge:
+        """What exists already cannot be rejected: charged as a permissive request, and recorded so.
+
+        Its row carries API version 0, which is permissive for every mutation.
+        """
+        quota = self._shared.engine.mutations(
+            self._user, self._client_id, strict=False, now_ms=now_us // 1000
+        )
+        memo = self._new_memo(api_version=0)
+        seq = self._shared.sink.next_seq()
+        return _Charge(partitions, memo, seq, now_us, quota.charge(partitions, now_us // 1000))
+
+    def _give_back(self, partitions: int, now_us: int, upstream_ms: int) -> None:
+        decision = Decision(Outcome.ADMITTED, 0, self._quota.limit)
+        seq = self._shared.sink.next_seq()
+        given = _Charge(-partitions, self._memo(), seq, now_us, decision)
+        self._quota.give_back(partitions, now_us // 1000)
+        self._append(given, upstream_ms)
+
+    def _memo(self) -> ChargeMemo:
+        """The row's columns as they are now: quotas may be reloaded between two charges."""
+        quota, last = self._quota, self._last_memo
+        if last is None or (last.limit, last.samples, last.sample_ms) != (
+            quota.limit,
+            quota.samples,
+            quota.sample_ms,
+        ):
+            last = self._last_memo = self._new_memo(api_version=self._head.version)
+        return last
+
+    def _new_memo(self, *, api_version: int) -> ChargeMemo:
+        quota = self._quota
+        return ChargeMemo(
+            node_id=-1,
+            quota_type=QuotaType.CONTROLLER_MUTATION,
+            connection=self._connection,
+            user=self._user,
+            client_id=self._client_id,
+            tags=quota.tags,
+            api_key=self._head.key,
+            api_version=api_version,
+            limit=quota.limit,
+            samples=quota.samples,
+            sample_ms=quota.sample_ms,
+            enforced=self.enforced,
+        )
+
+    def _append(self, charge: _Charge, upstream_ms: int) -> None:
+        self._shared.sink.append(
+            charge.memo,
+            charge.seq,
+            charge.ts_us,
+            charge.partitions,
+            charge.decision.throttle_ms,
+            upstream_ms,
+            _OUTCOME_CODES[charge.decision.outcome],
+        )

@@ -1,0 +1,34 @@
+"""ApiVersions: the client is offered what both the broker and the gateway understand."""
+
+from kvota.session.caller import Caller
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.wire import api_versions
+from kvota.wire.apis import API_VERSIONS, APIS
+
+
+class Versions(Exchange):
+    """An ApiVersions request; a version newer than the gateway's is answered as a broker does."""
+
+    __slots__ = ("_version",)
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """Ask the broker, unless the version is unknown here."""
+        if head.version > APIS[API_VERSIONS].version_max:
+            caller.answer_locally(head.correlation, api_versions.unsupported(head.correlation))
+            return b""
+        caller.expect((head.correlation, Due.EXCHANGE, cls(head.version)))
+        return frame
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+        """Offer no more than the gateway knows; keep what the broker offers.
+
+        Raises:
+            ProtocolError: the answer cannot be read.
+        """
+        frame, caller.upstream_versions = api_versions.clamp(frame, self._version)
+        return frame

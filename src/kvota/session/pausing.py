@@ -1,0 +1,148 @@
+"""Why the next request of a connection is not taken yet, and when that is looked at again.
+
+There is one set of reasons. While it is not empty nothing behind the running frame is taken; the
+reasons in ``AT_ONCE`` also leave the rest of the running frame in the socket. A mute ends at a
+deadline: ``next_deadline_ms`` offers it, the driver keeps one timer and calls ``deadline_passed``.
+"""
+
+from enum import IntFlag
+
+
+class Reason(IntFlag):
+    """The reasons. The hot path compares them as plain ints."""
+
+    MUTED = 1  # a quota says so, or a Fetch waits for room
+    WAITING = 2  # a mutation or a login is under way: a broker, too, has one request in hand
+    BUDGET = 4  # the announced-bytes budget has no room for the next frame
+    IN_FLIGHT = 8  # too many requests have not been answered yet
+    DRAINING = 16  # the gateway is stopping
+    ASKING = 32  # the quota callback has been asked about this client
+    UPSTREAM_FULL = 64  # the broker reads slowly
+    DIALLING = 128  # the broker has not accepted the connection yet
+    CLIENT_FULL = 256  # the client reads its answers slowly
+
+
+# These hold up the rest of a frame that has begun, too: it has nowhere to go.
+AT_ONCE = int(Reason.UPSTREAM_FULL | Reason.DIALLING | Reason.CLIENT_FULL)
+_MUTED = int(Reason.MUTED)
+_ASKING = int(Reason.ASKING)
+
+
+class Pausing:
+    """The reasons of one connection, and the deadlines among them, on a monotonic clock in ms.
+
+    One mute lasts ``cap_ms`` at most, so that clients do not time out; its deadline is not cut. After
+    a capped mute one request is let through, then what is left until the deadline goes on.
+
+    Attributes:
+        reasons: bits of ``Reason``.
+        deadline_changed: true while the driver has not asked for the next deadline since it moved.
+        passing_until_us: the deadline behind a capped mute (Unix µs) while one request is let through,
+            else 0.
+    """
+
+    __slots__ = (
+        "_asking_asked_ms",
+        "_asking_deadline_ms",
+        "_cap_ms",
+        "_mute_asked_ms",
+        "_mute_deadline_ms",
+        "_muted_since_ms",
+        "_offered_ms",
+        "_passing_left_ms",
+        "deadline_changed",
+        "passing_until_us",
+        "reasons",
+    )
+
+    def __init__(self, *, cap_ms: int) -> None:
+        self.reasons = 0
+        self.deadline_changed = False
+        self.passing_until_us = 0
+        self._cap_ms = cap_ms
+        self._mute_asked_ms = 0
+        self._mute_deadline_ms = 0
+        self._muted_since_ms: int | None = None
+        self._passing_left_ms = 0
+        self._asking_asked_ms = 0
+        self._asking_deadline_ms = 0
+        self._offered_ms = 0
+
+    # ------------------------------------------------------------------ what the machine says
+
+    def mute(self, throttle_ms: int) -> None:
+        """Take no request for so long from now on; a longer mute that already runs stays."""
+        self.reasons |= _MUTED
+        self.deadline_changed = True
+        self._mute_asked_ms = max(self._mute_asked_ms, throttle_ms)
+
+    def mute_again(self, now_us: int) -> None:
+        """One request was let through after a capped mute: what is left of the deadline goes on."""
+        if now_us < self.passing_until_us:
+            self.mute(0)
+        self.passing_until_us = 0
+
+    def passing_left_ms(self, now_us: int) -> int:
+        """How long the mute goes on behind the request that is let through; > 0 while it does."""
+        # A clock that steps back must not turn a mute into hours.
+        return min((self.passing_until_us - now_us + 999) // 1000, self._passing_left_ms)
+
+    def ask(self, at_most_ms: int) -> None:
+        """Take no request until an answer from outside is here, for so long at most."""
+        self.reasons |= _ASKING
+        self.deadline_changed = True
+        self._asking_asked_ms = at_most_ms
+
+    def replace_mute(self, throttle_ms: int) -> None:
+        """The counter behind the running mute has changed: it ends so long from now on, not before."""
+        if self.reasons & _MUTED:
+            self._mute_deadline_ms = 0
+            self._mute_asked_ms = 0
+            self.mute(throttle_ms)
+        elif self.passing_until_us and not throttle_ms:
+            self.passing_until_us = 0
+
+    # ------------------------------------------------------------------ what the driver asks
+
+    def next_deadline_ms(self, monotonic_ms: int) -> int | None:
+        """When to call ``deadline_passed``; None while nothing ends by itself."""
+        self.deadline_changed = False
+        ends_ms = []
+        if self.reasons & _MUTED:
+            asked_ms, self._mute_asked_ms = self._mute_asked_ms, 0
+            self._mute_deadline_ms = max(self._mute_deadline_ms, monotonic_ms + asked_ms)
+            if self._muted_since_ms is None:
+                self._muted_since_ms = monotonic_ms
+            ends_ms.append(self._mute_end_ms())
+        if self.reasons & _ASKING:
+            if self._asking_asked_ms:
+                self._asking_deadline_ms = monotonic_ms + self._asking_asked_ms
+                self._asking_asked_ms = 0
+            ends_ms.append(self._asking_deadline_ms)
+        if not ends_ms:
+            return None
+        self._offered_ms = min(ends_ms)
+        return self._offered_ms
+
+    def deadline_passed(self, monotonic_ms: int, now_us: int) -> int:
+        """The offered time has come; returns the reasons that are over and must be resumed.
+
+        A timer may fire a fraction of a millisecond early: what it was set for is over.
+        """
+        reached_ms = max(monotonic_ms, self._offered_ms)
+        self.deadline_changed = True
+        over = 0
+        if self.reasons & _MUTED and reached_ms >= self._mute_end_ms():
+            over |= _MUTED
+            self._muted_since_ms = None
+            left_ms = self._mute_deadline_ms - reached_ms
+            if left_ms > 0:
+                self._passing_left_ms = left_ms
+                self.passing_until_us = now_us + left_ms * 1000
+        if self.reasons & _ASKING and reached_ms >= self._asking_deadline_ms:
+            over |= _ASKING
+        return over
+
+    def _mute_end_ms(self) -> int:
+        assert self._muted_since_ms is not None
+        return min(self._mute_deadline_ms, self._muted_since_ms + self._cap_ms)

@@ -1,0 +1,389 @@
+"""Client → broker: which bytes go on, what they cost, and where to stop.
+
+The state between chunks is only "bytes left of the running frame", so a received chunk is forwarded as
+it is; it is copied only where something in it must change. ``take`` is the hot path: a request with its
+answer has about 3 µs of Python in all, hence plain tuples, heads read in place and one long loop.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from kvota.model.charge_memo import NO_ANSWER, REJECTED
+from kvota.session.budget import BudgetShare
+from kvota.session.caller import Caller
+from kvota.session.charged_produce import take_charged_produce
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import RequestHead
+from kvota.session.exchanges.login import Token
+from kvota.session.exchanges.table import EXCHANGES
+from kvota.session.fetch_room import asks_for, empty_answer, look_again_ms, lower_max_bytes
+from kvota.session.heads import (
+    bad_client_id,
+    bad_first_size,
+    bad_size,
+    behind_header_tags,
+    read_acks,
+)
+from kvota.session.pausing import Reason
+from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
+from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
+from kvota.wire.headers import REQUEST_SIZE_MIN
+
+# size, key and version as one number, correlation id, length of the client id
+_HEAD = Struct(">iIih").unpack_from
+_READ_INT32 = Struct(">i").unpack_from
+
+HEAD_BYTES = 14
+# A frame that has not arrived whole is forwarded only when this much of it is here: a client that
+# announces much and sends little costs the broker nothing (it allocates what is announced).
+EVIDENCE_BYTES = 16_384
+# Each name has a counter for an hour and stands in every batch of rows; real ones are below 100 bytes.
+CLIENT_ID_BYTES_MAX = 1_024
+
+# Plain ints: the interpreter compares an enum's members the slow way.
+_PASS, _PRODUCE, _FETCH, _EXCHANGE = map(int, (Due.PASS, Due.PRODUCE, Due.FETCH, Due.EXCHANGE))
+_IN_FLIGHT, _BUDGET = int(Reason.IN_FLIGHT), int(Reason.BUDGET)
+_NO_ACKS = b"\x00\x00"
+# Of these what is here goes on while the rest arrives; others must be whole.
+_GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE})
+
+
+class Requests:
+    """The requests of one connection, on their way to the broker.
+
+    Attributes:
+        left: bytes of the running frame that have not come yet.
+        buffered: received and not forwarded: half a head, or what waits while the connection pauses.
+        count: requests taken so far.
+        budget: what the running frame takes of the broker's announced-bytes budget.
+    """
+
+    __slots__ = (
+        "_caller",
+        "_due_append",
+        "_engine",
+        "_in_flight_max",
+        "_need",
+        "_next_seq",
+        "_pausing",
+        "_routes",
+        "_swallows",
+        "budget",
+        "buffered",
+        "count",
+        "left",
+    )
+
+    def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
+        self._caller = caller
+        self._pausing = caller.pausing
+        self._routes = caller.routes
+        self._due_append = caller.due.append
+        self._engine = caller.shared.engine
+        self._next_seq = caller.shared.sink.next_seq
+        self._in_flight_max = caller.shared.settings.in_flight_max
+        self._need = 0  # so many bytes must be buffered before it is worth to look at them
+        self._swallows = False  # the rest of the running frame goes nowhere
+        self.buffered = bytearray()
+        self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
+        self.count = 0
+        self.left = 0
+
+    # ------------------------------------------------------------------ received bytes
+
+    def take(  # noqa: C901, PLR0911, PLR0912, PLR0915  (hot path: one loop, see the module's docstring)
+        self, data: bytes | bytearray, now_us: int
+    ) -> bytes | bytearray | None:
+        """Take received bytes; returns what to forward upstream, or None.
+
+        Raises:
+            ProtocolError: the bytes are no Kafka requests, or over a limit; the connection must close.
+        """
+        pos = self.left
+        end = len(data)
+        if pos:
+            data, pos = self._rest_of_frame(data, pos)
+            end = len(data)
+        elif self._need:
+            self.buffered += data
+            if self._pausing.reasons or len(self.buffered) < self._need:
+                return None
+            data = self._unbuffered()
+            end = len(data)
+        if self._caller.sends_tokens:
+            return self._take_token(data, now_us)
+
+        pausing, routes = self._pausing, self._routes
+        ahead: bytearray | None = None  # goes up in place of data[:begin], where the two differ
+        begin = 0
+        while pos < end:
+            if pausing.reasons:
+                return self._keep(data, pos, 1, ahead, begin)
+            available = end - pos
+            if available < HEAD_BYTES:
+                self._check_early(data, pos, available)
+                return self._keep(data, pos, HEAD_BYTES, ahead, begin)
+            size, key_version, correlation, client_id_length = _HEAD(data, pos)
+            route = routes.get(key_version)
+            if route is None:
+                self._check_early(data, pos, available)
+                route = self._new_route(key_version)
+            if not REQUEST_SIZE_MIN <= size <= route.size_max:
+                raise bad_size(size, route)
+            frame_end = pos + 4 + size
+            if frame_end > end:
+                need = self._needed(route, size, available)
+                if need:
+                    return self._keep(data, pos, need, ahead, begin)
+            # max() costs a call here
+            body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136
+            if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:
+                raise bad_client_id(client_id_length, CLIENT_ID_BYTES_MAX, route)
+            kind = route.kind
+            if kind == 1:  # Kind.PRODUCE
+                client_id = data[pos + 14 : body]
+                if client_id != route.client_id or route.engine_version != self._engine.version:
+                    self._caller.look_up(route, client_id, now_us)
+                if data[body : body + 2] == route.no_transaction:
+                    no_acks = data[body + 2 : body + 4] == _NO_ACKS
+                else:
+                    no_acks = read_acks(data, pos, frame_end, client_id_length, route) == 0
+                throttle_ms = route.charge(size, now_us // 1000)
+                seq = self._next_seq()
+                memo = route.memo
+                if no_acks:  # answered by nobody: the mute is the only signal
+                    self._caller.append_row(memo, seq, now_us, size, throttle_ms, NO_ANSWER)
+                else:
+                    self._due_append(
+                        (correlation, _PRODUCE, route, memo, seq, now_us, size, throttle_ms)
+                    )
+                if throttle_ms > 0 and route.enforced:
+                    pausing.mute(throttle_ms)
+            elif kind == 0:  # Kind.PASS
+                self._due_append((correlation, _PASS))
+            else:
+                instead = self._take_rarer(data, pos, body, route, now_us)
+                if instead is None:
+                    return self._keep(data, pos, size + 4, ahead, begin)
+                if instead is not data:
+                    ahead = ahead or bytearray()
+                    ahead += data[begin:pos]
+                    ahead += instead
+                    begin = frame_end
+            self.count += 1
+            if pausing.passing_until_us:
+                pausing.mute_again(now_us)
+            pos = frame_end
+        if pos > end:
+            self.left = pos - end
+        return self._forwarded(data, ahead, begin)
+
+    def _forwarded(
+        self, data: bytes | bytearray, ahead: bytearray | None, begin: int
+    ) -> bytes | bytearray | None:
+        """What goes up for a chunk: itself, or ``ahead`` in place of ``data[:begin]``."""
+        if len(self._caller.due) > self._in_flight_max:
+            self._pausing.reasons |= _IN_FLIGHT
+        if ahead is None:
+            return data
+        ahead += data[begin:]
+        return ahead or None
+
+    def _keep(
+        self, data: bytes | bytearray, pos: int, need: int, ahead: bytearray | None, begin: int
+    ) -> bytes | bytearray | None:
+        """Buffer ``data[pos:]`` until ``need`` bytes of it are here; forward what is before it."""
+        self.buffered += data[pos:]
+        self._need = need
+        return self._forwarded(data[:pos], ahead, begin) or None
+
+    def go_on(self, now_us: int) -> bytes | bytearray | None:
+        """Nothing pauses the connection any more: take what is buffered."""
+        if self._pausing.reasons or not self.buffered:
+            return None
+        self._need = min(self._need, len(self.buffered))
+        return self.take(b"", now_us)
+
+    def _unbuffered(self) -> bytes:
+        data = bytes(self.buffered)
+        self.buffered.clear()
+        self._need = 0
+        # It was for a frame that had to be whole, and now is, or is asked for again.
+        self.budget.give_back()
+        return data
+
+    def _rest_of_frame(self, data: bytes | bytearray, left: int) -> tuple[bytes | bytearray, int]:
+        """The running frame goes on: what is forwarded or left of the chunk, and where the next begins."""
+        here = min(left, len(data))
+        self.left = left - here
+        if not self.left:
+            self.budget.give_back()
+        if self._swallows:
+            self._swallows = self.left > 0
+            return data[here:], 0
+        return data, here
+
+    # ------------------------------------------------------------------ rarer requests
+
+    def _take_rarer(
+        self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
+    ) -> bytes | bytearray | None:
+        """Take a request that is neither a usual Produce nor passed on as it is.
+
+        Returns:
+            What goes up instead of the part of it that is here; ``data`` itself: it goes on as it is;
+            None: it is kept back for now.
+        """
+        size, _, correlation, _ = _HEAD(data, pos)
+        frame_end = pos + 4 + size
+        if route.kind == Kind.EXCHANGE:
+            head = RequestHead(route.key, route.version, correlation)
+            begin = EXCHANGES[route.key].begin
+            return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
+        client_id = data[pos + HEAD_BYTES : body]
+        if client_id != route.client_id or route.engine_version != self._engine.version:
+            self._caller.look_up(route, client_id, now_us)
+        if route.kind == Kind.FETCH:
+            return self._take_fetch(data, pos, body, route, now_us)
+        if take_charged_produce(self._caller, route, bytes(data[pos:frame_end]), now_us):
+            return data
+        self._swallows = frame_end > len(data)
+        return b""
+
+    def _take_fetch(
+        self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
+    ) -> bytes | bytearray | None:
+        size, _, correlation, _ = _HEAD(data, pos)
+        frame_end = pos + 4 + size
+        if route.enforced:
+            if self._pausing.passing_until_us > now_us:
+                # Read in the middle of a long mute: answered as a broker does, empty, with the wait.
+                left_ms = self._pausing.passing_left_ms(now_us)
+                self._caller.answer_locally(
+                    correlation, empty_answer(correlation, route.version, left_ms)
+                )
+                self._swallows = frame_end > len(data)
+                return b""
+            offset = _max_bytes_offset(data, body, frame_end, route)
+            if offset >= 0:
+                allowed = route.allowance(now_us // 1000)
+                if asks_for(data, offset) > allowed:
+                    if self._waits_for_room(route, size, allowed, now_us):
+                        return None
+                    self._due_append((correlation, _FETCH, route, route.client_id))
+                    return lower_max_bytes(data[pos:frame_end], offset - pos, allowed)
+        self._due_append((correlation, _FETCH, route, route.client_id))
+        return data
+
+    def _waits_for_room(self, route: Route, size: int, allowed: int, now_us: int) -> bool:
+        """True while a Fetch is not sent on, because the window has no room for its answer."""
+        room, memo = route.room, route.memo
+        assert room is not None
+        left_ms = room.left_to_wait_ms(size, now_us)
+        missing_bytes = room.expected_bytes - allowed
+        if missing_bytes <= 0 or left_ms == 0:
+            return False
+        assert memo is not None
+        assert memo.limit is not None
+        if room.is_first_refusal():
+            throttle_ms = route.refuse(room.expected_bytes, now_us // 1000)
+            self._caller.shared.sink.append(
+                memo,
+                self._next_seq(),
+                now_us,
+                room.expected_bytes,
+                throttle_ms,
+                NO_ANSWER,
+                REJECTED,
+            )
+        self._pausing.mute(look_again_ms(missing_bytes, memo.limit, memo.sample_ms, left_ms))
+        return True
+
+    def _take_token(self, data: bytes | bytearray, now_us: int) -> bytes | bytearray | None:
+        """Take one login token without Kafka's header (SaslHandshake v0).
+
+        Raises:
+            ProtocolError: it announces more bytes than any token has.
+        """
+        frame_bytes = Token.frame_bytes(data)
+        if self._pausing.reasons or len(data) < frame_bytes:
+            return self._keep(data, 0, frame_bytes, None, 0)
+        head = RequestHead(SASL_AUTHENTICATE, 0, 0)  # it has none
+        Token.begin(self._caller, head, bytes(data[:frame_bytes]), now_us)
+        if len(data) == frame_bytes:
+            return data
+        return self._keep(data, frame_bytes, 1, None, 0)
+
+    # ------------------------------------------------------------------ routes and sizes
+
+    def _check_early(self, data: bytes | bytearray, pos: int, available: int) -> None:
+        """Refuse an impossible size or key before waiting for more of it."""
+        if available >= 4:
+            size_max = self._caller.shared.settings.request_bytes_max
+            if not REQUEST_SIZE_MIN <= _READ_INT32(data, pos)[0] <= size_max:
+                raise bad_first_size(bytes(data[pos : pos + 4]), size_max)
+        if available >= 8:
+            key_version = int.from_bytes(data[pos + 4 : pos + 8], "big")
+            if key_version not in self._routes:
+                self._new_route(key_version)
+
+    def _new_route(self, key_version: int) -> Route:
+        key, version = key_version >> 16, key_version & 0xFFFF
+        settings = self._caller.shared.settings
+        route = Route(
+            key,
+            version,
+            kind=self._kind(key),
+            enforced=QUOTA_TYPE_OF_KEY.get(key) in settings.enforced,
+            size_max=settings.request_bytes_max,
+        )
+        if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
+            self._routes[key_version] = route  # not one for each version there may be some day
+        return route
+
+    def _kind(self, key: int) -> Kind:
+        if key == PRODUCE:
+            return Kind.CHARGED_PRODUCE if self._caller.shared.produce_quotas else Kind.PRODUCE
+        if key == FETCH:
+            return Kind.FETCH
+        return Kind.EXCHANGE if key in EXCHANGES else Kind.PASS
+
+    # ------------------------------------------------------------------ the announced-bytes budget
+
+    def _needed(self, route: Route, size: int, available: int) -> int:
+        """Of a frame that is not here whole: how much of it must be, 0 when it may go on."""
+        need = min(size + 4, EVIDENCE_BYTES)
+        if available < need:
+            return need
+        if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
+            return 0  # it is answered from its head, and the rest is swallowed
+        # The budget is the broker's memory where the frame goes on at once, else our own.
+        if not self.budget.take(size):
+            self._pausing.reasons |= _BUDGET
+            return need
+        return 0 if route.kind in _GO_ON_AT_ONCE else size + 4
+
+    def give_back_unused_budget(self) -> None:
+        """A mute has begun: a buffered frame takes its budget anew, unless much of it is memory here."""
+        if not self.left and len(self.buffered) <= EVIDENCE_BYTES:
+            self.budget.give_back()
+
+    def close(self) -> None:
+        """The client is gone. Room for a frame that is half with the broker is given back later."""
+        if not self.left:
+            self.budget.give_back()
+        self.budget.close()
+        self.buffered.clear()
+
+
+def _max_bytes_offset(data: bytes | bytearray, body: int, frame_end: int, route: Route) -> int:
+    """Where a Fetch says how much it wants, -1 where its version does not."""
+    offset = route.max_bytes_offset
+    if offset < 0:
+        return -1
+    at = body
+    if route.flexible and body + offset < frame_end and data[body]:
+        at = behind_header_tags(data, body, frame_end) - 1
+    if at + offset + 4 > frame_end:
+        raise bad_size(frame_end - body, route)
+    return at + offset
