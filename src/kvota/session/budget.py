@@ -129,7 +129,7 @@ class BudgetShare:
         self.taken_bytes = taken_bytes
 
     def close(self) -> None:
-        """Never wake again. (With the driver's own method the two would be a cycle.)"""
+        """Never wake again: with a method of the driver the two would be a cycle."""
         self._wake = _nobody
 
 
