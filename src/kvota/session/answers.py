@@ -269,12 +269,12 @@ class Answers:
         self._caller.append_row(route.memo, seq, now_us, value, throttle_ms, upstream_ms)
         if not route.enforced:
             return data
-        route.room.answered(value, route.window_bytes, now_us)
+        route.room.answered(value, route.lane.window_bytes, now_us)
         if throttle_ms > 0:
             # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
             # would cost nothing each time.
-            more_ms = route.window_ms if value > route.window_bytes else 0
-            self._pausing.mute(throttle_ms + more_ms)
+            more_ms = route.lane.window_ms if value > route.lane.window_bytes else 0
+            self._caller.mute(throttle_ms + more_ms, route.lane, route.memo.client_id)
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)
                 _WRITE_INT32(data, at, throttle_ms)

@@ -5,7 +5,7 @@ further quotas, each is asked first, with the part of the frame that is here; on
 the client itself, and nothing of the frame goes on.
 """
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.heads import read_acks
@@ -50,7 +50,7 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
         caller.expect((correlation, Due.CHARGED, route, charges))
     mute_ms = max(charge.mute_ms for charge in charges)
     if mute_ms > 0:
-        caller.pausing.mute(mute_ms)
+        caller.mute(mute_ms, route.lane, route.memo.client_id)
     return True
 
 

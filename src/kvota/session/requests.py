@@ -8,7 +8,7 @@ answer has about 3 µs of Python in all, hence plain tuples, heads read in place
 from collections.abc import Callable
 from struct import Struct
 
-from kvota.model.charge_memo import NO_ANSWER, REJECTED
+from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
@@ -117,8 +117,7 @@ class Requests:
         while pos < end:
             if pausing.reasons:
                 return self._keep(data, pos, 1, ahead, begin)
-            available = end - pos
-            if available < HEAD_BYTES:
+            if end - pos < HEAD_BYTES:
                 self._check_early(data, pos)
                 return self._keep(data, pos, HEAD_BYTES, ahead, begin)
             size, key_version, correlation, client_id_length = _HEAD(data, pos)
@@ -130,7 +129,7 @@ class Requests:
                 raise bad_size(size, route)
             frame_end = pos + 4 + size
             if frame_end > end:
-                need = self._needed(route, size, available)
+                need = self._needed(route, size, end - pos)
                 if need:
                     return self._keep(data, pos, need, ahead, begin)
             # max() costs a call here
@@ -140,8 +139,9 @@ class Requests:
             kind = route.kind
             if kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
-                if client_id != route.client_id or route.engine_version != self._engine.version:
-                    self._caller.look_up(route, client_id, now_us)
+                if client_id != route.client_id or route.lane_version != route.lane.version:
+                    if not self._caller.look_up(route, client_id, now_us):
+                        return self._keep(data, pos, 1, ahead, begin)
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
                     acks = read_acks(data, pos, frame_end, client_id_length, route)
@@ -153,7 +153,7 @@ class Requests:
                 else:
                     due.append((correlation, _PRODUCE, route, memo, seq, now_us, size, throttle_ms))
                 if throttle_ms > 0 and route.enforced:
-                    pausing.mute(throttle_ms)
+                    self._caller.mute(throttle_ms, route.lane, memo.client_id)
             elif kind == 0:  # Kind.PASS
                 due.append((correlation, _PASS))
             else:
@@ -236,18 +236,32 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
+            if not self._is_known(data, pos, body, route):
+                return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
         client_id = data[pos + HEAD_BYTES : body]
-        if client_id != route.client_id or route.engine_version != self._engine.version:
-            self._caller.look_up(route, client_id, now_us)
+        if client_id != route.client_id or route.is_outdated:
+            if not self._caller.look_up(route, client_id, now_us):
+                return None
         if route.kind == Kind.FETCH:
             return self._take_fetch(data, pos, body, route, now_us)
         if take_charged_produce(self._caller, route, bytes(data[pos:frame_end]), now_us):
             return data
         self._swallows = frame_end > len(data)
         return b""
+
+    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
+        """False: what this client may mutate is being asked."""
+        quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
+        if quota_type is None:
+            return True
+        client_id = data[pos + HEAD_BYTES : body].decode("utf-8", "replace")
+        if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
+            return True
+        self._caller.ask(quota_type, client_id)
+        return False
 
     def _take_fetch(
         self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
@@ -265,7 +279,7 @@ class Requests:
                 return b""
             offset = _max_bytes_offset(data, body, frame_end, route)
             if offset >= 0:
-                allowed = route.allowance(now_us // 1000)
+                allowed = route.lane.allowance(now_us // 1000)
                 if asks_for(data, offset) > allowed:
                     if self._waits_for_room(route, size, allowed, now_us):
                         return None
@@ -285,7 +299,7 @@ class Requests:
         assert memo is not None
         assert memo.limit is not None
         if room.is_first_refusal():
-            throttle_ms = route.refuse(room.expected_bytes, now_us // 1000)
+            throttle_ms = route.lane.refuse(room.expected_bytes, now_us // 1000)
             self._caller.shared.sink.append(
                 memo,
                 self._next_seq(),
