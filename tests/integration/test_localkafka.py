@@ -15,14 +15,15 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
-from kvota.java.cache import cache_folder
+from kvota.files.cache import cache_folder
 from kvota.java.find import java_command
-from kvota.localkafka import LocalKafka, admin
-from kvota.localkafka.command_line import SHORT_LIVED
-from kvota.localkafka.compile_java import compile_java
-from kvota.localkafka.jars import kafka_classpath
-from kvota.localkafka.ports import free_ports
-from kvota.localkafka.trust_store import PASSWORD, machine_certificates, write_trust_store
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.cluster import admin
+from kvota.localkafka.cluster.ports import free_ports
+from kvota.localkafka.jars.class_path import kafka_classpath
+from kvota.localkafka.jars.compile_java import compile_java
+from kvota.localkafka.jars.trust_store import PASSWORD, machine_certificates, write_trust_store
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.model.errors import UnreachableError, UsageError
 
 HOST = "127.0.0.2"

@@ -10,7 +10,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvota.java.cache import cache_folder
+from kvota.files.cache import cache_folder
+from kvota.files.whole_file import write_whole
 from kvota.model.errors import UnreachableError
 
 # Kafka 4 and Spark 4 both ask for it.
@@ -84,10 +85,7 @@ def spark_java_home() -> Path:
     launcher = home / "bin" / "java"
     if not launcher.exists():
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        fresh = launcher.with_name(f"java.{os.getpid()}.tmp")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.rename(launcher)
+        write_whole(launcher, text.encode(), mode=0o755)
     return home
 
 

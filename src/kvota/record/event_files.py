@@ -8,7 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
 
-from kvota.record.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
+from kvota.files.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
 
 # events-<gateway>-<run>-<first seq>-<number of the file in its run>.parquet
 _COMPLETE = re.compile(r"events-.+-[0-9]{12,}-[0-9]+\.parquet")

@@ -1,12 +1,11 @@
 """The file of configured quotas, ``quotas.toml``: read, written, and written in one step."""
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from kvota.engine.quota_table import QuotaTable
+from kvota.files.whole_file import write_whole
 from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.model.quota_key import KEY_OF_TYPE
@@ -54,19 +53,9 @@ def write_quotas(path: Path, table: QuotaTable, *, heading: str | None = None) -
         UnreachableError: the file could not be written; it is as before.
     """
     content = dump_quotas(table, heading=heading).encode()
-    target = path.resolve()  # a link stays a link
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        with unfinished.open("wb") as file:
-            with suppress(FileNotFoundError):
-                os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(target)
+        write_whole(path, content)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         msg = f"{path} could not be written: {error.strerror or error}. It is as it was"
         raise UnreachableError(msg) from error
 

@@ -1,0 +1,1 @@
+"""Programs that run: their command lines, and the leash on which they run."""
