@@ -51,14 +51,12 @@ def try_to_write(path: Path) -> None:
         unfinished.unlink()
 
 
-def remove_if_dead(unfinished: Path) -> bool:
-    """Remove an unfinished file unless a living process is still writing it; says whether it did."""
+def remove_if_dead(unfinished: Path) -> None:
+    """Remove an unfinished file unless a living process is still writing it."""
     with suppress(OSError), unfinished.open("rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _has_name(file, unfinished):
             unfinished.unlink()
-            return True
-    return False
 
 
 @contextmanager

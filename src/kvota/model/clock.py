@@ -9,7 +9,3 @@ class Clock(Protocol):
     def now_us(self) -> int:
         """Unix microseconds."""
         ...
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
-        ...

@@ -39,8 +39,3 @@ class RowBatch:
         self.text_chars = 0
         self.written_offset = 0
         self.offset = 0
-
-    @property
-    def rows_waiting(self) -> int:
-        """Rows appended and not yet written."""
-        return (self.offset - self.written_offset) // ROW_BYTES

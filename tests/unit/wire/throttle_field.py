@@ -1,4 +1,7 @@
-"""throttle_time_ms in the answers of every API: where it stands, reading it, raising it."""
+"""throttle_time_ms in the answers of every API: where it stands, reading it, raising it.
+
+An oracle: it walks to the field in every version of every API, where the gateway has an offset or a scan of its own.
+"""
 
 from struct import Struct
 
