@@ -1,1 +1,1 @@
-"""Files and folders: the cache, the folders of a run, and writing a file whole or not at all."""
+"""Files lie in the cache or in the folder of a run, and are written whole or not at all."""

@@ -1,11 +1,11 @@
-"""The folder where kvota keeps what it fetched or compiled once."""
+"""The cache is the folder where kvota keeps what it fetched or compiled once."""
 
 import os
 from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """``$KVOTA_CACHE``, else ``$XDG_CACHE_HOME/kvota``, else ``~/.cache/kvota``; may not exist yet.
+    """It is ``$KVOTA_CACHE``, else ``$XDG_CACHE_HOME/kvota``, else ``~/.cache/kvota``; it may not exist yet.
 
     A relative ``XDG_CACHE_HOME`` is ignored, as the XDG base directory specification asks.
     """

@@ -1,4 +1,4 @@
-"""One process at a time in a folder that many share."""
+"""A lock lets one process at a time into a folder that many share."""
 
 import fcntl
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 def folder_lock(
     folder: Path, *, before_waiting: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Makes the folder and holds its lock; calls ``before_waiting`` where another process holds it.
+    """Make the folder and hold its lock; call ``before_waiting`` where another process holds it.
 
     The lock goes with the process that holds it, even with a killed one.
     """

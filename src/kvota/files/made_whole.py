@@ -1,4 +1,4 @@
-"""What other programs write into a folder that many processes read: there whole, or not at all."""
+"""Files and folders that another program makes are there whole, or not at all."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,10 @@ from kvota.files.run_folder import RunFolder
 
 @contextmanager
 def made_whole(path: Path) -> Iterator[Path]:
-    """A free place, in a folder of its own, for what becomes the file or folder ``path`` as the block ends.
+    """Give a free place in a folder of its own; what is made there becomes ``path`` as the block ends.
 
-    If the block fails nothing is left. Where another process made the same folder meanwhile, that one stays.
+    It may be a file or a folder. If the block fails nothing is left. Where another process made the same folder
+    meanwhile, that one stays.
 
     Raises:
         OSError: it could not be moved there, or the block made nothing.

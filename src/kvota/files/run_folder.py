@@ -1,4 +1,4 @@
-"""Folders of one run: gone with it, even with a killed one."""
+"""Folders of one run go with it, even with a killed one."""
 
 import fcntl
 import shutil
@@ -15,9 +15,9 @@ _KEPT_S = 7 * 24 * 3600
 
 
 class RunFolder:
-    """A new folder ``PREFIX…``, this process's own; in a ``with`` block it goes at the end.
+    """A new folder ``PREFIX…`` belongs to this process alone; in a ``with`` block it goes at the end.
 
-    What a killed process left is removed when the next one makes a folder at the same place: a lock that
+    A folder that a killed process left is removed when the next one makes one at the same place: a lock that
     nobody holds tells. Kept folders (logs of a failure) go after a week.
 
     Attributes:
@@ -25,7 +25,7 @@ class RunFolder:
     """
 
     def __init__(self, prefix: str, *, inside: Path | None = None) -> None:
-        """Makes it inside that folder; large data of a run lie in ``<cache>/run``.
+        """Make it inside that folder; large data of a run lie in ``<cache>/run``.
 
         Raises:
             OSError: nothing can be written there.
@@ -80,5 +80,5 @@ def _remove_dead(folder: Path) -> None:
         with (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
-    except OSError:  # it is in use, or none of ours
+    except OSError:  # it is in use, or it is none of ours
         return

@@ -1,4 +1,4 @@
-"""The one way to write a file: it is there whole, or not at all, wherever the process dies."""
+"""A file is written in one way: it is there whole, or not at all, wherever the process dies."""
 
 import errno
 import fcntl
@@ -14,8 +14,8 @@ UNFINISHED = ".tmp"
 def write_whole(path: Path, content: bytes | memoryview, *, mode: int | None = None) -> None:
     """Write, flush to the disk, and only then give the file its name.
 
-    Until then it is called ``*.tmp`` and locked. What a killed process left under that name is overwritten by
-    the next one that writes this file; of names that never come again ``remove_if_dead`` clears it away. Two that
+    Until then it is called ``*.tmp`` and locked. A killed process leaves it; the next one that
+    writes this file overwrites it, and where names never come again ``remove_if_dead`` clears it away. Two that
     write the same file at once wait for each other. A link stays a link.
 
     Args:
@@ -61,16 +61,16 @@ def remove_if_dead(unfinished: Path) -> None:
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """An empty file beside the target, locked; it goes if the block fails."""
+    """Open an empty file beside the target, locked; it goes if the block fails."""
     path = target.with_name(target.name + UNFINISHED)
     with _opened(path) as file:
         try:
-            # What a killed process left in it; a device has no size, and could not be cut.
+            # A killed process left something in it. (A device has no size, and could not be cut.)
             if os.fstat(file.fileno()).st_size:
                 file.truncate(0)
             yield file, path
         except BaseException:
-            # Still locked: nobody else can have begun a file of this name.
+            # It is still locked: nobody else can have begun a file of this name.
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             raise
@@ -78,7 +78,7 @@ def _unfinished(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 def _opened(path: Path) -> BinaryIO:
     while True:
-        # Not cut to nothing by opening it: until the lock is ours it may be another's.
+        # Opening does not cut it to nothing: until the lock is ours it may be another's.
         file = path.open("ab")
         # A file system without locks is no reason not to write.
         with suppress(OSError):
@@ -99,7 +99,10 @@ def _has_name(file: BinaryIO, path: Path) -> bool:
 def _behind_links(path: Path) -> Path:
     try:
         return path.resolve()
-    except (RuntimeError, ValueError) as error:  # links in a circle (until Python 3.12), a NUL
+    except (
+        RuntimeError,
+        ValueError,
+    ) as error:  # links lead in a circle (until Python 3.12), or there is a NUL
         raise OSError(errno.EINVAL, str(error)) from error
 
 

@@ -70,7 +70,7 @@ class BadInput:
 
 @dataclass(frozen=True, slots=True)
 class FoundEvents:
-    """What lies in the folders of a record: files to read and files to name."""
+    """The folders of a record hold files to read and files to name."""
 
     good: tuple[Path, ...]
     bad: tuple[BadInput, ...] = field(default=())

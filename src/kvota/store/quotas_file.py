@@ -1,4 +1,4 @@
-"""The file of configured quotas, ``quotas.toml``: read, written, and written in one step."""
+"""The file of configured quotas, ``quotas.toml``, is read here, and written in one step."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from kvota.store.toml_file import in_file_order, load_toml
 
 
 def load_quotas(path: Path) -> QuotaTable:
-    """The quotas of a file; an empty file means no quotas.
+    """Return the quotas of a file; an empty file means no quotas.
 
     Raises:
         ConfigurationError: all faults of the file, each with its place ``file:line: quota[n].key``.
@@ -29,7 +29,7 @@ def load_quotas(path: Path) -> QuotaTable:
 
 
 def dump_quotas(table: QuotaTable, *, heading: str | None = None) -> str:
-    """The text of a quotas file that ``load_quotas`` reads as exactly this table.
+    """Return the text of a quotas file that ``load_quotas`` reads as exactly this table.
 
     Args:
         table: the quotas; entries keep their order.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
 
-# As kvota.localkafka.jars.lock has them; importing that here would make every --help slower.
+# These are the versions of kvota.localkafka.jars.lock; importing that here would make every --help slower.
 VERSIONS = ("4.3.1", "3.9.2")
 _DONE, _NEGATIVE = 0, 1
 _LOOK_INTERVAL_S = 0.5

@@ -1,1 +1,1 @@
-"""A cluster of real brokers: its nodes, their settings and ports, and what it is asked."""
+"""A cluster consists of real brokers, with their settings and ports, and can be asked."""

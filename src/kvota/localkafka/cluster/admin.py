@@ -1,4 +1,4 @@
-"""What a cluster is asked and told without starting a JVM for it."""
+"""A cluster is asked and told here without a JVM started for it."""
 
 import hashlib
 import os
@@ -32,7 +32,7 @@ _SCRAM_ITERATIONS = 4096  # the least that Kafka takes; these users are for test
 
 
 def live_broker_ids(address: Address) -> set[int]:
-    """Ids of the brokers that this one knows to be registered and not fenced (DescribeCluster)."""
+    """Return the ids of the brokers that this one knows to be registered and not fenced (DescribeCluster)."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=False)
     answer = ask(address, request, DescribeClusterResponse)
     return {broker.broker_id for broker in answer.brokers}
@@ -66,7 +66,7 @@ def create_topic(
 
 
 def knows_topic(address: Address, name: str, partitions: int) -> bool:
-    """Whether this broker knows a leader for each partition of the topic (Metadata v12)."""
+    """Tell whether this broker knows a leader for each partition of the topic (Metadata v12)."""
     request = MetadataRequest(
         topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
         allow_auto_topic_creation=False,
@@ -107,7 +107,7 @@ def _credential(name: str, secret: str, mechanism: int, hash_name: str) -> Scram
 
 
 def knows_users(address: Address, users: Iterable[str]) -> bool:
-    """Whether this broker can let all these users in by SCRAM."""
+    """Tell whether this broker can let all these users in by SCRAM."""
     answer = ask(
         address,
         DescribeUserScramCredentialsRequest(users=None),

@@ -1,4 +1,4 @@
-"""One request, one answer, over a plain socket: all that localkafka itself asks a broker."""
+"""One request gets one answer over a plain socket; localkafka itself needs no more."""
 
 import io
 import socket
@@ -48,7 +48,7 @@ def ask(
         SerialError,
         ValueError,
         KeyError,
-    ) as error:  # the last two: kio, on what it does not know
+    ) as error:  # kio raises the last two on what it does not know
         msg = f"{address[0]}:{address[1]}: unreadable {answer_type.__name__}: {error}"
         raise ProtocolError(msg) from error
 

@@ -26,7 +26,7 @@ _LOOK_INTERVAL_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningNode:
-    """One node, as a program wants to know it."""
+    """One node is described as a program wants to know it."""
 
     node_id: int
     host: str
@@ -38,7 +38,7 @@ class RunningNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningKafka:
-    """A cluster, as a program wants to know it; these are the keys of the JSON output."""
+    """A cluster is described as a program wants to know it; these are the keys of the JSON output."""
 
     version: str
     bootstrap_servers: str
@@ -49,7 +49,7 @@ class RunningKafka:
 
 
 def describe(kafka: LocalKafka) -> RunningKafka:
-    """What there is to know about a cluster that runs."""
+    """Describe a cluster that runs."""
     return RunningKafka(
         version=kafka.version,
         bootstrap_servers=kafka.bootstrap_servers,
@@ -101,7 +101,7 @@ def start_detached(make: Callable[[Path], LocalKafka]) -> RunningKafka:
 
 
 def running_detached() -> RunningKafka | None:
-    """The cluster that was started last and still has a node alive; None if there is none."""
+    """Return the cluster that was started last if a node of it is still alive, else None."""
     known = _read(_home())
     if known is None or not any(_lives(node.pid, known.folder) for node in known.nodes):
         return None
@@ -144,7 +144,7 @@ def _end(pids: list[int], folder: str) -> None:
 
 
 def _lives(pid: int, folder: str) -> bool:
-    """Whether the process is there and is a node of the cluster in this folder."""
+    """Tell whether the process is there and is a node of the cluster in this folder."""
     command_line = Path(f"/proc/{pid}/cmdline")
     if command_line.exists():
         with contextlib.suppress(OSError):
@@ -183,7 +183,7 @@ def _read(home: Path) -> RunningKafka | None:
 
 
 def _forget(home: Path) -> None:
-    """Removes the memory, the data, and what starts that failed left for people to read."""
+    """Remove the memory, the data, and the logs that failed starts left for people to read."""
     (home / _MEMORY).unlink(missing_ok=True)
     for folder in home.glob("cluster-*"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -23,7 +23,7 @@ from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, Usag
 
 NODES_MAX = 9  # a laptop's memory; Kafka itself would take more
 
-# One node has the machine's memory for itself.
+# One node alone has the machine's memory for itself.
 _HEAP_MB_ALONE, _HEAP_MB = 400, 300
 _READY_S = 120
 _STOP_S = 3
@@ -178,7 +178,7 @@ class LocalKafka:
                 raise UnreachableError(_ended(node))
 
     def kill(self, node_id: int) -> None:
-        """``kill -9`` of one node; returns when it is gone."""
+        """Ends one node with ``kill -9``; returns when it is gone."""
         self.node(node_id).kill()
 
     def stop_node(self, node_id: int) -> None:
@@ -222,7 +222,7 @@ class LocalKafka:
         return ",".join(f"{self.host}:{node.ports.sasl}" for node in self.nodes)
 
     def node(self, node_id: int) -> Node:
-        """The node of this id, counted from 1."""
+        """Return the node of this id, counted from 1."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -232,7 +232,7 @@ class LocalKafka:
     # ------------------------------------------------------------ tools
 
     def java_command_line(self, main_class: str, *args: str) -> list[str]:
-        """The command of a Java client that may run long, for ``subprocess.Popen``."""
+        """Return the command of a Java client that may run long, for ``subprocess.Popen``."""
         return kafka_command(
             self.version, main_class, args, log_level="WARN", log_stream="SYSTEM_ERR"
         )

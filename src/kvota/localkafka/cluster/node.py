@@ -1,4 +1,4 @@
-"""One node of a local Kafka: a JVM, its files, and how it is ended."""
+"""One node of a local Kafka is a JVM with its files."""
 
 import contextlib
 import os
@@ -63,12 +63,12 @@ class Node:
 
     @property
     def log_path(self) -> Path:
-        """What the node logged, over all its starts."""
+        """The file that the node logs into, over all its starts."""
         return self.folder / "node.log"
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """True while its process lives."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -93,7 +93,7 @@ class Node:
             java_options=self.java_options,
         )
         with self.log_path.open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal is for us, and we end the nodes in order.
+            # It gets a session of its own: Ctrl-C at the terminal is for us, and we end the nodes in order.
             self._process, self._leash = start_leashed(command, log=log, own_session=True)
 
     def let_go(self) -> None:
@@ -125,18 +125,18 @@ class Node:
             self._leash = None
 
     def kill(self) -> None:
-        """``kill -9``, and waits until the process is gone."""
+        """Ends it with ``kill -9`` and waits until the process is gone."""
         self.signal(signal.SIGKILL)
         if not self.wait(_KILL_WAIT_S):
             msg = f"node {self.node_id} (pid {self.pid}) outlives kill -9; is its disk stuck?"
             raise KvotaError(msg)
 
     def log_text(self) -> str:
-        """All that it logged so far."""
+        """Return all that it logged so far."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def log_tail(self) -> str:
-        """The first errors it logged, which tell the cause, and its last lines."""
+        """Return the first errors it logged, which tell the cause, and its last lines."""
         lines = self.log_text().splitlines()
         last = lines[-_TAIL_LINES:]
         errors = [line for line in lines[:-_TAIL_LINES] if _ERROR.search(line)]

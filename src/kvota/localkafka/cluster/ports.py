@@ -1,4 +1,4 @@
-"""Ports for the nodes of a cluster: chosen ones, or some on which nobody listens."""
+"""The nodes of a cluster get ports: chosen ones, or some on which nobody listens."""
 
 import contextlib
 import errno
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvota.model.errors import UsageError
 
-# Below the range from which Linux takes ports for outgoing connections (32768 and up), so that a
+# They are below the range from which Linux takes ports for outgoing connections (32768 and up), so that a
 # node that was killed finds its port free when it comes back.
 PORT_MIN, PORT_MAX = 20_000, 32_000
 
@@ -17,7 +17,7 @@ _ATTEMPTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """Where one node listens; ``sasl`` is 0 where there are no users."""
+    """One node listens on these ports; ``sasl`` is 0 where there are no users."""
 
     node_id: int
     plain: int
@@ -26,7 +26,7 @@ class NodePorts:
 
 
 def choose_ports(host: str, node_count: int, *, sasl: bool, first: int | None) -> list[NodePorts]:
-    """Ports of all nodes, ids from 1.
+    """Choose the ports of all nodes, whose ids count from 1.
 
     With ``first``, the PLAINTEXT listeners are there and after it, then come the SASL listeners; the
     controllers, which no client sees, always have free ones.
@@ -67,7 +67,7 @@ def _exactly(host: str, first: int, count: int) -> list[int]:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Different ports that are free on this host now; another process may still take one.
+    """Return different ports that are free on this host now; another process may still take one.
 
     Raises:
         OSError: the host is not an address of this machine, or no port is free.
@@ -87,7 +87,7 @@ def free_ports(host: str, count: int) -> list[int]:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Tell whether a server could listen there now."""
     try:
         _bound(host, port).close()
     except _Taken:

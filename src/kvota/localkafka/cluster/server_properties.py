@@ -1,4 +1,4 @@
-"""The ``server.properties`` of a node that is broker and controller at once."""
+"""A node that is broker and controller at once reads its settings from ``server.properties``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 def server_properties(
     node: NodePorts, nodes: Sequence[NodePorts], *, host: str, data: Path, users: Mapping[str, str]
 ) -> dict[str, str]:
-    """Settings of one node of the cluster ``nodes``; all listen on ``host`` and say so.
+    """Return the settings of one node of the cluster ``nodes``; all listen on ``host`` and say so.
 
-    Small where Kafka's defaults are sized for servers: few partitions of internal topics, few
+    They are small where Kafka's defaults are sized for servers: few partitions of internal topics, few
     threads, a small buffer of the log cleaner, which the default heap here could not hold.
     """
     replicas = str(min(3, len(nodes)))
@@ -47,14 +47,14 @@ def server_properties(
         # A node that was killed is found out in 3 s instead of 9.
         "broker.heartbeat.interval.ms": "300",
         "broker.session.timeout.ms": "3000",
-        # Whoever switches an authorizer on: brokers talk to each other without a name.
+        # Brokers talk to each other without a name; with an authorizer they need this.
         "super.users": "User:ANONYMOUS",
     }
     return settings | (_sasl_settings(users) if users else {})
 
 
 def format_properties(settings: Mapping[str, str]) -> str:
-    """The text of a Java properties file."""
+    """Return the text of a Java properties file."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items())
 
 

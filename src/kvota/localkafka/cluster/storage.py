@@ -1,4 +1,4 @@
-"""Formatting a node's storage without a JVM per node.
+"""A node's storage is formatted without a JVM per node.
 
 Kafka's StorageTool writes two small files: ``meta.properties`` names cluster and node, and
 ``bootstrap.checkpoint`` holds the first metadata records. The second is the same for every cluster
@@ -23,7 +23,7 @@ _FORMAT_TIMEOUT_S = 120
 
 
 def new_id() -> str:
-    """A random id as Kafka writes them: 22 characters, never beginning with a dash."""
+    """Return a random id as Kafka writes them: 22 characters, never beginning with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

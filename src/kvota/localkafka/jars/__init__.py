@@ -1,1 +1,1 @@
-"""What Kafka's programs are made of: jars, fetched and verified, and what is made from them once."""
+"""Kafka's jars are fetched and verified here, and class paths, classes and archives made from them once."""

@@ -1,4 +1,4 @@
-"""Class paths of Kafka's programs and of the Java compiler; what they need is fetched once."""
+"""Class paths lead to Kafka's programs and to the Java compiler; what they need is fetched once."""
 
 import functools
 import os
@@ -14,7 +14,7 @@ KAFKA_VERSION = "4.3.1"
 
 @functools.cache
 def kafka_classpath(version: str = KAFKA_VERSION) -> str:
-    """Class path with Kafka's broker, clients and tools: ``a.jar:b.jar:...``.
+    """Return the class path with Kafka's broker, clients and tools: ``a.jar:b.jar:...``.
 
     The first call on a machine fetches about 55 MB into the cache (10 s on a good line); later
     calls only verify (0.1 s).
@@ -29,11 +29,11 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
 
 @functools.cache
 def ecj_jar() -> Path:
-    """The Eclipse compiler for Java: compiles where there is a Java runtime but no JDK."""
+    """Return the Eclipse compiler for Java, which compiles where there is a Java runtime but no JDK."""
     return Path(_class_path("the Java compiler ecj", jars_of(ECJ_SET)))
 
 
 def _class_path(name: str, jars: Sequence[Jar]) -> str:
-    # One name for each jar, also where the cache is reached over a link.
+    # Each jar has one name, also where the cache is reached over a link.
     store = JarStore((cache_folder() / "jars").resolve())
     return os.pathsep.join(str(path) for path in store.paths(name, jars))

@@ -1,4 +1,4 @@
-"""Compiling Java sources with ecj, so that a Java runtime without a compiler is enough."""
+"""Java sources are compiled with ecj, so that a Java runtime without a compiler is enough."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Fetching jars with the Apache Ivy that ships in PySpark.
+"""Jars are fetched with the Apache Ivy that ships in PySpark.
 
 Ivy knows the public repository by itself, so no address stands in our files. Two settings make it
 quick: descriptions of jars are not read (the lock names every jar already), and Ivy's own SHA-1
@@ -21,7 +21,7 @@ from kvota.localkafka.jars.lock import Jar
 from kvota.localkafka.jars.trust_store import machine_certificates, write_trust_store
 from kvota.model.errors import UnreachableError
 
-# Who cannot reach the public repository names an Ivy settings file of their own.
+# An Ivy settings file for people who cannot reach the public repository is named by this variable.
 SETTINGS_VARIABLE = "KVOTA_IVY_SETTINGS"
 
 _SETTINGS = """<ivysettings>
@@ -103,7 +103,7 @@ def _fetch(
 
 
 def file_in(folder: Path, jar: Jar) -> Path:
-    """Where Ivy lays a jar in its cache."""
+    """Return where Ivy lays a jar in its cache."""
     return folder / jar.group / jar.artifact / "jars" / f"{jar.artifact}-{jar.version}.jar"
 
 
@@ -146,7 +146,7 @@ def run_ivy(
 
 
 def ivy_jar() -> Path:
-    """The Ivy jar inside the installed PySpark, found without importing it.
+    """Return the Ivy jar inside the installed PySpark, found without importing it.
 
     Raises:
         UnreachableError: PySpark is not installed, or has no Ivy.

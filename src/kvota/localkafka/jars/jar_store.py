@@ -1,4 +1,4 @@
-"""Kafka's jars, fetched once into the cache and verified against the lock whenever they are used."""
+"""Kafka's jars are fetched once into the cache and verified against the lock whenever they are used."""
 
 import hashlib
 import sys
@@ -21,7 +21,7 @@ _PROGRESS_INTERVAL_S = 1.0
 
 
 class JarStore:
-    """A folder of verified jars, safe for several processes at once."""
+    """A folder holds verified jars; several processes may use it at once."""
 
     def __init__(
         self, folder: Path, *, fetch: Fetch = fetch, tell: Callable[[str], None] | None = None
@@ -32,7 +32,7 @@ class JarStore:
         self._tell = _to_stderr if tell is None else tell
 
     def paths(self, name: str, jars: Sequence[Jar]) -> list[Path]:
-        """Files of all jars, in order; fetches what is missing or damaged first."""
+        """Return the files of all jars, in order; fetches what is missing or damaged first."""
         if not all(is_intact(self._file(jar), jar) for jar in jars):
             with folder_lock(self._folder, before_waiting=self._tell_waiting):
                 self._complete(name, jars)
@@ -93,7 +93,7 @@ class JarStore:
 
 
 class _Progress:
-    """Lines like "fetching Kafka 4.3.1: 37 of 92 jars, 21 of 55 MB", at most one a second."""
+    """Tells lines like "fetching Kafka 4.3.1: 37 of 92 jars, 21 of 55 MB", at most one a second."""
 
     def __init__(self, name: str, jars: Sequence[Jar], tell: Callable[[str], None]) -> None:
         self._name, self._tell = name, tell
@@ -122,7 +122,7 @@ class _Progress:
 
 
 def is_intact(file: Path, jar: Jar) -> bool:
-    """Whether the file is there and has the very content that the lock names."""
+    """Tell whether the file is there and has the very content that the lock names."""
     try:
         return file.stat().st_size == jar.size_bytes and _sha256(file) == jar.sha256
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The lock file: every jar with its coordinate, size and SHA-256, and which sets it belongs to.
+"""The lock file names every jar with its coordinate, size and SHA-256, and the sets it belongs to.
 
 One line per jar::
 
@@ -43,7 +43,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Name in the cache; says the content, so another content gets another name."""
+        """The name in the cache tells the content, so another content gets another name."""
         return f"{self.artifact}-{self.version}-{self.sha256[:12]}.jar"
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Jar:
 
 
 def parse_lock(text: str, *, place: str = LOCK_FILE) -> list[Jar]:
-    """All jars of a lock file; empty lines and lines that begin with # are passed over.
+    """Return all jars of a lock file; empty lines and lines that begin with # are passed over.
 
     Raises:
         CorruptDataError: a line is not of the form above.
@@ -82,7 +82,7 @@ def parse_lock(text: str, *, place: str = LOCK_FILE) -> list[Jar]:
 
 
 def format_lock(jars: Iterable[Jar], *, head: Sequence[str] = ()) -> str:
-    """The text of a lock file, sorted by coordinate."""
+    """Return the text of a lock file, sorted by coordinate."""
     lines = [f"# {line}" for line in head]
     lines += [str(jar) for jar in sorted(jars, key=lambda jar: jar.coordinate)]
     return "\n".join(lines) + "\n"
@@ -90,7 +90,7 @@ def format_lock(jars: Iterable[Jar], *, head: Sequence[str] = ()) -> str:
 
 @functools.cache
 def locked_jars() -> tuple[Jar, ...]:
-    """The jars of the lock file in this package."""
+    """Return the jars of the lock file in this package."""
     text = (importlib.resources.files("kvota.localkafka.jars") / LOCK_FILE).read_text(
         encoding="utf-8"
     )
@@ -98,7 +98,7 @@ def locked_jars() -> tuple[Jar, ...]:
 
 
 def kafka_versions() -> list[str]:
-    """The Kafka versions that can be had, newest first."""
+    """Return the Kafka versions that can be had, newest first."""
     sets = {name for jar in locked_jars() for name in jar.sets} - {ECJ_SET}
     return sorted(
         sets, key=lambda version: [int(part) for part in version.split(".")], reverse=True
@@ -106,7 +106,7 @@ def kafka_versions() -> list[str]:
 
 
 def jars_of(set_name: str) -> list[Jar]:
-    """The jars of one set.
+    """Return the jars of one set.
 
     Raises:
         UsageError: there is no such set.

@@ -17,7 +17,7 @@ from kvota.localkafka.jars.ivy import FETCHED, Fetched, fetch, run_ivy
 from kvota.localkafka.jars.lock import ECJ_SET, LOCK_FILE, Jar, format_lock
 from kvota.model.errors import UnreachableError
 
-# What each set begins with. Kafka 3.9 brings a logging back end, Kafka 4 does not.
+# Each set begins with these jars. Kafka 3.9 brings a logging back end, Kafka 4 does not.
 ROOTS: dict[str, list[str]] = {
     "4.3.1": [
         "org.apache.kafka:kafka_2.13:4.3.1",
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _lock_set(set_name: str, folder: Path) -> list[Jar]:
     wanted = _resolve(set_name, folder / "resolve")
-    # One set at a time: of two versions of one artifact, Ivy would fetch only the newer.
+    # Sets are fetched one at a time: of two versions of one artifact, Ivy would fetch only the newer.
     locked = list(_hash_all(wanted, folder / "fetch"))
     missing = {jar.coordinate for jar in wanted} - {jar.coordinate for jar in locked}
     if missing:

@@ -1,4 +1,4 @@
-"""The machine's trusted certificates, in the file format that Java reads (JKS).
+"""The machine's trusted certificates are written in the file format that Java reads (JKS).
 
 A Java that came in a wheel brings certificates of its own and does not know the machine's. Where a
 company's network opens and re-signs TLS, only the machine's are right: those Python uses.
@@ -10,14 +10,14 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-# JKS, as sun.security.provider.JavaKeyStore reads it.
+# This is JKS, as sun.security.provider.JavaKeyStore reads it.
 _MAGIC, _VERSION, _TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
 _WHITENER = b"Mighty Aphrodite"
 PASSWORD = "changeit"  # noqa: S105 - the one all Java trust stores have; certificates are no secret
 
 
 def machine_certificates() -> list[bytes]:
-    """The certificates (DER) that Python trusts on this machine."""
+    """Return the certificates (DER) that Python trusts on this machine."""
     return ssl.create_default_context().get_ca_certs(binary_form=True)
 
 

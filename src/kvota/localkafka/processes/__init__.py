@@ -1,1 +1,1 @@
-"""Programs that run: their command lines, and the leash on which they run."""
+"""Programs get their command lines here, and the leash on which they run."""

@@ -1,4 +1,4 @@
-"""Command lines of Kafka's Java programs: nodes, tools, clients."""
+"""Kafka's Java programs (nodes, tools, clients) are run by these command lines."""
 
 import functools
 import hashlib
@@ -11,7 +11,7 @@ from kvota.java.find import java_command
 from kvota.localkafka.jars import class_archive
 from kvota.localkafka.jars.class_path import kafka_classpath
 
-# Programs that live for a second: the quick compiler alone starts them sooner.
+# Programs that live for a second start sooner with the quick compiler alone.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
 
 # Kafka 3 logs with Log4j 1, which has other names.
@@ -28,7 +28,7 @@ def kafka_command(  # noqa: PLR0913 - each is an option of the Java program
     log_stream: str = "SYSTEM_OUT",
     java_options: Sequence[str] = (),
 ) -> list[str]:
-    """The command that runs a class of Kafka's jars."""
+    """Return the command that runs a class of Kafka's jars."""
     here = Path(__file__).parent
     return [
         str(java_command()),
@@ -51,7 +51,7 @@ def kafka_command(  # noqa: PLR0913 - each is an option of the Java program
 
 @functools.cache
 def _class_path_file(version: str) -> Path:
-    """A file that ``java @file`` reads: 92 jars would hide all else in every list of processes."""
+    """Write a file that ``java @file`` reads: 92 jars would hide all else in every list of processes."""
     text = f'-cp "{kafka_classpath(version)}"\n'.replace("\\", "\\\\")
     name = f"kafka-{version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.classpath"
     file = cache_folder() / "classpaths" / name

@@ -34,7 +34,7 @@ def _watch(pipe: int, program_pid: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nowhere, standard)
-    # Being its child tells that the pid is still the program's own.
+    # As long as we are its child, the pid is still the program's own.
     while os.getppid() == program_pid:
         readable, _, _ = select.select([pipe], [], [], _LOOK_S)
         if readable:
