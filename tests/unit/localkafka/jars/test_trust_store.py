@@ -1,8 +1,11 @@
 """What the store holds; whether Java reads it is asked in tests/integration/test_localkafka.py."""
 
 import hashlib
+import ssl
 import struct
 from pathlib import Path
+
+import pytest
 
 from kvota.localkafka.jars.trust_store import machine_certificates, write_trust_store
 
@@ -19,5 +22,9 @@ def test_the_store_holds_every_certificate_once_and_is_sealed(tmp_path: Path) ->
     assert content[-20:] == hashlib.sha1(sealed).digest()
 
 
-def test_the_machine_trusts_somebody() -> None:
-    assert all(certificate[0] == 0x30 for certificate in machine_certificates())
+def test_what_the_machine_trusts_is_what_python_trusts(monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Path(__file__).with_name("authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    monkeypatch.setenv("SSL_CERT_DIR", str(authority.parent / "none"))
+
+    assert machine_certificates() == [ssl.PEM_cert_to_DER_cert(authority.read_text())]
