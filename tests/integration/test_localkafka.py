@@ -140,7 +140,7 @@ def test_users_get_in_with_their_secret(sasl_kafka: LocalKafka, user: str, mecha
     told = client.describe_cluster()
 
     client.close()
-    assert [broker["node_id"] for broker in told["brokers"]] == [1]
+    assert [broker["broker_id"] for broker in told["brokers"]] == [1]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
