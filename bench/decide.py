@@ -26,8 +26,8 @@ from limits.strategies import (
 
 from kvota.engine import QuotaEngine, QuotaTable, QuotaType
 from kvota.java.find import java_command
-from kvota.localkafka.compile_java import compile_java
-from kvota.localkafka.jars import kafka_classpath
+from kvota.localkafka.jars.class_path import kafka_classpath
+from kvota.localkafka.jars.compile_java import compile_java
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 
 HERE = Path(__file__).parent

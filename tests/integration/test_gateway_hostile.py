@@ -26,7 +26,7 @@ from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 from tests.unit.session.frames import split
 
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.command_line import SHORT_LIVED
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -18,7 +18,7 @@ from tests.unit.session.frames import (
 )
 
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.command_line import SHORT_LIVED
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.testing.kafka_messages import from_frame, throttle
 
 # The design's example: 5 partitions/s, 100 x 1 s, so 500 at once; seven topics of 80 partitions.

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.wire import throttle_field
 
 from kvota.model.errors import ProtocolError
 from kvota.testing.kafka_messages import Kind, RandomMessages, mutate, versions
@@ -20,7 +21,6 @@ from kvota.wire import (
     produce,
     questions,
     sasl,
-    throttle_field,
 )
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import APIS

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kvota.localkafka.leashed import start_leashed
-from kvota.localkafka.ports import PORT_MAX, PORT_MIN, is_free
+from kvota.localkafka.cluster.ports import PORT_MAX, PORT_MIN, is_free
+from kvota.localkafka.processes.leashed import start_leashed
 from kvota.model.errors import UnreachableError
 
 _READY_S = 20.0

@@ -18,7 +18,7 @@ import numba
 from numba.core import config as numba_config
 
 from kvota.engine import arithmetic as plain_arithmetic
-from kvota.java.cache import cache_folder
+from kvota.files.cache import cache_folder
 
 # Numba fills this module from the environment when it is imported.
 config: Any = numba_config

@@ -69,15 +69,15 @@ class BadInput:
 
 
 @dataclass(frozen=True, slots=True)
-class EventFiles:
-    """What lies in the folders of a record: files to read and files to name."""
+class FoundEvents:
+    """The folders of a record hold files to read and files to name."""
 
     good: tuple[Path, ...]
     bad: tuple[BadInput, ...] = field(default=())
     rows: int = 0  # in the good ones, as their footers say
 
 
-def find_events(paths: Iterable[Path | str]) -> EventFiles:
+def find_events(paths: Iterable[Path | str]) -> FoundEvents:
     """Look at the footer of every Parquet file in these folders (or at these files).
 
     Files still being written (``*.tmp``) are passed over silently.
@@ -99,7 +99,7 @@ def find_events(paths: Iterable[Path | str]) -> EventFiles:
             bad.append(BadInput(file, str(fault), _sample(file)))
     if not good:
         raise UsageError(_nothing_found(places, bad))
-    return EventFiles(tuple(good), tuple(bad), rows)
+    return FoundEvents(tuple(good), tuple(bad), rows)
 
 
 def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from kvota.files.run_folder import RunFolder
 from kvota.java.find import spark_java_home
-from kvota.java.run_folder import RunFolder
 from kvota.model.errors import UnreachableError
 
 # Leaves room for a Kafka and a gateway on the same machine of 2 cores; the kernels' memory is the workers' own.

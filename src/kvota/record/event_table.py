@@ -1,4 +1,4 @@
-"""Packed rows and their memos → Parquet, without one step per row in Python.
+"""Packed rows and their memos become Parquet without one step per row in Python.
 
 Arrays are made from buffers: ``pa.array`` imports pandas where there is one, over a second of CPU.
 """
@@ -18,7 +18,7 @@ from kvota.record.row_batch import ROW, ROW_BYTES
 
 _Column = np.ndarray[Any, np.dtype[Any]]
 
-# The fields of row_batch.ROW.
+# These are the fields of row_batch.ROW.
 _ROW_DTYPE = np.dtype(
     [
         ("seq", "<i8"),
@@ -32,7 +32,7 @@ _ROW_DTYPE = np.dtype(
 )
 assert _ROW_DTYPE.itemsize == ROW_BYTES
 
-# In the order of the codes of model.charge_memo.
+# They stand in the order of the codes of model.charge_memo.
 _OUTCOMES = (Outcome.ADMITTED, Outcome.THROTTLED, Outcome.REJECTED)
 
 _MEMO_TEXTS: dict[str, Callable[[ChargeMemo], str]] = {
@@ -50,14 +50,14 @@ _MEMO_NUMBERS: dict[str, Callable[[ChargeMemo], int]] = {
     "sample_ms": lambda memo: memo.sample_ms,
 }
 
-# Growing numbers: 7.1 bytes a row in all instead of 12.6.
+# These numbers grow: written as differences a row takes 7.1 bytes in all instead of 12.6.
 _DELTA_COLUMNS = ("ts_us", "seq")
 
 
 def event_table(
     rows: memoryview, memos: Sequence[ChargeMemo], *, gateway: str, run_id: str
 ) -> pa.Table:
-    """The events of packed rows (``row_batch.ROW``); ``memos`` are those the rows refer to.
+    """Return the events of packed rows (``row_batch.ROW``); ``memos`` are those the rows refer to.
 
     Raises:
         OverflowError: a memo holds a number that its column cannot (a sample count over 32,767, say).
@@ -90,7 +90,7 @@ def event_table(
 
 
 def parquet_bytes(table: pa.Table) -> pa.Buffer:
-    """The table as one Parquet file with one row group, in memory."""
+    """Return the table as one Parquet file with one row group, in memory."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(
         out,

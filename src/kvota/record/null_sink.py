@@ -1,4 +1,4 @@
-"""The sink of a gateway that records nothing."""
+"""A gateway that records nothing has this sink."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""The hot path of recording: one row packed into memory that is already there."""
+"""The hot path of recording packs one row into memory that is already there."""
 
 import struct
 from collections import deque
@@ -11,7 +11,7 @@ from kvota.record.row_batch import ROW, RowBatch
 # Names are the clients' choice, up to 32 KB each: a batch with this much text takes no further memo.
 TEXT_CHARS_MAX = 4 * 1024 * 1024
 
-# Of the whole process, so that a memo which another recorder listed is not mistaken for one of ours.
+# The numbers are the whole process's: a memo that another recorder listed is not mistaken for one of ours.
 _generations = count()
 
 _pack_into = ROW.pack_into

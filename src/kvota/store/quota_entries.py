@@ -1,4 +1,4 @@
-"""The ``[[quota]]`` tables of a quotas file, checked one by one, all faults collected."""
+"""The ``[[quota]]`` tables of a quotas file are checked one by one, and all faults collected."""
 
 from collections.abc import Mapping
 

@@ -1,11 +1,11 @@
-"""One configured limit: from what a person wrote to a number and back, by AlterClientQuotas' rules."""
+"""A limit that a person wrote becomes a number and a text again, by AlterClientQuotas' rules."""
 
 from math import isfinite
 
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import parse_byte_rate, parse_rate
 
-# Kafka's LONG as a double: 2^63 itself passes, as on a broker.
+# This is Kafka's LONG as a double: 2^63 itself passes, as on a broker.
 _BYTE_RATE_MAX = float(2**63 - 1)
 
 # Kafka forgives this much above a whole number, and nothing below one.
@@ -21,7 +21,7 @@ _BINARY_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 class LimitError(ValueError):
-    """A limit that no quota can have: what is wrong, and what to write instead."""
+    """No quota can have this limit; the error tells what is wrong, and what to write instead."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}. {remedy}")
@@ -30,7 +30,7 @@ class LimitError(ValueError):
 
 
 def parse_limit(quota_type: QuotaType, written: object) -> float:
-    """The limit in units per second.
+    """Return the limit in units per second.
 
     Raises:
         LimitError: not a number or text of the quota's unit, or a value that Kafka refuses.
@@ -78,7 +78,7 @@ def check_limit(quota_type: QuotaType, limit: float, *, shown: str | None = None
 
 
 def limit_text(quota_type: QuotaType, limit: float) -> str:
-    """The shortest text with a unit that ``parse_limit`` reads as exactly this limit.
+    """Return the shortest text with a unit that ``parse_limit`` reads as exactly this limit.
 
     >>> limit_text(QuotaType.PRODUCE, 1_500_000.0), limit_text(QuotaType.FETCH, 1_048_576.0)
     ('1.5MB/s', '1MiB/s')

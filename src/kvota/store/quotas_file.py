@@ -1,12 +1,11 @@
-"""The file of configured quotas, ``quotas.toml``: read, written, and written in one step."""
+"""The file of configured quotas, ``quotas.toml``, is read here, and written in one step."""
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from kvota.engine.quota_table import QuotaTable
+from kvota.files.whole_file import write_whole
 from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.model.quota_key import KEY_OF_TYPE
@@ -16,7 +15,7 @@ from kvota.store.toml_file import in_file_order, load_toml
 
 
 def load_quotas(path: Path) -> QuotaTable:
-    """The quotas of a file; an empty file means no quotas.
+    """Return the quotas of a file; an empty file means no quotas.
 
     Raises:
         ConfigurationError: all faults of the file, each with its place ``file:line: quota[n].key``.
@@ -30,7 +29,7 @@ def load_quotas(path: Path) -> QuotaTable:
 
 
 def dump_quotas(table: QuotaTable, *, heading: str | None = None) -> str:
-    """The text of a quotas file that ``load_quotas`` reads as exactly this table.
+    """Return the text of a quotas file that ``load_quotas`` reads as exactly this table.
 
     Args:
         table: the quotas; entries keep their order.
@@ -54,19 +53,9 @@ def write_quotas(path: Path, table: QuotaTable, *, heading: str | None = None) -
         UnreachableError: the file could not be written; it is as before.
     """
     content = dump_quotas(table, heading=heading).encode()
-    target = path.resolve()  # a link stays a link
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        with unfinished.open("wb") as file:
-            with suppress(FileNotFoundError):
-                os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(target)
+        write_whole(path, content)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         msg = f"{path} could not be written: {error.strerror or error}. It is as it was"
         raise UnreachableError(msg) from error
 

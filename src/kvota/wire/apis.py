@@ -97,7 +97,7 @@ class ApiVersion:
     flexible: bool
     request_bytes_max: int
     # Offset of throttle_time_ms in an answer frame (size included) whose header carries no tags;
-    # 0: not at a fixed place (kvota.wire.throttle_field finds it) or absent.
+    # 0: not at a fixed place, or absent.
     throttle_at: int
     has_addresses: bool
 

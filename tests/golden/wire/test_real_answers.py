@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.unit.wire import throttle_field
 
 from kvota.testing.kafka_messages import from_frame, throttle, versions
 from kvota.wire import (
@@ -18,7 +19,6 @@ from kvota.wire import (
     mutations,
     produce,
     questions,
-    throttle_field,
 )
 from kvota.wire.apis import APIS, name_of
 from kvota.wire.error_code import ErrorCode

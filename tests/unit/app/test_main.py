@@ -7,7 +7,7 @@ import pytest
 
 from kvota.app.cli import kafka
 from kvota.app.cli.main import main
-from kvota.localkafka.lock import kafka_versions
+from kvota.localkafka.jars.lock import kafka_versions
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(

@@ -20,9 +20,6 @@ class WallClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
 
 @pytest.fixture(scope="session")
 def clock() -> WallClock:

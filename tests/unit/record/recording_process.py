@@ -21,9 +21,6 @@ class WallClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
 
 def make_recorder(folder: Path, *, buffer_rows: int = 200_000) -> Recorder:
     limits = RecordLimits(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
+from tests.unit.wire import throttle_field
 
 from kvota.model.errors import ProtocolError
 from kvota.testing.kafka_messages import RandomMessages, throttle, to_frame, versions
-from kvota.wire import throttle_field
 from kvota.wire.apis import APIS, VERSIONS
 
 ALL = [(key, version) for key in APIS for version in versions(key)]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvota.localkafka import LocalKafka
-    from kvota.localkafka.detached import RunningKafka
+    from kvota.localkafka.cluster.detached import RunningKafka
 
 EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
 
-# As kvota.localkafka.jars has them; importing that here would make every --help slower.
+# These are the versions of kvota.localkafka.jars.lock; importing that here would make every --help slower.
 VERSIONS = ("4.3.1", "3.9.2")
 _DONE, _NEGATIVE = 0, 1
 _LOOK_INTERVAL_S = 0.5
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import describe
+    from kvota.localkafka.cluster.detached import describe
 
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGHUP, _exit)  # the terminal is gone
@@ -85,7 +85,7 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _up_detached(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import start_detached
+    from kvota.localkafka.cluster.detached import start_detached
 
     def make(folder: Path) -> "LocalKafka":
         kafka = _described(args, folder)
@@ -98,7 +98,7 @@ def _up_detached(args: argparse.Namespace) -> int:
 
 
 def _down(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import stop_detached
+    from kvota.localkafka.cluster.detached import stop_detached
 
     was = stop_detached()
     if args.output == "json":
@@ -109,7 +109,7 @@ def _down(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import running_detached
+    from kvota.localkafka.cluster.detached import running_detached
 
     running = running_detached()
     if running is not None:

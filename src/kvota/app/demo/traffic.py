@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from kvota.app.demo.tenants import TENANTS, TenantReport
-from kvota.localkafka.leashed import start_leashed
+from kvota.localkafka.processes.leashed import start_leashed
 from kvota.model.errors import UnreachableError
 
 # Beyond the traffic itself: starting clients, flushing, the consumer's last polls.
