@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import uvloop
 
-from kvota.app.config import ENFORCED_TYPES, GatewayConfig
+from kvota.app.config import GatewayConfig
 from kvota.app.system_clock import SystemClock
 from kvota.engine import QuotaEngine, QuotaTable
 from kvota.gateway.gateway import Gateway
 from kvota.model.charge_memo import DecisionSink
 from kvota.model.errors import KvotaError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -133,8 +133,8 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
 def summary(config: GatewayConfig, engine: QuotaEngine) -> list[str]:
     """What is enforced, for whom, where decisions go: the first lines of the log."""
     enforced = config.gateway.connection.enforced
-    force = ", ".join(kind for kind in ENFORCED_TYPES if kind in enforced) or "nothing"
-    shadow = ", ".join(kind for kind in ENFORCED_TYPES if kind not in enforced) or "nothing"
+    force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
+    shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
     entities = len(engine.table.entries())
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)

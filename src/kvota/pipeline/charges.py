@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.model.event import Outcome
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType, types_counted_by
 from kvota.model.strict_mutations import STRICT_FROM
 
 # Whose charges are counted together: as the gateway did, or anew per user, client id or both.
@@ -26,8 +26,8 @@ _KEYS: dict[By, tuple[str, ...]] = {
 }
 
 # What kvota can replay so far; other types have no kernel yet.
-RATE_TYPES = (QuotaType.PRODUCE.value, QuotaType.FETCH.value)
-BUCKET_TYPES = (QuotaType.CONTROLLER_MUTATION.value,)
+RATE_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 
 # A run whose first row is in the record: seq counts from 0; one lost row would change nothing to speak of.
 _FIRST_SEQ_MAX = 1

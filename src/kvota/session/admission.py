@@ -21,7 +21,7 @@ from kvota.model.charge_memo import (
     DecisionSink,
 )
 from kvota.model.event import Outcome
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.session.facts import ClusterFacts
 from kvota.session.topology import Topology
@@ -412,7 +412,7 @@ class Admission:
     def _new_memo(self, *, api_version: int) -> ChargeMemo:
         quota = self._quota
         return ChargeMemo(
-            node_id=-1,
+            node_id=CLUSTER_NODE_ID,
             quota_type=QuotaType.CONTROLLER_MUTATION,
             connection=self._caller.number,
             user=self._user,

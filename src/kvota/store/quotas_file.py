@@ -9,7 +9,7 @@ from pathlib import Path
 from kvota.engine.quota_table import QuotaTable
 from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.model.quota_key import KEY_OF_TYPE
+from kvota.model.quota_type import FACTS
 from kvota.store.quota_entries import EntriesReader
 from kvota.store.quota_limit import LimitError, check_limit, limit_text
 from kvota.store.toml_file import in_file_order, load_toml
@@ -76,7 +76,7 @@ def _entry_lines(table: QuotaTable, entity: QuotaEntity) -> Iterator[str]:
     yield from _name_lines("user", entity.user)
     yield from _name_lines("client_id", entity.client_id)
     for quota_type, limit in table.entries()[entity].items():
-        key = KEY_OF_TYPE.get(quota_type)
+        key = FACTS[quota_type].config_key
         if key is None:
             msg = (
                 f"a {quota_type} quota ({entity}) cannot be written to a quotas file: it has no key"

@@ -11,7 +11,7 @@ from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import text_table
 from kvota.engine.quota_table import QuotaTable
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
 from kvota.model.units import parse_byte_rate, parse_rate
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import HEADROOM, PlanLine, format_quota
@@ -27,9 +27,8 @@ EXAMPLE = (
 _DONE, _NEGATIVE = 0, 1
 
 _PARSERS: dict[QuotaType, Callable[[str], float]] = {
-    QuotaType.PRODUCE: parse_byte_rate,
-    QuotaType.FETCH: parse_byte_rate,
-    QuotaType.CONTROLLER_MUTATION: parse_rate,
+    quota_type: parse_byte_rate if quota_type in BYTE_RATE_TYPES else parse_rate
+    for quota_type in CONFIGURABLE_TYPES
 }
 
 # So many affected clients are listed; JSON has them all.

@@ -24,9 +24,10 @@ from kvota.engine import QuotaTable
 from kvota.localkafka import LocalKafka
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.model.units import format_byte_rate, format_duration_ms, format_rate
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
+from kvota.model.units import format_byte_rate, format_duration_ms
 from kvota.planning.guardrails import Guardrails
+from kvota.planning.plan import format_quota
 from kvota.store.quotas_file import dump_quotas
 
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # Spark is imported when the first traffic has run
     from kvota.pipeline.law import LawResult
 
 STEPS = 8
-QUOTA_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
 # Windows of 2 x 1 s: Kafka's default of 11 lets a client run over for longer than the demo lasts.
 WINDOW = {
     "quota.window.num": 2,
@@ -175,7 +175,7 @@ class _Circle:
                 upstream=self._kafka.sasl_bootstrap_servers,
                 first_port=first_port,
                 node_ids="0-2",
-                enforce=dict.fromkeys(QUOTA_TYPES, enforced),
+                enforce=dict.fromkeys(CONFIGURABLE_TYPES, enforced),
                 record="record",
                 kafka=WINDOW,
             ),
@@ -323,7 +323,7 @@ def _held_back(quota_type: str, use: Use | None) -> str:
 def _amount(quota_type: str, value: float | None) -> str:
     if value is None:
         return "unlimited"
-    return format_rate(value) if quota_type == "CONTROLLER_MUTATION" else format_byte_rate(value)
+    return format_quota(QuotaType(quota_type), value)
 
 
 def _closing_lines(
