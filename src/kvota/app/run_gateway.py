@@ -14,7 +14,7 @@ from kvota.app.config import GatewayConfig
 from kvota.app.system_clock import SystemClock
 from kvota.engine import QuotaEngine, QuotaTable
 from kvota.gateway.gateway import Gateway
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError
 from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 from kvota.record.null_sink import NullSink

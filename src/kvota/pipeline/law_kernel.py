@@ -10,7 +10,7 @@ batches.
 import numpy as np
 import numpy.typing as npt
 
-from kvota.model.charge_memo import ADMITTED, REJECTED, THROTTLED
+from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
 from kvota.pipeline.compiled_arithmetic import compiled, kernel
 from kvota.pipeline.counter_steps import (
     Doubles,

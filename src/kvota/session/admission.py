@@ -12,14 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from kvota.engine import Decision, MutationQuota, QuotaEngine
-from kvota.model.charge_memo import (
-    ADMITTED,
-    NO_ANSWER,
-    REJECTED,
-    THROTTLED,
-    ChargeMemo,
-    DecisionSink,
-)
+from kvota.model.decision_sink import CODE_OF_OUTCOME, NO_ANSWER, ChargeMemo, DecisionSink
 from kvota.model.event import Outcome
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
@@ -41,11 +34,6 @@ _CREATABLE = frozenset(
 )
 # A request that timed out may have been carried out: what it cost stays charged.
 _PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
-_OUTCOME_CODES = {
-    Outcome.ADMITTED: ADMITTED,
-    Outcome.THROTTLED: THROTTLED,
-    Outcome.REJECTED: REJECTED,
-}
 
 
 class _Asked(Enum):
@@ -434,7 +422,7 @@ class Admission:
             charge.partitions,
             charge.decision.throttle_ms,
             upstream_ms,
-            _OUTCOME_CODES[charge.decision.outcome],
+            CODE_OF_OUTCOME[charge.decision.outcome],
         )
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from struct import Struct
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.session import rare
 from kvota.session.commands import Command, Do

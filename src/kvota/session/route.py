@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from kvota.engine import QuotaEngine
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 from kvota.wire import fetch

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kvota.engine import QuotaEngine
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.decision_sink import DecisionSink
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.settings import ConnectionSettings

@@ -22,7 +22,7 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import BROKER, START_MS, Cluster, Stage, quotas
 
 from kvota.engine import QuotaTable
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType

@@ -27,7 +27,7 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import BROKER, START_MS, Cluster, Row, Stage, quotas
 
 from kvota.engine import QuotaWindow
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 

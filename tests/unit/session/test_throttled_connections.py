@@ -17,7 +17,7 @@ from tests.unit.session.frames import (
 )
 from tests.unit.session.stage import Cluster, Stage, quotas
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.connection import FETCH_WAIT_MS_MAX, MUTED
 from kvota.session.muting import Muting
