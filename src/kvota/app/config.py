@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
-from kvota.engine import QuotaTable
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, Fault
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
@@ -59,7 +59,7 @@ def load_config(path: Path) -> GatewayConfig:
     return config
 
 
-def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
+def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
     """Read and check gateway.toml and the quotas file it names.
 
     Raises:
@@ -69,12 +69,12 @@ def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
     if any(fault.place.endswith(": quotas.file") for fault in faults):
         raise ConfigurationError(faults)
     try:
-        table = load_quotas(config.quotas_file)
+        configured = load_quotas(config.quotas_file)
     except ConfigurationError as error:
         raise ConfigurationError(faults + error.faults) from None
     if faults:
         raise ConfigurationError(faults)
-    return config, table
+    return config, configured
 
 
 def _read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:

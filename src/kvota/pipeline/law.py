@@ -44,6 +44,7 @@ _KERNEL_COLUMNS = (
     "ts_us",
     "value",
     "limit",
+    "floor",
     "samples",
     "sample_ms",
 )

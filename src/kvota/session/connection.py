@@ -298,7 +298,7 @@ class Connection:
             self.requests += 1
             if kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
-                if client_id != route.client_id or route.engine_version != self._engine.version:
+                if client_id != route.client_id or route.lane_version != route.lane.version:
                     self._resolve(route, client_id, now_us)
                 if data[body : body + 2] == route.no_transaction:
                     no_acks = data[body + 2 : body + 4] == _NO_ACKS
@@ -317,7 +317,7 @@ class Connection:
                     self.commands.append((Do.MUTE, throttle_ms))
             elif kind == 2:  # Kind.FETCH
                 client_id = data[pos + 14 : body]
-                if client_id != route.client_id or route.engine_version != self._engine.version:
+                if client_id != route.client_id or route.lane_version != route.lane.version:
                     self._resolve(route, client_id, now_us)
                 if route.enforced:
                     if self._one_until_us > now_us:
@@ -455,7 +455,7 @@ class Connection:
     def forget_routes(self) -> None:
         """The user or the node has changed: every charge is looked up anew."""
         for route in self._routes.values():
-            route.engine_version = -1
+            route.lane_version = -1
 
     def _needed(self, route: Route, size: int, available: int) -> int:
         """Of a frame that is not here whole: how much of it must be, 0 when it may go on."""
@@ -755,7 +755,7 @@ class Connection:
             msg = f"Fetch v{route.version}: an answer of {size} bytes"
             raise ProtocolError(msg)
         upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-        if route.engine_version != self._engine.version or route.client_id != client_id:
+        if route.lane_version != route.lane.version or route.client_id != client_id:
             self._resolve(route, client_id, now_us)
         value = size - tags  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import IntEnum
 
-from kvota.engine import QuotaEngine
+from kvota.engine import Lane, QuotaEngine
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
@@ -69,12 +69,13 @@ class Route:
         "charge",
         "client_id",
         "enforced",
-        "engine_version",
         "expected_bytes",
         "flexible",
         "has_endpoints",
         "key",
         "kind",
+        "lane",
+        "lane_version",
         "max_bytes_offset",
         "memo",
         "no_transaction",
@@ -111,7 +112,9 @@ class Route:
         else:
             self.no_transaction = _NO_TRANSACTION_COMPACT if self.flexible else _NO_TRANSACTION
         self.enforced = enforced
-        self.engine_version = -1
+        # No lane yet: versions begin at 0, so the first request asks for one.
+        self.lane = _NO_LANE
+        self.lane_version = -1
         self.client_id: bytes | bytearray | None = None
         self.charge: Callable[[float, int], int] = _never_charged
         self.allowance: Callable[[int], int] = _never_allowed
@@ -140,14 +143,16 @@ class Route:
         """Look up what this client's Produce or Fetch requests are charged on, and make their memo."""
         quota_type = QuotaType.PRODUCE if self.kind == Kind.PRODUCE else QuotaType.FETCH
         name = client_id.decode("utf-8", "replace")
-        lane = engine.bandwidth(quota_type, node_id, user, name, now_ms)
+        lane = engine.lane(quota_type, node_id, user, name, now_ms)
+        assert lane is not None, "only callbacks that answer at once are used so far"
+        self.lane = lane
+        self.lane_version = lane.version
         self.charge = lane.charge
         self.allowance = lane.allowance
         self.refuse = lane.refuse
         self.window_bytes = lane.window_bytes
         self.window_ms = lane.window_ms
         self.client_id = bytes(client_id)
-        self.engine_version = engine.version
         self.memo = ChargeMemo(
             node_id=node_id,
             quota_type=quota_type,
@@ -180,6 +185,9 @@ def _kind(key: int) -> Kind:
     }:
         return Kind.REWRITE
     return Kind.PASS
+
+
+_NO_LANE = Lane(QuotaType.PRODUCE, -1, {})
 
 
 def _never_charged(_value: float, _now_ms: int) -> int:

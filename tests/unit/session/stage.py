@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kvota.engine import QuotaEngine, QuotaTable, QuotaWindow
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine, QuotaWindow
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
@@ -60,17 +62,17 @@ class Rows:
         self.rows.append(Row(*row))  # type: ignore[arg-type]
 
 
-def quotas(entity: QuotaEntity | None = None, **limits: float) -> QuotaTable:
+def quotas(entity: QuotaEntity | None = None, **limits: float) -> ConfiguredQuotas:
     """A table of one entity (every user), e.g. ``quotas(PRODUCE=1000)``."""
     given = {QuotaType(name): limit for name, limit in limits.items()}
-    return QuotaTable({entity or QuotaEntity(user=DEFAULT): given})
+    return ConfiguredQuotas({entity or QuotaEntity(user=DEFAULT): given})
 
 
 @dataclass
 class Cluster:
     """What the connections of one gateway share, and the clock."""
 
-    table: QuotaTable = field(default_factory=QuotaTable)
+    table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
     enforced: frozenset[QuotaType] = ALL_TYPES
     windows: Mapping[QuotaType, QuotaWindow] = field(default_factory=dict)
     budget_bytes: int = 128 * 2**20
@@ -80,7 +82,7 @@ class Cluster:
     def __post_init__(self) -> None:
         self.now_ms = START_MS
         self.sink = Rows()
-        self.engine = QuotaEngine(self.table, dict(self.windows))
+        self.engine = QuotaEngine(DefaultQuotaCallback(self.table), dict(self.windows))
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,

@@ -20,8 +20,8 @@ from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS, TenantRep
 from kvota.app.demo.traffic import percentile, run_tenants
 from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.engine import QuotaTable
 from kvota.localkafka import LocalKafka
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
@@ -43,7 +43,7 @@ WINDOW = {
     "controller.quota.window.num": 2,
     "controller.quota.window.size.seconds": 1,
 }
-FIRST_GUESS = QuotaTable(
+FIRST_GUESS = ConfiguredQuotas(
     {
         QuotaEntity(user=DEFAULT): {
             QuotaType.PRODUCE: 4e6,
@@ -133,7 +133,7 @@ class _Circle:
         with self._screen.step("Spark: a plan under the capacity stated"):
             plan = self._plan(spark)
         print(f"\n{plan.text}\n", flush=True)
-        after_seen, late_ms = self._traffic(_ENFORCED, plan.table)
+        after_seen, late_ms = self._traffic(_ENFORCED, plan.quotas)
         with self._screen.step("The law and the limits, from the record"):
             after = self._usage(spark, _ENFORCED)
             marks = _marks(admitted_charges(self._record(_ENFORCED)), late_ms)
@@ -165,7 +165,9 @@ class _Circle:
             print(f"\norders: {lost[0]} + {lost[1]} records not delivered")
         return 0 if held and complete and not any(lost) else 1
 
-    def _traffic(self, mode: str, quotas: QuotaTable) -> tuple[dict[str, TenantReport], float]:
+    def _traffic(
+        self, mode: str, quotas: ConfiguredQuotas
+    ) -> tuple[dict[str, TenantReport], float]:
         """The tenants through a gateway in this mode; what they saw, and its latest mute's delay, ms."""
         first_port = free_port_range(4)
         enforced = mode == _ENFORCED
@@ -273,7 +275,7 @@ class _Circle:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    table: QuotaTable
+    quotas: ConfiguredQuotas
     text: str
 
 
