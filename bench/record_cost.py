@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvota.files.whole_file import write_whole
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.record.event_table import event_table, parquet_bytes, warm_up
 from kvota.record.row_appender import RowAppender

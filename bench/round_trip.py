@@ -64,9 +64,8 @@ def machine() -> object:
     first: tuple[object, ...] = ()
     try:
         from kvota.callbacks import DefaultQuotaCallback
-        from kvota.model.configured_quotas import ConfiguredQuotas
-
         from kvota.engine import QuotaEngine
+        from kvota.model.configured_quotas import ConfiguredQuotas
         from kvota.session.pausing import Pausing
 
         callback = DefaultQuotaCallback(ConfiguredQuotas(entries))

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kvota.app.cli.main import main
-from kvota.engine import QuotaTable, QuotaType
+from kvota.engine import QuotaType
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quotas_file import load_quotas, write_quotas
 
@@ -165,7 +166,7 @@ def test_yes_writes_the_quotas_in_force_and_says_how_to_undo_it(
     recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quotas = tmp_path / "quotas.toml"
-    table = QuotaTable({QuotaEntity(user="alice"): {QuotaType.CONTROLLER_MUTATION: 20.0}})
+    table = ConfiguredQuotas({QuotaEntity(user="alice"): {QuotaType.CONTROLLER_MUTATION: 20.0}})
     write_quotas(quotas, table)
     before = quotas.read_text()
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 import uvloop
 
-from kvota.app.config import ENFORCED_TYPES, GatewayConfig
+from kvota.app.config import GatewayConfig
 from kvota.app.system_clock import SystemClock
-from kvota.engine import QuotaEngine, QuotaTable
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -38,13 +40,13 @@ class _Recording:
     recorder: Recorder | None = None
 
 
-def run_gateway(config: GatewayConfig, table: QuotaTable) -> None:
+def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
     """Run until SIGTERM or SIGINT (drain) ; SIGHUP reloads the quotas file.
 
     Raises:
         KvotaError: a port is taken, the record folder cannot be written.
     """
-    engine = QuotaEngine(table, config.windows)
+    engine = QuotaEngine(DefaultQuotaCallback(quotas), config.windows)
     recording = _recording(config)
     shared = Shared(
         engine=engine,
@@ -116,7 +118,7 @@ async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
 
 async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
     await started.wait()
-    for line in summary(config, gateway.shared.engine):
+    for line in summary(config, gateway.shared.engine.quotas):
         log.info("%s", line)
     told = config.gateway.advertised
     log.info(
@@ -130,19 +132,18 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
     await gateway.look_upstream()
 
 
-def summary(config: GatewayConfig, engine: QuotaEngine) -> list[str]:
+def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     """What is enforced, for whom, where decisions go: the first lines of the log."""
     enforced = config.gateway.connection.enforced
-    force = ", ".join(kind for kind in ENFORCED_TYPES if kind in enforced) or "nothing"
-    shadow = ", ".join(kind for kind in ENFORCED_TYPES if kind not in enforced) or "nothing"
-    entities = len(engine.table.entries())
+    force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
+    shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)
     window = config.windows[QuotaType.PRODUCE]
     mutation_window = config.windows[QuotaType.CONTROLLER_MUTATION]
     return [
         (
-            f"enforces {force}; in shadow mode: {shadow}; quotas of {entities} entities from "
+            f"enforces {force}; in shadow mode: {shadow}; quotas of {len(quotas)} entities from "
             f"{config.quotas_file}; records to {where}"
         ),
         (
@@ -158,7 +159,7 @@ def _bracketed(host: str) -> str:
 
 
 def _reload(config: GatewayConfig, gateway: Gateway) -> None:
-    """SIGHUP: swap the whole table, or keep the old one and say why.
+    """SIGHUP: put all quotas of the file in force, or keep the old ones and say why.
 
     The file is read on another thread: 10,000 entities take half a second.
     """
@@ -169,7 +170,7 @@ def _reload(config: GatewayConfig, gateway: Gateway) -> None:
 
 
 def _put_in_force(
-    done: "asyncio.Future[QuotaTable]", config: GatewayConfig, gateway: Gateway
+    done: "asyncio.Future[ConfiguredQuotas]", config: GatewayConfig, gateway: Gateway
 ) -> None:
     if done.cancelled():
         return
@@ -177,10 +178,10 @@ def _put_in_force(
     if error is not None:
         log.error("SIGHUP: the quotas in force stay as they are. %s", error)
         return
-    table = done.result()
-    gateway.replace_quotas(table)
+    quotas = done.result()
+    gateway.replace_quotas(quotas)
     log.info(
         "SIGHUP: quotas of %d entities from %s are in force",
-        len(table.entries()),
+        len(quotas),
         config.quotas_file,
     )

@@ -8,9 +8,9 @@ import time
 from collections.abc import Coroutine
 from itertools import count
 
-from kvota.engine import QuotaTable
 from kvota.gateway.relay import ClientSide, UpstreamSide
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError
 from kvota.session.connection import BUDGET, Connection
 from kvota.session.shared import Shared
@@ -76,9 +76,9 @@ class Gateway:
         """Begin to drain; safe to call from a signal handler of the loop, and twice."""
         self._stop.set()
 
-    def replace_quotas(self, table: QuotaTable) -> None:
+    def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
         """Put other quotas in force, for open connections too, from their next request on."""
-        self.shared.engine.replace_table(table)
+        self.shared.engine.replace_quotas(quotas)
 
     async def _listen(self) -> None:
         told = self.settings.advertised

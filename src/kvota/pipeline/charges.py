@@ -9,8 +9,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.model.event import Outcome
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType, types_counted_by
 from kvota.model.strict_mutations import STRICT_FROM
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 
 # Whose charges are counted together: as the gateway did, or anew per user, client id or both.
 By = Literal["counter", "user", "client", "user-client"]
@@ -26,8 +27,8 @@ _KEYS: dict[By, tuple[str, ...]] = {
 }
 
 # What kvota can replay so far; other types have no kernel yet.
-RATE_TYPES = (QuotaType.PRODUCE.value, QuotaType.FETCH.value)
-BUCKET_TYPES = (QuotaType.CONTROLLER_MUTATION.value,)
+RATE_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 
 # A run whose first row is in the record: seq counts from 0; one lost row would change nothing to speak of.
 _FIRST_SEQ_MAX = 1
@@ -41,8 +42,8 @@ def charges(
     In:  the events table, whole: whether a run is complete is seen from its first row. Of it only
          the ``quota_types`` asked for, if any.
     Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
-         (else a sampled rate), strict boolean, value double, limit double, samples int, sample_ms int,
-         complete boolean (the run's first row is in the record), refused boolean (a Fetch held back
+         (else a sampled rate), strict boolean, value double, limit double, floor double (a limit below
+         it blocks), samples int, sample_ms int, complete boolean (the run's first row is in the record), refused boolean (a Fetch held back
          for lack of room: it was charged and taken back at once), throttle_ms int, outcome string.
 
     Within a counter the order is seq; for counters made anew (ts_us, gateway, run_id, seq).
@@ -69,6 +70,7 @@ def charges(
         _is_strict().alias("strict"),
         "value",
         "limit",
+        _floor().alias("floor"),
         F.coalesce(F.col("samples").cast("int"), F.lit(0)).alias("samples"),
         F.coalesce(F.col("sample_ms"), F.lit(0)).alias("sample_ms"),
         "complete",
@@ -97,7 +99,10 @@ def counters(events: DataFrame, by: By = "counter") -> DataFrame:
     )
     named = checked if by == "counter" else _tagged(checked, by)
     return named.select(
-        "counter_id", *COUNTER_COLUMNS, _decoded("user"), _decoded("client-id").alias("client_id")
+        "counter_id",
+        *COUNTER_COLUMNS,
+        _unless_empty(tag_value(USER_TAG)).alias("user"),
+        _unless_empty(tag_value(CLIENT_ID_TAG)).alias("client_id"),
     )
 
 
@@ -125,7 +130,8 @@ def _tagged(keys: DataFrame, by: By) -> DataFrame:
         {
             "gateway": F.lit(""),
             "run_id": F.lit(""),
-            "tags": F.concat(F.lit("client-id="), client_id, F.lit(",user="), user),
+            # As ``model.tags.tags_text`` writes these two.
+            "tags": F.concat(F.lit(f"{CLIENT_ID_TAG}="), client_id, F.lit(f",{USER_TAG}="), user),
         }
     )
 
@@ -154,6 +160,19 @@ def _encoded(column: str) -> Column:
     return F.replace(F.replace(plus_for_space, F.lit("+"), F.lit("%20")), F.lit("*"), F.lit("%2A"))
 
 
-def _decoded(tag: str) -> Column:
-    name = F.try_url_decode(F.regexp_extract("tags", rf"(?:^|,){tag}=([^,]*)", 1))
-    return F.when(name != "", name).alias(tag)
+def tag_value(key: str) -> Column:
+    """The plain value of one of the tags; null where they have no such key. Any key can be asked for."""
+    pairs = F.str_to_map("tags", F.lit(","), F.lit("="))
+    return F.try_url_decode(F.try_element_at(pairs, F.lit(sanitise(key))))
+
+
+def _unless_empty(value: Column) -> Column:
+    """Null for an empty text: Kafka's own tags always have both keys, an unused one is empty."""
+    return F.when(value != "", value)
+
+
+def _floor() -> Column:
+    floors = F.create_map(
+        *(F.lit(entry) for kind, facts in FACTS.items() for entry in (kind.value, facts.floor))
+    )
+    return F.coalesce(F.try_element_at(floors, F.col("quota_type")), F.lit(0.0))

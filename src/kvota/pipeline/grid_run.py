@@ -123,7 +123,8 @@ class CounterRun:
         names = ("ts_us", "value", "limit", "samples", "sample_ms")
         rows = [columns[name] for name in names]
         strict, complete = columns["strict"], columns["complete"]
-        question = (self._quotas, self._relative)
+        # A counter has one quota type, and so one floor.
+        question = (self._quotas, self._relative, float(columns["floor"][0]))
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
             how = (self._is_bucket, self._mode)

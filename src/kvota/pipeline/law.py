@@ -8,14 +8,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from kvota.model.charge_memo import ADMITTED, REJECTED, THROTTLED
+from kvota.model.decision_sink import OUTCOMES
 from kvota.model.event import Outcome
 from kvota.pipeline.arrow_columns import arrays
 from kvota.pipeline.charges import charges, counters, partitions, runs
 from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
-
-# By code: model.charge_memo.
-_OUTCOMES = {ADMITTED: Outcome.ADMITTED, THROTTLED: Outcome.THROTTLED, REJECTED: Outcome.REJECTED}
 
 # What the kernel's stage gives back, by position.
 _REPLAYED = pa.schema(
@@ -47,6 +44,7 @@ _KERNEL_COLUMNS = (
     "ts_us",
     "value",
     "limit",
+    "floor",
     "samples",
     "sample_ms",
 )
@@ -143,10 +141,8 @@ def replay_rows(events: DataFrame) -> DataFrame:
         "counter_id", "seq"
     )
     replayed = sorted_rows.mapInArrow(_replay_batches, _REPLAYED_SPARK)
-    code = F.col("replayed_outcome_code")
-    outcome = F.when(code == ADMITTED, _OUTCOMES[ADMITTED].value)
-    for other in (THROTTLED, REJECTED):
-        outcome = outcome.when(code == other, _OUTCOMES[other].value)
+    names = F.array(*(F.lit(outcome.value) for outcome in OUTCOMES))
+    outcome = F.get(names, F.col("replayed_outcome_code"))
     same = (F.col("throttle_ms") == F.col("replayed_throttle_ms")) & (F.col("outcome") == outcome)
     # Where judged, "same" has to be true; null (a column the file lacks) is not equal.
     return replayed.join(F.broadcast(counters(events)), "counter_id").select(

@@ -7,10 +7,11 @@ from typing import Literal
 
 from pyspark.sql import DataFrame, Row
 
-from kvota.engine.quota_table import QuotaTable
-from kvota.engine.sanitising import sanitise
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
 from kvota.pipeline.charges import counters
 from kvota.pipeline.replay import Mode, OfCounters, ordered_charges, replay_ordered
 from kvota.pipeline.usage import usage_total
@@ -46,8 +47,8 @@ class Recommendation:
     level: Level
     plan: Plan
     verified: Mapping[_Key, Verified]
-    old: QuotaTable
-    new: QuotaTable
+    old: ConfiguredQuotas
+    new: ConfiguredQuotas
     effects: tuple[Effect, ...]
     notes: tuple[str, ...] = field(default=())
 
@@ -59,7 +60,7 @@ class Recommendation:
     @property
     def plan_id(self) -> str:
         """A name for this plan; another plan, or the same for other quotas in force, has another."""
-        content = repr((self.plan.lines, sorted(map(str, changes(QuotaTable(), self.old)))))
+        content = repr((self.plan.lines, sorted(map(str, changes(ConfiguredQuotas(), self.old)))))
         return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
 
     def rows(self) -> list[dict[str, object]]:
@@ -104,7 +105,7 @@ class Wishes:
 
 def recommend(
     events: DataFrame,
-    table: QuotaTable,
+    quotas: ConfiguredQuotas,
     capacities: Mapping[QuotaType, float],
     wishes: Wishes | None = None,
     *,
@@ -117,12 +118,13 @@ def recommend(
 
     Args:
         events: what was recorded.
-        table: the quotas in force.
+        quotas: those in force.
         capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION.
         wishes: weights, guardrails, level.
         progress: told in a few words what is being done.
     """
     wanted = wishes or Wishes()
+    in_force = DefaultQuotaCallback(quotas)
     types = [quota_type.value for quota_type in capacities]
     chosen = events.where(events["quota_type"].isin(types))
     progress("reading usage")
@@ -138,20 +140,20 @@ def recommend(
             key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).holds
             for key in first
         }
-        observed = parties.observed(needs, table)
+        observed = parties.observed(needs, in_force)
         plan = make_plan(observed, capacities, wanted.guardrails, headroom=wanted.headroom)
         progress("replaying the plan")
         verified = _verify(ordered, plan, parties, wanted.tolerance)
     finally:
         ordered.unpersist()
-    new = with_plan(table, plan)
+    new = with_plan(quotas, plan)
     return Recommendation(
         wanted.level,
         plan,
         verified,
-        table,
+        quotas,
         new,
-        effects(table, new, _clients(chosen), capacities),
+        effects(in_force, DefaultQuotaCallback(new), _clients(chosen), capacities),
         parties.notes(),
     )
 
@@ -186,13 +188,15 @@ class _Parties:
             if used["rate_mean"] > 0 and used["rate_max"] >= used["rate_mean"]
         }
 
-    def observed(self, needs: Mapping[int, float | None], table: QuotaTable) -> list[Observed]:
+    def observed(
+        self, needs: Mapping[int, float | None], in_force: DefaultQuotaCallback
+    ) -> list[Observed]:
         """One per party: the broker where it needs most decides, as a quota holds per broker."""
         of_party: dict[_Key, list[int]] = {}
         for counter_id, key in self.of_counter.items():
             of_party.setdefault(key, []).append(counter_id)
         return [
-            self._observed(key, of_party[key], needs, table)
+            self._observed(key, of_party[key], needs, in_force)
             for key in sorted(of_party, key=lambda key: (key[0], str(key[1])))
         ]
 
@@ -209,13 +213,13 @@ class _Parties:
         key: _Key,
         counter_ids: Sequence[int],
         needs: Mapping[int, float | None],
-        table: QuotaTable,
+        in_force: DefaultQuotaCallback,
     ) -> Observed:
         quota_type, entity = key
         used = [self._used_of[counter_id] for counter_id in counter_ids]
         found = [needs[counter_id] for counter_id in counter_ids if counter_id in needs]
         known = [need for need in found if need is not None]
-        tags = (sanitise(str(entity.user or "")), str(entity.client_id or ""))
+        tags = {USER_TAG: str(entity.user or ""), CLIENT_ID_TAG: str(entity.client_id or "")}
         return Observed(
             quota_type=quota_type,
             entity=entity,
@@ -223,7 +227,7 @@ class _Parties:
             rate_p50=max(row["rate_p50"] for row in used),
             events=sum(row["events"] for row in used),
             hours=used[0]["window_s"] / 3600,
-            current=table.limit(quota_type, tags),
+            current=in_force.quota_limit(quota_type, tags),
             weight=self._weight(entity),
             is_censored=any(row["censored"] for row in used),
         )

@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UsageError
+from kvota.model.quota_type import Algorithm
 from kvota.model.quota_window import QuotaWindow
 from kvota.pipeline.charges import By, charges, counters, partitions
 from kvota.pipeline.grid_run import RESULT_SPARK, Grid, grid_stage
 
-Algorithm = Literal["token_bucket", "sampled_rate"]
 Mode = Literal["open", "backlog", "think"]
 
 # Kafka's window, for charges from a time when no quota of their type existed.
@@ -71,7 +71,9 @@ def replay(  # noqa: PLR0913  (each a question of its own; all but two have an a
     """
     rows = ordered_charges(events, by, algorithm=algorithm, window=window, quota_types=quota_types)
     replayed = replay_ordered(rows, candidates, mode)
-    bucket_or_rate = F.when(F.col("bucket"), "token_bucket").otherwise("sampled_rate")
+    bucket_or_rate = F.when(F.col("bucket"), Algorithm.TOKEN_BUCKET.value).otherwise(
+        Algorithm.SAMPLED_RATE.value
+    )
     return replayed.join(F.broadcast(counters(events, by)), "counter_id").select(
         "counter_id",
         "gateway",
@@ -106,7 +108,7 @@ def ordered_charges(
         }
     )
     if algorithm is not None:
-        rows = rows.withColumn("bucket", F.lit(algorithm == "token_bucket"))
+        rows = rows.withColumn("bucket", F.lit(algorithm == Algorithm.TOKEN_BUCKET))
     order = ("seq",) if by == "counter" else ("ts_us", "run", "seq")
     return (
         rows.where(~F.col("refused"))

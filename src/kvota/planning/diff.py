@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvota.engine.quota_table import QuotaTable
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.planning.plan import Plan, format_quota
@@ -27,7 +28,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change of tables means for one client; limits None: unlimited."""
+    """What a change of quotas means for one client; limits None: unlimited."""
 
     user: str
     client_id: str
@@ -43,34 +44,36 @@ class Effect:
         return f"{self.user} / {self.client_id or '(no client id)'}: {self.quota_type} {old} -> {new}{moved}"
 
 
-def with_plan(table: QuotaTable, plan: Plan) -> QuotaTable:
-    """The table after the plan; quotas the plan leaves alone stay as configured."""
-    for line in plan.lines:
-        if line.is_change:
-            table = table.with_quota(line.entity, line.quota_type, line.proposed)
-    return table
+def with_plan(quotas: ConfiguredQuotas, plan: Plan) -> ConfiguredQuotas:
+    """The quotas after the plan; those the plan leaves alone stay as configured."""
+    return quotas.with_changes(
+        QuotaChange(line.entity, line.quota_type, line.proposed)
+        for line in plan.lines
+        if line.is_change
+    )
 
 
-def changes(old: QuotaTable, new: QuotaTable) -> tuple[Change, ...]:
+def changes(old: ConfiguredQuotas, new: ConfiguredQuotas) -> tuple[Change, ...]:
     """Every configured quota that is not the same in both, sorted by entity and type."""
-    before, after = old.entries(), new.entries()
-    found = []
-    for entity in sorted({*before, *after}, key=str):
-        limits, new_limits = before.get(entity, {}), after.get(entity, {})
-        for quota_type in sorted({*limits, *new_limits}):
-            change = Change(entity, quota_type, limits.get(quota_type), new_limits.get(quota_type))
-            if change.old != change.new:
-                found.append(change)
-    return tuple(found)
+    found = [
+        Change(
+            change.entity,
+            change.quota_type,
+            old.limit(change.entity, change.quota_type),
+            change.limit,
+        )
+        for change in old.changes_to(new)
+    ]
+    return tuple(sorted(found, key=lambda change: (str(change.entity), change.quota_type)))
 
 
 def effects(
-    old: QuotaTable,
-    new: QuotaTable,
+    old: ClientQuotaCallback,
+    new: ClientQuotaCallback,
     clients: Iterable[tuple[str, str]],
     quota_types: Iterable[QuotaType],
 ) -> tuple[Effect, ...]:
-    """The clients (user, client id) whose limit or counter is another one afterwards.
+    """The clients (user, client id) to whom the two callbacks give another limit or counter.
 
     Setting the first quota of a kind moves everybody to other counters (Kafka's rule), so a plan
     can reach clients it does not name.
@@ -79,14 +82,14 @@ def effects(
     found = []
     for user, client_id in sorted(set(clients)):
         for quota_type in types:
-            old_tags = old.tags(quota_type, user, client_id)
-            new_tags = new.tags(quota_type, user, client_id)
+            old_tags = old.quota_metric_tags(quota_type, user, client_id)
+            new_tags = new.quota_metric_tags(quota_type, user, client_id)
             effect = Effect(
                 user,
                 client_id,
                 quota_type,
-                old.limit(quota_type, old_tags),
-                new.limit(quota_type, new_tags),
+                old.quota_limit(quota_type, old_tags),
+                new.quota_limit(quota_type, new_tags),
                 old_tags != new_tags,
             )
             if effect.moves or effect.old_limit != effect.new_limit:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import floor, inf, isclose, log, log10
 
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, QuotaType
 from kvota.model.units import format_byte_rate, format_rate
 from kvota.planning.fair_share import Claim, fair_shares
 from kvota.planning.guardrails import Guardrails
@@ -14,7 +14,6 @@ from kvota.planning.guardrails import Guardrails
 # What a party gets above its need, so that the first busier day does not throttle it.
 HEADROOM = 0.2
 
-_BYTE_TYPES = {QuotaType.PRODUCE, QuotaType.FETCH}
 _FIGURES = 3
 
 
@@ -263,7 +262,7 @@ def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float
     if share <= 0:
         return share
     unit = 10.0 ** (floor(log10(share)) - _FIGURES + 1)
-    if quota_type in _BYTE_TYPES:
+    if quota_type in BYTE_RATE_TYPES:
         unit = max(unit, 1.0)
     # A share that is such a number already must not lose a unit to the division's rounding.
     units = floor(share / unit * (1 + 1e-12))
@@ -285,4 +284,4 @@ def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozense
 
 def format_quota(quota_type: QuotaType, quota: float) -> str:
     """With the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
-    return format_byte_rate(quota) if quota_type in _BYTE_TYPES else format_rate(quota)
+    return format_byte_rate(quota) if quota_type in BYTE_RATE_TYPES else format_rate(quota)

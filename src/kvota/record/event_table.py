@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, ChargeMemo
-from kvota.model.event import Outcome
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, OUTCOMES, ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.record.event_schema import WRITE_SCHEMA
 from kvota.record.row_batch import ROW, ROW_BYTES
@@ -31,9 +30,6 @@ _ROW_DTYPE = np.dtype(
     ]
 )
 assert _ROW_DTYPE.itemsize == ROW_BYTES
-
-# They stand in the order of the codes of model.charge_memo.
-_OUTCOMES = (Outcome.ADMITTED, Outcome.THROTTLED, Outcome.REJECTED)
 
 _MEMO_TEXTS: dict[str, Callable[[ChargeMemo], str]] = {
     "quota_type": lambda memo: memo.quota_type,
@@ -68,7 +64,7 @@ def event_table(
     columns: dict[str, pa.Array] = {
         "gateway": _texts(nothing, [gateway]),
         "run_id": _texts(nothing, [run_id]),
-        "outcome": _texts(packed["outcome"], _OUTCOMES),
+        "outcome": _texts(packed["outcome"], OUTCOMES),
         "upstream_throttle_ms": _numbers(
             packed["upstream_throttle_ms"],
             pa.int32(),

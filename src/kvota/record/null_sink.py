@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 
 
 class NullSink:

@@ -5,7 +5,7 @@ from collections import deque
 from itertools import count
 from queue import SimpleQueue
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.record.row_batch import ROW, RowBatch
 
 # Names are the clients' choice, up to 32 KB each: a batch with this much text takes no further memo.

@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 
 # seq, ts_us, value, throttle_ms, upstream_throttle_ms, index of the memo, outcome code.
 ROW = Struct("<qqdiiii")

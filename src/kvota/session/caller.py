@@ -12,7 +12,6 @@ from kvota.session.principal import PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
 
-
 # The quota callback has so long to answer before a client counts as by the default one.
 ASK_MS_MAX = 1_000
 
@@ -37,13 +36,13 @@ class Caller:
     """
 
     __slots__ = (
+        "_muted_by",
         "answer_left",
         "asked",
         "asks",
         "commands",
         "dialled",
         "due",
-        "_muted_by",
         "node_id",
         "number",
         "pausing",

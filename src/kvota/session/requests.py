@@ -139,9 +139,9 @@ class Requests:
             kind = route.kind
             if kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
-                if client_id != route.client_id or route.lane_version != route.lane.version:
-                    if not self._caller.look_up(route, client_id, now_us):
-                        return self._keep(data, pos, 1, ahead, begin)
+                is_new = client_id != route.client_id or route.lane_version != route.lane.version
+                if is_new and not self._caller.look_up(route, client_id, now_us):
+                    return self._keep(data, pos, 1, ahead, begin)
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
                     acks = read_acks(data, pos, frame_end, client_id_length, route)
@@ -242,9 +242,9 @@ class Requests:
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
         client_id = data[pos + HEAD_BYTES : body]
-        if client_id != route.client_id or route.is_outdated:
-            if not self._caller.look_up(route, client_id, now_us):
-                return None
+        is_new = client_id != route.client_id or route.is_outdated
+        if is_new and not self._caller.look_up(route, client_id, now_us):
+            return None
         if route.kind == Kind.FETCH:
             return self._take_fetch(data, pos, body, route, now_us)
         if take_charged_produce(self._caller, route, bytes(data[pos:frame_end]), now_us):

@@ -18,9 +18,11 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import ALL_TYPES, Rows
 
 from kvota.app.gateway_process import free_port_range
-from kvota.engine import QuotaEngine, QuotaTable
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
@@ -131,7 +133,7 @@ class World:
         behaviour: Behaviour = obliging,
         brokers: int = 1,
         started: tuple[int, ...] | None = None,
-        table: QuotaTable | None = None,
+        table: ConfiguredQuotas | None = None,
         enforced: frozenset[QuotaType] = ALL_TYPES,
         limits: GatewayLimits | None = None,
         connection: ConnectionSettings | None = None,
@@ -149,7 +151,7 @@ class World:
             node_id_max=brokers,
         )
         self.sink = Rows()
-        self.engine = QuotaEngine(table or QuotaTable(), {})
+        self.engine = QuotaEngine(DefaultQuotaCallback(table or ConfiguredQuotas()), {})
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,

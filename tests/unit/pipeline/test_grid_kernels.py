@@ -28,7 +28,7 @@ class Rows:
     strict: list[bool]
 
     def columns(
-        self, *, limit: float = float("nan"), complete: bool = True
+        self, *, limit: float = float("nan"), complete: bool = True, floor: float = 1.0
     ) -> dict[str, np.ndarray]:
         count = len(self.ms)
         return {
@@ -37,6 +37,7 @@ class Rows:
             "limit": np.full(count, limit),
             "samples": np.full(count, WINDOW.samples, np.int64),
             "sample_ms": np.full(count, WINDOW.sample_ms, np.int64),
+            "floor": np.full(count, floor),
             "strict": np.array(self.strict, np.bool_),
             "complete": np.full(count, complete),
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kvota.engine import QuotaEngine, QuotaTable, QuotaWindow
-from kvota.model.charge_memo import ChargeMemo
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine, QuotaWindow
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import ChargeMemo
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import AnnouncedBudgets
@@ -16,6 +19,7 @@ from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.facts import ClusterFacts
 from kvota.session.pausing import Pausing, Reason
+from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
@@ -60,27 +64,30 @@ class Rows:
         self.rows.append(Row(*row))  # type: ignore[arg-type]
 
 
-def quotas(entity: QuotaEntity | None = None, **limits: float) -> QuotaTable:
+def quotas(entity: QuotaEntity | None = None, **limits: float) -> ConfiguredQuotas:
     """A table of one entity (every user), e.g. ``quotas(PRODUCE=1000)``."""
     given = {QuotaType(name): limit for name, limit in limits.items()}
-    return QuotaTable({entity or QuotaEntity(user=DEFAULT): given})
+    return ConfiguredQuotas({entity or QuotaEntity(user=DEFAULT): given})
 
 
 @dataclass
 class Cluster:
     """What the connections of one gateway share, and the clock."""
 
-    table: QuotaTable = field(default_factory=QuotaTable)
+    table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
     enforced: frozenset[QuotaType] = ALL_TYPES
     windows: Mapping[QuotaType, QuotaWindow] = field(default_factory=dict)
     budget_bytes: int = 128 * 2**20
     limits: Mapping[str, int] = field(default_factory=dict)
     nodes: tuple[int, int] = (0, 9)
+    callback: ClientQuotaCallback | None = None
+    produce_quotas: tuple[ProduceQuota, ...] = ()
 
     def __post_init__(self) -> None:
         self.now_ms = START_MS
         self.sink = Rows()
-        self.engine = QuotaEngine(self.table, dict(self.windows))
+        default_callback = DefaultQuotaCallback(self.table)
+        self.engine = QuotaEngine(self.callback or default_callback, dict(self.windows))
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -95,6 +102,8 @@ class Cluster:
             budgets=AnnouncedBudgets(limit_bytes=self.budget_bytes),
             facts=ClusterFacts(),
             settings=ConnectionSettings(enforced=self.enforced, **self.limits),
+            default_callback=default_callback,
+            produce_quotas=self.produce_quotas,
         )
 
     @property

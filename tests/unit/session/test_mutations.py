@@ -27,7 +27,7 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import BROKER, START_MS, Cluster, Row, Stage, quotas
 
 from kvota.engine import QuotaWindow
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 
@@ -693,7 +693,7 @@ def test_quotas_changed_between_question_and_answer_are_the_ones_recorded() -> N
     stage = Stage(cluster())
     tell(stage, stage.client(create(("a", 3))))
 
-    stage.cluster.engine.replace_table(quotas(CONTROLLER_MUTATION=2))
+    stage.cluster.engine.replace_quotas(quotas(CONTROLLER_MUTATION=2))
     stage.broker(created(("a", 38, -1)))
 
     assert [(row.value, row.memo.limit) for row in stage.cluster.rows] == [(3, 10), (-3, 2)]
@@ -703,7 +703,7 @@ def test_quotas_that_appear_before_our_question_is_answered_are_in_force() -> No
     stage = Stage(Cluster())
     question = stage.client(create(("a", 3)))
 
-    stage.cluster.engine.replace_table(quotas(CONTROLLER_MUTATION=2))
+    stage.cluster.engine.replace_quotas(quotas(CONTROLLER_MUTATION=2))
     tell(stage, question)
     told = stage.broker(created(("a", 38, -1)))
 

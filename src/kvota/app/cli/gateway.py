@@ -69,10 +69,9 @@ def _check(path: Path) -> int:
     """All faults of both files at once; 0 when there are none."""
     from kvota.app.config import load_files
     from kvota.app.run_gateway import summary
-    from kvota.engine import QuotaEngine
 
-    config, table = load_files(path)
-    for line in summary(config, QuotaEngine(table, config.windows)):
+    config, quotas = load_files(path)
+    for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:
         _check_folder(config.record.folder)

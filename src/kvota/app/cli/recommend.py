@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import text_table
-from kvota.engine.quota_table import QuotaTable
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
 from kvota.model.units import parse_byte_rate, parse_rate
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import HEADROOM, PlanLine, format_quota
@@ -27,9 +27,8 @@ EXAMPLE = (
 _DONE, _NEGATIVE = 0, 1
 
 _PARSERS: dict[QuotaType, Callable[[str], float]] = {
-    QuotaType.PRODUCE: parse_byte_rate,
-    QuotaType.FETCH: parse_byte_rate,
-    QuotaType.CONTROLLER_MUTATION: parse_rate,
+    quota_type: parse_byte_rate if quota_type in BYTE_RATE_TYPES else parse_rate
+    for quota_type in CONFIGURABLE_TYPES
 }
 
 # So many affected clients are listed; JSON has them all.
@@ -119,13 +118,13 @@ def run(args: argparse.Namespace) -> int:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
     rules = _guardrails(args)
-    table = load_quotas(args.quotas) if args.quotas else QuotaTable()
+    quotas = load_quotas(args.quotas) if args.quotas else ConfiguredQuotas()
     with events_on_spark(args, "planning from") as events:
         from kvota.pipeline.recommend import Wishes, recommend
 
         found = recommend(
             events,
-            table,
+            quotas,
             dict(args.capacity),
             Wishes(
                 level=args.by,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.cli.usage import unit_of
 from kvota.app.text_table import text_table
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms, parse_byte_rate, parse_duration_ms
 from kvota.planning.plan import format_quota
@@ -26,7 +26,9 @@ EXAMPLE = "kvota replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB
 _DONE, _NEGATIVE = 0, 1
 
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
-_BYTE_TYPES = ("PRODUCE", "FETCH")
+# By what a candidate's unit says: byte rates, or all others.
+_BYTE_TYPES = tuple(quota_type.value for quota_type in BYTE_RATE_TYPES)
+_OTHER_TYPES = tuple(kind.value for kind in CONFIGURABLE_TYPES if kind not in BYTE_RATE_TYPES)
 
 # (limits of these quota types or None for all, candidates)
 _Group = tuple[tuple[str, ...] | None, list[float]]
@@ -64,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--algorithm",
-        choices=("token_bucket", "sampled_rate"),
+        choices=[algorithm.value for algorithm in Algorithm],
         help="default: each quota type's own",
     )
     parser.add_argument(
@@ -256,7 +258,7 @@ def _quotas(text: str) -> list[_Group]:
     if of_bytes:
         groups.append((_BYTE_TYPES, of_bytes))
     if others:
-        groups.append((("CONTROLLER_MUTATION",) if of_bytes or "/s" in text else None, others))
+        groups.append((_OTHER_TYPES if of_bytes or "/s" in text else None, others))
     return groups
 
 

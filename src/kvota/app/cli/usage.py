@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import sparkline, text_table
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan import format_quota
 
@@ -139,9 +139,7 @@ def _rate(row: Row, name: str, *, raw: bool) -> str:
 
 def _amount(quota_type: str, rate: float, *, raw: bool) -> str:
     if raw:
-        return f"{rate!r} {'B' if quota_type in {'PRODUCE', 'FETCH'} else ''}/s".replace(
-            " /s", "/s"
-        )
+        return f"{rate!r} {'B' if quota_type in BYTE_RATE_TYPES else ''}/s".replace(" /s", "/s")
     return format_quota(QuotaType(quota_type), rate)
 
 
@@ -174,10 +172,4 @@ def _json(row: Row) -> dict[str, object]:
 
 def unit_of(quota_type: str) -> str:
     """What a value of this quota type counts."""
-    return {
-        "PRODUCE": "bytes",
-        "FETCH": "bytes",
-        "REQUEST": "percent-seconds",
-        "CONTROLLER_MUTATION": "partitions",
-        "PRODUCER_ID": "producer ids",
-    }.get(quota_type, "")
+    return FACTS[QuotaType(quota_type)].value_unit if quota_type in FACTS else ""

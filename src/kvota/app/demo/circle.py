@@ -20,13 +20,14 @@ from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS, TenantRep
 from kvota.app.demo.traffic import percentile, run_tenants
 from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.engine import QuotaTable
 from kvota.localkafka import LocalKafka
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.model.units import format_byte_rate, format_duration_ms, format_rate
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
+from kvota.model.units import format_byte_rate, format_duration_ms
 from kvota.planning.guardrails import Guardrails
+from kvota.planning.plan import format_quota
 from kvota.store.quotas_file import dump_quotas
 
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # Spark is imported when the first traffic has run
     from kvota.pipeline.law import LawResult
 
 STEPS = 8
-QUOTA_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
 # Windows of 2 x 1 s: Kafka's default of 11 lets a client run over for longer than the demo lasts.
 WINDOW = {
     "quota.window.num": 2,
@@ -43,7 +43,7 @@ WINDOW = {
     "controller.quota.window.num": 2,
     "controller.quota.window.size.seconds": 1,
 }
-FIRST_GUESS = QuotaTable(
+FIRST_GUESS = ConfiguredQuotas(
     {
         QuotaEntity(user=DEFAULT): {
             QuotaType.PRODUCE: 4e6,
@@ -133,7 +133,7 @@ class _Circle:
         with self._screen.step("Spark: a plan under the capacity stated"):
             plan = self._plan(spark)
         print(f"\n{plan.text}\n", flush=True)
-        after_seen, late_ms = self._traffic(_ENFORCED, plan.table)
+        after_seen, late_ms = self._traffic(_ENFORCED, plan.quotas)
         with self._screen.step("The law and the limits, from the record"):
             after = self._usage(spark, _ENFORCED)
             marks = _marks(admitted_charges(self._record(_ENFORCED)), late_ms)
@@ -165,7 +165,9 @@ class _Circle:
             print(f"\norders: {lost[0]} + {lost[1]} records not delivered")
         return 0 if held and complete and not any(lost) else 1
 
-    def _traffic(self, mode: str, quotas: QuotaTable) -> tuple[dict[str, TenantReport], float]:
+    def _traffic(
+        self, mode: str, quotas: ConfiguredQuotas
+    ) -> tuple[dict[str, TenantReport], float]:
         """The tenants through a gateway in this mode; what they saw, and its latest mute's delay, ms."""
         first_port = free_port_range(4)
         enforced = mode == _ENFORCED
@@ -175,7 +177,7 @@ class _Circle:
                 upstream=self._kafka.sasl_bootstrap_servers,
                 first_port=first_port,
                 node_ids="0-2",
-                enforce=dict.fromkeys(QUOTA_TYPES, enforced),
+                enforce=dict.fromkeys(CONFIGURABLE_TYPES, enforced),
                 record="record",
                 kafka=WINDOW,
             ),
@@ -273,7 +275,7 @@ class _Circle:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    table: QuotaTable
+    quotas: ConfiguredQuotas
     text: str
 
 
@@ -323,7 +325,7 @@ def _held_back(quota_type: str, use: Use | None) -> str:
 def _amount(quota_type: str, value: float | None) -> str:
     if value is None:
         return "unlimited"
-    return format_rate(value) if quota_type == "CONTROLLER_MUTATION" else format_byte_rate(value)
+    return format_quota(QuotaType(quota_type), value)
 
 
 def _closing_lines(

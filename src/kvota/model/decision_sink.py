@@ -1,8 +1,22 @@
-"""What is equal for many charges of one connection, kept once and referred to by index."""
+"""What the record is told of a charge: a memo of what stays the same, and the rest by position."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
+from kvota.model.event import Outcome
 from kvota.model.quota_type import QuotaType
+
+# Packed rows name an outcome by its place here.
+OUTCOMES: tuple[Outcome, ...] = (Outcome.ADMITTED, Outcome.THROTTLED, Outcome.REJECTED)
+CODE_OF_OUTCOME: Mapping[Outcome, int] = MappingProxyType(
+    {outcome: code for code, outcome in enumerate(OUTCOMES)}
+)
+# Plain names for hot paths and compiled kernels.
+ADMITTED, THROTTLED, REJECTED = range(len(OUTCOMES))
+
+# upstream_throttle_ms when no answer came (null in the table).
+NO_ANSWER = -1
 
 
 class ChargeMemo:
@@ -59,15 +73,6 @@ class ChargeMemo:
         self.enforced = enforced
         self.generation = -1
         self.index = -1
-
-
-# Codes of model.event.Outcome in packed rows.
-ADMITTED = 0
-THROTTLED = 1
-REJECTED = 2
-
-# upstream_throttle_ms when no answer came (null in the table).
-NO_ANSWER = -1
 
 
 class DecisionSink(Protocol):
