@@ -1,4 +1,4 @@
-"""A quota for every party: needs from replay, shares from planning, and the plan replayed once more."""
+"""A quota for every tenant: needs from replay, shares from planning, and the plan replayed once more."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _Key = tuple[QuotaType, QuotaEntity]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The plan replayed: what one party's quota would have done to what was recorded."""
+    """The plan replayed: what one tenant's quota would have done to what was recorded."""
 
     share_open: float  # of its requests, had they come as they came
     share_closed: float  # of its requests, had its clients waited (backlog)
@@ -110,7 +110,7 @@ def recommend(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Recommendation:
-    """A plan for the parties in the record, under the capacities stated; runs Spark jobs.
+    """A plan for the tenants in the record, under the capacities stated; runs Spark jobs.
 
     Needs are learnt on the whole record by two grids of 20 candidates, open loop; the finished plan
     is replayed on the same record, open and backlog. There is no hold-out yet.
@@ -126,11 +126,11 @@ def recommend(
     types = [quota_type.value for quota_type in capacities]
     chosen = events.where(events["quota_type"].isin(types))
     progress("reading usage")
-    parties = _Parties(chosen, wanted)
+    tenants = _Tenants(chosen, wanted)
     ordered = ordered_charges(events, wanted.level, quota_types=types).persist()
     try:
         progress("finding needs, first 20 candidates each")
-        first = _trials(ordered, parties.first_grid())
+        first = _trials(ordered, tenants.first_grid())
         brackets = {key: bracket(trials, wanted.tolerance) for key, trials in first.items()}
         progress("finding needs, 20 candidates in between")
         second = _trials(ordered, {key: between(found) for key, found in brackets.items()})
@@ -138,10 +138,10 @@ def recommend(
             key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).holds
             for key in first
         }
-        observed = parties.observed(needs, table)
+        observed = tenants.observed(needs, table)
         plan = make_plan(observed, capacities, wanted.guardrails, headroom=wanted.headroom)
         progress("replaying the plan")
-        verified = _verify(ordered, plan, parties, wanted.tolerance)
+        verified = _verify(ordered, plan, tenants, wanted.tolerance)
     finally:
         ordered.unpersist()
     new = with_plan(table, plan)
@@ -152,12 +152,12 @@ def recommend(
         table,
         new,
         effects(table, new, _clients(chosen), capacities),
-        parties.notes(),
+        tenants.notes(),
     )
 
 
-class _Parties:
-    """Who is in the record: the counters of each party, and what they used."""
+class _Tenants:
+    """Who is in the record: the counters of each tenant, and what they used."""
 
     def __init__(self, events: DataFrame, wishes: Wishes) -> None:
         self._wishes = wishes
@@ -187,13 +187,13 @@ class _Parties:
         }
 
     def observed(self, needs: Mapping[int, float | None], table: QuotaTable) -> list[Observed]:
-        """One per party: the broker where it needs most decides, as a quota holds per broker."""
-        of_party: dict[_Key, list[int]] = {}
+        """One per tenant: the broker where it needs most decides, as a quota holds per broker."""
+        of_tenant: dict[_Key, list[int]] = {}
         for counter_id, key in self.of_counter.items():
-            of_party.setdefault(key, []).append(counter_id)
+            of_tenant.setdefault(key, []).append(counter_id)
         return [
-            self._observed(key, of_party[key], needs, table)
-            for key in sorted(of_party, key=lambda key: (key[0], str(key[1])))
+            self._observed(key, of_tenant[key], needs, table)
+            for key in sorted(of_tenant, key=lambda key: (key[0], str(key[1])))
         ]
 
     def notes(self) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ def _replayed(
 
 
 def _verify(
-    ordered: DataFrame, plan: Plan, parties: _Parties, tolerance: Tolerance
+    ordered: DataFrame, plan: Plan, tenants: _Tenants, tolerance: Tolerance
 ) -> dict[_Key, Verified]:
     quota_of = {
         (line.quota_type, line.entity): line.proposed
@@ -274,14 +274,14 @@ def _verify(
     }
     candidates = {
         counter_id: (quota_of[key],)
-        for counter_id, key in parties.of_counter.items()
+        for counter_id, key in tenants.of_counter.items()
         if key in quota_of
     }
     shares: dict[Mode, dict[_Key, float]] = {"open": {}, "backlog": {}}
     worst_ms: dict[_Key, float] = {}
     for mode, share_of in shares.items():
         for row in _replayed(ordered, candidates, mode):
-            key = parties.of_counter[row["counter_id"]]
+            key = tenants.of_counter[row["counter_id"]]
             share_of[key] = max(share_of.get(key, 0.0), row["share_over"])
             if mode == "open":
                 worst_ms[key] = max(worst_ms.get(key, 0.0), row["worst_ms"])

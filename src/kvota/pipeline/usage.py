@@ -56,7 +56,7 @@ _KEY = ("quota_type", "level", "user", "client_id", "node_id", "window_start")
 
 
 def usage(events: DataFrame, by: By = "user", *, window_s: int = WINDOW_S) -> DataFrame:
-    """What each party used per window; windows in which it did nothing have no row.
+    """What each tenant used per window; windows in which it did nothing have no row.
 
     In:  the events table.
     Out: quota_type, level, user, client_id string (null: not part of the level), node_id int,
@@ -83,9 +83,9 @@ def usage(events: DataFrame, by: By = "user", *, window_s: int = WINDOW_S) -> Da
 
 
 def usage_total(events: DataFrame, by: By = "user") -> DataFrame:
-    """What each party used over the whole record: the columns of ``usage``, one window for all.
+    """What each tenant used over the whole record: the columns of ``usage``, one window for all.
 
-    The window is the span from the first to the last second of the record, for every party.
+    The window is the span from the first to the last second of the record, for every tenant.
     """
     span = events.agg(
         F.min(_second()).alias("from_s"),
@@ -95,7 +95,7 @@ def usage_total(events: DataFrame, by: By = "user") -> DataFrame:
 
 
 def seconds(events: DataFrame, by: By = "user") -> DataFrame:
-    """Exact sums of each second in which a party did something.
+    """Exact sums of each second in which a tenant did something.
 
     Out: counter_id, second long, value_sum double, events, throttled, rejected, throttle_ms_sum long,
          enforced, censored boolean, limit_last double.

@@ -10,7 +10,7 @@ _LESS = 1 - 2**-50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one party asks for, and the bounds of what it may get.
+    """What one tenant asks for, and the bounds of what it may get.
 
     Raises:
         ValueError: a weight that is not above 0, or a negative claim or bound.

@@ -23,7 +23,7 @@ class Guardrails:
     step_down_max: float = 0.5
     changes_max: int = 100
     keeps_median: bool = (
-        True  # never below a party's median rate, however much it is above its share
+        True  # never below a tenant's median rate, however much it is above its share
     )
     floors: Mapping[QuotaType, float] = field(default_factory=lambda: FLOORS)
     exempt_users: frozenset[str] = frozenset()

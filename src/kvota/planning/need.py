@@ -1,4 +1,4 @@
-"""The smallest quota a party can live with, found by trying candidates."""
+"""The smallest quota a tenant can live with, found by trying candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ CANDIDATES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """When a quota is good enough for a party."""
+    """When a quota is good enough for a tenant."""
 
     share_over_max: float = 0.001  # of its requests
     worst_ms_max: float = 1000.0

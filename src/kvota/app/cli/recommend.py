@@ -1,4 +1,4 @@
-"""``kvota recommend``: a quota for every party, under a capacity the operator states."""
+"""``kvota recommend``: a quota for every tenant, under a capacity the operator states."""
 
 import argparse
 import json
@@ -83,7 +83,7 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
         "--min-hours", type=float, default=rules.hours_min, help="of record (default: 24)"
     )
     group.add_argument(
-        "--min-events", type=int, default=rules.events_min, help="of a party (default: 1000)"
+        "--min-events", type=int, default=rules.events_min, help="of a tenant (default: 1000)"
     )
     group.add_argument(
         "--step-up", type=float, default=rules.step_up_max, help="at most x this (default: 2)"
@@ -107,7 +107,7 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allow-below-median",
         action="store_true",
-        help="a party above its share may get less than its median rate",
+        help="a tenant above its share may get less than its median rate",
     )
 
 
@@ -161,11 +161,11 @@ def _guardrails(args: argparse.Namespace) -> Guardrails:
 
 
 def _text(found: "Recommendation", *, raw: bool) -> str:
-    header = ["party", "quota", "now", "", "planned", "over (open / backlog)", "reason"]
+    header = ["tenant", "quota", "now", "", "planned", "over (open / backlog)", "reason"]
     lines = [_line(found, line, raw=raw) for line in found.plan.lines]
     parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
     parts.append(
-        text_table(header, lines, left=2, last_left=True) if lines else "no party in the record"
+        text_table(header, lines, left=2, last_left=True) if lines else "no tenant in the record"
     )
     parts.append("")
     for quota_type, capacity in found.plan.capacities.items():

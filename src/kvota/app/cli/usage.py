@@ -22,7 +22,7 @@ _DONE, _NEGATIVE = 0, 1
 _BARS = 24
 
 Row = Mapping[str, Any]
-_Party = tuple[Any, ...]
+_Key = tuple[Any, ...]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="whose charges are counted together (default: user)",
     )
     parser.add_argument(
-        "--top", type=int, default=20, metavar="N", help="show so many parties (default: 20)"
+        "--top", type=int, default=20, metavar="N", help="how many lines to show (default: 20)"
     )
 
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(
     events: "DataFrame", args: argparse.Namespace
-) -> tuple[list[Row], dict[_Party, list[float]]]:
+) -> tuple[list[Row], dict[_Key, list[float]]]:
     from kvota.pipeline.usage import usage, usage_total
 
     everybody: list[Row] = [row.asDict() for row in usage_total(events, args.by).collect()]
@@ -63,15 +63,15 @@ def _read(
         return totals, {}
     from_s = int(totals[0]["window_start"].timestamp())
     window_s = -(-totals[0]["window_s"] // _BARS)
-    bars: dict[_Party, list[float]] = {
-        _party(row): [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
+    bars: dict[_Key, list[float]] = {
+        _key(row): [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
     }
     wanted = [row["quota_type"] for row in totals]
     some = events.where(events["quota_type"].isin(wanted))
     for window in usage(some, args.by, window_s=window_s).collect():
         place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
-        if _party(window.asDict()) in bars:
-            bars[_party(window.asDict())][place] = window["rate_mean"]
+        if _key(window.asDict()) in bars:
+            bars[_key(window.asDict())][place] = window["rate_mean"]
     return totals, bars
 
 
@@ -85,12 +85,12 @@ def _share_of_quota(row: Row) -> float | None:
     return row["rate_10s_max"] / row["limit_last"] if row["limit_last"] else None
 
 
-def _party(row: Row) -> _Party:
+def _key(row: Row) -> _Key:
     return (row["quota_type"], row["node_id"], row["user"], row["client_id"])
 
 
 def _table(
-    totals: Sequence[Row], windows: Mapping[_Party, Sequence[float]], args: argparse.Namespace
+    totals: Sequence[Row], windows: Mapping[_Key, Sequence[float]], args: argparse.Namespace
 ) -> str:
     names = {"user": ["user"], "client": ["client_id"], "user-client": ["user", "client_id"]}[
         args.by
@@ -118,7 +118,7 @@ def _table(
             "none" if row["limit_last"] is None else _rate(row, "limit_last", raw=args.raw),
             "" if (share := _share_of_quota(row)) is None else f"{share:.0%}",
             _throttled(row),
-            sparkline(windows[_party(row)]),
+            sparkline(windows[_key(row)]),
         ]
         for row in totals
     ]
