@@ -87,21 +87,6 @@ class Api:
         return self.version_min, self.version_max
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersion:
-    """One version of one API: what the hot path asks, found with one lookup."""
-
-    api: Api
-    key: int
-    version: int
-    flexible: bool
-    request_bytes_max: int
-    # Offset of throttle_time_ms in an answer frame (size included) whose header carries no tags;
-    # 0: not at a fixed place (kvota.wire.throttle_field finds it) or absent.
-    throttle_at: int
-    has_addresses: bool
-
-
 def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     key: int,
     name: str,
@@ -314,33 +299,6 @@ _TABLE = (
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _TABLE}
-REQUEST_BYTES_MAX: dict[int, int] = {api.key: api.request_bytes_max for api in _TABLE}
-
-
-def _fixed_throttle_offset(api: Api, version: int) -> int:
-    if api.throttle is not ThrottlePlace.FIRST or version < api.throttle_from:
-        return 0
-    return 9 if version >= api.flexible_from else 8
-
-
-def _api_version(api: Api, version: int) -> ApiVersion:
-    return ApiVersion(
-        api=api,
-        key=api.key,
-        version=version,
-        flexible=version >= api.flexible_from,
-        request_bytes_max=api.request_bytes_max,
-        throttle_at=_fixed_throttle_offset(api, version),
-        has_addresses=version >= api.addresses_from,
-    )
-
-
-# By ``key << 16 | version``; a negative key or version is a negative number, so never in here.
-VERSIONS: dict[int, ApiVersion] = {
-    api.key << 16 | version: _api_version(api, version)
-    for api in _TABLE
-    for version in range(api.version_min, api.version_max + 1)
-}
 
 
 def name_of(key: int) -> str:

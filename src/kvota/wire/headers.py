@@ -29,9 +29,6 @@ ANSWER_HEAD_BYTES = ANSWER_HEAD.size
 # No header tag is known yet; whoever fills one has room for a trace id and the like.
 HEADER_TAGS_BYTES_MAX = 1024
 
-# Kafka's own limit for an int16-string; a client id is compared and recorded, so it is kept short.
-CLIENT_ID_BYTES_MAX = 32_767
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHead:

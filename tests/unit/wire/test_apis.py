@@ -9,8 +9,6 @@ from kvota.testing.kafka_messages import payload_type, versions
 from kvota.wire.apis import (
     APIS,
     NEVER,
-    REQUEST_BYTES_MAX,
-    VERSIONS,
     Addresses,
     ThrottlePlace,
     name_of,
@@ -106,26 +104,15 @@ def module_file(name: str) -> str:
     return found
 
 
-def test_the_fixed_throttle_offset_is_known_for_the_first_place_only() -> None:
-    fetch_v11, fetch_v12 = VERSIONS[1 << 16 | 11], VERSIONS[1 << 16 | 12]
-
-    assert (fetch_v11.throttle_at, fetch_v12.throttle_at) == (8, 9)
-    assert VERSIONS[0 << 16 | 9].throttle_at == 0
-
-
-def test_negative_keys_and_versions_are_not_found() -> None:
-    assert [VERSIONS.get(key << 16 | version) for key, version in ((-1, 0), (3, -1))] == [None] * 2
-
-
 def test_only_produce_may_announce_the_size_of_kafkas_largest_request() -> None:
-    largest = {key for key, limit in REQUEST_BYTES_MAX.items() if limit > 8 * 2**20}
+    largest = {key for key, api in APIS.items() if api.request_bytes_max > 8 * 2**20}
 
     assert largest == {0}
-    assert REQUEST_BYTES_MAX[0] == 100 * 2**20
+    assert APIS[0].request_bytes_max == 100 * 2**20
 
 
 def test_before_a_login_little_may_be_announced() -> None:
-    assert [REQUEST_BYTES_MAX[key] for key in (17, 18, 36)] == [8192, 8192, 512 * 1024]
+    assert [APIS[key].request_bytes_max for key in (17, 18, 36)] == [8192, 8192, 512 * 1024]
 
 
 def test_an_unknown_key_has_a_name_for_messages() -> None:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kvota.model.errors import ProtocolError
 from kvota.testing.kafka_messages import RandomMessages, throttle, to_frame, versions
 from kvota.wire import throttle_field
-from kvota.wire.apis import APIS, VERSIONS
+from kvota.wire.apis import APIS
 
 ALL = [(key, version) for key in APIS for version in versions(key)]
 WITH = [(key, version) for key, version in ALL if version >= APIS[key].throttle_from]
@@ -49,15 +49,6 @@ def test_an_answer_without_the_field_stays_as_it_is(key: int, version: int) -> N
     assert throttle_field.read(answer, key, version) is None
     assert not throttle_field.patch(answer, key, version, 1000)
     assert answer == frame
-
-
-@pytest.mark.parametrize(("key", "version"), WITH)
-def test_the_offset_of_the_hot_path_is_the_true_one(key: int, version: int) -> None:
-    frame = RandomMessages(Random(1)).frame(key, version, "response", **no_error_35(key))
-
-    fixed = VERSIONS[key << 16 | version].throttle_at
-
-    assert fixed in {0, throttle_field.offset(frame, key, version)}
 
 
 def test_a_refusal_of_the_version_has_no_throttle_time() -> None:
