@@ -24,7 +24,7 @@ from kvota.wire import (
 )
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import APIS
-from kvota.wire.fetch import FetchAnswerWalker
+from kvota.wire.fetch_walker import FetchAnswerWalker
 from kvota.wire.headers import (
     REQUEST_HEAD,
     answer_body_offset,
@@ -33,6 +33,7 @@ from kvota.wire.headers import (
     request_body_offset,
     request_header_version,
 )
+from kvota.wire.node_endpoints import blank_endpoints
 from kvota.wire.scanner import Scanner
 
 # A function of a whole frame and the version it is taken for.
@@ -96,7 +97,7 @@ READERS: list[tuple[str, int, Kind, int, Reader]] = [
     ("acks", 0, "request", 0, read_acks),
     ("throttle offset", 0, "response", 1, produce.throttle_offset),
     ("fetch tags", 1, "response", 16, fetch.tags_offset),
-    ("blank", 1, "response", 16, lambda frame, _version: fetch.blank_endpoints(frame[-40:])),
+    ("blank", 1, "response", 16, lambda frame, _version: blank_endpoints(frame[-40:])),
     ("clamp", 18, "response", 0, api_versions.clamp),
     ("metadata", 3, "response", 0, questions.scan_metadata),
     ("configs", 32, "response", 1, lambda frame, _version: questions.scan_configs(frame)),

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from kvota.testing.kafka_messages import RandomMessages, part_type, payload_type, to_frame
 from kvota.wire import fetch
-from kvota.wire.fetch import FetchAnswerWalker
+from kvota.wire.fetch_walker import FetchAnswerWalker
+from kvota.wire.node_endpoints import blank_endpoints
 
 SEEDS = st.integers(0, 2**32)
 SECRET = "the-brokers-own-host.example"
@@ -34,7 +35,7 @@ def streamed(frame: bytes, version: int, cuts: list[int]) -> bytes:
         found = tags_at >= 0
         sent += chunk if tags_at < 0 else chunk[:tags_at]
         held += b"" if tags_at < 0 else chunk[tags_at:]
-    return bytes(sent) + fetch.blank_endpoints(held)
+    return bytes(sent) + blank_endpoints(held)
 
 
 def cuts_of(frame: bytes, data: st.DataObject) -> list[int]:

@@ -10,11 +10,9 @@ from struct import Struct
 from kvota.wire.apis import API_VERSIONS, APIS
 from kvota.wire.encode import encode_count, encode_int16, encode_text
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import encode_answer, encode_request, read_answer_head, with_size
-from kvota.wire.scanner import Scanner
+from kvota.wire.headers import answer_scanner, encode_answer, encode_request, is_flexible, with_size
 from kvota.wire.varint import Bytes
 
-_FLEXIBLE_FROM = 3
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
 
@@ -36,12 +34,10 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
     Raises:
         ProtocolError: the frame is no ApiVersions answer to a request of this version.
     """
-    head = read_answer_head(answer, API_VERSIONS, request_version)
-    what = f"ApiVersions v{request_version} answer"
-    scanner = Scanner(answer, head.body_at, len(answer), flexible=False, what=what)
+    scanner = answer_scanner(answer, API_VERSIONS, request_version)
     error_code = scanner.int16()
-    flexible = request_version >= _FLEXIBLE_FROM and error_code != ErrorCode.UNSUPPORTED_VERSION
-    scanner.flexible = flexible
+    if error_code == ErrorCode.UNSUPPORTED_VERSION:
+        scanner.flexible = False
     array_at = scanner.at
     entries = []
     versions = {}
@@ -54,7 +50,7 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
     return ApiVersionsAnswer(
         error_code=error_code,
         versions=versions,
-        flexible=flexible,
+        flexible=scanner.flexible,
         array_at=array_at,
         entries=tuple(entries),
         array_end=scanner.at,
@@ -109,7 +105,7 @@ def request(correlation_id: int, version: int = 3, *, software_version: str = "0
 
     A broker refuses software versions that are not letters, digits, dots and dashes.
     """
-    if version < _FLEXIBLE_FROM:
+    if not is_flexible(API_VERSIONS, version):
         return encode_request(API_VERSIONS, version, correlation_id, b"")
     names = ("kvota", software_version)
     body = b"".join(encode_text(name, flexible=True) for name in names) + b"\0"

@@ -24,7 +24,7 @@ ADDRESS_CONFIGS = frozenset(
 # controller.quorum.bootstrap.servers, and those of clients that run inside a broker.
 _BOOTSTRAP = "bootstrap.servers"
 
-_BROKER = 4  # the resource type; the others have no such settings
+BROKER_RESOURCE = 4  # the other resource types have no such settings
 _SENSITIVE = b"\1"
 
 # A name stands in an answer with its length in front, as brokers encode it.
@@ -71,7 +71,7 @@ def hide_addresses(rewrite: AddressRewrite, version: int) -> None:
         resource_type = scanner.int8()
         scanner.skip_text()  # resource name
         for _ in range(scanner.count(_CONFIG_BYTES_MIN)):
-            _config(rewrite, version, of_broker=resource_type == _BROKER)
+            _config(rewrite, version, of_broker=resource_type == BROKER_RESOURCE)
         scanner.skip_tags()
     scanner.skip_tags()
     scanner.finish()

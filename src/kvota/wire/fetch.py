@@ -2,17 +2,14 @@
 
 from kvota.wire.apis import FETCH
 from kvota.wire.fetch_walker import FetchAnswerWalker
-from kvota.wire.headers import encode_answer
-from kvota.wire.node_endpoints import blank_endpoints
+from kvota.wire.headers import ANSWER_HEAD_BYTES, encode_answer, is_flexible
 from kvota.wire.varint import Bytes
 
-FLEXIBLE_FROM = 12
-ENDPOINTS_FROM = 16
 _MAX_BYTES_FROM = 3
 _ERROR_CODE_FROM = 7
 _REPLICA_ID_IN_TAGS_FROM = 15
-# size, correlation id, header tags, throttle, error code, session id, no topics, no tags
-_EMPTY_ANSWER_BYTES = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1
+# of the header: tags; throttle, error code, session id, no topics, no tags
+_EMPTY_ANSWER_BYTES = ANSWER_HEAD_BYTES + 1 + 4 + 2 + 4 + 1 + 1
 
 
 def limits_offset(version: int) -> int:
@@ -43,7 +40,11 @@ def tail_has_no_endpoints(tail: Bytes) -> bool:
 
 def has_no_topics(answer: Bytes) -> bool:
     """Whether a whole v16+ answer frame is what a long poll brings that found nothing."""
-    return len(answer) == _EMPTY_ANSWER_BYTES and answer[-2:] == b"\x01\0" and answer[8] == 0
+    return (
+        len(answer) == _EMPTY_ANSWER_BYTES
+        and answer[-2:] == b"\x01\0"
+        and answer[ANSWER_HEAD_BYTES] == 0
+    )
 
 
 def tags_offset(frame: Bytes, version: int) -> int:
@@ -68,20 +69,6 @@ def empty_answer(correlation_id: int, version: int, *, throttle_ms: int, error_c
     body = (
         throttle_ms.to_bytes(4, "big") * (version >= 1)
         + error * (version >= _ERROR_CODE_FROM)
-        + (b"\x01\0" if version >= FLEXIBLE_FROM else bytes(4))
+        + (b"\x01\0" if is_flexible(FETCH, version) else bytes(4))
     )
     return encode_answer(FETCH, version, correlation_id, body)
-
-
-__all__ = [
-    "ENDPOINTS_FROM",
-    "FLEXIBLE_FROM",
-    "FetchAnswerWalker",
-    "blank_endpoints",
-    "empty_answer",
-    "has_no_topics",
-    "limits_offset",
-    "max_bytes_offset",
-    "tags_offset",
-    "tail_has_no_endpoints",
-]

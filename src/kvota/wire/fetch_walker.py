@@ -7,10 +7,11 @@ nothing but a walk over every partition finds it for sure.
 from collections.abc import Callable
 
 from kvota.model.errors import ProtocolError
+from kvota.wire.apis import APIS, FETCH
+from kvota.wire.headers import ANSWER_HEAD_BYTES
 from kvota.wire.scanner import TOPIC_ID_BYTES
 from kvota.wire.varint import UVARINT_BYTES_MAX, Bytes, read_uvarint, try_uvarint
 
-_HEAD_BYTES = 4 + 4  # size, correlation id
 _BODY_HEAD_BYTES = 4 + 2 + 4  # throttle, error code, session id
 _PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8  # index, error code, three offsets
 _ABORTED_BYTES = 8 + 8  # producer id, first offset
@@ -52,7 +53,7 @@ class FetchAnswerWalker:
     _after_tags: Callable[["FetchAnswerWalker"], None]
 
     def __init__(self, version: int) -> None:
-        assert version >= 16, version
+        assert version >= APIS[FETCH].addresses_from, version
         self._fed_bytes = 0
         self._frame_bytes = _FRAME_BYTES_MAX
         self._skip_bytes = 0  # of the next chunk
@@ -129,15 +130,15 @@ class FetchAnswerWalker:
     # ------------------------------------------------------------ steps
 
     def _read_head(self, data: Bytes, at: int, stop: int) -> int:
-        if stop - at < _HEAD_BYTES:
+        if stop - at < ANSWER_HEAD_BYTES:
             return -1
         size_bytes = int.from_bytes(data[at : at + 4], "big", signed=True)
-        if size_bytes < _HEAD_BYTES - 4 + _BODY_HEAD_BYTES:
+        if size_bytes < ANSWER_HEAD_BYTES - 4 + _BODY_HEAD_BYTES:
             msg = f"Fetch answer: announces {size_bytes} bytes, too few for any"
             raise ProtocolError(msg)
         self._frame_bytes = 4 + size_bytes
         self._expect_tags(FetchAnswerWalker._begin_body)
-        return at + _HEAD_BYTES
+        return at + ANSWER_HEAD_BYTES
 
     def _begin_body(self) -> None:
         self._step = FetchAnswerWalker._read_body_head

@@ -14,6 +14,7 @@ from struct import Struct
 
 from kvota.model.errors import ProtocolError
 from kvota.wire.apis import API_VERSIONS, APIS, NEVER, name_of
+from kvota.wire.scanner import ITEMS_MAX, Scanner
 from kvota.wire.varint import Bytes, read_uvarint
 
 # size, key, version, correlation id, length of the client id (-1: null)
@@ -182,6 +183,38 @@ def read_answer_head(frame: Bytes, key: int, version: int) -> ResponseHead:
     body_at = answer_body_offset(frame, 0, len(frame), answer_header_version(key, version))
     assert body_at is not None, "a whole frame needs no more bytes"
     return ResponseHead(size_bytes=size_bytes, correlation_id=correlation_id, body_at=body_at)
+
+
+def request_scanner(frame: Bytes, key: int, *, items_max: int = ITEMS_MAX) -> Scanner:
+    """Open a whole request frame of this key at the beginning of its body.
+
+    Raises:
+        ProtocolError: as ``read_request_head``.
+    """
+    head = read_request_head(frame, key)
+    return Scanner(
+        frame,
+        head.body_at,
+        len(frame),
+        flexible=is_flexible(key, head.version),
+        what=f"{name_of(key)} v{head.version} request",
+        items_max=items_max,
+    )
+
+
+def answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
+    """Open a whole answer frame at the beginning of its body.
+
+    Raises:
+        ProtocolError: as ``read_answer_head``.
+    """
+    return Scanner(
+        frame,
+        read_answer_head(frame, key, version).body_at,
+        len(frame),
+        flexible=is_flexible(key, version),
+        what=f"{name_of(key)} v{version} answer",
+    )
 
 
 def encode_request(

@@ -7,9 +7,9 @@ of the original's bytes, so that everything we do not know survives.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, name_of
+from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kvota.wire.encode import encode_count
-from kvota.wire.headers import is_flexible, read_request_head, with_size
+from kvota.wire.headers import is_flexible, read_request_head, request_scanner, with_size
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 
 # Twice what KRaft takes of new partitions in one request; a frame of 4 MiB could hold 400,000
@@ -60,16 +60,8 @@ def scan_request(frame: bytes, key: int, version: int) -> MutationRequest:
     Raises:
         ProtocolError: it is no such request, or asks for more than ``TOPICS_MAX`` topics.
     """
-    what = f"{name_of(key)} v{version} request"
     head = read_request_head(frame, key)
-    scanner = Scanner(
-        frame,
-        head.body_at,
-        len(frame),
-        flexible=is_flexible(key, version),
-        what=what,
-        items_max=_ITEMS_MAX,
-    )
+    scanner = request_scanner(frame, key, items_max=_ITEMS_MAX)
     topics = _scan_topics(scanner, key, version)
     topics_end = scanner.at
     timeout_ms = scanner.int32()

@@ -3,12 +3,12 @@
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
-from kvota.wire.headers import read_answer_head
+from kvota.wire.apis import APIS, PRODUCE
+from kvota.wire.headers import ANSWER_HEAD_BYTES, answer_scanner
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 from kvota.wire.varint import Bytes, read_uvarint
 
-FLEXIBLE_FROM = 9
-ENDPOINTS_FROM = 10
+_FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
 _TRANSACTIONAL_ID_FROM = 3
 _TOPIC_ID_FROM = 13
 
@@ -17,8 +17,8 @@ _SIZE_MAX = 1 << 31
 
 # index, error code, base offset, append time, start offset
 _PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8
-# A frame without throttle time (v0) holds a size, a correlation id and an array.
-_FRAME_BYTES_MIN = 4 + 4 + 4
+# Below v9 an answer has at least a head, the count of its topics and a throttle time.
+_FRAME_BYTES_MIN = ANSWER_HEAD_BYTES + 4 + 4
 
 # How an answer without errors ends from v9 on: no record errors (an empty compact array, 1), no
 # message (null, 0), no tags of partition and topic, throttle 0, no tags. Five zeros alone rule out
@@ -42,7 +42,7 @@ def acks(data: Bytes, at: int, version: int, end: int = _SIZE_MAX) -> int | None
     if here > end:  # noqa: PLR1730 - min() costs three times as much
         here = end
     acks_at: int | None = at
-    if version >= FLEXIBLE_FROM:
+    if version >= _FLEXIBLE_FROM:
         # 0 is null, as for every producer without transactions.
         is_null = at < here and data[at] == 0
         acks_at = at + 1 if is_null else _behind_compact_text(data, at, here)
@@ -78,12 +78,12 @@ def throttle_offset(frame: Bytes, version: int) -> int:
     Raises:
         ProtocolError: the frame is not a Produce answer of this version.
     """
-    if version < FLEXIBLE_FROM:
-        if version < 1 or len(frame) < _FRAME_BYTES_MIN + 4:
+    if version < _FLEXIBLE_FROM:
+        if version < 1 or len(frame) < _FRAME_BYTES_MIN:
             msg = f"Produce v{version} answer: {len(frame)} bytes hold no throttle time"
             raise ProtocolError(msg)
         return len(frame) - 4
-    if frame[-9:] == PLAIN_TAIL:
+    if frame[-len(PLAIN_TAIL) :] == PLAIN_TAIL:
         return len(frame) - 5
     return _walk(frame, version)
 
@@ -94,8 +94,7 @@ def tags_offset(frame: Bytes, version: int) -> int:
 
 
 def _walk(frame: Bytes, version: int) -> int:
-    body_at = read_answer_head(frame, 0, version).body_at
-    scanner = Scanner(frame, body_at, len(frame), flexible=True, what=f"Produce v{version} answer")
+    scanner = answer_scanner(frame, PRODUCE, version)
     for _ in range(scanner.count(3)):
         if version >= _TOPIC_ID_FROM:
             scanner.skip(TOPIC_ID_BYTES)

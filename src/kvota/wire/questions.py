@@ -7,9 +7,10 @@ names, v12 (3.1) for ids, v10 (2.8: the first with ids) for all topics, Describe
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA, name_of
+from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA
+from kvota.wire.broker_configs import BROKER_RESOURCE
 from kvota.wire.encode import encode_count, encode_text
-from kvota.wire.headers import encode_request, is_flexible, read_answer_head
+from kvota.wire.headers import answer_scanner, encode_request
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 
 METADATA_NAMES_VERSION = 4
@@ -17,7 +18,6 @@ METADATA_IDS_VERSION = 12
 METADATA_ALL_VERSION = 10
 DESCRIBE_CONFIGS_VERSION = 1
 
-_BROKER = 4  # the resource type
 _NO_AUTO_CREATION = b"\0"
 _NO_AUTHORIZED_OPERATIONS = b"\0"
 
@@ -93,7 +93,7 @@ def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _scanner(frame, METADATA, version)
+    scanner = answer_scanner(frame, METADATA, version)
     if version >= 3:
         scanner.skip(4)  # throttle
     brokers = tuple(_broker(scanner, version) for _ in range(scanner.count(10)))
@@ -117,7 +117,7 @@ def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str
     body = b"".join(
         (
             encode_count(1, flexible=False),
-            bytes((_BROKER,)),
+            bytes((BROKER_RESOURCE,)),
             encode_text(broker, flexible=False),
             encode_count(len(names), flexible=False),
             *(encode_text(name, flexible=False) for name in names),
@@ -133,7 +133,7 @@ def scan_configs(frame: bytes) -> ConfigsAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _scanner(frame, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
+    scanner = answer_scanner(frame, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
     scanner.skip(4)  # throttle
     if scanner.count(11) < 1:
         problem = "no resource in the answer"
@@ -152,12 +152,6 @@ def scan_configs(frame: bytes) -> ConfigsAnswer:
             scanner.skip_text()
             scanner.skip(1)
     return ConfigsAnswer(error_code=error_code, values=values)
-
-
-def _scanner(frame: bytes, key: int, version: int) -> Scanner:
-    body_at = read_answer_head(frame, key, version).body_at
-    what = f"{name_of(key)} v{version} answer"
-    return Scanner(frame, body_at, len(frame), flexible=is_flexible(key, version), what=what)
 
 
 def _broker(scanner: Scanner, version: int) -> tuple[int, str, int]:

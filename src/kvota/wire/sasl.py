@@ -7,15 +7,9 @@ Sources: Kafka's SaslHandshake and SaslAuthenticate messages, KIP-48 (delegation
 from dataclasses import dataclass
 
 from kvota.model.errors import ProtocolError
-from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, name_of
+from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kvota.wire.encode import encode_blob, encode_text
-from kvota.wire.headers import (
-    encode_request,
-    is_flexible,
-    read_answer_head,
-    read_request_head,
-)
-from kvota.wire.scanner import Scanner
+from kvota.wire.headers import answer_scanner, encode_request, is_flexible, request_scanner
 from kvota.wire.varint import Bytes
 
 _TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no password
@@ -37,7 +31,7 @@ def mechanism(request: Bytes) -> str:
     Raises:
         ProtocolError: it is no such request.
     """
-    return _request_scanner(request, SASL_HANDSHAKE).name()
+    return request_scanner(request, SASL_HANDSHAKE).name()
 
 
 def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
@@ -46,7 +40,7 @@ def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _answer_scanner(answer, SASL_HANDSHAKE, 1)
+    scanner = answer_scanner(answer, SASL_HANDSHAKE, 1)
     error_code = scanner.int16()
     mechanisms = [scanner.name() for _ in range(scanner.count(2))]
     scanner.finish()
@@ -61,7 +55,7 @@ def auth_bytes(request: Bytes) -> bytes:
     Raises:
         ProtocolError: it is no such request.
     """
-    token = _request_scanner(request, SASL_AUTHENTICATE).blob()
+    token = request_scanner(request, SASL_AUTHENTICATE).blob()
     if token is None:
         msg = "SaslAuthenticate request: null where a token is required"
         raise ProtocolError(msg)
@@ -74,7 +68,7 @@ def authenticate_answer(answer: Bytes, version: int) -> AuthenticateAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _answer_scanner(answer, SASL_AUTHENTICATE, version)
+    scanner = answer_scanner(answer, SASL_AUTHENTICATE, version)
     found = AuthenticateAnswer(
         error_code=scanner.int16(),
         error_message=scanner.text(),
@@ -164,16 +158,3 @@ def authenticate_request(correlation_id: int, token: bytes, version: int = 1) ->
     flexible = is_flexible(SASL_AUTHENTICATE, version)
     body = encode_blob(token, flexible=flexible) + b"\0" * flexible
     return encode_request(SASL_AUTHENTICATE, version, correlation_id, body)
-
-
-def _request_scanner(frame: Bytes, key: int) -> Scanner:
-    head = read_request_head(frame, key)
-    what = f"{name_of(key)} request v{head.version}"
-    flexible = is_flexible(key, head.version)
-    return Scanner(frame, head.body_at, len(frame), flexible=flexible, what=what)
-
-
-def _answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
-    body_at = read_answer_head(frame, key, version).body_at
-    what = f"{name_of(key)} v{version} answer"
-    return Scanner(frame, body_at, len(frame), flexible=is_flexible(key, version), what=what)

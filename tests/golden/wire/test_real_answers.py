@@ -23,6 +23,7 @@ from kvota.wire import (
 )
 from kvota.wire.apis import APIS, name_of
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.node_endpoints import blank_endpoints
 
 FOLDER = Path(__file__).parent
 HOST = b"127.0.0.2"
@@ -138,7 +139,7 @@ def test_a_long_poll_that_found_nothing_is_known_by_its_length(one: Recorded) ->
 def test_real_endpoints_of_a_streamed_answer_are_blanked(one: Recorded) -> None:
     tags_at = fetch.tags_offset(one.answer, one.version)
 
-    blanked = fetch.blank_endpoints(one.answer[tags_at:])
+    blanked = blank_endpoints(one.answer[tags_at:])
 
     assert len(blanked) == len(one.answer) - tags_at
     assert HOST not in blanked

@@ -64,7 +64,6 @@ def test_an_answer_is_what_kio_wrote(key_version: tuple[int, int], seed: int) ->
         getattr(t, "num_partitions", -1) for t in topics
     ]
     assert answer.throttle_ms == round(payload.throttle_time.total_seconds() * 1000)
-    assert answer.correlation_id == 9
 
 
 @given(key_version=ANY, seed=SEEDS, throttle_ms=st.sampled_from((0, 1000, 2**31 - 1)))
