@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kvota.wire.apis import API_VERSIONS, APIS
-from kvota.wire.encode import encode_count, encode_int16, encode_text
+from kvota.wire.encode import encode_count, encode_int16
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import answer_scanner, encode_answer, encode_request, is_flexible, with_size
+from kvota.wire.headers import answer_scanner, encode_answer, with_size
 from kvota.wire.varint import Bytes
 
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
@@ -98,15 +98,3 @@ def unsupported(correlation_id: int) -> bytes:
         )
     )
     return encode_answer(API_VERSIONS, 0, correlation_id, body)
-
-
-def request(correlation_id: int, version: int = 3, *, software_version: str = "0") -> bytes:
-    """Our own question, v0 to v4; ``software_version`` counts from v3 on.
-
-    A broker refuses software versions that are not letters, digits, dots and dashes.
-    """
-    if not is_flexible(API_VERSIONS, version):
-        return encode_request(API_VERSIONS, version, correlation_id, b"")
-    names = ("kvota", software_version)
-    body = b"".join(encode_text(name, flexible=True) for name in names) + b"\0"
-    return encode_request(API_VERSIONS, version, correlation_id, body)

@@ -17,13 +17,6 @@ def encode_text(text: str | None, *, flexible: bool) -> bytes:
     return len(encoded).to_bytes(2, "big", signed=True) + encoded
 
 
-def encode_blob(blob: bytes, *, flexible: bool) -> bytes:
-    """Bytes: int32 length, or compact."""
-    if flexible:
-        return uvarint(len(blob) + 1) + blob
-    return len(blob).to_bytes(4, "big", signed=True) + blob
-
-
 def encode_count(count: int, *, flexible: bool) -> bytes:
     """The count of an array, -1 for null: int32, or compact."""
     return uvarint(count + 1) if flexible else count.to_bytes(4, "big", signed=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from kvota.model.errors import ProtocolError
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from kvota.wire.encode import encode_blob, encode_text
-from kvota.wire.headers import answer_scanner, encode_request, is_flexible, request_scanner
+from kvota.wire.headers import answer_scanner, request_scanner
 from kvota.wire.varint import Bytes
 
 _TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no password
@@ -142,19 +141,3 @@ def _unescape(name: str) -> str:
 def is_server_final(token: bytes) -> bool:
     """Whether a SCRAM message of the broker is its last, which says that the login succeeded."""
     return token.startswith(b"v=")
-
-
-# ------------------------------------------------------------ our own logins
-
-
-def handshake_request(correlation_id: int, mechanism_name: str) -> bytes:
-    """A whole SaslHandshake v1 request frame."""
-    body = encode_text(mechanism_name, flexible=False)
-    return encode_request(SASL_HANDSHAKE, 1, correlation_id, body)
-
-
-def authenticate_request(correlation_id: int, token: bytes, version: int = 1) -> bytes:
-    """A whole SaslAuthenticate request frame."""
-    flexible = is_flexible(SASL_AUTHENTICATE, version)
-    body = encode_blob(token, flexible=flexible) + b"\0" * flexible
-    return encode_request(SASL_AUTHENTICATE, version, correlation_id, body)

@@ -123,14 +123,3 @@ def test_tags_of_an_entry_survive() -> None:
 def test_an_answer_that_is_none_is_refused(frame: bytes) -> None:
     with pytest.raises(ProtocolError, match="ApiVersions v3 answer"):
         api_versions.clamp(frame, 3)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_our_own_question_is_what_kio_reads(version: int) -> None:
-    frame = api_versions.request(5, version, software_version="1.2.3")
-
-    question = from_frame(frame, 18, version, "request")
-
-    expected = ("kvota", "1.2.3") if version >= 3 else (None, None)
-    name = getattr(question, "client_software_name", None)
-    assert (name, getattr(question, "client_software_version", None)) == expected

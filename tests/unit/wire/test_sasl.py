@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvota.model.errors import ProtocolError
-from kvota.testing.kafka_messages import RandomMessages, from_frame, to_frame
+from kvota.testing.kafka_messages import RandomMessages, to_frame
 from kvota.wire import sasl
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -55,17 +55,6 @@ def test_the_answer_to_a_token_is_what_kio_wrote(version: int, seed: int) -> Non
         auth_bytes=payload.auth_bytes,
         session_lifetime_ms=0 if lifetime is None else round(lifetime.total_seconds() * 1000),
     )
-
-
-def test_our_own_login_is_what_kio_reads() -> None:
-    handshake = from_frame(sasl.handshake_request(1, "PLAIN"), SASL_HANDSHAKE, 1, "request")
-    tokens = [
-        from_frame(sasl.authenticate_request(2, b"token", v), SASL_AUTHENTICATE, v, "request")
-        for v in range(3)
-    ]
-
-    assert handshake.mechanism == "PLAIN"
-    assert [token.auth_bytes for token in tokens] == [b"token"] * 3
 
 
 @pytest.mark.parametrize(
