@@ -20,7 +20,6 @@ from kvota.wire import (
     produce,
     questions,
     sasl,
-    throttle_field,
 )
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import APIS
@@ -72,10 +71,6 @@ def hide_configs(frame: bytes, version: int) -> object:
     return broker_configs.hide_addresses(AddressRewrite(scanner, address_of), version)
 
 
-def throttle(key: int) -> Reader:
-    return lambda frame, version: throttle_field.patch(bytearray(frame), key, version, 1000)
-
-
 def scan_request(key: int) -> Reader:
     return lambda frame, version: mutations.scan_request(frame, key, version)
 
@@ -89,8 +84,7 @@ READERS: list[tuple[str, int, Kind, int, Reader]] = [
     *((f"addresses {a.name}", a.key, "response", a.addresses_from, rewrite(a.key))
       for a in APIS.values() if a.addresses_from <= a.version_max),
     ("broker configs", 32, "response", 0, hide_configs),
-    # One API of each place, and of each kind of head.
-    *((f"throttle {key}", key, "response", 0, throttle(key)) for key in (0, 1, 18, 38, 39, 41, 47)),
+    # One API of each kind of head.
     *((f"request head {key}", key, "request", 0, read_request_head(key)) for key in (1, 17, 18)),
     *((f"scan request {key}", key, "request", 0, scan_request(key)) for key in (19, 20, 37)),
     *((f"merge answer {key}", key, "response", 0, merge(key)) for key in (19, 20, 37)),

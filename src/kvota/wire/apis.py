@@ -41,19 +41,6 @@ TELEMETRY_BYTES_MAX = 4 * _MIB  # Kafka's telemetry.max.bytes is 1 MiB
 OTHER_BYTES_MAX = 1 * _MIB
 
 
-class ThrottlePlace(Enum):
-    """Where throttle_time_ms stands in an answer."""
-
-    ABSENT = "absent"
-    FIRST = "first"  # right behind the answer's header
-    LAST_BEFORE_TAGS = "last"  # Produce
-    BEHIND_API_KEYS = "behind api keys"  # ApiVersions
-    BEHIND_ERROR = "behind error"  # OffsetDelete
-    BEHIND_ERROR_AND_TIME = "behind error and time"  # Renew-, ExpireDelegationToken
-    BEHIND_NEW_TOKEN = "behind new token"  # noqa: S105 - no password  # CreateDelegationToken
-    BEHIND_TOKENS = "behind tokens"  # DescribeDelegationToken
-
-
 class Addresses(Enum):
     """Where brokers' addresses stand in an answer."""
 
@@ -75,7 +62,6 @@ class Api:
     version_min: int
     version_max: int
     flexible_from: int  # first version with tagged fields and compact lengths; NEVER
-    throttle: ThrottlePlace
     throttle_from: int  # first version that has the field; NEVER where it is absent
     addresses: Addresses
     addresses_from: int  # first version with addresses; NEVER
@@ -94,7 +80,6 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     *,
     flexible_from: int,
     throttle_from: int = 0,
-    throttle: ThrottlePlace = ThrottlePlace.FIRST,
     addresses: Addresses = Addresses.NONE,
     addresses_from: int = 0,
     request_bytes_max: int = OTHER_BYTES_MAX,
@@ -105,8 +90,7 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
         version_min=0,
         version_max=version_max,
         flexible_from=flexible_from,
-        throttle=throttle,
-        throttle_from=NEVER if throttle is ThrottlePlace.ABSENT else throttle_from,
+        throttle_from=throttle_from,
         addresses=addresses,
         addresses_from=NEVER if addresses is Addresses.NONE else addresses_from,
         request_bytes_max=request_bytes_max,
@@ -123,7 +107,6 @@ _TABLE = (
         13,
         flexible_from=9,
         throttle_from=1,
-        throttle=ThrottlePlace.LAST_BEFORE_TAGS,
         addresses=Addresses.PRODUCE_ENDPOINTS,
         addresses_from=10,
         request_bytes_max=PRODUCE_BYTES_MAX,
@@ -171,7 +154,7 @@ _TABLE = (
         "SaslHandshake",
         1,
         flexible_from=NEVER,
-        throttle=ThrottlePlace.ABSENT,
+        throttle_from=NEVER,
         request_bytes_max=OPENING_BYTES_MAX,
     ),
     _api(
@@ -180,7 +163,6 @@ _TABLE = (
         4,
         flexible_from=3,
         throttle_from=1,
-        throttle=ThrottlePlace.BEHIND_API_KEYS,
         request_bytes_max=OPENING_BYTES_MAX,
     ),
     _api(
@@ -205,7 +187,7 @@ _TABLE = (
     _api(24, "AddPartitionsToTxn", 5, flexible_from=3, request_bytes_max=_BIG),
     _api(25, "AddOffsetsToTxn", 4, flexible_from=3),
     _api(26, "EndTxn", 5, flexible_from=3),
-    _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle=ThrottlePlace.ABSENT),
+    _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle_from=NEVER),
     _api(28, "TxnOffsetCommit", 5, flexible_from=3, request_bytes_max=_BIG),
     _api(29, "DescribeAcls", 3, flexible_from=2),
     _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG),
@@ -226,7 +208,7 @@ _TABLE = (
         "SaslAuthenticate",
         2,
         flexible_from=2,
-        throttle=ThrottlePlace.ABSENT,
+        throttle_from=NEVER,
         request_bytes_max=SASL_BYTES_MAX,
     ),
     _api(CREATE_PARTITIONS, "CreatePartitions", 3, flexible_from=2, request_bytes_max=_MUTATION),
@@ -235,23 +217,20 @@ _TABLE = (
         "CreateDelegationToken",
         3,
         flexible_from=2,
-        throttle=ThrottlePlace.BEHIND_NEW_TOKEN,
     ),
     _api(
         39,
         "RenewDelegationToken",
         2,
         flexible_from=2,
-        throttle=ThrottlePlace.BEHIND_ERROR_AND_TIME,
     ),
     _api(
         40,
         "ExpireDelegationToken",
         2,
         flexible_from=2,
-        throttle=ThrottlePlace.BEHIND_ERROR_AND_TIME,
     ),
-    _api(41, "DescribeDelegationToken", 3, flexible_from=2, throttle=ThrottlePlace.BEHIND_TOKENS),
+    _api(41, "DescribeDelegationToken", 3, flexible_from=2),
     _api(42, "DeleteGroups", 2, flexible_from=2),
     _api(43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG),
     _api(44, "IncrementalAlterConfigs", 1, flexible_from=1, request_bytes_max=_BIG),
@@ -262,7 +241,6 @@ _TABLE = (
         "OffsetDelete",
         0,
         flexible_from=NEVER,
-        throttle=ThrottlePlace.BEHIND_ERROR,
         request_bytes_max=_BIG,
     ),
     _api(48, "DescribeClientQuotas", 1, flexible_from=1),
@@ -270,7 +248,7 @@ _TABLE = (
     _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),
     _api(51, "AlterUserScramCredentials", 0, flexible_from=0),
     # v2 (KIP-853) lists the controllers' own listeners: held at v1, so that no address leaks.
-    _api(55, "DescribeQuorum", 1, flexible_from=0, throttle=ThrottlePlace.ABSENT),
+    _api(55, "DescribeQuorum", 1, flexible_from=0, throttle_from=NEVER),
     _api(57, "UpdateFeatures", 2, flexible_from=0),
     _api(
         DESCRIBE_CLUSTER,

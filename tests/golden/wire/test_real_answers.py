@@ -19,7 +19,6 @@ from kvota.wire import (
     mutations,
     produce,
     questions,
-    throttle_field,
 )
 from kvota.wire.apis import APIS, name_of
 from kvota.wire.error_code import ErrorCode
@@ -103,16 +102,31 @@ def test_the_brokers_of_an_answer_are_learnt(one: Recorded) -> None:
     from_frame(answer, one.key, one.version, "response")
 
 
-@pytest.mark.parametrize("one", [one for one in ALL if one.version in versions(one.key)], ids=str)
-def test_the_throttle_time_of_a_real_answer_is_found_and_raised(one: Recorded) -> None:
+PRODUCED = [one for one in ALL if one.key == 0 and one.version in versions(0)[1:]]
+MUTATED = [
+    one for one in ALL if one.key in {19, 20, 37} and one.version >= APIS[one.key].throttle_from
+]
+
+
+@pytest.mark.parametrize("one", PRODUCED, ids=str)
+def test_the_throttle_time_of_a_real_produce_answer_is_found(one: Recorded) -> None:
+    before = from_frame(one.answer, 0, one.version, "response")
+    at = produce.throttle_offset(one.answer, one.version)
+
+    raised = one.answer[:at] + (777).to_bytes(4, "big") + one.answer[at + 4 :]
+
+    after = from_frame(raised, 0, one.version, "response")
+    assert after == replace(before, throttle_time=throttle(777))
+
+
+@pytest.mark.parametrize("one", MUTATED, ids=str)
+def test_the_throttle_time_of_a_real_mutation_is_raised(one: Recorded) -> None:
     before = from_frame(one.answer, one.key, one.version, "response")
-    answer = bytearray(one.answer)
 
-    has_field = throttle_field.patch(answer, one.key, one.version, 777)
+    raised = mutations.merge(one.answer, one.key, one.version, [], 777)
 
-    after = from_frame(bytes(answer), one.key, one.version, "response")
-    assert has_field == (one.version >= APIS[one.key].throttle_from)
-    assert after == (replace(before, throttle_time=throttle(777)) if has_field else before)
+    after = from_frame(raised, one.key, one.version, "response")
+    assert after == replace(before, throttle_time=throttle(777))
 
 
 @pytest.mark.parametrize("one", some(0, "written", 9), ids=str)

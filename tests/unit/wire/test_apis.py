@@ -10,7 +10,6 @@ from kvota.wire.apis import (
     APIS,
     NEVER,
     Addresses,
-    ThrottlePlace,
     name_of,
 )
 
@@ -20,16 +19,6 @@ HELD_BELOW_KIO = {55: 1}
 BETWEEN_BROKERS = {*range(4, 8), 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
 SHARE_GROUPS = {76, 77, 78, 79}
 KEYS_AND_VERSIONS = [(key, version) for key in KEYS for version in versions(key)]
-# Fields of an answer before throttle_time, where that is not the first one.
-FIELDS_BEFORE_THROTTLE = {
-    ThrottlePlace.FIRST: {0},
-    ThrottlePlace.LAST_BEFORE_TAGS: {1},
-    ThrottlePlace.BEHIND_API_KEYS: {2},
-    ThrottlePlace.BEHIND_ERROR: {1},
-    ThrottlePlace.BEHIND_ERROR_AND_TIME: {2},
-    ThrottlePlace.BEHIND_NEW_TOKEN: {8, 10},
-    ThrottlePlace.BEHIND_TOKENS: {2},
-}
 
 
 def untagged_names(key: int, version: int) -> list[str]:
@@ -69,16 +58,6 @@ def test_an_answer_has_a_throttle_time_where_the_table_says_so(key: int, version
     names = untagged_names(key, version)
 
     assert (version >= APIS[key].throttle_from) == ("throttle_time" in names)
-
-
-@pytest.mark.parametrize(
-    ("key", "version"),
-    [(key, version) for key, version in KEYS_AND_VERSIONS if version >= APIS[key].throttle_from],
-)
-def test_the_throttle_time_stands_where_the_table_says(key: int, version: int) -> None:
-    position = untagged_names(key, version).index("throttle_time")
-
-    assert position in FIELDS_BEFORE_THROTTLE[APIS[key].throttle]
 
 
 @pytest.mark.parametrize(("key", "version"), KEYS_AND_VERSIONS)
