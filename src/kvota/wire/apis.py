@@ -7,7 +7,7 @@ the leader's address) and share groups (76-79), whose answers carry addresses in
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 
 PRODUCE = 0
 FETCH = 1
@@ -41,6 +41,16 @@ TELEMETRY_BYTES_MAX = 4 * _MIB  # Kafka's telemetry.max.bytes is 1 MiB
 OTHER_BYTES_MAX = 1 * _MIB
 
 
+class Treatment(IntEnum):
+    """How a connection treats the requests and answers of an API."""
+
+    PASS = 0  # both go through; only their heads are read
+    PRODUCE = 1  # the request is charged, its acks are read, the answer is patched
+    FETCH = 2  # the request's limits are lowered, the answer is charged and patched
+    REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
+    EXCHANGE = 4  # the request is read whole: it decides what goes on, or who the client is
+
+
 class Addresses(Enum):
     """Where brokers' addresses stand in an answer."""
 
@@ -65,6 +75,7 @@ class Api:
     throttle_from: int  # first version that has the field; NEVER where it is absent
     addresses: Addresses
     addresses_from: int  # first version with addresses; NEVER
+    treatment: Treatment
     request_bytes_max: int
 
     @property
@@ -82,8 +93,11 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     throttle_from: int = 0,
     addresses: Addresses = Addresses.NONE,
     addresses_from: int = 0,
+    treatment: Treatment | None = None,
     request_bytes_max: int = OTHER_BYTES_MAX,
 ) -> Api:
+    # Whoever adds an answer with addresses need not remember to have it rewritten.
+    default = Treatment.PASS if addresses is Addresses.NONE else Treatment.REWRITE
     return Api(
         key=key,
         name=name,
@@ -93,6 +107,7 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
         throttle_from=throttle_from,
         addresses=addresses,
         addresses_from=NEVER if addresses is Addresses.NONE else addresses_from,
+        treatment=default if treatment is None else treatment,
         request_bytes_max=request_bytes_max,
     )
 
@@ -109,6 +124,7 @@ _TABLE = (
         throttle_from=1,
         addresses=Addresses.PRODUCE_ENDPOINTS,
         addresses_from=10,
+        treatment=Treatment.PRODUCE,
         request_bytes_max=PRODUCE_BYTES_MAX,
     ),
     _api(
@@ -119,6 +135,7 @@ _TABLE = (
         throttle_from=1,
         addresses=Addresses.FETCH_ENDPOINTS,
         addresses_from=16,
+        treatment=Treatment.FETCH,
         request_bytes_max=_BIG,
     ),
     _api(LIST_OFFSETS, "ListOffsets", 11, flexible_from=6, throttle_from=2, request_bytes_max=_BIG),
@@ -155,6 +172,7 @@ _TABLE = (
         1,
         flexible_from=NEVER,
         throttle_from=NEVER,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=OPENING_BYTES_MAX,
     ),
     _api(
@@ -163,6 +181,7 @@ _TABLE = (
         4,
         flexible_from=3,
         throttle_from=1,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=OPENING_BYTES_MAX,
     ),
     _api(
@@ -171,6 +190,7 @@ _TABLE = (
         7,
         flexible_from=5,
         throttle_from=2,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=_MUTATION,
     ),
     _api(
@@ -179,6 +199,7 @@ _TABLE = (
         6,
         flexible_from=4,
         throttle_from=1,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=_MUTATION,
     ),
     _api(21, "DeleteRecords", 2, flexible_from=2, request_bytes_max=_BIG),
@@ -209,40 +230,27 @@ _TABLE = (
         2,
         flexible_from=2,
         throttle_from=NEVER,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=SASL_BYTES_MAX,
     ),
-    _api(CREATE_PARTITIONS, "CreatePartitions", 3, flexible_from=2, request_bytes_max=_MUTATION),
     _api(
-        38,
-        "CreateDelegationToken",
+        CREATE_PARTITIONS,
+        "CreatePartitions",
         3,
         flexible_from=2,
+        treatment=Treatment.EXCHANGE,
+        request_bytes_max=_MUTATION,
     ),
-    _api(
-        39,
-        "RenewDelegationToken",
-        2,
-        flexible_from=2,
-    ),
-    _api(
-        40,
-        "ExpireDelegationToken",
-        2,
-        flexible_from=2,
-    ),
+    _api(38, "CreateDelegationToken", 3, flexible_from=2),
+    _api(39, "RenewDelegationToken", 2, flexible_from=2),
+    _api(40, "ExpireDelegationToken", 2, flexible_from=2),
     _api(41, "DescribeDelegationToken", 3, flexible_from=2),
     _api(42, "DeleteGroups", 2, flexible_from=2),
     _api(43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG),
     _api(44, "IncrementalAlterConfigs", 1, flexible_from=1, request_bytes_max=_BIG),
     _api(45, "AlterPartitionReassignments", 1, flexible_from=0, request_bytes_max=_BIG),
     _api(46, "ListPartitionReassignments", 0, flexible_from=0, request_bytes_max=_BIG),
-    _api(
-        47,
-        "OffsetDelete",
-        0,
-        flexible_from=NEVER,
-        request_bytes_max=_BIG,
-    ),
+    _api(47, "OffsetDelete", 0, flexible_from=NEVER, request_bytes_max=_BIG),
     _api(48, "DescribeClientQuotas", 1, flexible_from=1),
     _api(49, "AlterClientQuotas", 1, flexible_from=1),
     _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),

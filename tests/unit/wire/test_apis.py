@@ -10,6 +10,7 @@ from kvota.wire.apis import (
     APIS,
     NEVER,
     Addresses,
+    Treatment,
     name_of,
 )
 
@@ -104,3 +105,21 @@ def test_apis_without_addresses_have_no_version_with_some() -> None:
     ]
 
     assert strays == []
+
+
+def keys_of(treatment: Treatment) -> set[int]:
+    return {api.key for api in APIS.values() if api.treatment is treatment}
+
+
+def test_what_decides_on_a_connection_is_read_whole_and_what_names_brokers_is_rewritten() -> None:
+    logins_and_versions, mutations = {17, 18, 36}, {19, 20, 37}
+
+    assert keys_of(Treatment.EXCHANGE) == logins_and_versions | mutations
+    assert keys_of(Treatment.REWRITE) == {3, 10, 32, 60}
+    assert (keys_of(Treatment.PRODUCE), keys_of(Treatment.FETCH)) == ({0}, {1})
+
+
+def test_no_answer_with_addresses_is_passed_on_as_it_is() -> None:
+    named = {api.key for api in APIS.values() if api.addresses_from != NEVER}
+
+    assert named & (keys_of(Treatment.PASS) | keys_of(Treatment.EXCHANGE)) == set()
