@@ -1,9 +1,9 @@
 """Puts the gateway's addresses in the place of the brokers', in every answer that carries some.
 
 Metadata, FindCoordinator, DescribeCluster, and the node endpoints of Produce v10+ and Fetch v16+
-(KIP-951); among the settings that DescribeConfigs tells of a broker they are hidden. Only the
+(KIP-951); among a broker's settings, which DescribeConfigs answers with, they are hidden. Only the
 addresses change; all other bytes pass through, tags and error codes that nobody knows yet included.
-What cannot be read is refused, never forwarded.
+An answer that cannot be read is refused and never forwarded.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class UnknownNodeError(ProtocolError):
 
 
 def rewrite(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
-    """The whole answer frame with the gateway's addresses; ``answer`` itself if it carries none.
+    """Returns the answer frame with the gateway's addresses; ``answer`` itself if it has none.
 
     Args:
         answer: a whole frame, size field included.
@@ -82,7 +82,7 @@ def _describe_cluster(answer: bytes, key: int, version: int, address_of: Address
 
 
 def _with_brokers(scanner: Scanner, address_of: AddressOf, *, rack: bool, fenced: bool) -> bytes:
-    """Rewrites the array at the scanner's position; what follows it is not looked at."""
+    """Rewrites the array at the scanner's position and looks at nothing behind it."""
     rewrite_ = AddressRewrite(scanner, address_of)
     for _ in range(scanner.count(ADDRESS_BYTES_MIN)):
         rewrite_.address()

@@ -1,4 +1,4 @@
-"""ApiVersions: what client and broker may speak with each other through the gateway.
+"""ApiVersions settles which APIs and versions client and broker use with each other.
 
 An answer always has header v0 (KIP-511). Error 35 is answered in the body layout of v0, whatever
 version was asked for.
@@ -18,7 +18,7 @@ _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsAnswer:
-    """What the broker offers, and where that stands in its answer."""
+    """The APIs and versions that a broker offers, with their places in its answer."""
 
     error_code: int
     versions: dict[int, tuple[int, int]]  # key → lowest, highest version, as the broker offers
@@ -29,7 +29,7 @@ class ApiVersionsAnswer:
 
 
 def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
-    """Reads a whole answer frame, up to what follows the array.
+    """Reads a whole answer frame up to the end of its array of APIs.
 
     Raises:
         ProtocolError: the frame is no ApiVersions answer to a request of this version.
@@ -58,7 +58,7 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
 
 
 def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[int, int]]]:
-    """The answer with only the APIs and versions the gateway knows, and what the broker offered.
+    """Leaves only the APIs and versions that the gateway knows; also returns what was offered.
 
     Tagged fields (features among them) and the throttle time stay byte for byte. The lowest
     Produce version stays the broker's, though 0 to 2 are offered in name only: old librdkafka
@@ -79,7 +79,7 @@ def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[i
 
 
 def common_versions(key: int, offered: tuple[int, int]) -> tuple[int, int] | None:
-    """The versions that both the gateway and the offer have; None: none, or an unknown key."""
+    """Returns the lowest and highest version that both sides have; None if there is none."""
     api = APIS.get(key)
     if api is None:
         return None
@@ -89,7 +89,7 @@ def common_versions(key: int, offered: tuple[int, int]) -> tuple[int, int] | Non
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """The answer to an ApiVersions request newer than ours: the client asks again, lower."""
+    """Answers an ApiVersions request that is newer than ours; the client then asks a lower one."""
     body = b"".join(
         (
             encode_int16(ErrorCode.UNSUPPORTED_VERSION),

@@ -1,4 +1,4 @@
-"""What the gateway knows of each API: the one table that forwarding, patching and limits read.
+"""One table has all that the gateway knows of each API; forwarding, patching and limits read it.
 
 Kafka 4.3, with the lower versions that brokers up to 3.9 still answer. A key or version that is
 not here is neither advertised nor forwarded. Left out on purpose: keys between brokers and
@@ -30,8 +30,8 @@ NEVER = 1 << 15
 _KIB = 1024
 _MIB = 1024 * _KIB
 
-# What one request may announce. A broker seems to allocate the announced length at once, so only
-# what can really be that large may say so.
+# The largest size that a request may announce. A broker seems to allocate the announced length at
+# once, so only those APIs may announce much whose requests can really be that large.
 PRODUCE_BYTES_MAX = 100 * _MIB  # Kafka's socket.request.max.bytes
 SASL_BYTES_MAX = 512 * _KIB  # Kafka's sasl.server.max.receive.size
 OPENING_BYTES_MAX = 8 * _KIB  # two names and a mechanism: the first messages of any stranger
@@ -52,7 +52,7 @@ class Treatment(IntEnum):
 
 
 class Addresses(Enum):
-    """Where brokers' addresses stand in an answer."""
+    """The places in which an answer can name brokers' addresses."""
 
     NONE = "none"
     METADATA = "metadata"
@@ -65,7 +65,7 @@ class Addresses(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API key; versions are inclusive."""
+    """One row of the table describes one API key; its versions are inclusive."""
 
     key: int
     name: str
@@ -80,7 +80,7 @@ class Api:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """Lowest and highest version."""
+        """Returns the lowest and the highest version."""
         return self.version_min, self.version_max
 
 
@@ -255,7 +255,7 @@ _TABLE = (
     _api(49, "AlterClientQuotas", 1, flexible_from=1),
     _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),
     _api(51, "AlterUserScramCredentials", 0, flexible_from=0),
-    # v2 (KIP-853) lists the controllers' own listeners: held at v1, so that no address leaks.
+    # v2 (KIP-853) lists the controllers' own listeners; v1 is offered, so that no address leaks.
     _api(55, "DescribeQuorum", 1, flexible_from=0, throttle_from=NEVER),
     _api(57, "UpdateFeatures", 2, flexible_from=0),
     _api(
@@ -288,6 +288,6 @@ APIS: dict[int, Api] = {api.key: api for api in _TABLE}
 
 
 def name_of(key: int) -> str:
-    """The API's name for messages, e.g. ``Fetch``, ``key 78``."""
+    """Returns the API's name for messages, e.g. ``Fetch``, or ``key 78`` for an unknown one."""
     api = APIS.get(key)
     return f"key {key}" if api is None else api.name

@@ -1,10 +1,10 @@
-"""Kafka's error codes that the gateway says or looks for."""
+"""The error codes of Kafka that the gateway answers with or looks for."""
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Number and name as in Kafka's protocol; other numbers pass through as they are."""
+    """Names and numbers are those of Kafka's protocol; other numbers pass through as they are."""
 
     NONE = 0
     UNKNOWN_TOPIC_OR_PARTITION = 3

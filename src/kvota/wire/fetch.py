@@ -1,4 +1,4 @@
-"""Fetch, without decoding it: the limits in a request; in an answer whether addresses can be in it."""
+"""Finds a Fetch request's limits and an answer's last tags without decoding either."""
 
 from kvota.wire.apis import FETCH
 from kvota.wire.fetch_walker import FetchAnswerWalker
@@ -13,7 +13,7 @@ _EMPTY_ANSWER_BYTES = ANSWER_HEAD_BYTES + 1 + 4 + 2 + 4 + 1 + 1
 
 
 def limits_offset(version: int) -> int:
-    """Offset in a request's body of int32 max_wait_ms; int32 min_bytes follows.
+    """Returns the offset of int32 max_wait_ms in a request's body; int32 min_bytes follows.
 
     The body begins behind the header's tag buffer. From v3 on int32 max_bytes follows as well.
     """
@@ -21,7 +21,7 @@ def limits_offset(version: int) -> int:
 
 
 def max_bytes_offset(version: int) -> int:
-    """Offset in a request's body of int32 max_bytes; -1 below v3, which has none.
+    """Returns the offset of int32 max_bytes in a request's body; -1 below v3, which has none.
 
     The body begins behind the header's tag buffer.
     """
@@ -29,7 +29,7 @@ def max_bytes_offset(version: int) -> int:
 
 
 def tail_has_no_endpoints(tail: Bytes) -> bool:
-    """Whether the last six or more bytes of a v16+ answer rule out node endpoints.
+    """Returns whether the last six or more bytes of a v16+ answer rule out node endpoints.
 
     With endpoints the answer ends in int32 port, rack, tag count. If the last three bytes are
     zero, then the rack is null and the low byte of the port is zero; so its high byte is not, and
@@ -39,7 +39,7 @@ def tail_has_no_endpoints(tail: Bytes) -> bool:
 
 
 def has_no_topics(answer: Bytes) -> bool:
-    """Whether a whole v16+ answer frame is what a long poll brings that found nothing."""
+    """Returns whether a whole v16+ answer frame is that of a long poll which found nothing."""
     return (
         len(answer) == _EMPTY_ANSWER_BYTES
         and answer[-2:] == b"\x01\0"
@@ -48,7 +48,7 @@ def has_no_topics(answer: Bytes) -> bool:
 
 
 def tags_offset(frame: Bytes, version: int) -> int:
-    """Offset of the top level's tag buffer in a whole v16+ answer frame, size field included.
+    """Returns the offset of the last tag buffer in a whole v16+ answer frame, size field included.
 
     Raises:
         ProtocolError: the frame is not a Fetch answer of this version.
@@ -61,7 +61,7 @@ def tags_offset(frame: Bytes, version: int) -> int:
 
 
 def empty_answer(correlation_id: int, version: int, *, throttle_ms: int, error_code: int) -> bytes:
-    """A whole answer frame without topics, for a request the gateway answers itself.
+    """Makes a whole answer frame without topics, for a request that the gateway answers itself.
 
     Below v7 there is no place for an error code.
     """

@@ -1,6 +1,6 @@
 """Finds the end of a Fetch answer's topics while its bytes stream by, keeping a few of them.
 
-Behind the topics stands the top level's tag buffer, which may hold node endpoints (KIP-951), and
+Behind the topics stands the top level's tag buffer, which may contain node endpoints (KIP-951), and
 nothing but a walk over every partition finds it for sure.
 """
 
@@ -27,9 +27,9 @@ _FRAME_BYTES_MAX = 4 + (1 << 31)
 
 
 class FetchAnswerWalker:
-    """Walks one Fetch answer of v16 or higher, cut in any way.
+    """Walks over one Fetch answer of v16 or higher, however it is cut.
 
-    Feed it the frame from its size field on. While inside records a chunk costs one comparison,
+    It is fed with the frame from its size field on. Inside records a chunk costs one comparison,
     whatever its length.
     """
 
@@ -95,7 +95,7 @@ class FetchAnswerWalker:
         return self._not_found()
 
     def _run_joined(self, data: Bytes, at: int, stop: int) -> int:
-        """Reads the unit that began in an earlier chunk; returns the offset in ``data`` behind it."""
+        """Reads the unit that began in an earlier chunk; returns the offset behind it."""
         kept_bytes = len(self._pending)
         joined = self._pending + bytes(data[at : min(stop, at + _UNIT_BYTES_MAX)])
         consumed_bytes = self._run(joined, 0, len(joined))
@@ -115,13 +115,13 @@ class FetchAnswerWalker:
         return at
 
     def _not_found(self) -> int:
-        """Returns -1 if the rest of the frame can still hold what is due: skips and a tag count."""
+        """Returns -1 if the rest of the frame has room for what is due: skips and a tag count."""
         if self._fed_bytes + self._skip_bytes >= self._frame_bytes:
             raise self.unfinished()
         return -1
 
     def unfinished(self) -> ProtocolError:
-        """The error to raise when no more bytes come."""
+        """Makes the error to raise when no more bytes come."""
         return ProtocolError(
             f"Fetch answer: byte {self._fed_bytes} is its last, and its last tags are yet to come"
             f" ({self._topics_left} topics, {self._partitions_left} partitions left)"
@@ -182,9 +182,9 @@ class FetchAnswerWalker:
         return count[1]
 
     def _read_plain_partitions(self, data: Bytes, at: int, stop: int) -> int:
-        """Steps over partitions without aborted transactions and tags that are wholly here.
+        """Steps over whole partitions that have neither aborted transactions nor tags.
 
-        Most are: many small partitions are what makes a walk dear.
+        Most partitions are such, and an answer with many small ones makes the walk expensive.
         """
         left = self._partitions_left
         last = stop - _PLAIN_PARTITION_BYTES

@@ -1,4 +1,4 @@
-"""Answers to CreateTopics, DeleteTopics, CreatePartitions: what became of each topic.
+"""Reads and merges the answers to CreateTopics, DeleteTopics and CreatePartitions.
 
 Refused topics are added to the broker's answer, whose own bytes stay as they are but for the count,
 the throttle time and the size.
@@ -20,20 +20,20 @@ _DETAILS_FROM = {CREATE_TOPICS: 5}  # partitions, replication factor, configurat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """What the broker says of one topic."""
+    """The broker's answer for one topic."""
 
-    name: str | None  # None where DeleteTopics v6 was asked by id and does not tell
-    topic_id: bytes | None  # None: not told
+    name: str | None  # None where DeleteTopics v6 was asked by id and does not name the topic
+    topic_id: bytes | None  # None: not in the answer
     error_code: int
     error_message: str | None
-    partitions: int  # -1: not told
+    partitions: int  # -1: not in the answer
     at: int  # its bytes in the frame
     end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationAnswer:
-    """One answer, and where its topics stand in it."""
+    """One answer, with the places of its topics in it."""
 
     throttle_ms: int  # 0 where the version has no such field
     throttle_at: int  # offset, -1 where there is none
@@ -44,7 +44,7 @@ class MutationAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One topic the gateway refuses."""
+    """One topic that the gateway refuses."""
 
     name: str | None
     topic_id: bytes | None = None
@@ -79,7 +79,7 @@ def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
 def merge(
     frame: bytes, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
 ) -> bytes:
-    """The broker's answer frame with refused topics added behind its own.
+    """Adds refused topics to the broker's answer frame, behind its own.
 
     The throttle time becomes the larger of the broker's and ours.
 
@@ -106,7 +106,7 @@ def merge(
 def answer(
     correlation_id: int, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
 ) -> bytes:
-    """A whole answer frame of our own, for a request of which nothing goes upstream."""
+    """Makes a whole answer frame of our own, for a request of which nothing goes upstream."""
     flexible = is_flexible(key, version)
     body = b"".join(
         (
@@ -159,7 +159,7 @@ def _encode_refusal(refusal: Refusal, key: int, version: int) -> bytes:
     if version >= _MESSAGE_FROM[key]:
         parts.append(encode_text(refusal.message, flexible=flexible))
     if version >= _DETAILS_FROM.get(key, NEVER):
-        # Not told, as a broker's answer for a topic that failed; no configuration.
+        # As a broker answers for a topic that failed: no numbers, no configuration.
         parts += encode_int32(-1), encode_int16(-1), encode_count(0, flexible=flexible)
     parts.append(b"\0" * flexible)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Produce, without decoding it: acks in the request, throttle_time_ms in the answer."""
+"""Finds a Produce request's acks and an answer's throttle_time_ms without decoding either."""
 
 from struct import Struct
 
@@ -27,10 +27,10 @@ PLAIN_TAIL = b"\x01" + bytes(8)
 
 
 def acks(data: Bytes, at: int, version: int, end: int = _SIZE_MAX) -> int | None:
-    """The request's acks; None: more bytes are needed.
+    """Returns the request's acks; None if more bytes are needed.
 
     Args:
-        data: holds the request's body from ``at`` on, perhaps not all of it.
+        data: has the request's body from ``at`` on, perhaps not all of it.
         at: offset of the body (``headers.request_body_offset``).
         version: of the request, 0 to 13.
         end: offset behind the request's last byte, perhaps beyond ``data``.
@@ -73,14 +73,14 @@ def _behind_text(data: Bytes, at: int, here: int) -> int | None:
 
 
 def throttle_offset(frame: Bytes, version: int) -> int:
-    """Offset of throttle_time_ms in a whole answer frame, size field included (v1 and higher).
+    """Returns the offset of throttle_time_ms in a whole answer frame of v1 or higher.
 
     Raises:
         ProtocolError: the frame is not a Produce answer of this version.
     """
     if version < _FLEXIBLE_FROM:
         if version < 1 or len(frame) < _FRAME_BYTES_MIN:
-            msg = f"Produce v{version} answer: {len(frame)} bytes hold no throttle time"
+            msg = f"Produce v{version} answer: {len(frame)} bytes are too few for a throttle time"
             raise ProtocolError(msg)
         return len(frame) - 4
     if frame[-len(PLAIN_TAIL) :] == PLAIN_TAIL:
@@ -89,7 +89,7 @@ def throttle_offset(frame: Bytes, version: int) -> int:
 
 
 def tags_offset(frame: Bytes, version: int) -> int:
-    """Offset of the top level's tag buffer (v9 and higher), which may hold node endpoints."""
+    """Returns the offset of the last tag buffer (v9 and higher), which may have node endpoints."""
     return throttle_offset(frame, version) + 4
 
 

@@ -1,4 +1,4 @@
-"""The gateway's own questions to a broker: which topics there are, and a broker's settings.
+"""Asks a broker which topics there are, and for its settings: the gateway's own questions.
 
 The versions are ones that every broker takes for whom the question arises: Metadata v4 (0.11) for
 names, v12 (3.1) for ids, v10 (2.8: the first with ids) for all topics, DescribeConfigs v1 (1.1).
@@ -24,17 +24,17 @@ _NO_AUTHORIZED_OPERATIONS = b"\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What a Metadata answer says of one topic."""
+    """One topic of a Metadata answer."""
 
-    name: str | None  # None: asked by an id that is not known
-    topic_id: bytes | None  # None: the version tells none
+    name: str | None  # None: asked for by an id that the broker does not know
+    topic_id: bytes | None  # None: the version has no ids
     error_code: int
     partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataAnswer:
-    """What a Metadata answer says, topics by name and by id."""
+    """A Metadata answer, with its topics by name and by id."""
 
     brokers: tuple[tuple[int, str, int], ...]  # node id, host, port
     topics: dict[str | bytes, TopicFacts]
@@ -42,14 +42,14 @@ class MetadataAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigsAnswer:
-    """What a DescribeConfigs answer says of its first resource."""
+    """The first resource of a DescribeConfigs answer."""
 
     error_code: int
-    values: dict[str, str | None]  # None: not told (sensitive)
+    values: dict[str, str | None]  # None: sensitive, so not in the answer
 
 
 def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
-    """A Metadata v4 request frame; none is created by asking. No names: brokers only."""
+    """Makes a Metadata v4 request frame that creates no topic; no names: it asks for brokers."""
     version = METADATA_NAMES_VERSION
     body = b"".join(
         (
@@ -62,7 +62,7 @@ def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
 
 
 def metadata_id_version(broker_version_max: int) -> int:
-    """The version in which topic ids are asked for: v12 by id, or v10 for all topics there are."""
+    """Returns the version that asks for ids: v12 for these topics, or v10 for all there are."""
     by_id = broker_version_max >= METADATA_IDS_VERSION
     return METADATA_IDS_VERSION if by_id else METADATA_ALL_VERSION
 
@@ -70,7 +70,7 @@ def metadata_id_version(broker_version_max: int) -> int:
 def metadata_by_id(
     correlation_id: int, topic_ids: Sequence[bytes], broker_version_max: int
 ) -> bytes:
-    """A Metadata request frame of ``metadata_id_version(broker_version_max)``.
+    """Makes a Metadata request frame of ``metadata_id_version(broker_version_max)``.
 
     A broker ignores names where ids are asked for: names need a question of their own.
     """
@@ -112,7 +112,7 @@ def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
 
 
 def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str]) -> bytes:
-    """A DescribeConfigs v1 request frame; ``broker`` is the asked broker's own id, as text."""
+    """Makes a DescribeConfigs v1 request frame; ``broker`` is the asked broker's own id."""
     names = list(keys)
     body = b"".join(
         (

@@ -1,4 +1,4 @@
-"""SASL as it goes by: mechanisms, tokens, and the names in them. No secret is kept or returned.
+"""Reads mechanisms, tokens and the names in them as logins go by; it keeps no secret.
 
 Sources: Kafka's SaslHandshake and SaslAuthenticate messages, KIP-48 (delegation tokens), KIP-368
 (lifetimes), RFC 4616 (PLAIN), RFC 5802 (SCRAM).
@@ -16,7 +16,7 @@ _TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no pass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticateAnswer:
-    """A SaslAuthenticate answer."""
+    """The fields of a SaslAuthenticate answer."""
 
     error_code: int
     error_message: str | None
@@ -25,7 +25,7 @@ class AuthenticateAnswer:
 
 
 def mechanism(request: Bytes) -> str:
-    """The mechanism a whole SaslHandshake request frame asks for.
+    """Returns the mechanism that a whole SaslHandshake request frame asks for.
 
     Raises:
         ProtocolError: it is no such request.
@@ -34,7 +34,7 @@ def mechanism(request: Bytes) -> str:
 
 
 def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
-    """Error code and the broker's mechanisms of a whole SaslHandshake answer frame.
+    """Returns error code and mechanisms of a whole SaslHandshake answer frame.
 
     Raises:
         ProtocolError: it is no such answer.
@@ -47,9 +47,9 @@ def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
 
 
 def auth_bytes(request: Bytes) -> bytes:
-    """The token in a whole SaslAuthenticate request frame.
+    """Returns the token in a whole SaslAuthenticate request frame.
 
-    It may hold a password: pass it to ``plain_names`` or ``scram_name`` and forget it.
+    It may contain a password: pass it to ``plain_names`` or ``scram_name`` and forget it.
 
     Raises:
         ProtocolError: it is no such request.
@@ -62,7 +62,7 @@ def auth_bytes(request: Bytes) -> bytes:
 
 
 def authenticate_answer(answer: Bytes, version: int) -> AuthenticateAnswer:
-    """What a whole SaslAuthenticate answer frame says.
+    """Reads a whole SaslAuthenticate answer frame.
 
     Raises:
         ProtocolError: it is no such answer.
@@ -80,7 +80,7 @@ def authenticate_answer(answer: Bytes, version: int) -> AuthenticateAnswer:
 
 
 def plain_names(token: bytes) -> tuple[str, str]:
-    r"""Authorization id (often empty) and user name of a PLAIN token; not the password.
+    r"""Returns authorization id (often empty) and user name of a PLAIN token, not the password.
 
     Raises:
         ProtocolError: it is no PLAIN token; the text repeats nothing of it.
@@ -100,7 +100,7 @@ def plain_names(token: bytes) -> tuple[str, str]:
 
 
 def scram_name(token: bytes) -> tuple[str, bool]:
-    """The name in a SCRAM client-first message, and whether it is a delegation token's id.
+    """Returns the name in a SCRAM client-first message, and whether it is a delegation token's id.
 
     Behind an id the principal is the token's owner, who never crosses the wire.
 
@@ -139,5 +139,5 @@ def _unescape(name: str) -> str:
 
 
 def is_server_final(token: bytes) -> bool:
-    """Whether a SCRAM message of the broker is its last, which says that the login succeeded."""
+    """Returns whether the broker's SCRAM message is its last, sent when a login has succeeded."""
     return token.startswith(b"v=")

@@ -175,7 +175,7 @@ def deletion(count: bytes, rest: bytes = b"\0\0\0\0") -> bytes:
 @pytest.mark.parametrize(
     ("frame", "problem"),
     [
-        (b"\0\0\0\x04abcd", "hold no header"),
+        (b"\0\0\0\x04abcd", "are too few for a header"),
         (deletion(b"\xff\xff\xff\xff"), "-1 topics"),
         (deletion(b"\x7f\xff\xff\xff"), "2147483647 items"),
         (deletion(b"\0\0\0\0", b"\0\0\0\0x"), "1 bytes behind"),
