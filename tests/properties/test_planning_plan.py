@@ -110,5 +110,5 @@ def test_two_grids_of_twenty_find_a_need_within_two_and_a_half_percent(
     second = tried(between(bracket(first, tolerance)))
     found = bracket(first + second, tolerance)
 
-    assert found.holds is not None
-    assert need * (1 - 1e-9) <= found.holds <= max(low, need * 1.0227)
+    assert found.passes is not None
+    assert need * (1 - 1e-9) <= found.passes <= max(low, need * 1.0227)

@@ -1,7 +1,7 @@
-"""The law, compiled: recorded charges with their recorded limits, in order, to the throttle of each.
+"""Replays recorded charges with their recorded limits, in order, to the throttle time of each.
 
-Follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number of
-batches.
+It follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number
+of batches.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
@@ -62,7 +62,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     outcome: Int8s,  # out
     judged: Flags,  # out: false while the counter's contents cannot be known
 ) -> None:
-    """Replay rows in order; carries the running counter in ``state``, ``tokens`` and the samples."""
+    """Replay rows in order; ``state``, ``tokens`` and the samples carry the running counter."""
     for row in range(len(ts_us)):
         if first[row]:
             state[_EXISTS] = 0
@@ -119,7 +119,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             state[_RECORD_MS] = now_ms
             if checked and tokens[0] < 0:
                 throttle_ms[row] = _bucket_throttle(tokens[0], bound)
-                if throttle_ms[row] > 0:  # a tiny debt rounds to 0 and holds nobody back
+                if throttle_ms[row] > 0:  # a tiny debt rounds to 0: nobody waits
                     outcome[row] = THROTTLED
             continue
         state[_CURRENT], state[_SLOTS] = record_rate(

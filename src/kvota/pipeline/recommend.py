@@ -1,4 +1,4 @@
-"""A quota for every tenant: needs from replay, shares from planning, and the plan replayed once more."""
+"""Recommends a quota for every tenant: needs from replay, shares from planning, proof by replay."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _Key = tuple[QuotaType, QuotaEntity]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The plan replayed: what one tenant's quota would have done to what was recorded."""
+    """The replay of one tenant's planned quota against what was recorded."""
 
     share_open: float  # of its requests, had they come as they came
     share_closed: float  # of its requests, had its clients waited (backlog)
@@ -41,7 +41,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A plan with its proof and its consequences; nothing is changed by making one."""
+    """A plan with its proof and its consequences; making one changes nothing."""
 
     level: Level
     plan: Plan
@@ -53,17 +53,17 @@ class Recommendation:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Configured quotas that would change."""
+        """Return the configured quotas that would change."""
         return changes(self.old, self.new)
 
     @property
     def plan_id(self) -> str:
-        """A name for this plan; another plan, or the same for other quotas in force, has another."""
+        """Return a name for this plan; it differs for another plan or other quotas in force."""
         content = repr((self.plan.lines, sorted(map(str, changes(QuotaTable(), self.old)))))
         return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
 
     def rows(self) -> list[dict[str, object]]:
-        """The table ``recommendation``, as plain values."""
+        """Return the table ``recommendation`` as plain values."""
         return [self._row(line) for line in self.plan.lines]
 
     def _row(self, line: PlanLine) -> dict[str, object]:
@@ -93,7 +93,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the operator states beside the capacities."""
+    """The operator's wishes for a plan, beside the capacities."""
 
     level: Level = "user"
     weights: Mapping[str, float] = field(default_factory=dict)  # by user, or client id
@@ -110,7 +110,7 @@ def recommend(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Recommendation:
-    """A plan for the tenants in the record, under the capacities stated; runs Spark jobs.
+    """Make a plan for the tenants in the record under the capacities stated; this runs Spark jobs.
 
     Needs are learnt on the whole record by two grids of 20 candidates, open loop; the finished plan
     is replayed on the same record, open and backlog. There is no hold-out yet.
@@ -120,7 +120,7 @@ def recommend(
         table: the quotas in force.
         capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION.
         wishes: weights, guardrails, level.
-        progress: told in a few words what is being done.
+        progress: called with a few words at the beginning of each step.
     """
     wanted = wishes or Wishes()
     types = [quota_type.value for quota_type in capacities]
@@ -135,7 +135,7 @@ def recommend(
         progress("finding needs, 20 candidates in between")
         second = _trials(ordered, {key: between(found) for key, found in brackets.items()})
         needs = {
-            key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).holds
+            key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).passes
             for key in first
         }
         observed = tenants.observed(needs, table)
@@ -157,7 +157,7 @@ def recommend(
 
 
 class _Tenants:
-    """Who is in the record: the counters of each tenant, and what they used."""
+    """The tenants in the record, with their counters and what they used."""
 
     def __init__(self, events: DataFrame, wishes: Wishes) -> None:
         self._wishes = wishes
@@ -177,7 +177,7 @@ class _Tenants:
             self._used_of[row["counter_id"]] = used
 
     def first_grid(self) -> dict[int, tuple[float, ...]]:
-        """The first candidates of every counter that used anything."""
+        """Return the first candidates of every counter that used anything."""
         return {
             key: geometric_grid(
                 used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
@@ -187,7 +187,7 @@ class _Tenants:
         }
 
     def observed(self, needs: Mapping[int, float | None], table: QuotaTable) -> list[Observed]:
-        """One per tenant: the broker where it needs most decides, as a quota holds per broker."""
+        """Return one per tenant; the broker where it needs most decides: a quota is per broker."""
         of_tenant: dict[_Key, list[int]] = {}
         for counter_id, key in self.of_counter.items():
             of_tenant.setdefault(key, []).append(counter_id)
@@ -197,7 +197,7 @@ class _Tenants:
         ]
 
     def notes(self) -> tuple[str, ...]:
-        """What the reader of the plan has to know."""
+        """Return notes that the plan's reader needs."""
         if not self._nameless:
             return ()
         return (

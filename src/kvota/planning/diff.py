@@ -1,4 +1,4 @@
-"""From the quotas in force to those of a plan: what changes, and who is affected."""
+"""Compares the quotas in force with those of a plan: which change, and which clients notice."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kvota.planning.plan import Plan, format_quota
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One configured quota, old and new; None: not configured."""
+    """One configured quota before and after the change; None means that it is not configured."""
 
     entity: QuotaEntity
     quota_type: QuotaType
@@ -19,7 +19,7 @@ class Change:
     new: float | None
 
     def __str__(self) -> str:
-        """One line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
+        """Returns one line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
         sign = "+" if self.old is None else "-" if self.new is None else "~"
         old, new = (_text(self.quota_type, quota) for quota in (self.old, self.new))
         return f"{sign} {self.entity} {self.quota_type} {old} -> {new}"
@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change of tables means for one client; limits None: unlimited."""
+    """One client's limits before and after changed quotas; a limit of None is unlimited."""
 
     user: str
     client_id: str
@@ -37,14 +37,14 @@ class Effect:
     moves: bool  # it is charged on another counter, which it may share with others
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         old, new = (_text(self.quota_type, limit) for limit in (self.old_limit, self.new_limit))
         moved = ", on another counter" if self.moves else ""
         return f"{self.user} / {self.client_id or '(no client id)'}: {self.quota_type} {old} -> {new}{moved}"
 
 
 def with_plan(table: QuotaTable, plan: Plan) -> QuotaTable:
-    """The table after the plan; quotas the plan leaves alone stay as configured."""
+    """Applies the plan to the table; quotas that it leaves alone stay as configured."""
     for line in plan.lines:
         if line.is_change:
             table = table.with_quota(line.entity, line.quota_type, line.proposed)
@@ -52,7 +52,7 @@ def with_plan(table: QuotaTable, plan: Plan) -> QuotaTable:
 
 
 def changes(old: QuotaTable, new: QuotaTable) -> tuple[Change, ...]:
-    """Every configured quota that is not the same in both, sorted by entity and type."""
+    """Returns every configured quota that is not the same in both, sorted by entity and type."""
     before, after = old.entries(), new.entries()
     found = []
     for entity in sorted({*before, *after}, key=str):
@@ -70,7 +70,7 @@ def effects(
     clients: Iterable[tuple[str, str]],
     quota_types: Iterable[QuotaType],
 ) -> tuple[Effect, ...]:
-    """The clients (user, client id) whose limit or counter is another one afterwards.
+    """Returns the clients (user, client id) whose limit or counter is another one afterwards.
 
     Setting the first quota of a kind moves everybody to other counters (Kafka's rule), so a plan
     can reach clients it does not name.

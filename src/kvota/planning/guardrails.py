@@ -1,4 +1,4 @@
-"""What a plan may change, and by how much at a time."""
+"""Guardrails bound what a plan may change, and by how much at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ FLOORS: Mapping[QuotaType, float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """Bounds of one plan; the defaults are for a cluster that people depend on."""
+    """The bounds of one plan; the defaults are for a cluster that people depend on."""
 
     hours_min: float = 24.0
     events_min: int = 1000

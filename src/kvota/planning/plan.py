@@ -1,4 +1,4 @@
-"""A plan: what each tenant shall get, and why."""
+"""Makes a plan: a limit for each tenant, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from kvota.model.units import format_byte_rate, format_rate
 from kvota.planning.fair_share import Claim, fair_shares
 from kvota.planning.guardrails import Guardrails
 
-# What a tenant gets above its need, so that the first busier day does not throttle it.
+# A tenant gets this much above its need, so that the first busier day does not throttle it.
 HEADROOM = 0.2
 
 _BYTE_TYPES = {QuotaType.PRODUCE, QuotaType.FETCH}
@@ -19,7 +19,7 @@ _FIGURES = 3
 
 
 class Reason(StrEnum):
-    """Why a tenant gets what it gets."""
+    """The reason for a tenant's limit."""
 
     NEED = "need"  # its need and the headroom
     SHARE = "share"  # it wants more than its fair share
@@ -27,13 +27,13 @@ class Reason(StrEnum):
     STEP = "step"  # not further from the quota in force at a time
     KEPT = "kept"  # no change worth making, or none could be found
     TOO_LITTLE_DATA = "too_little_data"
-    CENSORED = "censored"  # held back while it was observed, so never lowered
+    CENSORED = "censored"  # throttled while it was observed, so never lowered
     EXEMPT = "exempt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the record and the replay say about one tenant."""
+    """One tenant as the record and the replay show it."""
 
     quota_type: QuotaType
     entity: QuotaEntity
@@ -43,12 +43,12 @@ class Observed:
     hours: float
     current: float | None  # the quota in force; None: unlimited
     weight: float = 1.0
-    is_censored: bool = False  # something held its demand back while it was observed
+    is_censored: bool = False  # it was throttled while it was observed, so it may want more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLine:
-    """One tenant's line of the plan. ``proposed`` None: no quota is set."""
+    """One tenant's line of the plan; no quota is set where ``proposed`` is None."""
 
     quota_type: QuotaType
     entity: QuotaEntity
@@ -72,7 +72,7 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All lines, in a stable order, with what is left of each capacity."""
+    """All lines in a stable order, with what is left of each capacity."""
 
     lines: tuple[PlanLine, ...]
     capacities: Mapping[QuotaType, float]
@@ -86,9 +86,9 @@ def make_plan(
     *,
     headroom: float = HEADROOM,
 ) -> Plan:
-    """Weighted max-min fairness within the guardrails, per quota type with a stated capacity.
+    """Share each stated capacity by weighted max-min fairness, within the guardrails.
 
-    A capacity holds where its quotas do: per broker for bandwidth, per cluster for mutations.
+    A capacity counts where its quotas do: per broker for bandwidth, per cluster for mutations.
     """
     rules = guardrails or Guardrails()
     lines: list[PlanLine] = []
@@ -100,7 +100,7 @@ def make_plan(
         )
         unchanged: frozenset[QuotaEntity] = frozenset()
         planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
-        # Again and again: what one leaves unused can move another that was right before.
+        # This repeats because what one tenant leaves unused can change another's limit.
         while beyond := _beyond_changes_max(planned, rules.changes_max):
             unchanged |= beyond
             planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
@@ -122,7 +122,7 @@ def _plan_type(
     claims = [_claim(tenant, rules, headroom) for tenant in movable]
     shares = fair_shares(claims, max(0.0, capacity - taken))
     level = shares.level
-    if level == inf:  # nobody is capped: what everybody could have had
+    if level == inf:  # nobody is capped, so the level is what all could have had
         weights = sum(tenant.weight for tenant in observed) or 1.0
         level = capacity / weights
     granted = dict(zip([tenant.entity for tenant in movable], shares.shares, strict=True))
@@ -157,7 +157,7 @@ def _left_alone(
 
 
 def _takes(tenant: Observed) -> float:
-    """What a tenant whose quota stays takes of the capacity: its quota, else what it needs."""
+    """Return a tenant's part of the capacity if its quota stays: the quota, else its need."""
     if tenant.current is not None:
         return tenant.current
     return tenant.need or tenant.rate_p50
@@ -254,13 +254,13 @@ def _evidence(reason: Reason, line: PlanLine, proposed: float) -> str:
         Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}",
         Reason.FLOOR: f"needs {need}; not below its usual rate or the floor ({text(proposed)})",
         Reason.STEP: f"needs {need}; one step from {current} goes to {text(proposed)}",
-        Reason.CENSORED: f"was held back while observed, so {current} is not lowered",
+        Reason.CENSORED: f"was throttled while observed, so {current} is not lowered",
     }
     return sentences[reason]
 
 
 def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float:
-    """Three figures people can read, whole bytes; never below the lower bound."""
+    """Round to three figures and whole bytes, which people can read, if ``at_least`` allows it."""
     if share <= 0:
         return share
     unit = 10.0 ** (floor(log10(share)) - _FIGURES + 1)
@@ -273,7 +273,7 @@ def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float
 
 
 def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozenset[QuotaEntity]:
-    """The entities with the smallest changes, where there are too many changes."""
+    """Return the entities with the smallest changes, as many as there are changes too many."""
 
     def size(line: PlanLine) -> float:
         if line.current is None or line.proposed is None or not line.proposed or not line.current:
@@ -285,5 +285,5 @@ def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozense
 
 
 def format_quota(quota_type: QuotaType, quota: float) -> str:
-    """With the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
+    """Write a quota with the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
     return format_byte_rate(quota) if quota_type in _BYTE_TYPES else format_rate(quota)
