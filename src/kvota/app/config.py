@@ -1,4 +1,4 @@
-"""gateway.toml: what may stand in it, with all faults of a file told at once."""
+"""Reads gateway.toml and reports all its faults at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from kvota.store.toml_file import in_file_order, load_toml
 
 ENFORCED_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
 
-# Kafka's own property → the quota types whose window it sets. Source: QuotaConfig of Kafka 4.3.
+# Kafka's own properties, each with the quota types whose window it sets.
+# Source: QuotaConfig of Kafka 4.3.
 _WINDOW_PROPERTIES = {
     "quota.window.num": (QuotaType.PRODUCE, QuotaType.FETCH),
     "quota.window.size.seconds": (QuotaType.PRODUCE, QuotaType.FETCH),
@@ -29,7 +30,7 @@ _WINDOW_PROPERTIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
-    """Where decisions are recorded, and how much is kept."""
+    """The folder into which decisions are recorded, and how much of them is kept."""
 
     folder: Path | None
     folder_bytes_max: int
@@ -41,7 +42,7 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """All of gateway.toml, checked."""
+    """All settings of gateway.toml, checked."""
 
     name: str
     gateway: GatewaySettings

@@ -1,4 +1,4 @@
-"""``kvota kafka``: a real Apache Kafka on this machine, to try things on."""
+"""``kvota kafka`` starts and stops a real Apache Kafka on this machine, to try things on."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
 
-# As kvota.localkafka.jars has them; importing that here would make every --help slower.
+# These are the versions of kvota.localkafka.jars, whose import would make every --help slower.
 VERSIONS = ("4.3.1", "3.9.2")
 _DONE, _NEGATIVE = 0, 1
 _LOOK_INTERVAL_S = 0.5
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; ends with 1 where nothing runs, or where one runs already."""
+    """Start, stop or describe it; return 1 if nothing runs."""
     if args.action == "up":
         return _up_detached(args) if args.detach else _up(args)
     return _down(args) if args.action == "down" else _status(args)

@@ -1,4 +1,4 @@
-"""``kvota recommend``: a quota for every tenant, under a capacity the operator states."""
+"""``kvota recommend`` plans a quota for every tenant, under a capacity the operator states."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ _PARSERS: dict[QuotaType, Callable[[str], float]] = {
     QuotaType.CONTROLLER_MUTATION: parse_rate,
 }
 
-# So many affected clients are listed; JSON has them all.
+# The most affected clients that are listed; JSON has them all.
 _EFFECTS_SHOWN = 20
 
 
@@ -112,7 +112,7 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the plan and its proof; 1 where the replay does not confirm it. Writes only if asked."""
+    """Show the plan and its proof, write if asked; return 1 if the replay does not confirm it."""
     from kvota.store.quotas_file import load_quotas
 
     if args.yes and args.quotas is None:

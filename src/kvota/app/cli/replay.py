@@ -1,4 +1,4 @@
-"""``kvota replay``: what other quotas would have done, and the law, from the record."""
+"""``kvota replay`` tries other quotas on the record, and checks the law."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ _DONE, _NEGATIVE = 0, 1
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
 _BYTE_TYPES = ("PRODUCE", "FETCH")
 
-# (limits of these quota types or None for all, candidates)
+# The quota types that the candidates are for (None: all), and the candidates.
 _Group = tuple[tuple[str, ...] | None, list[float]]
 
 
@@ -80,12 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20,
         metavar="N",
-        help="show so many counters or rows (default: 20)",
+        help="how many counters or rows to show (default: 20)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; 1 where the law does not hold."""
+    """Print the answer; return 1 if the law does not hold."""
     if args.law:
         return _law(args)
     return _rows(args) if args.rows else _candidates(args)
@@ -155,7 +155,7 @@ def _candidates(args: argparse.Namespace) -> int:
     elif rows:
         print(_table(rows, args))
     else:
-        print("the record holds no decision these candidates are for")
+        print("the record has no decision these candidates are for")
     return _DONE if rows else _NEGATIVE
 
 
@@ -240,7 +240,7 @@ def _cell(value: object) -> str:
 
 
 def _quotas(text: str) -> list[_Group]:
-    """Quotas with a unit of bytes are for bandwidth, those without (``5/s``) for mutations too."""
+    """Read quotas; those with a unit of bytes are for bandwidth, others (``5/s``) for mutations."""
     of_bytes: list[float] = []
     others: list[float] = []
     for part in text.split(","):

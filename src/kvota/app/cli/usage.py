@@ -1,4 +1,4 @@
-"""``kvota usage``: who uses how much, from the record."""
+"""``kvota usage`` shows from the record how much each tenant uses."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ EXAMPLE = "kvota usage --events kvota-demo/shadow/record --by user --top 10"
 
 _DONE, _NEGATIVE = 0, 1
 
-# So many bars has a picture of the whole record.
+# How many bars a picture of the whole record has.
 _BARS = 24
 
 Row = Mapping[str, Any]
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ranked by share of the quota in force; 1 when the record holds no decision."""
+    """Print tenants by their share of the quota in force; return 1 if the record is empty."""
     with events_on_spark(args, "counting") as events:
         totals, windows = _read(events, args)
     if args.output == "json":
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     elif totals:
         print(_table(totals, windows, args))
     else:
-        print("the record holds no decision yet")
+        print("the record has no decision yet")
     return _DONE if totals else _NEGATIVE
 
 
@@ -76,7 +76,7 @@ def _read(
 
 
 def _rank(row: Row) -> tuple[bool, float, float]:
-    """Share of the quota first; without a quota by what was used."""
+    """Rank by the share of the quota first; without a quota by the amount used."""
     share = _share_of_quota(row)
     return (share is not None, share or 0.0, row["value_sum"])
 
@@ -129,8 +129,8 @@ def _table(
 
 def _throttled(row: Row) -> str:
     share = f"{row['share_throttled']:.1%}"
-    held_back = row["throttled"] + row["rejected"]
-    return share if row["enforced"] or not held_back else f"would be {share}"
+    not_admitted = row["throttled"] + row["rejected"]
+    return share if row["enforced"] or not not_admitted else f"would be {share}"
 
 
 def _rate(row: Row, name: str, *, raw: bool) -> str:
@@ -173,7 +173,7 @@ def _json(row: Row) -> dict[str, object]:
 
 
 def unit_of(quota_type: str) -> str:
-    """What a value of this quota type counts."""
+    """Return what a value of this quota type counts."""
     return {
         "PRODUCE": "bytes",
         "FETCH": "bytes",

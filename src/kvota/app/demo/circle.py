@@ -1,4 +1,4 @@
-"""The demo: once round the circle, on a real Kafka, with real clients.
+"""The demo goes once round the circle, on a real Kafka, with real clients.
 
 Shadow mode with first-guess quotas → the record → usage, replay and a plan on Spark → the plan in force →
 the same tenants again → the law and the limits, judged from the record.
@@ -52,13 +52,13 @@ FIRST_GUESS = QuotaTable(
         }
     }
 )
-# What the operator says this cluster can take.
+# The operator says that this cluster can take this much.
 CAPACITIES = {
     QuotaType.PRODUCE: 10e6,
     QuotaType.FETCH: 20e6,
     QuotaType.CONTROLLER_MUTATION: 8.0,
 }
-# A plan from 20 s of traffic, for a cluster that nobody depends on.
+# The plan is made from 20 s of traffic, for a cluster that nobody depends on.
 RELAXED = Guardrails(
     hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
 )
@@ -86,7 +86,7 @@ Uses = dict[tuple[str, str], Use]  # (tenant, quota type)
 
 
 def run_demo(folder: Path, *, seconds: float) -> int:
-    """Run the demo; its record and quotas stay in ``folder``. Returns 1 if a limit or the law broke.
+    """Run the demo; its record and quotas stay in ``folder``. Return 1 if a limit or the law broke.
 
     Raises:
         KvotaError: Kafka, the gateway or a tenant failed; nothing is left running.
@@ -166,7 +166,7 @@ class _Circle:
         return 0 if held and complete and not any(lost) else 1
 
     def _traffic(self, mode: str, quotas: QuotaTable) -> tuple[dict[str, TenantReport], float]:
-        """The tenants through a gateway in this mode; what they saw, and its latest mute's delay, ms."""
+        """Run the tenants through a gateway; return their reports and its latest mute's delay, ms."""
         first_port = free_port_range(4)
         enforced = mode == _ENFORCED
         gateway = GatewayProcess(
@@ -227,7 +227,7 @@ class _Circle:
         }
 
     def _replayed(self, spark: "SparkSession") -> str:
-        """What analytics would have met under other quotas: one replay, several candidates."""
+        """Replay analytics under other quotas: one replay, several candidates."""
         from kvota.pipeline.events import read_events
         from kvota.pipeline.replay import replay
 
@@ -278,7 +278,7 @@ class _Planned:
 
 
 def _marks(charges: Charges, late_ms: float) -> dict[tuple[str, str], str]:
-    """By (tenant, quota type): did its limit hold, or only with what a late mute gave away?"""
+    """Mark, by (tenant, quota type), limits that held, held but for a late mute, or did not."""
     strictly = verdicts(charges, late_ms=ROUNDING_MS)
     excused = verdicts(charges, late_ms=min(late_ms, LATE_MS_MAX) + ROUNDING_MS)
     return {
@@ -303,7 +303,7 @@ def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], st
                 f"{was.share_throttled:.0%}",
                 _amount(quota_type, now.limit if now else None),
                 _amount(quota_type, now.rate if now else 0.0),
-                _held_back(quota_type, now),
+                _throttled(quota_type, now),
                 marks.get(key, "-"),
             ]
         )
@@ -312,7 +312,7 @@ def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], st
     return f"{'':<24}{'before (shadow)':<{max(1, width - 24)}}after (enforced)\n{text}"
 
 
-def _held_back(quota_type: str, use: Use | None) -> str:
+def _throttled(quota_type: str, use: Use | None) -> str:
     if use is None:
         return "-"
     if quota_type == QuotaType.CONTROLLER_MUTATION and use.refused:
@@ -356,7 +356,7 @@ def _what_was_seen(seen: dict[str, TenantReport]) -> str:
 
 
 def _prepare(folder: Path) -> None:
-    """An empty folder of our own; somebody else's is left alone."""
+    """Make an empty folder of our own; somebody else's is left alone."""
     if folder.exists() and not folder.is_dir():
         msg = f'"{folder}" is a file. Name a folder: --folder DIR'
         raise UsageError(msg)
@@ -377,7 +377,7 @@ def _prepare(folder: Path) -> None:
 
 @contextmanager
 def _terminated_as_interrupt() -> Iterator[None]:
-    """SIGTERM, or the terminal's end, ends the demo as Ctrl-C does: all that was started is stopped."""
+    """Let SIGTERM and the terminal's end stop all that was started, as Ctrl-C does."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
