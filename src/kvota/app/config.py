@@ -51,25 +51,13 @@ class GatewayConfig:
     record: RecordSettings
 
 
-def load_config(path: Path) -> GatewayConfig:
-    """Read and check gateway.toml; paths in it are relative to its folder.
-
-    Raises:
-        ConfigurationError: with every fault of the file, each with its place.
-    """
-    config, faults = _read_config(path)
-    if faults:
-        raise ConfigurationError(faults)
-    return config
-
-
 def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
-    """Read and check gateway.toml and the quotas file it names.
+    """Read and check gateway.toml and the quotas file it names, relative to its folder.
 
     Raises:
         ConfigurationError: with every fault of both files, each with its place.
     """
-    config, faults = _read_config(path)
+    config, faults = read_config(path)
     if any(fault.place.endswith(": quotas.file") for fault in faults):
         raise ConfigurationError(faults)
     try:
@@ -81,8 +69,8 @@ def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
     return config, table
 
 
-def _read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
-    """The configuration, with defaults in place of what is wrong, and the faults in the file's order."""
+def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
+    """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
     data, places = load_toml(path)
     reader = Reader(data, places)
     config = _config(reader, path.parent)

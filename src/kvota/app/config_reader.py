@@ -19,7 +19,7 @@ class Reader:
         self.faults: list[Fault] = []
 
     def table(self, *path: str) -> "Table":
-        """Return the table at this path; an empty one, and a fault, if something else stands there."""
+        """Return the table at this path; an empty one, and a fault, if it is no table."""
         found: object = self._data
         for step in path:
             found = found.get(step, {}) if isinstance(found, dict) else {}
@@ -31,7 +31,7 @@ class Reader:
         return Table(self, path, found)
 
     def properties(self, name: str, known: tuple[str, ...]) -> "Table":
-        """Return a table of Kafka's property names, whose dots make tables where quotes are missing."""
+        """Return a table of Kafka's property names; their dots, if not quoted, make tables."""
         table = self.table(name)
         paths = {
             ".".join(path): path
@@ -80,7 +80,7 @@ class Table:
         self._reader.faults.append(Fault(place, problem, remedy))
 
     def value(self, key: str, default: T, read: Callable[[object], T]) -> T:
-        """Return the value as ``read`` understands it; ``default`` if there is none or it is wrong."""
+        """Return the value that ``read`` makes of it; ``default`` if it is missing or wrong."""
         if key not in self.data:
             return default
         try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kvota.app.config import load_config, load_files
+from kvota.app.config import GatewayConfig, load_files, read_config
 from kvota.app.gateway_process import gateway_toml
 from kvota.engine import QuotaWindow
 from kvota.gateway.settings import GatewayLimits
@@ -22,6 +22,13 @@ def written(folder: Path, text: str, quotas: str = "") -> Path:
     path.write_text(text)
     (folder / "quotas.toml").write_text(quotas)
     return path
+
+
+def load_config(path: Path) -> GatewayConfig:
+    config, faults = read_config(path)
+    if faults:
+        raise ConfigurationError(faults)
+    return config
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.toml")), ids=lambda path: path.stem)

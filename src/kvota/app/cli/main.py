@@ -9,6 +9,7 @@ import traceback
 from importlib.metadata import version
 from typing import Any, NoReturn, Protocol, cast
 
+from kvota.app.cli.exit_codes import DONE, INTERRUPTED, NEGATIVE, UNREACHABLE, WRONG_USE
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 
 # Packages that a command may miss, each with the extra that brings it.
@@ -23,8 +24,6 @@ EXTRA_OF = {
     "confluent_kafka": "demo",
     "kafka": "demo",
 }
-
-DONE, NEGATIVE, WRONG_USE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 # Each command has one line here, and a module of its name in this package.
 COMMANDS: dict[str, str] = {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import text_table
 from kvota.engine.quota_table import QuotaTable
@@ -23,8 +24,6 @@ EXAMPLE = (
     "kvota recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
-
-_DONE, _NEGATIVE = 0, 1
 
 _PARSERS: dict[QuotaType, Callable[[str], float]] = {
     QuotaType.PRODUCE: parse_byte_rate,
@@ -141,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     for note in _notes(found):
         print(f"kvota: {note}", file=sys.stderr)
     _write(found, args)
-    return _DONE if all(proof.is_kept for proof in found.verified.values()) else _NEGATIVE
+    return DONE if all(proof.is_kept for proof in found.verified.values()) else NEGATIVE
 
 
 def _guardrails(args: argparse.Namespace) -> Guardrails:

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
-from kvota.app.cli.usage import unit_of
+from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
-from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms, parse_byte_rate, parse_duration_ms
-from kvota.planning.plan import format_quota
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from kvota.pipeline.law import LawResult
 
 EXAMPLE = "kvota replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
-
-_DONE, _NEGATIVE = 0, 1
 
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
 _BYTE_TYPES = ("PRODUCE", "FETCH")
@@ -108,7 +105,7 @@ def _law(args: argparse.Namespace) -> int:
                 print(f"  {difference}")
     for note in _law_notes(result):
         print(f"kvota: {note}", file=sys.stderr)
-    return _DONE if result.holds else _NEGATIVE
+    return DONE if result.holds else NEGATIVE
 
 
 def _law_notes(result: "LawResult") -> list[str]:
@@ -144,7 +141,7 @@ def _rows(args: argparse.Namespace) -> int:
     elif shown:
         header = list(shown[0])
         print(text_table(header, [[_cell(row[name]) for name in header] for row in shown], left=0))
-    return _NEGATIVE if any(row["equal"] is False for row in shown) else _DONE
+    return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 
 
 def _candidates(args: argparse.Namespace) -> int:
@@ -156,7 +153,7 @@ def _candidates(args: argparse.Namespace) -> int:
         print(_table(rows, args))
     else:
         print("the record has no decision these candidates are for")
-    return _DONE if rows else _NEGATIVE
+    return DONE if rows else NEGATIVE
 
 
 def _replayed(events: "DataFrame", args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -222,9 +219,7 @@ def _table(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
 def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
     if row["quota"] is None:
         return "none"
-    if raw:
-        return f"{row['quota']!r}{' B' if row['quota_type'] in _BYTE_TYPES else ''}/s"
-    return format_quota(QuotaType(row["quota_type"]), row["quota"])
+    return amount(row["quota_type"], row["quota"], raw=raw)
 
 
 def _json(row: Mapping[str, Any]) -> dict[str, object]:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.quota_type import QuotaType
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EXAMPLE = "kvota usage --events kvota-demo/shadow/record --by user --top 10"
-
-_DONE, _NEGATIVE = 0, 1
 
 # How many bars a picture of the whole record has.
 _BARS = 24
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         print(_table(totals, windows, args))
     else:
         print("the record has no decision yet")
-    return _DONE if totals else _NEGATIVE
+    return DONE if totals else NEGATIVE
 
 
 def _read(
@@ -134,14 +133,13 @@ def _throttled(row: Row) -> str:
 
 
 def _rate(row: Row, name: str, *, raw: bool) -> str:
-    return _amount(row["quota_type"], row[name], raw=raw)
+    return amount(row["quota_type"], row[name], raw=raw)
 
 
-def _amount(quota_type: str, rate: float, *, raw: bool) -> str:
+def amount(quota_type: str, rate: float, *, raw: bool) -> str:
+    """Write a rate with its unit; ``raw``: all its figures instead of three."""
     if raw:
-        return f"{rate!r} {'B' if quota_type in {'PRODUCE', 'FETCH'} else ''}/s".replace(
-            " /s", "/s"
-        )
+        return f"{rate!r}{' B' if quota_type in {'PRODUCE', 'FETCH'} else ''}/s"
     return format_quota(QuotaType(quota_type), rate)
 
 

@@ -15,18 +15,20 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from kvota.app.demo.screen import Screen, table
+from kvota.app.demo.screen import Screen
 from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS, TenantReport, topic_of
 from kvota.app.demo.traffic import percentile, run_tenants
 from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.text_table import text_table
 from kvota.engine import QuotaTable
 from kvota.localkafka import LocalKafka
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.model.units import format_byte_rate, format_duration_ms, format_rate
+from kvota.model.units import format_byte_rate, format_duration_ms
 from kvota.planning.guardrails import Guardrails
+from kvota.planning.plan import format_quota
 from kvota.store.quotas_file import dump_quotas
 
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
@@ -166,7 +168,7 @@ class _Circle:
         return 0 if held and complete and not any(lost) else 1
 
     def _traffic(self, mode: str, quotas: QuotaTable) -> tuple[dict[str, TenantReport], float]:
-        """Run the tenants through a gateway; return their reports and its latest mute's delay, ms."""
+        """Run the tenants through a gateway; return their reports and its latest mute's delay."""
         first_port = free_port_range(4)
         enforced = mode == _ENFORCED
         gateway = GatewayProcess(
@@ -244,7 +246,7 @@ class _Circle:
             for row in rows
         ]
         header = ["analytics, replayed with", "requests over", "time throttled"]
-        return table(header, lines)
+        return text_table(header, lines)
 
     def _plan(self, spark: "SparkSession") -> "_Planned":
         from kvota.pipeline.events import read_events
@@ -307,7 +309,7 @@ def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], st
                 marks.get(key, "-"),
             ]
         )
-    text = table(header, rows)
+    text = text_table(header, rows)
     width = text.index("limit") if "limit" in text else 0
     return f"{'':<24}{'before (shadow)':<{max(1, width - 24)}}after (enforced)\n{text}"
 
@@ -321,9 +323,7 @@ def _throttled(quota_type: str, use: Use | None) -> str:
 
 
 def _amount(quota_type: str, value: float | None) -> str:
-    if value is None:
-        return "unlimited"
-    return format_rate(value) if quota_type == "CONTROLLER_MUTATION" else format_byte_rate(value)
+    return "unlimited" if value is None else format_quota(QuotaType(quota_type), value)
 
 
 def _closing_lines(

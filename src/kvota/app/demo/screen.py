@@ -11,7 +11,7 @@ _SPINNER_S = 0.5
 
 
 class Screen:
-    """Shows numbered steps with their time; on a terminal the running step's line is kept current."""
+    """Shows numbered steps with their time; a terminal's line of the running step is updated."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -66,20 +66,3 @@ class Screen:
     def elapsed_s(self) -> float:
         """Return the time since the demo began."""
         return time.monotonic() - self._started
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """Plain columns: the first on the left, the others on the right.
-
-    >>> print(table(["tenant", "rate"], [["orders", "1.9 MB/s"]]))
-    tenant      rate
-    orders  1.9 MB/s
-    """
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = []
-    for row in [header, *rows]:
-        cells = [row[0].ljust(widths[0])] + [
-            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.wire.error_code import ErrorCode
+
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
@@ -27,7 +29,6 @@ ORDER_BYTES = 1_000
 ANALYTICS_RECORD_BYTES = 16_000
 TOPICS_PER_STORM = 4
 PARTITIONS_PER_TOPIC = 4
-THROTTLING_QUOTA_EXCEEDED = 89
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ def _orders(job: TenantJob) -> TenantReport:
 
 
 def _meet(producer: object, consumer: object, topic: str, deadline: float) -> None:
-    """Send until something comes back, then read until it is quiet: the consumer now misses nothing."""
+    """Send until something comes back, then read on, so that the consumer misses nothing later."""
     met = TenantReport()
     while not met.received_records and time.monotonic() < deadline:
         producer.produce(topic, b"%020d" % time.time_ns())  # type: ignore[attr-defined]
@@ -231,7 +232,7 @@ def _storm(admin: "KafkaAdminClient", existing: list[str], report: TenantReport)
 def _split(results: list[dict[str, object]], report: TenantReport) -> list[str]:
     """Return the topics without an error; refusals are counted."""
     report.refused_topics += sum(
-        result["error_code"] == THROTTLING_QUOTA_EXCEEDED for result in results
+        result["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED for result in results
     )
     return [str(result["name"]) for result in results if result["error_code"] == 0]
 

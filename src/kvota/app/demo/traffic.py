@@ -65,7 +65,7 @@ def _start(
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Return the value at the nearest rank; NaN if there are no values."""
+    """Return the value with this share of the values below it; NaN if there are none."""
     if not values:
         return float("nan")
     ordered = sorted(values)

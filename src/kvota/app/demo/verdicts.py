@@ -33,12 +33,12 @@ class Verdict:
     worst: Held | None
 
 
-# (ts_us, value) in the order of decisions, by user, quota type, node, tags, limit, samples, sample_ms.
+# By user, quota type, node, tags, limit, samples and sample_ms: (ts_us, value) as they were decided.
 Charges = dict[tuple[object, ...], list[tuple[int, float]]]
 
 
 def admitted_charges(record: Path) -> Charges:
-    """Collect what each counter admitted, anew from where its limit changed; rejected charges do not count."""
+    """Collect what each counter admitted, anew from where its limit changed."""
     charges: Charges = defaultdict(list)
     rows = pq.read_table(record, columns=_COLUMNS).sort_by("seq").to_pylist()
     for row in rows:
