@@ -140,5 +140,7 @@ def test_requests_without_a_client_id_cannot_have_a_quota_by_client(recorded: Da
 
     found = recommend(recorded, QuotaTable(), {QuotaType.FETCH: 5.0 * MB}, wishes)
 
-    assert None not in {line.entity.client_id for line in found.plan.lines}
+    clients = {line.entity.client_id for line in found.plan.lines}
+    assert clients
+    assert None not in clients
     assert "requests name no client id" in found.notes[0]

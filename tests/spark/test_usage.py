@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UsageError
 from kvota.pipeline import read_events, usage, usage_total
@@ -196,6 +197,9 @@ def test_windows_add_up_to_the_total_however_the_batches_are_cut(
 
     assert in_pieces == whole
     assert len(whole) > 100
+    summed = usage(recorded, "client", window_s=300).agg(F.sum("events"), F.sum("throttled"))
+    total = usage_total(recorded, "client").agg(F.sum("events"), F.sum("throttled"))
+    assert summed.collect() == total.collect()
 
 
 def test_a_window_below_a_second_is_refused(recorded: DataFrame) -> None:

@@ -41,6 +41,12 @@ def test_a_faulty_file_gets_this_message(path: Path, monkeypatch: pytest.MonkeyP
     assert str(caught.value) + "\n" == path.with_suffix(".txt").read_text()
 
 
+def test_every_expected_message_has_its_file() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {
+        path.stem for path in GOLDEN.glob("*.toml")
+    }
+
+
 def test_only_the_upstream_must_be_said(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, UPSTREAM))
 

@@ -86,7 +86,7 @@ def test_the_relaxed_form_may_cut_below_the_usual_rate() -> None:
     )
 
 
-def test_who_was_held_back_keeps_what_it_has() -> None:
+def test_who_was_throttled_keeps_what_it_has() -> None:
     slowed = replace(tenant("orders", 1.0, current_mb=8.0), is_censored=True)
 
     line = line_of(planned(slowed), "orders")

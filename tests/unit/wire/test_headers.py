@@ -125,10 +125,16 @@ def test_an_answer_head_that_is_not_all_here_asks_for_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [b"", b"\0\0\0", b"\0\0\0\x09\0\0\0\x01", b"\0\0\0\x05\0\0\0\x01\x80"]
+    ("frame", "problem"),
+    [
+        (b"", "0 bytes are too few"),
+        (b"\0\0\0", "3 bytes are too few"),
+        (b"\0\0\0\x09\0\0\0\x01", "announces 9 bytes, has 4"),
+        (b"\0\0\0\x05\0\0\0\x01\x80", "its tagged fields end neither"),
+    ],
 )
-def test_an_answer_that_is_no_frame_is_refused(frame: bytes) -> None:
-    with pytest.raises(ProtocolError):
+def test_an_answer_that_is_no_frame_is_refused(frame: bytes, problem: str) -> None:
+    with pytest.raises(ProtocolError, match=problem):
         read_answer_head(frame, 1, 12)
 
 

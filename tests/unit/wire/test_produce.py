@@ -121,7 +121,7 @@ def default_leader(answer: object) -> object:
     ],
 )
 def test_an_answer_that_holds_no_throttle_time_is_refused(version: int, frame: bytes) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=f"Produce v{version} answer"):
         produce.throttle_offset(frame, version)
 
 
