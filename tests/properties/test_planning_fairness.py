@@ -1,4 +1,4 @@
-"""What fairness promises, whatever the claims."""
+"""Properties of fair shares, whatever the claims."""
 
 from dataclasses import replace
 from math import fsum, inf

@@ -1,4 +1,4 @@
-"""What a plan promises, whatever was observed."""
+"""Properties of every plan, whatever was observed."""
 
 from math import fsum
 

@@ -109,7 +109,7 @@ def test_nothing_changes_without_a_day_of_record(two_tenants: DataFrame) -> None
     assert {line.reason for line in found.plan.lines} == {Reason.TOO_LITTLE_DATA}
 
 
-def test_whom_a_plan_reaches_is_told_before_anything_changes(two_tenants: DataFrame) -> None:
+def test_whom_a_plan_reaches_is_said_before_anything_changes(two_tenants: DataFrame) -> None:
     table = QuotaTable({QuotaEntity(client_id="orders-app"): {QuotaType.PRODUCE: 1.0 * MB}})
 
     found = recommend(two_tenants, table, {QuotaType.PRODUCE: 20 * MB}, RELAXED)

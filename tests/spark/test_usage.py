@@ -90,9 +90,7 @@ def test_totals_are_the_sums_of_the_rows(
     assert found == dict(expected)
 
 
-def test_a_window_holds_its_rates_per_second(
-    spark: SparkSession, write_events: WriteEvents
-) -> None:
+def test_a_window_has_its_rates_per_second(spark: SparkSession, write_events: WriteEvents) -> None:
     seconds = [(0, 100.0), (0.5, 20.0), (1, 60.0), (9, 60.0), (10, 300.0), (59, 1.0), (61, 5.0)]
     # 1,900,000,000 is 40 s into its minute.
     rows = [event(second + 20, value) for second, value in seconds]

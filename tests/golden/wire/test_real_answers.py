@@ -1,4 +1,4 @@
-"""What real brokers answered: Kafka 4.3.1 (two nodes) and 3.9.2 (one), recorded byte for byte.
+"""Answers of real brokers: Kafka 4.3.1 (two nodes) and 3.9.2 (one), recorded byte for byte.
 
 Each line of the files is one answer; the first names the brokers, which were on 127.0.0.2. Requests
 were made with kio, those of versions it lacks by hand; "not leader" asks the wrong one of two nodes.
@@ -163,10 +163,10 @@ def test_real_endpoints_of_a_streamed_answer_are_blanked(one: Recorded) -> None:
 def test_what_a_real_broker_offers_is_clamped(one: Recorded) -> None:
     clamped, offered = api_versions.clamp(one.answer, one.version)
 
-    told = from_frame(clamped, 18, one.version, "response").api_keys
-    assert {entry.api_key for entry in told} == set(offered) & set(APIS)
+    kept = from_frame(clamped, 18, one.version, "response").api_keys
+    assert {entry.api_key for entry in kept} == set(offered) & set(APIS)
     # Kafka 4 offers Produce v0 to 2 in name, for old librdkafka (KAFKA-18659).
-    assert [entry.min_version for entry in told if entry.api_key == 0] == [0]
+    assert [entry.min_version for entry in kept if entry.api_key == 0] == [0]
 
 
 @pytest.mark.parametrize("one", some(18, "newer than known"), ids=str)
@@ -198,7 +198,7 @@ def test_topics_asked_for_by_id_are_found(one: Recorded) -> None:
 
 
 @pytest.mark.parametrize("one", some(3, "own question for all"), ids=str)
-def test_all_topics_are_told_with_their_ids(one: Recorded) -> None:
+def test_all_topics_are_answered_with_their_ids(one: Recorded) -> None:
     topics = questions.scan_metadata(one.answer, one.version).topics
 
     orders = topics["orders"]
@@ -207,7 +207,7 @@ def test_all_topics_are_told_with_their_ids(one: Recorded) -> None:
 
 
 @pytest.mark.parametrize("one", some(32, "own question for settings"), ids=str)
-def test_a_brokers_own_settings_are_told(one: Recorded) -> None:
+def test_a_brokers_own_settings_are_read(one: Recorded) -> None:
     answer = questions.scan_configs(one.answer)
 
     assert (answer.error_code, answer.values) == (0, {"num.partitions": "1"})

@@ -167,7 +167,7 @@ def test_tags_of_a_broker_and_bytes_behind_the_brokers_survive() -> None:
     assert answer == sized(b"\0\0\0\0" + head + moved + rest)
 
 
-def test_controllers_told_by_describe_cluster_are_asked_for_like_brokers() -> None:
+def test_controllers_named_by_describe_cluster_are_asked_for_like_brokers() -> None:
     payload = RandomMessages(Random(5)).payload(60, 1, "response", endpoint_type=2)
     seen = []
 

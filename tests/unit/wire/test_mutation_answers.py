@@ -112,7 +112,7 @@ def test_an_answer_of_our_own_is_what_kio_reads(key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(CREATE_TOPICS, 7), (DELETE_TOPICS, 6)])
-def test_ids_are_told_where_the_version_has_them(key: int, version: int) -> None:
+def test_ids_are_answered_where_the_version_has_them(key: int, version: int) -> None:
     answer = from_frame(mutations.answer(1, key, version, REFUSALS, 0), key, version, "response")
 
     assert [t.topic_id for t in topics_of(answer)] == [UUID(bytes=SOME_ID), None]

@@ -118,7 +118,7 @@ def test_a_request_for_all_topics_is_the_request_itself(
     assert mutations.subset(request, range(len(request.topics))) == request.frame
 
 
-def test_who_asks_is_told() -> None:
+def test_the_asking_client_is_read() -> None:
     _payload, request = scanned(CREATE_TOPICS, 7, 12)
 
     assert (request.correlation_id, request.client_id) == (12, "ci-bot")

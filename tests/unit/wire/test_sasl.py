@@ -114,7 +114,7 @@ def test_what_is_no_first_scram_message_is_refused(token: bytes) -> None:
         sasl.scram_name(token)
 
 
-def test_the_last_scram_message_of_the_broker_is_told_from_the_first() -> None:
+def test_the_last_scram_message_of_the_broker_differs_from_the_first() -> None:
     assert sasl.is_server_final(b"v=cmF0aGVyIGxvbmc=")
     assert not sasl.is_server_final(b"r=nonce,s=salt,i=4096")
     assert not sasl.is_server_final(b"e=other-error")

@@ -55,7 +55,7 @@ def test_an_end_before_the_last_byte_is_kept(
     ("data", "flexible"),
     [(b"\xff\xff\xff\xff\x0f", True), (b"\x7f\xff\xff\xff", False), (b"\xff\xff\xff\xfe", False)],
 )
-def test_a_count_that_the_message_cannot_hold_is_refused_at_once(
+def test_a_count_for_which_the_message_is_too_short_is_refused_at_once(
     data: bytes, flexible: bool
 ) -> None:
     with pytest.raises(ProtocolError, match="an array of"):
