@@ -1,6 +1,7 @@
 """``kvota usage``, ``replay`` and ``recommend`` as people and programs see them."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -34,7 +35,10 @@ def test_usage_ranks_by_share_of_the_quota(
     assert lines[2].split()[:4] == ["user", "quota", "broker", "requests"]
     assert len(lines) == 6
     assert {line.split()[0] for line in lines[3:]} == {"alice"}
-    assert all("would be" in line or "%" in line for line in lines[3:])
+    shares = [int(share) for line in lines[3:] for share in re.findall(r" (\d+)% ", line)]
+    assert len(shares) == 3
+    assert shares[0] > shares[-1]
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_usage_for_programs_carries_units(
@@ -47,6 +51,11 @@ def test_usage_for_programs_carries_units(
     assert {row["unit"] for row in rows} == {"bytes", "partitions"}
     assert {"rate_mean_per_s", "limit_per_s", "throttled_ratio", "span_s"} <= rows[0].keys()
     assert {row["level"] for row in rows} == {"client"}
+    limited = [row for row in rows if row["limit_per_s"]]
+    assert len(limited) > 3
+    shares = [row["rate_10s_max_per_s"] / row["limit_per_s"] for row in limited]
+    assert rows[: len(limited)] == limited
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_the_law_is_said_in_one_line_per_quota_type_and_one_in_all(

@@ -110,7 +110,7 @@ def test_nothing_changes_without_a_day_of_record(two_tenants: DataFrame) -> None
     assert {line.reason for line in found.plan.lines} == {Reason.TOO_LITTLE_DATA}
 
 
-def test_whom_a_plan_reaches_is_told_before_anything_changes(two_tenants: DataFrame) -> None:
+def test_whom_a_plan_reaches_is_said_before_anything_changes(two_tenants: DataFrame) -> None:
     table = ConfiguredQuotas({QuotaEntity(client_id="orders-app"): {QuotaType.PRODUCE: 1.0 * MB}})
 
     found = recommend(two_tenants, table, {QuotaType.PRODUCE: 20 * MB}, RELAXED)
@@ -141,5 +141,7 @@ def test_requests_without_a_client_id_cannot_have_a_quota_by_client(recorded: Da
 
     found = recommend(recorded, ConfiguredQuotas(), {QuotaType.FETCH: 5.0 * MB}, wishes)
 
-    assert None not in {line.entity.client_id for line in found.plan.lines}
+    clients = {line.entity.client_id for line in found.plan.lines}
+    assert clients
+    assert None not in clients
     assert "requests name no client id" in found.notes[0]

@@ -1,4 +1,4 @@
-"""gateway.toml: what may stand in it, with all faults of a file told at once."""
+"""Reads gateway.toml and reports all its faults at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ _WINDOW_PROPERTIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
-    """Where decisions are recorded, and how much is kept."""
+    """The folder into which decisions are recorded, and how much of them is kept."""
 
     folder: Path | None
     folder_bytes_max: int
@@ -38,7 +38,7 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """All of gateway.toml, checked."""
+    """All settings of gateway.toml, checked."""
 
     name: str
     gateway: GatewaySettings
@@ -47,25 +47,13 @@ class GatewayConfig:
     record: RecordSettings
 
 
-def load_config(path: Path) -> GatewayConfig:
-    """Read and check gateway.toml; paths in it are relative to its folder.
-
-    Raises:
-        ConfigurationError: with every fault of the file, each with its place.
-    """
-    config, faults = _read_config(path)
-    if faults:
-        raise ConfigurationError(faults)
-    return config
-
-
 def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
-    """Read and check gateway.toml and the quotas file it names.
+    """Read and check gateway.toml and the quotas file it names, relative to its folder.
 
     Raises:
         ConfigurationError: with every fault of both files, each with its place.
     """
-    config, faults = _read_config(path)
+    config, faults = read_config(path)
     if any(fault.place.endswith(": quotas.file") for fault in faults):
         raise ConfigurationError(faults)
     try:
@@ -77,8 +65,8 @@ def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
     return config, configured
 
 
-def _read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
-    """The configuration, with defaults in place of what is wrong, and the faults in the file's order."""
+def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
+    """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
     data, places = load_toml(path)
     reader = Reader(data, places)
     config = _config(reader, path.parent)

@@ -34,14 +34,14 @@ _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-quotas")
 
 @dataclass(slots=True)
 class _Recording:
-    """The sink and, where there is one, the recorder behind it."""
+    """The sink and, if decisions are recorded, the recorder behind it."""
 
     sink: DecisionSink
     recorder: Recorder | None = None
 
 
 def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
-    """Run until SIGTERM or SIGINT (drain) ; SIGHUP reloads the quotas file.
+    """Run until SIGTERM or SIGINT, which drain; SIGHUP reloads the quotas file.
 
     Raises:
         KvotaError: a port is taken, the record folder cannot be written.
@@ -59,7 +59,7 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
     gateway = Gateway(config.gateway, shared)
     if recording.recorder is not None:
         recording.recorder.start()
-    # What is alive now stays alive: the collector need not look at it again.
+    # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
         uvloop.run(_serve(config, gateway))
@@ -78,7 +78,7 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The first error in a group of groups: each task group that it left has wrapped it."""
+    """Return the first error in a group of groups: each task group that it left has wrapped it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -120,20 +120,20 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
     await started.wait()
     for line in summary(config, gateway.shared.engine.quotas):
         log.info("%s", line)
-    told = config.gateway.advertised
+    advertised = config.gateway.advertised
     log.info(
         "ready: clients bootstrap at %s:%d, node n is at port %d + n (n = %d to %d)",
-        _bracketed(told.host),
+        _bracketed(advertised.host),
         config.gateway.bootstrap_port,
-        told.node_port_base,
-        told.node_id_min,
-        told.node_id_max,
+        advertised.node_port_base,
+        advertised.node_id_min,
+        advertised.node_id_max,
     )
     await gateway.look_upstream()
 
 
 def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
-    """What is enforced, for whom, where decisions go: the first lines of the log."""
+    """Return the first lines of the log: what is enforced, and where decisions go."""
     enforced = config.gateway.connection.enforced
     force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
     shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
@@ -159,7 +159,7 @@ def _bracketed(host: str) -> str:
 
 
 def _reload(config: GatewayConfig, gateway: Gateway) -> None:
-    """SIGHUP: put all quotas of the file in force, or keep the old ones and say why.
+    """Put all quotas of the file in force, or keep the old ones and log why.
 
     The file is read on another thread: 10,000 entities take half a second.
     """

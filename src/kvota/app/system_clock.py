@@ -1,11 +1,11 @@
-"""The real clock is here; everything else is told the time."""
+"""Reads the real clock; everything else gets the time as an argument."""
 
 import time
 
 
 class SystemClock:
-    """This is the machine's clock (``kvota.model.clock.Clock``)."""
+    """Reads the machine's clock (``kvota.model.clock.Clock``)."""
 
     def now_us(self) -> int:
-        """Return Unix microseconds."""
+        """Return Unix time in microseconds."""
         return time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""The charges of the record, each with the counter it belongs to and its place in that counter's order."""
+"""Reads the charges of the record, each with its counter and its place in that counter's order."""
 
 import operator
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from kvota.model.quota_type import FACTS, Algorithm, QuotaType, types_counted_by
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 
-# Whose charges are counted together: as the gateway did, or anew per user, client id or both.
+# Charges share counters as they did in the gateway, or anew per user, client id or both.
 By = Literal["counter", "user", "client", "user-client"]
 
 COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags")
 
-# What makes a counter. Anew per user or client id, all gateways and runs are one.
+# The columns that make a counter. Counters made anew span all gateways and runs.
 _KEYS: dict[By, tuple[str, ...]] = {
     "counter": COUNTER_COLUMNS,
     "user": ("node_id", "quota_type", "user"),
@@ -26,25 +26,27 @@ _KEYS: dict[By, tuple[str, ...]] = {
     "user-client": ("node_id", "quota_type", "user", "client_id"),
 }
 
-# What kvota can replay so far; other types have no kernel yet.
+# The quota types that can be replayed so far; others have no kernel yet.
 RATE_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
 BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 
-# A run whose first row is in the record: seq counts from 0; one lost row would change nothing to speak of.
+# A run counts as complete if it begins with this seq or a lower one. seq counts from 0, and one lost
+# row would hardly change anything.
 _FIRST_SEQ_MAX = 1
 
 
 def charges(
     events: DataFrame, by: By = "counter", *, quota_types: Iterable[str] | None = None
 ) -> DataFrame:
-    """One row per charge that can be replayed, with its counter and its order.
+    """Return one row per charge that can be replayed, with its counter and its order.
 
     In:  the events table, whole: whether a run is complete is seen from its first row. Of it only
          the ``quota_types`` asked for, if any.
     Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
          (else a sampled rate), strict boolean, value double, limit double, floor double (a limit below
-         it blocks), samples int, sample_ms int, complete boolean (the run's first row is in the record), refused boolean (a Fetch held back
-         for lack of room: it was charged and taken back at once), throttle_ms int, outcome string.
+         it blocks), samples int, sample_ms int, complete boolean (the run's first row is in the
+         record), refused boolean (a Fetch that waited for room: it was charged and taken back at
+         once), throttle_ms int, outcome string.
 
     Within a counter the order is seq; for counters made anew (ts_us, gateway, run_id, seq).
     """
@@ -81,7 +83,7 @@ def charges(
 
 
 def counters(events: DataFrame, by: By = "counter") -> DataFrame:
-    """One row per counter.
+    """Return one row per counter.
 
     Out: counter_id long, gateway string, run_id string, node_id int, quota_type string, tags string,
          user string, client_id string (null: not part of the counter).
@@ -107,9 +109,11 @@ def counters(events: DataFrame, by: By = "counter") -> DataFrame:
 
 
 def runs(events: DataFrame) -> DataFrame:
-    """One row per run of a gateway: gateway, run_id, first_seq, last_seq, rows, missing (all long).
+    """Return one row per run of a gateway.
 
-    ``seq`` is dense, so ``missing`` rows were lost (negative: some are there twice).
+    Out: gateway, run_id string, first_seq, last_seq, rows, missing long.
+
+    ``seq`` has no gaps, so ``missing`` rows were lost (negative: some are there twice).
     """
     rows = events.groupBy("gateway", "run_id").agg(
         F.min("seq").alias("first_seq"), F.max("seq").alias("last_seq"), F.count("*").alias("rows")
@@ -119,7 +123,7 @@ def runs(events: DataFrame) -> DataFrame:
 
 
 def counter_id(by: By) -> Column:
-    """A number for a charge's counter, the same in every job."""
+    """Return a number for a charge's counter, the same in every job."""
     return F.xxhash64(*_KEYS[by])
 
 
@@ -137,7 +141,7 @@ def _tagged(keys: DataFrame, by: By) -> DataFrame:
 
 
 def partitions(events: DataFrame) -> int:
-    """How many tasks share the counters."""
+    """Return how many tasks share the counters."""
     return int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
 
 
@@ -149,13 +153,13 @@ def _is_strict() -> Column:
 
 
 def is_refused_fetch() -> Column:
-    """True for the row of a Fetch that waited for room; never null."""
+    """Return a column that is true for the row of a Fetch that waited for room; never null."""
     is_rate = F.col("quota_type").isin(*RATE_TYPES)
     return is_rate & F.col("outcome").eqNullSafe(Outcome.REJECTED.value)
 
 
 def _encoded(column: str) -> Column:
-    """Percent-encoded as the engine's tags are (Kafka ``Sanitizer``)."""
+    """Percent-encode a name as the engine's tags are (Kafka ``Sanitizer``)."""
     plus_for_space = F.url_encode(F.coalesce(F.col(column), F.lit("")))
     return F.replace(F.replace(plus_for_space, F.lit("+"), F.lit("%20")), F.lit("*"), F.lit("%2A"))
 

@@ -1,6 +1,6 @@
-"""Replay against many candidate quotas at once, compiled: candidates are the inner loop.
+"""Replays charges against many candidate quotas at once; the candidates are the inner loop.
 
-A call takes rows of one counter in order. What has to outlive the call is in the arrays passed in,
+A call takes rows of one counter in order. State that outlives the call is in the arrays passed in,
 so no result depends on the cutting. The arithmetic is ``kvota.engine.arithmetic``; throttles stay
 doubles where nobody waits for them.
 
@@ -25,17 +25,17 @@ from kvota.pipeline.counter_steps import (
     record_rate,
 )
 
-# Places in ``clock``: what the candidates share.
+# Places in ``clock``, which all candidates share.
 CURRENT, SLOTS, SAMPLES, SAMPLE_MS, TOUCHED_MS, RECORD_MS, FIRST_MS, JUDGED_MS, EVENTS = range(9)
 CLOCK_SIZE = 9
 
-# Rows of ``sums``, a column per candidate. COVERED_MS: up to where throttled time is counted.
-# VALUE is what was asked for, the same for all candidates: only its first column is used.
+# Rows of ``sums``, a column per candidate. Throttled time is counted up to COVERED_MS. VALUE is the
+# sum of all recorded values; it is the same for all candidates, so only its first column is used.
 (OVER, THROTTLE_MS, THROTTLED_MS, WORST_MS, WITHIN, REJECTED, DELAY_MS, DELAY_MS_MAX) = range(8)
 END_MS, COVERED_MS, VALUE = 8, 9, 10
 SUMS = 11
 
-# Rows of ``own``, a column per candidate: where each candidate's clock stands in a closed loop.
+# Rows of ``own``, a column per candidate: in a closed loop each candidate has its own clock.
 OWN_FREE_MS, OWN_TOUCHED_MS, OWN_RECORD_MS, OWN_CURRENT, OWN_SLOTS = range(5)
 OWN_ROWS = 5
 
@@ -71,7 +71,7 @@ def _arrive(
     window_ms: int,
     is_complete: bool,
 ) -> bool:
-    """Note that a request came; true when it counts: neither warm-up nor a give-back."""
+    """Note that a request came; return whether it counts: neither warm-up nor a give-back."""
     if clock[FIRST_MS] == LONG_AGO_MS:
         clock[FIRST_MS] = now_ms
         clock[JUDGED_MS] = now_ms if is_complete else now_ms + window_ms
@@ -83,7 +83,7 @@ def _arrive(
 
 @step
 def _set_limits(limits: Doubles, quotas: Doubles, bound: float, relative: bool) -> None:
-    """The candidates' limits for rows whose recorded limit is ``bound`` (NaN: none)."""
+    """Set the candidates' limits for rows whose recorded limit is ``bound`` (NaN: none)."""
     factor = 1.0
     if relative:
         factor = _UNLIMITED if np.isnan(bound) else bound
@@ -121,7 +121,7 @@ def bucket_open_rows(
     tokens: Doubles,
     sums: Doubles,
 ) -> None:
-    """Token buckets, open loop: ``tokens`` has a place per candidate."""
+    """Replay token buckets in the open loop; ``tokens`` has a place per candidate."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -174,7 +174,7 @@ def rate_open_rows(
     totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Sampled rates, open loop: the rate does not depend on the candidate, so there is one of it."""
+    """Replay sampled rates in the open loop; all candidates see the same rate."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -230,7 +230,7 @@ def _closed_bucket(
     check_first: bool,
     blocked: bool,
 ) -> tuple[int, int, int]:
-    """Returns when it was admitted, how often it was refused before, and the throttle from ``sent_ms``.
+    """Return when it was admitted, how often it was refused, and the throttle from ``sent_ms``.
 
     Under a blocked limit a request that is checked first is given up after the last try.
     """
@@ -270,7 +270,7 @@ def _closed_rate(
     sample_ms: int,
     blocked: bool,
 ) -> int:
-    """Returns the throttle from ``sent_ms``."""
+    """Return the throttle from ``sent_ms``."""
     current, slots = record_rate(
         starts,
         lasts,
@@ -313,7 +313,7 @@ def closed_rows(
     totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Either kind of counter, closed loop: a client that must wait sends later."""
+    """Replay either kind of counter in a closed loop: a client that must wait sends later."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):

@@ -1,7 +1,7 @@
-"""The law, compiled: recorded charges with their recorded limits, in order, to the throttle of each.
+"""Replays recorded charges with their recorded limits, in order, to the throttle time of each.
 
-Follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number of
-batches.
+It follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number
+of batches.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
@@ -65,7 +65,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     outcome: Int8s,  # out
     judged: Flags,  # out: false while the counter's contents cannot be known
 ) -> None:
-    """Replay rows in order; carries the running counter in ``state``, ``tokens`` and the samples."""
+    """Replay rows in order; ``state``, ``tokens`` and the samples carry the running counter."""
     for row in range(len(ts_us)):
         if first[row]:
             state[_EXISTS] = 0

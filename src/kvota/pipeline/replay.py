@@ -1,4 +1,4 @@
-"""What other quotas would have done to the recorded charges, for many candidates at once."""
+"""Replays the recorded charges under many candidate quotas at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ _DEFAULT_WINDOW = QuotaWindow()
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Candidates as multiples of the limit in force at each row (no limit: unlimited)."""
+    """Candidates that are multiples of the limit in force at each row (no limit: unlimited)."""
 
     factors: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class OfCounters:
-    """Candidates of each counter, by counter_id; a counter without any is left out."""
+    """Candidates for each counter, by counter_id; a counter without any is left out."""
 
     quotas: Mapping[int, Sequence[float]]
 
@@ -47,7 +47,7 @@ def replay(  # noqa: PLR0913  (each a question of its own; all but two have an a
     window: QuotaWindow | None = None,
     quota_types: Iterable[str] | None = None,
 ) -> DataFrame:
-    """The recorded charges under candidate quotas; one row per counter and candidate.
+    """Replay the recorded charges under candidate quotas; one row per counter and candidate.
 
     In:  the events table.
     Out: counter_id long, gateway, run_id string, node_id int, quota_type, tags, user, client_id string,
@@ -97,9 +97,10 @@ def ordered_charges(
     window: QuotaWindow | None = None,
     quota_types: Iterable[str] | None = None,
 ) -> DataFrame:
-    """The charges as ``replay_ordered`` takes them: a counter in one partition, in its order.
+    """Return the charges as ``replay_ordered`` takes them: a counter in one partition, in order.
 
-    Without what a gateway refused to fetch: it was fetched later, and stands there once more. Worth keeping (``persist``) where several replays follow.
+    Refused Fetches are left out: each was fetched later, and is in the record once more. The rows are
+    worth keeping (``persist``) where several replays follow.
     """
     rows = charges(events, by, quota_types=quota_types).withColumns(
         {
@@ -119,7 +120,7 @@ def ordered_charges(
 
 
 def replay_ordered(rows: DataFrame, candidates: Candidates, mode: Mode = "open") -> DataFrame:
-    """``replay`` of prepared rows; of the counter there is counter_id long and bucket boolean only."""
+    """Replay prepared rows; the result names a counter by counter_id and bucket only."""
     replayed = rows.mapInArrow(grid_stage(_grid(candidates, mode)), RESULT_SPARK)
     return replayed.withColumns(
         {

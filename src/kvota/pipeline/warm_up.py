@@ -1,4 +1,4 @@
-"""Compile the kernels before they are needed, once per machine."""
+"""Compiles the kernels before they are needed, once per machine."""
 
 import numpy as np
 

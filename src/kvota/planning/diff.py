@@ -1,4 +1,4 @@
-"""From the quotas in force to those of a plan: what changes, and who is affected."""
+"""Compares the quotas in force with those of a plan: which change, and which clients notice."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kvota.planning.plan import Plan, format_quota
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One configured quota, old and new; None: not configured."""
+    """One configured quota before and after the change; None means that it is not configured."""
 
     entity: QuotaEntity
     quota_type: QuotaType
@@ -20,7 +20,7 @@ class Change:
     new: float | None
 
     def __str__(self) -> str:
-        """One line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
+        """Returns one line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
         sign = "+" if self.old is None else "-" if self.new is None else "~"
         old, new = (_text(self.quota_type, quota) for quota in (self.old, self.new))
         return f"{sign} {self.entity} {self.quota_type} {old} -> {new}"
@@ -28,7 +28,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change of quotas means for one client; limits None: unlimited."""
+    """One client's limits before and after changed quotas; a limit of None is unlimited."""
 
     user: str
     client_id: str
@@ -38,7 +38,7 @@ class Effect:
     moves: bool  # it is charged on another counter, which it may share with others
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         old, new = (_text(self.quota_type, limit) for limit in (self.old_limit, self.new_limit))
         moved = ", on another counter" if self.moves else ""
         return f"{self.user} / {self.client_id or '(no client id)'}: {self.quota_type} {old} -> {new}{moved}"
@@ -73,7 +73,7 @@ def effects(
     clients: Iterable[tuple[str, str]],
     quota_types: Iterable[QuotaType],
 ) -> tuple[Effect, ...]:
-    """The clients (user, client id) to whom the two callbacks give another limit or counter.
+    """Returns the clients (user, client id) to whom the two callbacks give another limit or counter.
 
     Setting the first quota of a kind moves everybody to other counters (Kafka's rule), so a plan
     can reach clients it does not name.

@@ -1,4 +1,4 @@
-"""Did a limit hold? Judged from the record alone."""
+"""Judges from the record alone whether a limit held."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from kvota.model.quota_window import QuotaWindow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The worst interval of one counter: what was admitted in it, and what was allowed."""
+    """The worst interval of one counter, with what was admitted in it and what was allowed."""
 
     holds: bool
     admitted: float
@@ -25,7 +25,7 @@ def held(
     window: QuotaWindow,
     late_ms: float = 0.0,
 ) -> Held:
-    """Whether in *every* interval no more was admitted than the quota's arithmetic allows.
+    """Judge whether in *every* interval no more was admitted than the quota's arithmetic allows.
 
     Sampled rate: limit x (elapsed + (samples - 1) x sample length) + one request, which is what
     record first, check second leaves open. Token bucket: limit x elapsed + the bucket's burst + one

@@ -223,7 +223,7 @@ def test_overlapping_throttles_count_their_time_once() -> None:
 
     counter.feed(rows.columns())
 
-    # The bucket holds 20: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
+    # A full bucket has 20 tokens: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
     result = counter.result()
     assert result["throttle_ms_sum"].tolist() == [8_000 + 18_000 + 27_900]
     assert result["throttled_ms"].tolist() == [28_000]

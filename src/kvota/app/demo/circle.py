@@ -1,4 +1,4 @@
-"""The demo: once round the circle, on a real Kafka, with real clients.
+"""The demo goes once round the circle, on a real Kafka, with real clients.
 
 Shadow mode with first-guess quotas → the record → usage, replay and a plan on Spark → the plan in force →
 the same tenants again → the law and the limits, judged from the record.
@@ -15,11 +15,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from kvota.app.demo.screen import Screen, table
+from kvota.app.demo.screen import Screen
 from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS, TenantReport, topic_of
 from kvota.app.demo.traffic import percentile, run_tenants
 from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.text_table import text_table
 from kvota.localkafka import LocalKafka
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
@@ -52,13 +53,13 @@ FIRST_GUESS = ConfiguredQuotas(
         }
     }
 )
-# What the operator says this cluster can take.
+# The operator says that this cluster can take this much.
 CAPACITIES = {
     QuotaType.PRODUCE: 10e6,
     QuotaType.FETCH: 20e6,
     QuotaType.CONTROLLER_MUTATION: 8.0,
 }
-# A plan from 20 s of traffic, for a cluster that nobody depends on.
+# The plan is made from 20 s of traffic, for a cluster that nobody depends on.
 RELAXED = Guardrails(
     hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
 )
@@ -86,7 +87,7 @@ Uses = dict[tuple[str, str], Use]  # (tenant, quota type)
 
 
 def run_demo(folder: Path, *, seconds: float) -> int:
-    """Run the demo; its record and quotas stay in ``folder``. Returns 1 if a limit or the law broke.
+    """Run the demo; its record and quotas stay in ``folder``. Return 1 if a limit or the law broke.
 
     Raises:
         KvotaError: Kafka, the gateway or a tenant failed; nothing is left running.
@@ -168,7 +169,7 @@ class _Circle:
     def _traffic(
         self, mode: str, quotas: ConfiguredQuotas
     ) -> tuple[dict[str, TenantReport], float]:
-        """The tenants through a gateway in this mode; what they saw, and its latest mute's delay, ms."""
+        """Run the tenants through a gateway; return their reports and its latest mute's delay."""
         first_port = free_port_range(4)
         enforced = mode == _ENFORCED
         gateway = GatewayProcess(
@@ -229,7 +230,7 @@ class _Circle:
         }
 
     def _replayed(self, spark: "SparkSession") -> str:
-        """What analytics would have met under other quotas: one replay, several candidates."""
+        """Replay analytics under other quotas: one replay, several candidates."""
         from kvota.pipeline.events import read_events
         from kvota.pipeline.replay import replay
 
@@ -246,7 +247,7 @@ class _Circle:
             for row in rows
         ]
         header = ["analytics, replayed with", "requests over", "time throttled"]
-        return table(header, lines)
+        return text_table(header, lines)
 
     def _plan(self, spark: "SparkSession") -> "_Planned":
         from kvota.pipeline.events import read_events
@@ -280,7 +281,7 @@ class _Planned:
 
 
 def _marks(charges: Charges, late_ms: float) -> dict[tuple[str, str], str]:
-    """By (tenant, quota type): did its limit hold, or only with what a late mute gave away?"""
+    """Mark, by (tenant, quota type), limits that held, held but for a late mute, or did not."""
     strictly = verdicts(charges, late_ms=ROUNDING_MS)
     excused = verdicts(charges, late_ms=min(late_ms, LATE_MS_MAX) + ROUNDING_MS)
     return {
@@ -305,16 +306,16 @@ def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], st
                 f"{was.share_throttled:.0%}",
                 _amount(quota_type, now.limit if now else None),
                 _amount(quota_type, now.rate if now else 0.0),
-                _held_back(quota_type, now),
+                _throttled(quota_type, now),
                 marks.get(key, "-"),
             ]
         )
-    text = table(header, rows)
+    text = text_table(header, rows)
     width = text.index("limit") if "limit" in text else 0
     return f"{'':<24}{'before (shadow)':<{max(1, width - 24)}}after (enforced)\n{text}"
 
 
-def _held_back(quota_type: str, use: Use | None) -> str:
+def _throttled(quota_type: str, use: Use | None) -> str:
     if use is None:
         return "-"
     if quota_type == QuotaType.CONTROLLER_MUTATION and use.refused:
@@ -323,9 +324,7 @@ def _held_back(quota_type: str, use: Use | None) -> str:
 
 
 def _amount(quota_type: str, value: float | None) -> str:
-    if value is None:
-        return "unlimited"
-    return format_quota(QuotaType(quota_type), value)
+    return "unlimited" if value is None else format_quota(QuotaType(quota_type), value)
 
 
 def _closing_lines(
@@ -358,7 +357,7 @@ def _what_was_seen(seen: dict[str, TenantReport]) -> str:
 
 
 def _prepare(folder: Path) -> None:
-    """An empty folder of our own; somebody else's is left alone."""
+    """Make an empty folder of our own; somebody else's is left alone."""
     if folder.exists() and not folder.is_dir():
         msg = f'"{folder}" is a file. Name a folder: --folder DIR'
         raise UsageError(msg)
@@ -379,7 +378,7 @@ def _prepare(folder: Path) -> None:
 
 @contextmanager
 def _terminated_as_interrupt() -> Iterator[None]:
-    """SIGTERM, or the terminal's end, ends the demo as Ctrl-C does: all that was started is stopped."""
+    """Let SIGTERM and the terminal's end stop all that was started, as Ctrl-C does."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
