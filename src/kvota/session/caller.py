@@ -186,7 +186,7 @@ class Caller:
 
     def append_row(
         self,
-        memo: ChargeMemo | None,
+        memo: ChargeMemo,
         seq: int,
         ts_us: int,
         value: float,
@@ -194,6 +194,5 @@ class Caller:
         upstream_ms: int,
     ) -> None:
         """Record a charge of bandwidth, whose outcome follows from its throttle."""
-        assert memo is not None
         outcome = THROTTLED if throttle_ms > 0 else ADMITTED
         self.shared.sink.append(memo, seq, ts_us, value, throttle_ms, upstream_ms, outcome)

@@ -23,7 +23,6 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
     correlation = int.from_bytes(frame[8:12], "big", signed=True)
     client_id_length = int.from_bytes(frame[12:14], "big", signed=True)
     no_acks = read_acks(frame, 0, size + 4, client_id_length, route) == bytes(2)
-    assert route.memo is not None
     request = ProduceRequest(
         connection=caller.number,
         user=caller.principal.name,

@@ -27,13 +27,12 @@ from kvota.session.heads import (
 from kvota.session.pausing import Reason
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
-from kvota.wire.headers import REQUEST_SIZE_MIN
+from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
 # size, key and version as one number, correlation id, length of the client id
 _HEAD = Struct(">iIih").unpack_from
 _READ_INT32 = Struct(">i").unpack_from
 
-HEAD_BYTES = 14
 # A frame that has not arrived whole is forwarded only when this much of it is here: a client that
 # announces much and sends little costs the broker nothing (it allocates what is announced).
 EVIDENCE_BYTES = 16_384
@@ -117,9 +116,9 @@ class Requests:
         while pos < end:
             if pausing.reasons:
                 return self._keep(data, pos, 1, ahead, begin)
-            if end - pos < HEAD_BYTES:
+            if end - pos < REQUEST_HEAD_BYTES:
                 self._check_early(data, pos)
-                return self._keep(data, pos, HEAD_BYTES, ahead, begin)
+                return self._keep(data, pos, REQUEST_HEAD_BYTES, ahead, begin)
             size, key_version, correlation, client_id_length = _HEAD(data, pos)
             route = routes.get(key_version)
             if route is None:
@@ -241,7 +240,7 @@ class Requests:
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
-        client_id = data[pos + HEAD_BYTES : body]
+        client_id = data[pos + REQUEST_HEAD_BYTES : body]
         is_new = client_id != route.client_id or route.is_outdated
         if is_new and not self._caller.look_up(route, client_id, now_us):
             return None
@@ -257,7 +256,7 @@ class Requests:
         quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
         if quota_type is None:
             return True
-        client_id = data[pos + HEAD_BYTES : body].decode("utf-8", "replace")
+        client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
         if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
             return True
         self._caller.ask(quota_type, client_id)
@@ -296,7 +295,6 @@ class Requests:
         missing_bytes = room.expected_bytes - allowed
         if missing_bytes <= 0 or left_ms == 0:
             return False
-        assert memo is not None
         assert memo.limit is not None
         if room.is_first_refusal():
             throttle_ms = route.lane.refuse(room.expected_bytes, now_us // 1000)

@@ -91,7 +91,7 @@ class Route:
         self.flexible = is_flexible(key, version)
         self.size_max = min(api.request_bytes_max, size_max)
         self.kind = int(kind)  # a plain int: the hot path compares it
-        self.has_endpoints = (key == PRODUCE and version >= 10) or (key == FETCH and version >= 16)
+        self.has_endpoints = key in {PRODUCE, FETCH} and version >= api.addresses_from
         # Counted from behind the client id; flexible headers have one more byte there.
         self.max_bytes_offset = -1
         if key == FETCH and fetch.max_bytes_offset(version) >= 0:
@@ -106,7 +106,7 @@ class Route:
         self.lane_version = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
         self.room = FetchRoom() if key == FETCH else None
-        self.memo: ChargeMemo | None = None
+        self.memo: ChargeMemo  # of that client's rows
 
     @property
     def is_outdated(self) -> bool:

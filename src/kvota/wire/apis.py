@@ -7,7 +7,7 @@ the leader's address) and share groups (76-79), whose answers carry addresses in
 """
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 PRODUCE = 0
 FETCH = 1
@@ -51,18 +51,6 @@ class Treatment(IntEnum):
     EXCHANGE = 4  # the request is read whole: it decides what goes on, or who the client is
 
 
-class Addresses(Enum):
-    """The places in which an answer can name brokers' addresses."""
-
-    NONE = "none"
-    METADATA = "metadata"
-    FIND_COORDINATOR = "find coordinator"
-    DESCRIBE_CLUSTER = "describe cluster"
-    DESCRIBE_CONFIGS = "describe configs"  # within values of a broker's settings
-    PRODUCE_ENDPOINTS = "produce endpoints"  # tag 0, from v10
-    FETCH_ENDPOINTS = "fetch endpoints"  # tag 0, from v16
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """One row of the table describes one API key; its versions are inclusive."""
@@ -73,8 +61,7 @@ class Api:
     version_max: int
     flexible_from: int  # first version with tagged fields and compact lengths; NEVER
     throttle_from: int  # first version that has the field; NEVER where it is absent
-    addresses: Addresses
-    addresses_from: int  # first version with addresses; NEVER
+    addresses_from: int  # first version with brokers' addresses (see kvota.wire.addresses); NEVER
     treatment: Treatment
     request_bytes_max: int
 
@@ -91,13 +78,12 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     *,
     flexible_from: int,
     throttle_from: int = 0,
-    addresses: Addresses = Addresses.NONE,
-    addresses_from: int = 0,
+    addresses_from: int = NEVER,
     treatment: Treatment | None = None,
     request_bytes_max: int = OTHER_BYTES_MAX,
 ) -> Api:
-    # Whoever adds an answer with addresses need not remember to have it rewritten.
-    default = Treatment.PASS if addresses is Addresses.NONE else Treatment.REWRITE
+    # An answer with addresses is rewritten though its row does not say so: none is forgotten.
+    default = Treatment.PASS if addresses_from == NEVER else Treatment.REWRITE
     return Api(
         key=key,
         name=name,
@@ -105,8 +91,7 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
         version_max=version_max,
         flexible_from=flexible_from,
         throttle_from=throttle_from,
-        addresses=addresses,
-        addresses_from=NEVER if addresses is Addresses.NONE else addresses_from,
+        addresses_from=addresses_from,
         treatment=default if treatment is None else treatment,
         request_bytes_max=request_bytes_max,
     )
@@ -122,7 +107,6 @@ _TABLE = (
         13,
         flexible_from=9,
         throttle_from=1,
-        addresses=Addresses.PRODUCE_ENDPOINTS,
         addresses_from=10,
         treatment=Treatment.PRODUCE,
         request_bytes_max=PRODUCE_BYTES_MAX,
@@ -133,7 +117,6 @@ _TABLE = (
         18,
         flexible_from=12,
         throttle_from=1,
-        addresses=Addresses.FETCH_ENDPOINTS,
         addresses_from=16,
         treatment=Treatment.FETCH,
         request_bytes_max=_BIG,
@@ -145,7 +128,7 @@ _TABLE = (
         13,
         flexible_from=9,
         throttle_from=3,
-        addresses=Addresses.METADATA,
+        addresses_from=0,
         request_bytes_max=_BIG,
     ),
     _api(8, "OffsetCommit", 10, flexible_from=8, throttle_from=3, request_bytes_max=_BIG),
@@ -156,7 +139,7 @@ _TABLE = (
         6,
         flexible_from=3,
         throttle_from=1,
-        addresses=Addresses.FIND_COORDINATOR,
+        addresses_from=0,
         # A few thousand groups; a broker asked for 170,000 at once needs many seconds, and so do we.
         request_bytes_max=64 * _KIB,
     ),
@@ -218,7 +201,7 @@ _TABLE = (
         "DescribeConfigs",
         4,
         flexible_from=4,
-        addresses=Addresses.DESCRIBE_CONFIGS,
+        addresses_from=0,
         request_bytes_max=_BIG,
     ),
     _api(33, "AlterConfigs", 2, flexible_from=2, request_bytes_max=_BIG),
@@ -263,7 +246,7 @@ _TABLE = (
         "DescribeCluster",
         2,
         flexible_from=0,
-        addresses=Addresses.DESCRIBE_CLUSTER,
+        addresses_from=0,
     ),
     _api(61, "DescribeProducers", 0, flexible_from=0),
     _api(64, "UnregisterBroker", 0, flexible_from=0),

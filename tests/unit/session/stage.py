@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.engine import QuotaEngine, QuotaWindow
+from kvota.engine import Question, QuotaEngine, QuotaWindow
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -131,6 +131,7 @@ class Stage:
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
+        asked: tokens and questions for the quota callback.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Stage:
         self.to_client = b""
         self.mutes: list[int] = []
         self.warnings: list[str] = []
+        self.asked: list[tuple[int, Question]] = []
         self.wakes = 0
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
@@ -207,6 +209,8 @@ class Stage:
             elif code == Do.RESUME:
                 assert isinstance(argument, int)
                 self._go_on(self.machine.resume(argument, self._now_us))
+            elif code == Do.ASK:
+                self.asked.append(argument)
             else:
                 assert code == Do.WARN, code
                 self.warnings.append(str(argument))
@@ -225,3 +229,14 @@ class Stage:
         before = len(self.to_broker)
         self._go_on(self.machine.woken(self._now_us))
         return self.to_broker[before:]
+
+    def answer(self, token: int, result: object) -> bytes:
+        """What ``Do.ASK`` asked for is here; returns what goes to the broker because of it."""
+        before = len(self.to_broker)
+        self._go_on(self.machine.resolved(token, result, self._now_us))
+        return self.to_broker[before:]
+
+    def look_again(self) -> None:
+        """Quotas have changed."""
+        self.machine.look_again(self._now_us)
+        self._perform()
