@@ -49,22 +49,25 @@ class BucketCounter:
         """True when no decision from ``now_ms`` on would differ from that of a new counter."""
         return self._outdated or self._bucket.is_full(now_ms)
 
-    def take(self, value: float, now_ms: int) -> float:
-        """Strict: check, then spend if not in debt. Returns the tokens the check saw."""
-        tokens = self._bucket_at(now_ms).take(value, now_ms)
-        if not tokens < 0.0:
-            self.last_ms = now_ms
-        return tokens
+    def bucket_at(self, now_ms: int) -> TokenBucket:
+        """The bucket to charge; a new one after an hour without a record.
+
+        Whoever charges it sets ``last_ms``, unless it refused: that is no record.
+        """
+        if self._outdated or now_ms - self.last_ms > COUNTER_EXPIRES_MS:
+            self._bucket = TokenBucket(self._window, self.limit)
+            self._outdated = False
+        return self._bucket
 
     def pay(self, value: float, now_ms: int) -> float:
         """Permissive: spend, then check. Returns the tokens the check saw."""
-        tokens = self._bucket_at(now_ms).pay(value, now_ms)
+        tokens = self.bucket_at(now_ms).pay(value, now_ms)
         self.last_ms = now_ms
         return tokens
 
     def record(self, value: float, now_ms: int) -> None:
         """Spend without a check; a negative value gives back."""
-        self._bucket_at(now_ms).record(value, now_ms)
+        self.bucket_at(now_ms).record(value, now_ms)
         self.last_ms = now_ms
 
     def charge(self, value: float, now_ms: int, /) -> int:
@@ -87,13 +90,6 @@ class BucketCounter:
 
     def _throttle_ms(self, tokens: float) -> int:
         return bucket_throttle(tokens, self.bound) if tokens < 0.0 else 0
-
-    def _bucket_at(self, now_ms: int) -> TokenBucket:
-        """The bucket to charge; a new one after an hour without a record."""
-        if self._outdated or now_ms - self.last_ms > COUNTER_EXPIRES_MS:
-            self._bucket = TokenBucket(self._window, self.limit)
-            self._outdated = False
-        return self._bucket
 
     def _foreseen(self, now_ms: int) -> TokenBucket:
         """The bucket that a charge at ``now_ms`` would find."""

@@ -57,7 +57,9 @@ class Counters:
         lane = lanes.get(node_id)
         if lane is None:
             counter = self._new_counter(quota_type, answer.limit, now_ms)
-            lane = lanes[node_id] = Lane(quota_type, node_id, answer.tags, counter)
+            lane = lanes[node_id] = Lane(
+                quota_type, node_id, answer.tags, counter, text=answer.text
+            )
             self._count += 1
             lane.configure(
                 window=self._window(quota_type),

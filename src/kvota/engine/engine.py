@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kvota.engine.counters import Counters
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
-from kvota.engine.question import Answer, Question
+from kvota.engine.question import Answer, Question, ask
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType, counter_node_id
@@ -66,7 +66,7 @@ class QuotaEngine:
         if known is not None:
             return known
         if self.callback.answers_at_once:
-            answer = self.question(quota_type, user, client_id).ask(self.callback)
+            answer = ask(self.callback, quota_type, user, client_id)
         elif self.is_known(quota_type, user, client_id):
             answer = self._answers[quota_type, user, client_id][1]
         else:
@@ -85,7 +85,9 @@ class QuotaEngine:
         Raises:
             LookupError: the callback does not answer at once and was never asked about this client.
         """
-        lane = self.lane(_MUTATION, CLUSTER_NODE_ID, user, client_id, now_ms)
+        lane = self._clients.get((_MUTATION, CLUSTER_NODE_ID, user, client_id))
+        if lane is None:
+            lane = self.lane(_MUTATION, CLUSTER_NODE_ID, user, client_id, now_ms)
         if lane is None:
             _, answer = self._answers[_MUTATION, user, client_id]
             lane = self._lane(_MUTATION, CLUSTER_NODE_ID, answer, now_ms)
@@ -102,7 +104,7 @@ class QuotaEngine:
         counter_node = counter_node_id(quota_type, node_id)
         if self.callback.enabled(quota_type):
             return self._counters.lane(quota_type, counter_node, answer, now_ms)
-        return Lane(quota_type, counter_node, answer.tags)
+        return Lane(quota_type, counter_node, answer.tags, text=answer.text)
 
     # ------------------------------------------------------------------ asking the callback
 
@@ -138,13 +140,11 @@ class QuotaEngine:
         if before is None and len(self._answers) >= _KNOWN_CLIENTS_MAX:
             self._answers.clear()
         self._answers[key] = (self._reset_counts[quota_type], answer)
-        moved: set[Lane] = set()
+        moved: list[Lane] = []
         if before is not None and before[1].text != answer.text:
             moved = self._forget_clients(lambda client: (client[0], *client[2:]) == key)
         changed = self._counters.set_limit(quota_type, answer.limit, tags=answer.text)
-        for lane in moved.difference(changed):
-            lane.outdate()
-        _wake_waiters(changed)
+        _outdate(moved, changed)
 
     # ------------------------------------------------------------------ changing quotas
 
@@ -230,17 +230,27 @@ class QuotaEngine:
             self._reset_counts[quota_type] += 1
         if is_reset:
             outdated = self._forget_clients(lambda client: client[0] is quota_type)
-            outdated.update(self._counters.of_type(quota_type))
-            for lane in outdated.difference(changed):
-                lane.outdate()
-        _wake_waiters(changed)
+            _outdate([*self._counters.of_type(quota_type), *outdated], changed)
+        else:
+            _wake_waiters(changed)
 
-    def _forget_clients(self, is_meant: Callable[[_Client], bool]) -> set[Lane]:
-        """Forget which lanes these clients have; returns the lanes."""
+    def _forget_clients(self, is_meant: Callable[[_Client], bool]) -> list[Lane]:
+        """Forget which lanes these clients have; returns the lanes, which may repeat."""
         clients = {key: lane for key, lane in self._clients.items() if is_meant(key)}
         for key in clients:
             del self._clients[key]
-        return set(clients.values())
+        return list(clients.values())
+
+
+def _outdate(lanes: Iterable[Lane], changed: Iterable[Lane]) -> None:
+    """Outdate these lanes, and wake who waits for them or for those that have changed already."""
+    have_changed = set(changed)
+    # Each once, and in their own order, not a set's: runs must repeat.
+    every_lane = dict.fromkeys([*lanes, *changed])
+    for lane in every_lane:
+        if lane not in have_changed:
+            lane.version += 1
+    _wake_waiters(every_lane)
 
 
 def _wake_waiters(lanes: Iterable[Lane]) -> None:

@@ -113,16 +113,17 @@ class Lane:
         tags: Tags,
         counter: Counter | None = None,
         *,
+        text: str | None = None,
         floor: float | None = None,
     ) -> None:
         """Without a counter: the lane of a type that has no quota; else ``configure`` it first.
 
-        ``floor`` is that of the quota type unless given.
+        ``text`` is that of the tags, where it is known; ``floor`` that of the quota type unless given.
         """
         self.quota_type = quota_type
         self.node_id = node_id
         self.tag_values = tags
-        self.tags = tags_text(tags)
+        self.tags = tags_text(tags) if text is None else text
         self.counter = counter
         self.version = 0
         self.line: WaitingLine | None = None
@@ -153,6 +154,8 @@ class Lane:
         ):
             return False
         limit = None if configured_limit is None else configured_limit * factor
+        if limit is not None and factor == 0.0:
+            limit = 0.0  # of an infinite one, too
         counter.configure(window, limit)
         self.configured_limit = configured_limit
         self.factor = factor

@@ -67,7 +67,7 @@ class _CountedQuota(MutationQuota):
     def __init__(self, lane: Lane) -> None:
         counter = lane.counter
         assert isinstance(counter, BucketCounter), lane.quota_type
-        super().__init__(lane.tags)
+        self.tags = lane.tags
         self._lane = lane
         self._counter = counter
         self._throttle = 0  # Kafka's long; narrowed only when told
@@ -119,9 +119,10 @@ class StrictQuota(_CountedQuota):
         if self._lane.is_blocked:
             throttle_ms = self._violated(BLOCKED_THROTTLE_MS, now_ms)
             return Decision(Outcome.REJECTED, throttle_ms, counter.limit)
-        tokens = counter.take(partitions, now_ms)
+        tokens = counter.bucket_at(now_ms).take(partitions, now_ms)
         if tokens < 0.0:
             return Decision(Outcome.REJECTED, self._in_debt(tokens, now_ms), counter.limit)
+        counter.last_ms = now_ms
         return counter.admitted
 
 

@@ -1,8 +1,8 @@
 """What a quota callback is asked about one client, and what it answered."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from math import isnan
 from numbers import Real
 from types import MappingProxyType
 
@@ -43,10 +43,14 @@ class Question:
             CallbackError: tags that are no mapping of texts, or a limit that is no number from 0 on.
             Exception: whatever the callback itself raises.
         """
-        told = callback.quota_metric_tags(self.quota_type, self.user, self.client_id)
-        tags = _checked_tags(callback, told)
-        limit = _checked_limit(callback, callback.quota_limit(self.quota_type, tags))
-        return Answer(tags=tags, text=tags_text(tags), limit=limit)
+        return ask(callback, self.quota_type, self.user, self.client_id)
+
+
+def ask(callback: ClientQuotaCallback, quota_type: QuotaType, user: str, client_id: str) -> Answer:
+    """What the callback says of one client; see ``Question.ask``."""
+    tags = _checked_tags(callback, callback.quota_metric_tags(quota_type, user, client_id))
+    limit = _checked_limit(callback, callback.quota_limit(quota_type, tags))
+    return Answer(tags=tags, text=tags_text(tags), limit=limit)
 
 
 def _checked_tags(callback: ClientQuotaCallback, told: object) -> Tags:
@@ -61,13 +65,11 @@ def _checked_tags(callback: ClientQuotaCallback, told: object) -> Tags:
 def _checked_limit(callback: ClientQuotaCallback, told: object) -> float | None:
     if told is None:
         return None
-    if not isinstance(told, bool) and isinstance(told, Real):
-        try:
-            limit = float(told)
-        except OverflowError:
-            limit = float("nan")
-        if not isnan(limit) and limit >= 0:
-            return limit
+    if type(told) is not float and not isinstance(told, bool) and isinstance(told, Real):
+        with suppress(OverflowError):
+            told = float(told)
+    if type(told) is float and told >= 0:  # NaN is not
+        return told
     raise _refused(callback, "quota_limit", told, "None or a number from 0 on")
 
 
