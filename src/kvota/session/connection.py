@@ -102,6 +102,20 @@ class Connection:
         """
         return self.resume(self.pausing.deadline_passed(monotonic_ms, now_us), now_us)
 
+    def resolved(self, token: int, result: object, now_us: int) -> bytes | bytearray | None:  # noqa: ARG002
+        """What ``Do.ASK`` asked for is here, or could not be had (an exception).
+
+        Returns:
+            Buffered bytes that may now be forwarded.
+
+        Raises:
+            ProtocolError: they are no Kafka requests; the connection must close.
+        """
+        return self.resume(Reason.ASKING, now_us)
+
+    def look_again(self, now_us: int) -> None:
+        """Quotas have changed: a running mute may be shorter or longer; the deadline says so."""
+
     def redialled(self, address: tuple[str, int], node_id: int) -> None:
         """Another broker than planned has been reached."""
         self.caller.dialled = address
