@@ -29,9 +29,15 @@ from tests.unit.session.frames import (
 )
 from tests.unit.session.stage import quotas
 
-from kvota.gateway.relay import ClientSide, UpstreamSide
+from kvota.gateway.client_side import ClientSide
+from kvota.gateway.driver import Driver
 from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.upstream_side import UpstreamSide
+from kvota.session.connection import Connection
+from kvota.session.pausing import Reason
 from kvota.session.settings import ConnectionSettings
+
+KEPT_PER_CONNECTION = (ClientSide, UpstreamSide, Driver, Connection)
 
 Worlds = Callable[..., Awaitable[World]]
 
@@ -300,7 +306,7 @@ async def test_a_connection_without_half_a_request_may_be_silent(worlds: Worlds)
     await client.ask(heartbeat())
 
     for _ in range(4):
-        world.gateway._sweep(world.gateway.loop.time() * 1000)
+        world.sweep()
         await asyncio.sleep(0.03)
 
     assert await client.ask(heartbeat()) == heartbeat_answer()
@@ -351,7 +357,7 @@ async def test_closed_connections_leave_nothing_behind(
     await until(lambda: world.open_connections == 0 and not world.brokers[0]._writers)
     await asyncio.sleep(0.05)
     # By type(), as isinstance would ask a weak proxy of some library for a referent long gone.
-    left = [found for found in gc.get_objects() if type(found) in (ClientSide, UpstreamSide)]
+    left = [found for found in gc.get_objects() if type(found) in KEPT_PER_CONNECTION]
     assert left == []
 
 
@@ -362,10 +368,10 @@ async def test_a_client_that_does_not_read_stops_its_broker_from_being_read(worl
     client.writer.transport.pause_reading()
     for number in range(60):
         client.send(fetch(correlation=number))
-    (side,) = world.gateway._clients
-    await until(lambda: side.upstream is not None and side.upstream._paused)
+    (driver,) = world.drivers
+    await until(lambda: driver.upstream is not None and driver.upstream.paused)
 
-    assert side.transport.get_write_buffer_size() < 2_000_000
+    assert driver.client.transport.get_write_buffer_size() < 2_000_000
     client.writer.transport.resume_reading()
 
     got = [await client.frame() for _ in range(60)]
@@ -379,10 +385,10 @@ async def test_a_broker_that_does_not_read_stops_its_client_from_being_read(worl
     frame = produce(records=b"r" * 1_000_000)
     for _ in range(40):
         client.send(frame)
-    (side,) = world.gateway._clients
-    await until(lambda: side._held & 2)
+    (driver,) = world.drivers
+    await until(lambda: driver.machine.pausing.reasons & Reason.UPSTREAM_FULL)
 
-    assert side.upstream.transport.get_write_buffer_size() < 2_000_000
+    assert driver.upstream.transport.get_write_buffer_size() < 2_000_000
     world.brokers[0].gate.set()
 
     for _ in range(40):
@@ -395,13 +401,13 @@ async def test_requests_in_flight_are_bounded_and_all_are_answered(worlds: World
     client = await world.connect()
     client.send(heartbeat(0))
     await until(lambda: world.open_connections == 1)
-    (side,) = world.gateway._clients
-    await until(lambda: side.upstream is not None)
+    (driver,) = world.drivers
+    await until(lambda: driver.upstream is not None)
     for number in range(1, 200):
         client.send(heartbeat(number))
         await client.writer.drain()
         await asyncio.sleep(0)
-    await until(lambda: side._held)
+    await until(lambda: driver.client.paused)
 
     world.brokers[0].gate.set()
 
@@ -419,11 +425,11 @@ async def test_a_throttled_client_is_answered_at_once_and_then_not_read(worlds: 
 
     told = await client.ask(frame)
     throttle_ms = throttle_of(told, 0, 9)
-    started_s = world.gateway.loop.time()
+    started_s = asyncio.get_running_loop().time()
     assert await client.ask(heartbeat(2)) == heartbeat_answer(2)
 
     assert 300 < throttle_ms < 2_000
-    assert world.gateway.loop.time() - started_s >= throttle_ms / 1000 - 0.1
+    assert asyncio.get_running_loop().time() - started_s >= throttle_ms / 1000 - 0.1
     (row,) = world.sink.rows
     assert row.throttle_ms == throttle_ms
 
@@ -453,7 +459,7 @@ async def test_who_waits_for_the_budget_goes_on_when_another_is_done(worlds: Wor
     first.send(large[:20_000])
     await until(lambda: world.shared.budgets.used_bytes > 0)
     second.send(large[:20_000])
-    await until(lambda: any(side._held for side in world.gateway._clients))
+    await until(lambda: any(driver.client.paused for driver in world.drivers))
     second.send(large[20_000:])
     await asyncio.sleep(0.05)
     assert world.brokers[0].frames == []
@@ -476,11 +482,11 @@ async def test_who_announces_much_and_stands_still_makes_room_for_others(
     still.send(large[:20_000])
     await until(lambda: world.shared.budgets.used_bytes > 0)
     other.send(large[:20_000])
-    await until(lambda: any(side._held for side in world.gateway._clients))
+    await until(lambda: any(driver.client.paused for driver in world.drivers))
     other.send(large[20_000:])
 
     for _ in range(3):
-        world.gateway._sweep(world.gateway.loop.time() * 1000)
+        world.sweep()
 
     assert await other.frame() == produce_answer()
     assert await still.rest() == b""
@@ -525,7 +531,7 @@ async def test_draining_answers_what_is_in_flight_and_takes_no_more(worlds: Worl
     await idle.ask(heartbeat())
     world.brokers[0].gate.clear()
     busy.send(produce() + heartbeat(2))
-    await until(lambda: sum(s.machine.in_flight_count for s in world.gateway._clients) == 2)
+    await until(lambda: sum(driver.machine.due_count for driver in world.drivers) == 2)
 
     ended = world.stop_soon()
     assert await idle.rest() == b""

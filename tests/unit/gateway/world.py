@@ -19,6 +19,7 @@ from tests.unit.session.stage import ALL_TYPES, Rows
 
 from kvota.app.gateway_process import free_port_range
 from kvota.engine import QuotaEngine, QuotaTable
+from kvota.gateway.driver import Driver
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
 from kvota.model.quota_type import QuotaType
@@ -211,7 +212,15 @@ class World:
 
     @property
     def open_connections(self) -> int:
-        return len(self.gateway._clients)
+        return len(self.gateway._places)
+
+    @property
+    def drivers(self) -> list[Driver]:
+        return list(self.gateway._places)
+
+    def sweep(self) -> None:
+        """What upkeep does every other second."""
+        self.gateway._slow_senders.sweep(asyncio.get_running_loop().time() * 1000)
 
 
 def heartbeat(correlation: int = 1) -> bytes:
