@@ -49,6 +49,11 @@ async def obliging(broker: "Broker", frame: bytes) -> bytes:
     return answer(HEARTBEAT, 4, correlation=correlation)
 
 
+async def silent(broker: "Broker", frame: bytes) -> bytes:
+    """Never answers."""
+    return b""
+
+
 class Broker:
     """One server; reads frames one after the other, keeps them, answers as told."""
 
@@ -221,6 +226,9 @@ class World:
     def sweep(self) -> None:
         """What upkeep does every other second."""
         self.gateway._slow_senders.sweep(asyncio.get_running_loop().time() * 1000)
+
+
+Worlds = Callable[..., Awaitable[World]]
 
 
 def heartbeat(correlation: int = 1) -> bytes:
