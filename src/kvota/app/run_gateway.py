@@ -46,7 +46,8 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
     Raises:
         KvotaError: a port is taken, the record folder cannot be written.
     """
-    engine = QuotaEngine(DefaultQuotaCallback(quotas), config.windows)
+    callback = DefaultQuotaCallback(quotas)
+    engine = QuotaEngine(callback, config.windows)
     recording = _recording(config)
     shared = Shared(
         engine=engine,
@@ -55,6 +56,7 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
         budgets=AnnouncedBudgets(limit_bytes=config.gateway.limits.announced_bytes_max),
         facts=ClusterFacts(),
         settings=config.gateway.connection,
+        default_callback=callback,
     )
     gateway = Gateway(config.gateway, shared)
     if recording.recorder is not None:

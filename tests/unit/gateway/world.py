@@ -18,8 +18,9 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import ALL_TYPES, Rows
 
 from kvota.app.gateway_process import free_port_range
-from kvota.callbacks import DefaultQuotaCallback
+from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
 from kvota.engine import QuotaEngine
+from kvota.gateway.driver import Driver
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -48,6 +49,11 @@ async def obliging(broker: "Broker", frame: bytes) -> bytes:
         brokers = [(number, *address) for number, address in enumerate(broker.cluster, 1)]
         return metadata_answer(version, correlation=correlation, brokers=brokers)
     return answer(HEARTBEAT, 4, correlation=correlation)
+
+
+async def silent(broker: "Broker", frame: bytes) -> bytes:
+    """Never answers."""
+    return b""
 
 
 class Broker:
@@ -134,6 +140,7 @@ class World:
         brokers: int = 1,
         started: tuple[int, ...] | None = None,
         table: ConfiguredQuotas | None = None,
+        callback: ClientQuotaCallback | None = None,
         enforced: frozenset[QuotaType] = ALL_TYPES,
         limits: GatewayLimits | None = None,
         connection: ConnectionSettings | None = None,
@@ -151,7 +158,8 @@ class World:
             node_id_max=brokers,
         )
         self.sink = Rows()
-        self.engine = QuotaEngine(DefaultQuotaCallback(table or ConfiguredQuotas()), {})
+        default_callback = DefaultQuotaCallback(table or ConfiguredQuotas())
+        self.engine = QuotaEngine(callback or default_callback, {})
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -159,6 +167,7 @@ class World:
             budgets=AnnouncedBudgets(limit_bytes=self.limits.announced_bytes_max),
             facts=ClusterFacts(),
             settings=connection or ConnectionSettings(enforced=enforced),
+            default_callback=default_callback,
         )
         self.gateway = Gateway(
             GatewaySettings(
@@ -213,7 +222,18 @@ class World:
 
     @property
     def open_connections(self) -> int:
-        return len(self.gateway._clients)
+        return len(self.gateway._places)
+
+    @property
+    def drivers(self) -> list[Driver]:
+        return list(self.gateway._places)
+
+    def sweep(self) -> None:
+        """What upkeep does every other second."""
+        self.gateway._slow_senders.sweep(asyncio.get_running_loop().time() * 1000)
+
+
+Worlds = Callable[..., Awaitable[World]]
 
 
 def heartbeat(correlation: int = 1) -> bytes:
