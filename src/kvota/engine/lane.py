@@ -222,6 +222,11 @@ class Lane:
 
     # ------------------------------------------------------------------ waiting for a turn
 
+    @property
+    def makes_wait(self) -> bool:
+        """True while a request can have to wait for its turn: only a debt bucket does that."""
+        return isinstance(self.counter, DebtBucket) and self._counts_by is self.algorithm
+
     def turn_in_ms(self, now_ms: int) -> int:
         """How long it takes until the next of those who wait may go on; 0: it may."""
         counter = self.counter

@@ -114,7 +114,7 @@ class Answers:
                 )
                 if throttle_ms > upstream_ms and route.enforced and at:
                     data = data if isinstance(data, bytearray) else bytearray(data)
-                    _WRITE_INT32(data, at, throttle_ms)
+                    _WRITE_INT32(data, at, route.answered_ms(throttle_ms, upstream_ms))
             elif kind == 0:  # Due.PASS
                 due.popleft()
                 if frame_end > end:
@@ -134,7 +134,7 @@ class Answers:
                 data, pos = self._insert_local(data, pos)
                 end = len(data)
         if self._pausing.reasons:
-            self._resume_if_room()
+            self._paused(now_us)
         return data or None
 
     # ------------------------------------------------------------------ chunks
@@ -226,7 +226,8 @@ class Answers:
         mute_ms = max(charge.mute_ms for charge in charges)
         if mute_ms <= upstream_ms or not at:
             return frame
-        return frame[:at] + _INT32.pack(mute_ms) + frame[at + 4 :]
+        answered_ms = route.answered_ms(mute_ms, upstream_ms)
+        return frame[:at] + _INT32.pack(answered_ms) + frame[at + 4 :]
 
     def _take_fetch(
         self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
@@ -275,7 +276,7 @@ class Answers:
             self._caller.mute(throttle_ms + more_ms, route.lane, route.memo.client_id)
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)
-                _WRITE_INT32(data, at, throttle_ms)
+                _WRITE_INT32(data, at, route.answered_ms(throttle_ms, upstream_ms))
         return data
 
     def _stream(self, part: bytes | bytearray) -> bytes | bytearray:

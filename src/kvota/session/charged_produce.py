@@ -42,7 +42,8 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
         charges.append(charged)
     throttle_ms = route.charge(size, now_us // 1000)
     seq = caller.shared.sink.next_seq()
-    charges.append(Charge(route.memo, seq, now_us, size, throttle_ms))
+    outcome = THROTTLED if throttle_ms > 0 else ADMITTED
+    charges.append(Charge(route.memo, seq, now_us, size, throttle_ms, outcome))
     if no_acks:
         append_rows(caller, charges, NO_ANSWER)
     else:
@@ -63,5 +64,5 @@ def append_rows(caller: Caller, charges: list[Charge], upstream_ms: int) -> None
             charge.value,
             charge.throttle_ms,
             upstream_ms,
-            THROTTLED if charge.throttle_ms > 0 else ADMITTED,
+            charge.outcome,
         )
