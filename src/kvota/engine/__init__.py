@@ -13,8 +13,8 @@ from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 
 __all__ = [
-    "Answer",
     "MUST_WAIT",
+    "Answer",
     "Decision",
     "Lane",
     "MutationQuota",

@@ -110,6 +110,8 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.CLOSE:
+                self.close(cast("str", argument))
             case Do.WARN:
                 log.warning("connection %d from %s: %s", self.number, self.peer, argument)
             case _:

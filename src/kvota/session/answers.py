@@ -167,12 +167,13 @@ class Answers:
             own += self._due.popleft()[2]
         return bytes(data[:pos]) + own + bytes(data[pos:]), pos + len(own)
 
-    def _resume_if_room(self) -> None:
-        if (
-            self._pausing.reasons & Reason.IN_FLIGHT
-            and len(self._due) <= self._caller.shared.settings.in_flight_max // 2
-        ):
-            self._caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
+    def _paused(self, now_us: int) -> None:
+        """The broker has answered something while the connection is paused."""
+        caller = self._caller
+        caller.answered_us = now_us
+        in_flight_max = caller.shared.settings.in_flight_max
+        if self._pausing.reasons & Reason.IN_FLIGHT and len(self._due) <= in_flight_max // 2:
+            caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
 
     # ------------------------------------------------------------------ one answer
 
@@ -268,7 +269,7 @@ class Answers:
         self._caller.append_row(route.memo, seq, now_us, value, throttle_ms, upstream_ms)
         if not route.enforced:
             return data
-        route.room.answered(value, route.lane.window_bytes, now_us)
+        route.fetch_room.answered(value, route.lane.window_bytes, now_us)
         if throttle_ms > 0:
             # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
             # would cost nothing each time.

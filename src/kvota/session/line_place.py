@@ -21,27 +21,27 @@ class LinePlace:
     """The place of one connection, while it has one.
 
     Attributes:
+        kept_us: when the bytes that are buffered, or were until ``taken_us``, began to come.
+        taken_us: when buffered bytes were last taken.
         resumed_us: when the connection was last let go on.
     """
 
-    __slots__ = ("_caller", "_lane", "_turn", "_wake", "resumed_us")
+    __slots__ = ("_caller", "_lane", "_turn", "_wake", "kept_us", "resumed_us", "taken_us")
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
         self._caller = caller
         self._wake = wake
         self._lane: Lane | None = None
         self._turn: Turn | None = None
+        self.kept_us = 0
+        self.taken_us = 0
         self.resumed_us = 0
 
-    def admit(self, route: Route, size: int, since_us: int | None, now_us: int) -> int | None:
-        """Charge a request if its turn has come: its throttle in ms; None: it waits.
+    def may_go_on(self, route: Route, size: int, *, awaits_answer: bool, now_us: int) -> bool:
+        """True when a request's turn has come: charge it by ``lane.admit``, then ``leave``.
 
-        Args:
-            route: of the request.
-            size: announced.
-            since_us: when its first byte came, or the last byte before the connection was paused;
-                None: no answer is awaited, so it waits for ever.
-            now_us: when.
+        One that awaits no answer may wait for ever: to close its connection would lose its records
+        unnoticed.
         """
         lane, now_ms = route.lane, now_us // 1000
         if self._lane is not lane:
@@ -50,9 +50,8 @@ class LinePlace:
             self._lane = lane
             self._turn = lane.join(self._wake)
             self._append_wait(route, size, now_us)
-            waited_ms = None if since_us is None else self._waited_ms(since_us, now_us)
             self._caller.pausing.give_up_waiting_in(
-                None if waited_ms is None else max(0, WAIT_MS_MAX - waited_ms)
+                self._left_ms(now_us) if awaits_answer else None
             )
         elif lane.went_back(now_ms):
             self._append_wait(route, size, now_us)
@@ -60,11 +59,9 @@ class LinePlace:
         if lane.waiting_line().is_first(self._turn):
             turn_in_ms = lane.turn_in_ms(now_ms)
             if turn_in_ms == 0:
-                throttle_ms = lane.admit(size, now_ms)
-                self.leave()
-                return throttle_ms
+                return True
         self._caller.pausing.stand_in_line(turn_in_ms)
-        return None
+        return False
 
     def leave(self) -> None:
         """Nothing waits any more: the next one of the line is woken."""
@@ -89,11 +86,16 @@ class LinePlace:
         sink = self._caller.shared.sink
         sink.append(route.memo, sink.next_seq(), now_us, size, throttle_ms, NO_ANSWER, REJECTED)
 
-    def _waited_ms(self, since_us: int, now_us: int) -> int:
-        """How long ago the client can first have sent the request."""
-        if since_us - self.resumed_us < _JUST_RESUMED_US:
-            since_us = min(since_us, self._caller.answered_us or since_us)
-        return max(0, now_us - since_us) // 1000
+    def _left_ms(self, now_us: int) -> int:
+        """How long the request may wait, counted from when its client can first have sent it.
+
+        That is the arrival of its first byte; or, where the connection was not being read then, the
+        answer before.
+        """
+        since_us = self.kept_us if self.taken_us == now_us else now_us
+        if 0 <= now_us - self.resumed_us < _JUST_RESUMED_US and self._caller.answered_us:
+            since_us = min(since_us, self._caller.answered_us)
+        return max(0, WAIT_MS_MAX - max(0, now_us - since_us) // 1000)
 
 
 def _nobody() -> None:

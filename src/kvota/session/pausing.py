@@ -123,8 +123,10 @@ class Pausing:
     def gives_up(self, monotonic_ms: int) -> bool:
         """True when a request has waited in line for as long as it may."""
         give_up_ms = self._give_up_deadline_ms
-        return bool(self.reasons & _IN_LINE) and give_up_ms is not None and (
-            max(monotonic_ms, self._offered_ms) >= give_up_ms
+        return (
+            bool(self.reasons & _IN_LINE)
+            and give_up_ms is not None
+            and (max(monotonic_ms, self._offered_ms) >= give_up_ms)
         )
 
     def replace_mute(self, throttle_ms: int) -> None:

@@ -54,6 +54,7 @@ class Route:
         "charge",
         "client_id",
         "enforced",
+        "fetch_room",
         "flexible",
         "has_endpoints",
         "key",
@@ -64,7 +65,6 @@ class Route:
         "memo",
         "mute_ms_max",
         "no_transaction",
-        "room",
         "size_max",
         "version",
     )
@@ -107,7 +107,8 @@ class Route:
         self.lane: Lane
         self.lane_version = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
-        self.room = FetchRoom() if key == FETCH else None
+        if key == FETCH:
+            self.fetch_room = FetchRoom()
         self.memo: ChargeMemo  # of that client's rows
 
     @property
