@@ -241,7 +241,10 @@ class Requests:
     def _take_over_limit(
         self, route: Route, head: ProduceHead, throttle_ms: int, now_us: int
     ) -> bool:
-        return take_over_limit(self._caller, self.place, route, head, throttle_ms, now_us)
+        if take_over_limit(self._caller, self.place, route, head, throttle_ms, now_us):
+            return True
+        self.budget.give_back()  # taken anew at its turn
+        return False
 
     def _take_rarer(
         self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
@@ -271,6 +274,8 @@ class Requests:
             instead = take_charged_produce(self._caller, self.place, route, frame, now_us)
             if instead is frame:
                 return data
+            if instead is None:
+                self.budget.give_back()  # taken anew at its turn
         if instead == b"":  # answered by the gateway: what still comes of it goes nowhere
             self._swallows = frame_end > len(data)
         return instead

@@ -228,7 +228,9 @@ class Stage:
             else:
                 assert code == Do.WARN, code
                 self.warnings.append(str(argument))
-        if self.pausing.deadline_changed:
+        if self.closed:
+            self._deadline_ms = None
+        elif self.pausing.deadline_changed:
             self._deadline_ms = self.machine.next_deadline_ms(self.cluster.now_ms)
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
