@@ -176,8 +176,13 @@ class Connection:
 
     @property
     def is_in_line(self) -> bool:
-        """True while a request waits for its counter's turn; a client that has gone gives it up."""
+        """True while a request waits for its counter's turn."""
         return bool(self.pausing.reasons & Reason.IN_LINE)
+
+    @property
+    def waits_for_an_answer(self) -> bool:
+        """True while a request in line is worth nothing once its client has gone (acks are not 0)."""
+        return self.is_in_line and self._requests.place.awaits_answer
 
     @property
     def keeps_others_waiting(self) -> bool:

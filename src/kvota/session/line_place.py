@@ -21,18 +21,29 @@ class LinePlace:
     """The place of one connection, while it has one.
 
     Attributes:
+        awaits_answer: whether the client of the waiting request waits for an answer.
         kept_us: when the bytes that are buffered, or were until ``taken_us``, began to come.
         taken_us: when buffered bytes were last taken.
         resumed_us: when the connection was last let go on.
     """
 
-    __slots__ = ("_caller", "_lane", "_turn", "_wake", "kept_us", "resumed_us", "taken_us")
+    __slots__ = (
+        "_caller",
+        "_lane",
+        "_turn",
+        "_wake",
+        "awaits_answer",
+        "kept_us",
+        "resumed_us",
+        "taken_us",
+    )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
         self._caller = caller
         self._wake = wake
         self._lane: Lane | None = None
         self._turn: Turn | None = None
+        self.awaits_answer = True
         self.kept_us = 0
         self.taken_us = 0
         self.resumed_us = 0
@@ -49,6 +60,7 @@ class LinePlace:
         if self._turn is None:
             self._lane = lane
             self._turn = lane.join(self._wake)
+            self.awaits_answer = awaits_answer
             self._append_wait(route, size, now_us)
             self._caller.pausing.give_up_waiting_in(
                 self._left_ms(now_us) if awaits_answer else None
@@ -69,11 +81,6 @@ class LinePlace:
         self._lane = self._turn = None
         if lane is not None and turn is not None:
             lane.leave(turn)
-
-    def leave_outdated(self, lane: Lane) -> None:
-        """The counters have changed: a place in the line of another one is worth nothing."""
-        if self._lane is not None and (self._lane is not lane or not lane.makes_wait):
-            self.leave()
 
     def close(self) -> None:
         """Never wake again: with a method of the driver the two would be a cycle."""
