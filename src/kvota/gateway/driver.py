@@ -77,7 +77,7 @@ class Driver:
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         self.machine = Connection(
             means.shared,
-            Pausing(cap_ms=means.limits.mute_ms_max),
+            Pausing(cap_ms=means.shared.settings.mute_ms_max),
             number=self.number,
             dialled=destination.address,
             node_id=node_id,
