@@ -18,6 +18,7 @@ from kvota.gateway.gateway import Gateway
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError
+from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
