@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from tests.unit.session.frames import (
+
+from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
     HEARTBEAT,
@@ -25,7 +26,7 @@ from tests.unit.session.frames import (
     request,
     split,
 )
-from tests.unit.session.stage import ALL_TYPES, BROKER, Cluster, Stage, quotas
+from kvota.testing.stage import ALL_TYPES, BROKER, Cluster, Stage, quotas
 
 ENDPOINTS = [(2, "broker-2.inside", 9092)]
 ENDPOINTS_BYTES_MAX = 40  # at an answer's end
@@ -222,7 +223,7 @@ def converse(world: World, cut: Cut) -> tuple[object, ...]:
     return (
         stage.to_broker,
         stage.to_client,
-        [row.told() for row in stage.cluster.rows],
+        [row.columns() for row in stage.cluster.rows],
         stage.mutes,
         stage.warnings,
     )

@@ -16,7 +16,11 @@ from tests.unit.gateway.world import (
     obliging,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.gateway.relay import ClientSide, UpstreamSide
+from kvota.gateway.settings import GatewayLimits
+from kvota.session.settings import ConnectionSettings
+from kvota.testing.frames import (
     METADATA,
     decoded,
     fetch,
@@ -27,11 +31,7 @@ from tests.unit.session.frames import (
     split,
     throttle_of,
 )
-from tests.unit.session.stage import quotas
-
-from kvota.gateway.relay import ClientSide, UpstreamSide
-from kvota.gateway.settings import GatewayLimits
-from kvota.session.settings import ConnectionSettings
+from kvota.testing.stage import quotas
 
 Worlds = Callable[..., Awaitable[World]]
 

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.unit.session.frames import (
+
+from kvota.engine import QuotaWindow
+from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.errors import ProtocolError
+from kvota.model.quota_type import QuotaType
+from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -24,12 +29,8 @@ from tests.unit.session.frames import (
     throttle_of,
     topic_id,
 )
-from tests.unit.session.stage import BROKER, START_MS, Cluster, Row, Stage, quotas
-
-from kvota.engine import QuotaWindow
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
-from kvota.model.errors import ProtocolError
-from kvota.model.quota_type import QuotaType
+from kvota.testing.manual_clock import START_MS
+from kvota.testing.stage import BROKER, Cluster, Row, Stage, quotas
 
 EXISTS, INVALID_PARTITIONS, THROTTLING, POLICY = 36, 37, 89, 44
 UNKNOWN = 3
@@ -715,8 +716,8 @@ def test_a_counter_forgotten_while_our_question_is_under_way_is_not_charged() ->
     stage = Stage(cluster())
     question = stage.client(create(("a", 300)))
 
-    stage.cluster.now_ms += 3_600_001
-    assert stage.cluster.engine.purge_expired(stage.cluster.now_ms) == 1
+    stage.cluster.clock.advance(3_600_001)
+    assert stage.cluster.purge_counters() == 1
     tell(stage, question)
     stage.broker(created(("a", 0, 300)))
     tell(stage, stage.client(create(("b", 1))))

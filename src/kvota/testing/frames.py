@@ -1,13 +1,15 @@
 """Kafka frames for screenplays, encoded by kio; what a test does not name is fixed, not random."""
 
+import datetime
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from kvota.testing.kafka_messages import (
+    Kind,
     RandomMessages,
     from_frame,
     part_type,
@@ -68,9 +70,11 @@ def resized(frame: bytes) -> bytes:
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:]
 
 
-def parts(key: int, version: int, kind: str, name: str, *rows: dict[str, object]) -> tuple:
+def parts(
+    key: int, version: int, kind: Kind, name: str, *rows: Mapping[str, object]
+) -> tuple[Any, ...]:
     """Parts of a message, e.g. its topics."""
-    part = part_type(payload_type(key, version, kind), name)  # type: ignore[arg-type]
+    part = part_type(payload_type(key, version, kind), name)
     messages = RandomMessages(Random(1))
     return tuple(messages.entity(part, **row) for row in rows)
 
@@ -169,7 +173,7 @@ def produce_answer(
     topic["partition_responses"] = parts(
         PRODUCE, version, "response", "PartitionProduceResponse", partition
     )
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "responses": parts(PRODUCE, version, "response", "TopicProduceResponse", topic)
     }
     if version >= 10:
@@ -177,7 +181,9 @@ def produce_answer(
     return answer(PRODUCE, version, correlation=correlation, throttle_ms=throttle_ms, **fields)
 
 
-def node_endpoints(key: int, version: int, endpoints: Sequence[tuple[int, str, int]]) -> tuple:
+def node_endpoints(
+    key: int, version: int, endpoints: Sequence[tuple[int, str, int]]
+) -> tuple[Any, ...]:
     """Node endpoints of a Produce or Fetch answer."""
     return parts(
         key,
@@ -311,7 +317,8 @@ def decoded(frame: bytes, key: int, version: int, *, is_answer: bool = True) -> 
 
 def throttle_of(frame: bytes, key: int, version: int) -> int:
     """throttle_time_ms of an answer, read by kio."""
-    return round(decoded(frame, key, version).throttle_time.total_seconds() * 1000)
+    throttle_time: datetime.timedelta = decoded(frame, key, version).throttle_time
+    return round(throttle_time.total_seconds() * 1000)
 
 
 def split(frames: bytes) -> list[bytes]:
