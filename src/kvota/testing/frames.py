@@ -65,6 +65,11 @@ def answer(
     return resized(frame[:8] + tags + frame[9:])
 
 
+def with_correlation(frame: bytes, correlation: int) -> bytes:
+    """The same answer to another request."""
+    return frame[:4] + correlation.to_bytes(4, "big", signed=True) + frame[8:]
+
+
 def resized(frame: bytes) -> bytes:
     """The frame with its size field mended."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:]
@@ -269,9 +274,9 @@ def metadata_answer(
     *,
     correlation: int,
     brokers: Sequence[tuple[int, str, int]] = (),
-    topics: Sequence[tuple[str, int, int]] = (),
+    topics: Sequence[tuple[str | uuid.UUID, int, int]] = (),
 ) -> bytes:
-    """Brokers, and topics as (name, error code, partitions)."""
+    """Brokers, and topics as (name, error code, partitions); an id in place of a name is not known."""
     partition: dict[str, object] = {
         "error_code": ErrorCode(0),
         "leader_id": 1,
@@ -289,10 +294,12 @@ def metadata_answer(
             "is_internal": False,
             "partitions": parted,
         }
-        if version >= 10:
+        if isinstance(name, uuid.UUID):
+            row |= {"name": None if version >= 12 else "", "topic_id": name}
+        elif version >= 10:
             row["topic_id"] = topic_id(name)
         rows.append(row)
-    told = (
+    nodes = (
         {"node_id": node_id, "host": host, "port": port, "rack": None}
         for node_id, host, port in brokers
     )
@@ -300,7 +307,7 @@ def metadata_answer(
         METADATA,
         version,
         correlation=correlation,
-        brokers=parts(METADATA, version, "response", "MetadataResponseBroker", *told),
+        brokers=parts(METADATA, version, "response", "MetadataResponseBroker", *nodes),
         topics=parts(METADATA, version, "response", "MetadataResponseTopic", *rows),
     )
 
