@@ -45,8 +45,8 @@ class Answering(Script):
     def fetched_partitions(self) -> int:
         return 3
 
-    def names_nodes(self, key: int) -> bool:  # noqa: ARG002
-        return self._world.endpoints
+    def named_nodes(self, key: int) -> tuple[int, ...]:  # noqa: ARG002
+        return (2,) if self._world.endpoints else ()
 
     def produce_error(self) -> int:
         return ErrorCode.not_leader_or_follower.value if self._world.endpoints else 0

@@ -1,5 +1,7 @@
 """How a scripted broker behaves."""
 
+from collections.abc import Sequence
+
 
 class Script:
     """How a broker behaves; this one obliges. Override what shall be otherwise: each is asked once a request."""
@@ -28,6 +30,6 @@ class Script:
         """Partitions of a Fetch answer."""
         return 1
 
-    def names_nodes(self, key: int) -> bool:  # noqa: ARG002
-        """True where a Produce or Fetch answer new enough names the cluster's nodes."""
-        return False
+    def named_nodes(self, key: int) -> Sequence[int]:  # noqa: ARG002
+        """The nodes whose addresses stand at the end of a Produce or Fetch answer that is new enough."""
+        return ()

@@ -154,8 +154,8 @@ class ScriptedBroker:
             return self._made(frame, b"")
         fields: dict[str, Any] = {"error": self.script.produce_error()}
         throttle_ms = self.script.throttle_ms(PRODUCE)
-        if version >= _PRODUCE_NAMES_NODES_FROM and self.script.names_nodes(PRODUCE):
-            fields["endpoints"] = tuple(self.cluster.nodes)
+        if version >= _PRODUCE_NAMES_NODES_FROM:
+            fields["endpoints"] = self._endpoints(self.script.named_nodes(PRODUCE))
         made = produced(version, correlation, throttle_ms=throttle_ms, **fields)
         return self._made(frame, made, throttle_ms=throttle_ms, fields=tuple(fields.items()))
 
@@ -165,10 +165,13 @@ class ScriptedBroker:
             "partitions": self.script.fetched_partitions(),
         }
         throttle_ms = self.script.throttle_ms(FETCH)
-        if version >= _FETCH_NAMES_NODES_FROM and self.script.names_nodes(FETCH):
-            fields["endpoints"] = tuple(self.cluster.nodes)
+        if version >= _FETCH_NAMES_NODES_FROM:
+            fields["endpoints"] = self._endpoints(self.script.named_nodes(FETCH))
         made = fetched(version, correlation, throttle_ms=throttle_ms, **fields)
         return self._made(frame, made, throttle_ms=throttle_ms, fields=tuple(fields.items()))
+
+    def _endpoints(self, node_ids: Sequence[int]) -> tuple[tuple[int, str, int], ...]:
+        return tuple((node_id, *self.cluster.brokers[node_id]) for node_id in node_ids)
 
     # ------------------------------------------------------------------ what there is
 
