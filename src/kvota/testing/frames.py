@@ -17,6 +17,7 @@ from kvota.testing.kafka_messages import (
     throttle,
     to_frame,
 )
+from kvota.wire.headers import skip_header_tags
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, DESCRIBE_CLUSTER = 17, 18, 36, 60
@@ -318,7 +319,12 @@ def topic_id(name: str) -> uuid.UUID:
 
 
 def decoded(frame: bytes, key: int, version: int, *, is_answer: bool = True) -> Any:
-    """The kio message in a frame; refuses bytes behind it."""
+    """The kio message in a frame; refuses bytes behind it, and looks past a request's header tags."""
+    if not is_answer and payload_type(key, version, "request").__flexible__:
+        at = 14 + max(0, int.from_bytes(frame[12:14], "big", signed=True))
+        behind = skip_header_tags(frame, at, len(frame))
+        assert behind is not None, "a header without an end"
+        frame = resized(frame[:at] + b"\0" + frame[behind:])
     return from_frame(frame, key, version, "response" if is_answer else "request")
 
 

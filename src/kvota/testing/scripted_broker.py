@@ -38,6 +38,7 @@ _FETCH_NAMES_NODES_FROM = 16
 
 # The same answer is asked for again and again; only its correlation id differs.
 _produce_answer = lru_cache(maxsize=1024)(produce_answer)
+_metadata_answer = lru_cache(maxsize=1024)(metadata_answer)
 _fetch_answer = lru_cache(maxsize=256)(fetch_answer)
 
 
@@ -180,13 +181,12 @@ class ScriptedBroker:
         asked = None
         if topics is not None and (topics or version > 0):
             asked = [topic.name or topic.topic_id for topic in topics]
-        made = metadata_answer(
-            version,
-            correlation=correlation,
-            brokers=self.cluster.nodes,
-            topics=self.cluster.described(asked),
-        )
-        return self._made(frame, made)
+        fields = {
+            "brokers": tuple(self.cluster.nodes),
+            "topics": tuple(self.cluster.described(asked)),
+        }
+        made = described(version, correlation, **fields)
+        return self._made(frame, made, fields=tuple(fields.items()))
 
     def _configured(self, frame: bytes, version: int, correlation: int) -> Reply:
         asked = decoded(frame, DESCRIBE_CONFIGS, version, is_answer=False).resources
@@ -332,6 +332,11 @@ def produced(version: int, correlation: int, *, throttle_ms: int, **fields: Any)
     """The answer of a ``Reply`` to a Produce with these fields."""
     made = _produce_answer(version, correlation=0, throttle_ms=throttle_ms, **fields)
     return with_correlation(made, correlation)
+
+
+def described(version: int, correlation: int, **fields: Any) -> bytes:
+    """The answer of a ``Reply`` to a Metadata request with these fields."""
+    return with_correlation(_metadata_answer(version, correlation=0, **fields), correlation)
 
 
 def fetched(version: int, correlation: int, *, throttle_ms: int, **fields: Any) -> bytes:

@@ -24,6 +24,7 @@ from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.facts import ClusterFacts
 from kvota.session.pausing import Pausing, Reason
+from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
@@ -31,6 +32,7 @@ from kvota.testing.manual_clock import ManualClock
 
 ALL_TYPES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION})
 GATEWAY = "gateway.example"
+NODE_PORT_BASE = 20_000
 BROKER = ("broker-1.inside", 9092)
 
 
@@ -84,7 +86,12 @@ class Rows:
 def quotas(entity: QuotaEntity | None = None, **limits: float) -> QuotaTable:
     """A table of one entity (every user), e.g. ``quotas(PRODUCE=1000)``."""
     given = {QuotaType(name): limit for name, limit in limits.items()}
-    return QuotaTable({entity or QuotaEntity(user=DEFAULT): given})
+    return quota_table({entity or QuotaEntity(user=DEFAULT): given})
+
+
+def quota_table(entries: Mapping[QuotaEntity, Mapping[QuotaType, float]]) -> QuotaTable:
+    """A table of several entities."""
+    return QuotaTable(entries)
 
 
 @dataclass
@@ -102,6 +109,7 @@ class Cluster:
         nodes: the lowest and the highest node id the gateway serves.
         clock: time passes here only.
         sink: takes the rows.
+        produce_quotas: what a Produce is charged on beside its bytes.
     """
 
     table: QuotaTable = field(default_factory=QuotaTable)
@@ -112,6 +120,7 @@ class Cluster:
     nodes: tuple[int, int] = (0, 9)
     clock: ManualClock = field(default_factory=ManualClock)
     sink: Rows = field(default_factory=Rows)
+    produce_quotas: tuple[ProduceQuota, ...] = ()
 
     def __post_init__(self) -> None:
         self.engine = QuotaEngine(self.table, dict(self.windows))
@@ -121,7 +130,7 @@ class Cluster:
             topology=Topology(
                 Advertised(
                     host=GATEWAY,
-                    node_port_base=20_000,
+                    node_port_base=NODE_PORT_BASE,
                     node_id_min=self.nodes[0],
                     node_id_max=self.nodes[1],
                 )
@@ -129,6 +138,7 @@ class Cluster:
             budgets=AnnouncedBudgets(limit_bytes=self.budget_bytes),
             facts=ClusterFacts(),
             settings=ConnectionSettings(enforced=self.enforced, **self.limits),
+            produce_quotas=self.produce_quotas,
         )
 
     @property
