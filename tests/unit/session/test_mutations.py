@@ -799,6 +799,17 @@ def test_too_many_partitions_for_one_topic_are_refused_beside_others() -> None:
     assert charges(stage.cluster.rows) == [(5, ADMITTED)]
 
 
+def test_neither_of_two_mentions_of_a_topic_goes_up_alone() -> None:
+    """The broker refuses both; one alone it would carry out, and nobody would be charged."""
+    stage = Stage(cluster(rate=10**6))
+    frame = grow(("twice", 20_000), ("once", 8), ("twice", 9))
+
+    assert tell(stage, stage.client(frame), ("twice", 0, 3), ("once", 0, 3)) == frame
+
+    stage.broker(grown(("twice", 42), ("once", 0)))
+    assert charges(stage.cluster.rows) == [(5, ADMITTED)]
+
+
 def test_an_answer_of_the_broker_that_cannot_be_read_closes() -> None:
     stage = Stage(cluster())
     tell(stage, stage.client(create(("a", 3))))
