@@ -88,7 +88,7 @@ class Watch:
     out: bytearray = field(default_factory=bytearray)  # the answer that goes to the client now
     _next_ask: int = 0
     _next_answer: int = 0
-    _begun: tuple[int, int] = (0, 0)
+    _begun: tuple[int, int, str] = (0, 0, ANONYMOUS)
 
     @property
     def is_broken(self) -> bool:
@@ -104,7 +104,7 @@ class Watch:
         at = 0
         while at < len(data):
             if not self.up:
-                self._begun = next(self.rows.ticks), self.clock.monotonic_ms()
+                self._begun = next(self.rows.ticks), self.clock.monotonic_ms(), self.user
             size = (
                 _frame_bytes(self.up + data[at : at + 4])
                 if len(self.up) < 4
@@ -119,8 +119,7 @@ class Watch:
 
     def _whole(self, frame: bytes) -> None:
         ask = self._match(frame)
-        tick, at_ms = self._begun
-        upward = Upward(ask, tick, at_ms, self.user, len(frame) - 4)
+        upward = Upward(ask, *self._begun, len(frame) - 4)
         if ask is not None:
             ask.fate = Fate.FORWARDED
             upward.topics = self._checked(ask, frame)
@@ -133,8 +132,7 @@ class Watch:
         ask = self._match(bytes(self.up), whole=False)
         if ask is None or not ask.frame.startswith(bytes(self.up)):
             raise self.fail(f"half a frame went up, and is not what the client sent: {ask}")
-        tick, at_ms = self._begun
-        return Upward(ask, tick, at_ms, self.user, (_frame_bytes(self.up) or 4) - 4)
+        return Upward(ask, *self._begun, (_frame_bytes(self.up) or 4) - 4)
 
     def _match(self, frame: bytes, *, whole: bool = True) -> Ask | None:
         """The request this is; those before it that did not go up must be for the gateway to answer."""

@@ -1,7 +1,6 @@
 """A cluster that exists in memory: its brokers, its topics, and how topic mutations end there."""
 
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -73,9 +72,9 @@ class ScriptedCluster:
         return [self._described(one) for one in asked]
 
     def _described(self, asked: str | uuid.UUID) -> tuple[str | uuid.UUID, int, int]:
-        name = self.name_of(asked) if isinstance(asked, uuid.UUID) else asked
-        if name is None:
-            return asked, _UNKNOWN_ID, 0
+        name = self._resolved(asked)
+        if isinstance(name, uuid.UUID):
+            return name, _UNKNOWN_ID, 0
         if name not in self.topics:
             return name, _UNKNOWN_TOPIC, 0
         return name, _NONE, self.topics[name]
@@ -127,19 +126,25 @@ class ScriptedCluster:
         *,
         of_known: bool = False,
     ) -> list[TopicOutcome]:
-        times_named = Counter(change.name for change in changes)
+        """One outcome for each topic; who is named twice, be it by name and by id, is refused."""
+        asked_of: dict[str | uuid.UUID, list[int]] = {}
+        for change in changes:
+            asked_of.setdefault(self._resolved(change.name), []).append(change.partitions)
         outcomes = []
-        for identity in times_named:
-            asked = next(change.partitions for change in changes if change.name == identity)
-            name = self.name_of(identity) if isinstance(identity, uuid.UUID) else identity
-            if times_named[identity] > 1:
-                outcomes.append(TopicOutcome(identity, _INVALID_REQUEST, 0))
-            elif name is None:
-                outcomes.append(TopicOutcome(identity, _UNKNOWN_ID, 0))
+        for name, asked in asked_of.items():
+            if len(asked) > 1:
+                outcomes.append(TopicOutcome(name, _INVALID_REQUEST, 0))
+            elif isinstance(name, uuid.UUID):
+                outcomes.append(TopicOutcome(name, _UNKNOWN_ID, 0))
             elif name in self.refused:
-                outcomes.append(TopicOutcome(identity, self.refused[name], 0))
+                outcomes.append(TopicOutcome(name, self.refused[name], 0))
             elif of_known and name not in self.topics:
-                outcomes.append(TopicOutcome(identity, _UNKNOWN_TOPIC, 0))
+                outcomes.append(TopicOutcome(name, _UNKNOWN_TOPIC, 0))
             else:
-                outcomes.append(TopicOutcome(identity, *one(name, asked)))
+                outcomes.append(TopicOutcome(name, *one(name, asked[0])))
         return outcomes
+
+    def _resolved(self, identity: str | uuid.UUID) -> str | uuid.UUID:
+        """A topic's name where there is one; an id that is not known stays."""
+        name = self.name_of(identity) if isinstance(identity, uuid.UUID) else identity
+        return identity if name is None else name
