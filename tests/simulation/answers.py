@@ -56,11 +56,14 @@ def check_answers(
     expected = [ask for ask in watch.asks if ask.is_answered]
     if len(watch.answers) > len(expected):
         raise watch.fail(f"{len(watch.answers)} answers to {len(expected)} requests")
-    if not watch.is_broken and (len(watch.answers) < len(expected) or watch.out):
-        unanswered = expected[len(watch.answers)] if len(watch.answers) < len(expected) else "?"
-        raise watch.fail(f"never answered: {unanswered}")
+    due = [ask for ask in expected if ask in up_of] if watch.drained else expected
+    unanswered = set(due) - set(expected[: len(watch.answers)])
+    if not watch.is_broken and (unanswered or watch.out):
+        raise watch.fail(f"never answered: {', '.join(map(str, unanswered))}")
     for ask in watch.asks:
-        if not (watch.is_broken or ask.is_answered or ask.is_refused or ask in up_of):
+        if not (
+            watch.is_broken or watch.drained or ask.is_answered or ask.is_refused or ask in up_of
+        ):
             raise watch.fail(f"never forwarded: {ask}")
     for (answer, _, _), ask in zip(watch.answers, expected, strict=False):
         if not ask.is_token and answer[4:8] != ask.frame[8:12]:

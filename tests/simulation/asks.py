@@ -196,6 +196,9 @@ class Asks:
             for name in self._topic_names()
         ]
         version = rng.randint(2, 7)
+        for row in rows:
+            if rng.random() < 0.15:
+                row |= {"num_partitions": -1, "assignments": _assigned(version, rng.randint(1, 4))}
         topics = parts(CREATE_TOPICS, version, "request", "CreatableTopic", *rows)
         return self._mutation(CREATE_TOPICS, version, topics, topics=topics)
 
@@ -226,7 +229,8 @@ class Asks:
 
     def _topic_names(self) -> list[str]:
         names = ("a", "b", "c", "bad", "d" * 30)
-        return [self._prefix + name for name in self._rng.choices(names, k=self._rng.randint(1, 3))]
+        count = self._rng.choice((1, 1, 2, 2, 3, 3, 3, 0))
+        return [self._prefix + name for name in self._rng.choices(names, k=count)]
 
     def _mutation(self, key: int, version: int, asked: tuple[object, ...], **fields: Any) -> Ask:
         client_id = self._client_id()
@@ -254,6 +258,12 @@ class Asks:
             else:
                 asks.append(_bare(token, name))
         return asks
+
+
+def _assigned(version: int, partitions: int) -> tuple[object, ...]:
+    """A broker for each partition, as kafka-reassign-partitions writes them."""
+    rows = ({"partition_index": index, "broker_ids": (1,)} for index in range(partitions))
+    return parts(CREATE_TOPICS, version, "request", "CreatableReplicaAssignment", *rows)
 
 
 def _bare(token: bytes, user: str | None) -> Ask:

@@ -16,11 +16,16 @@ _STREAMED_BYTES = 150_000
 
 
 class DrawnScript(Script):
-    """Late answers, errors, throttle times of the broker's own, answers of all sizes."""
+    """Late answers, errors, throttle times of the broker's own, answers of all sizes.
+
+    Half of the connections get Fetch answers of one size: there is always more to read.
+    """
 
     def __init__(self, rng: Random, cluster: ScriptedCluster) -> None:
         self._rng = rng
         self._cluster = cluster
+        self._steady_bytes = rng.choice((None, None, None, 3_000, 30_000, 120_000))
+        self._naming = rng.choice((0.1, 0.7))
 
     def delay_ms(self, key: int) -> int:  # noqa: ARG002
         return self._rng.choice((0, 0, 1, 5, 30, 200, 900))
@@ -36,13 +41,15 @@ class DrawnScript(Script):
         return failed if self._rng.random() < 0.1 else 0
 
     def fetched_bytes(self) -> int:
+        if self._steady_bytes is not None:
+            return self._steady_bytes
         return self._rng.choice((0, 50, 50, 2_000, 2_000, 9_000, 40_000, _STREAMED_BYTES))
 
     def fetched_partitions(self) -> int:
-        return self._rng.choice((0, 1, 1, 3))
+        return 1 if self._steady_bytes is not None else self._rng.choice((0, 1, 1, 3))
 
     def named_nodes(self, key: int) -> tuple[int, ...]:  # noqa: ARG002
-        return tuple(self._cluster.brokers) if self._rng.random() < 0.3 else ()
+        return tuple(self._cluster.brokers) if self._rng.random() < self._naming else ()
 
 
 class BrokerEnd:
@@ -78,6 +85,10 @@ class BrokerEnd:
     @property
     def node_id(self) -> int:
         return self._scripted.node_id
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._scripted.cluster.brokers[self.node_id]
 
     def die(self) -> None:
         """Gone, in the middle of an answer or of a request."""

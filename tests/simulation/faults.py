@@ -61,8 +61,13 @@ class Faults:
     steps_forward_ms: list[int] = field(default_factory=list)
     limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
 
-    def begin(self, ends: Callable[[], list[BrokerEnd]]) -> None:
-        """Schedule them all; ``ends`` lists the brokers' ends of connections at that time."""
+    def begin(self, ends: Callable[[], list[BrokerEnd]], drain: Callable[[], None]) -> None:
+        """Schedule them all.
+
+        Args:
+            ends: lists the brokers' ends of connections at that time.
+            drain: stops all connections of that time.
+        """
         rng = self.rng
         for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
             self._sometime(self.reload)
@@ -72,6 +77,8 @@ class Faults:
             self._sometime(lambda: self._kill(ends()))
         if rng.random() < 0.3:
             self._sometime(self.cluster.purge_counters)
+        if rng.random() < 0.1:
+            self._sometime(drain)
 
     def _sometime(self, action: Callable[[], object]) -> None:
         latest_ms = self.rng.choice((300, 4_000, _FIRST_MS))

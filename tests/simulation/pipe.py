@@ -5,13 +5,17 @@ from random import Random
 
 from tests.simulation.timeline import Timeline
 
-# Pieces are drawn from these; None: all there is.
+# Pieces are drawn from these; None: all there is, -1: half of it, -2: all but its end.
 _PIECES: dict[str, tuple[int | None, ...]] = {
     "whole": (None,),
     "mixed": (1, 2, 4, 7, 9, 13, 14, 40, 999, 20_000, None, None),
     "tiny": (1, 1, 1, 2, 3, 5),
-    "large": (16_383, 16_384, 60_000, 150_000, None),
+    "large": (16_383, 16_384, 17_100, 150_000, None),
+    "halves": (-1,),
+    "tails": (-2,),
 }
+# How long a piece takes: usual networks, and a slow one.
+_DELAYS_US = ((0, 40, 300, 900, 5_000), (0, 300), (5_000, 150_000, 900_000))
 STYLES = tuple(_PIECES)
 # Byte by byte, but not through all of a large frame.
 _TINY_PIECES_MAX = 120
@@ -40,6 +44,7 @@ class Pipe:
         self._rng = rng
         self._pieces = _PIECES[style]
         self._pieces_left = _TINY_PIECES_MAX
+        self._delays_us = rng.choice(_DELAYS_US)
         self._room_bytes = room_bytes
         self._waiting = bytearray()
         self._paused = False
@@ -93,8 +98,7 @@ class Pipe:
             return
         if self._waiting or self._finished:
             self._scheduled = True
-            delay_us = self._rng.choice((0, 40, 300, 900, 5_000))
-            self._timeline.after_us(delay_us, self._arrive)
+            self._timeline.after_us(self._rng.choice(self._delays_us), self._arrive)
 
     def _arrive(self) -> None:
         self._scheduled = False
@@ -115,4 +119,12 @@ class Pipe:
 
     def _piece_bytes(self) -> int | None:
         self._pieces_left -= 1
-        return self._rng.choice(self._pieces) if self._pieces_left >= 0 else None
+        if self._pieces_left < 0:
+            return None
+        size = self._rng.choice(self._pieces)
+        if size == -1:
+            return len(self._waiting) // 2
+        if size == -2:  # most of it at once, and its end in small pieces
+            most = len(self._waiting) - self._rng.randrange(120)
+            return most if most > 0 else self._rng.randint(1, 30)
+        return size

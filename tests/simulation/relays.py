@@ -128,6 +128,15 @@ class Relay:
             self._set_timer()
         self._set_reading()
         self._pass_eof()
+        if self.pausing.reasons & Reason.DRAINING and self.machine.idle:
+            self.close()
+
+    def drain(self) -> None:
+        """The gateway stops: take no further request; what is half here and what is due go on."""
+        if not self.closed:
+            self.watch.drained = True
+            self.pausing.reasons |= Reason.DRAINING
+            self._settle()
 
     def _resume(self, reason: int) -> None:
         self._forward(self.machine.resume(reason, self._clock.now_us()))
@@ -192,6 +201,9 @@ class Relay:
             self.close()
             return
         self._up, self._down, self.broker = reached
+        if self.broker.node_id != self.watch.node_id:
+            self.watch.node_ids.add(self.broker.node_id)
+            self.machine.redialled(self.broker.address, self.broker.node_id)
         self._up.on_full = self._broker_full
         self._down.on_data = self._answered
         self._down.on_end = self._broker_closed

@@ -94,10 +94,10 @@ def match_fetch(
 
 def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
     memo = row.memo
-    nodes = {watch.node_id} if watch.knows_node else {watch.node_id, -2}
+    nodes = watch.node_ids if watch.knows_node else {*watch.node_ids, -2}
     expected = (ask.key, ask.version, user, ask.client_id or "")
     if memo.node_id not in nodes:
-        raise watch.fail(f"node {watch.node_id} and not {memo.node_id}")
+        raise watch.fail(f"one of the nodes {watch.node_ids} and not {memo.node_id}")
     if (memo.api_key, memo.api_version, memo.user, memo.client_id) != expected:
         raise watch.fail(f"{memo.user!r} {memo.client_id!r} is charged for {ask}, {expected}")
 
@@ -123,7 +123,9 @@ def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
                 unsure = float("inf")  # what may have been done stays charged
         if upward.ask.key == CREATE_TOPICS and upward.ask.version < 5:
             asked = [getattr(topic, "num_partitions", 0) for topic in upward.topics]
-            if -1 in asked:
+            if -1 in asked and not all(
+                getattr(topic, "assignments", ()) for topic in upward.topics
+            ):
                 unsure = float("inf")  # its answer does not say how many there are
     # A connection that breaks leaves charges behind whose end nobody knows.
     most = float("inf") if watch.is_broken else changed + unsure

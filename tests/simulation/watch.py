@@ -67,6 +67,8 @@ class Watch:
         asks: what its client has sent, in order.
         upward: what has begun to go up, in order.
         answers: whole answers to the client, with (tick, monotonic ms).
+        node_ids: more than one where another broker than planned was reached.
+        drained: the gateway has stopped taking requests; what had gone up must be answered.
         client_gone, broker_gone: somebody left in the middle of things: what was under way may be lost.
     """
 
@@ -79,7 +81,9 @@ class Watch:
     asks: list[Ask] = field(default_factory=list)
     upward: list[Upward] = field(default_factory=list)
     answers: list[tuple[bytes, int, int]] = field(default_factory=list)
+    node_ids: set[int] = field(default_factory=set)
     client_gone: bool = False
+    drained: bool = False
     broker_gone: bool = False
     to_client: bytearray = field(default_factory=bytearray)
     user: str = ANONYMOUS

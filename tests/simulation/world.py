@@ -76,7 +76,7 @@ class World:
             limits={
                 "in_flight_max": rng.choice((2, 5_000)),
                 "mutation_partitions_max": rng.choice((50, 10_000)),
-                "default_partitions": rng.choice((1, self.upstream.default_partitions)),
+                "default_partitions": rng.choice((1, 8, self.upstream.default_partitions)),
             },
             clock=clock,
             sink=self.rows,
@@ -91,7 +91,7 @@ class World:
         for number in range(rng.randint(1, 8)):
             start_us = rng.choice((0, rng.randrange(3_000_000), rng.randrange(40_000_000)))
             self.timeline.after_us(start_us, lambda number=number: self._connect(number))
-        self.faults.begin(lambda: self._ends)
+        self.faults.begin(lambda: self._ends, self._drain)
 
     def run(self) -> None:
         """Until nothing is due any more; then everything is checked.
@@ -103,6 +103,10 @@ class World:
         self._check_end()
 
     # ------------------------------------------------------------------ connections
+
+    def _drain(self) -> None:
+        for relay in self.relays:
+            relay.drain()
 
     def _pipe(self) -> Pipe:
         rng = self._rng
@@ -119,6 +123,7 @@ class World:
             rows=self.rows,
             clock=self.cluster.clock,
             knows_node=rng.random() < 0.8,
+            node_ids={node_id},
         )
         relay = Relay(self.cluster, self.timeline, rng, watch, cap_ms=self._cap_ms, dial=self._dial)
         self.relays.append(relay)
@@ -164,8 +169,9 @@ class World:
         asks = Asks(rng, client_ids=client_ids, prefix=prefix)
         plan = asks.login(rng.choice(_USERS)) if self._logs_in else []
         logins = len(plan)
-        for _ in range(rng.randint(1, 14)):
-            plan.append(self._drawn_ask(asks, rng.choice((_PRODUCER, _CONSUMER, _ADMIN, _ANY))))
+        role = rng.choice((_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY))
+        for _ in range(rng.randint(1, 20)):
+            plan.append(self._drawn_ask(asks, role))
             if self._logs_in and rng.random() < 0.05:
                 plan += asks.login(rng.choice(_USERS), first=False)
         return plan, logins
@@ -186,7 +192,10 @@ class World:
             return None
         up, down = self._pipe(), self._pipe()
         script = DrawnScript(self._rng, self.upstream)
-        scripted = ScriptedBroker(self.upstream, script, node_id=relay.watch.node_id)
+        node_id = relay.watch.node_id
+        if self._rng.random() < 0.07:
+            node_id = self._rng.choice(list(self.upstream.brokers))
+        scripted = ScriptedBroker(self.upstream, script, node_id=node_id)
         end = BrokerEnd(self.timeline, scripted, relay.watch, incoming=up, outgoing=down)
         self._ends.append(end)
         return up, down, end
@@ -215,6 +224,8 @@ class World:
             raise watch.fail(f"never ends: {relay.pausing.reasons!r}, {machine.due_count} due")
         if machine.due_count:
             raise watch.fail(f"{machine.due_count} answers are due at the end")
+        if not (machine.idle or watch.is_broken):
+            raise watch.fail("not idle at the end")
         if watch.up and not watch.is_broken:
             raise watch.fail(f"half a frame went up: {bytes(watch.up[:14]).hex()}")
         replies = reply_of(watch, relay.broker.replies if relay.broker else [])
