@@ -29,6 +29,10 @@ MUTATIONS = frozenset({CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS})
 # The lowest version above what the gateway knows: it answers such a request itself.
 _NEWER_API_VERSIONS = 9
 
+# Bytes of records: around the 16 KB that must be here before a frame goes on in parts.
+_SIZES = (0, 100, 100, 400, 400, 3_000, 3_000, 16_000, 17_000, 60_000)
+_BULK_SIZES = (17_000, 40_000, 60_000)
+
 _produce = lru_cache(maxsize=2048)(produce)
 _fetch = lru_cache(maxsize=2048)(fetch)
 _request = lru_cache(maxsize=2048)(request)
@@ -96,10 +100,14 @@ class Asks:
         rng: where all is drawn from.
         client_ids: one of them stands in each request.
         prefix: begins the names of this client's own topics, so that others cannot move them.
+        is_bulk: every Produce is a large one.
     """
 
-    def __init__(self, rng: Random, *, client_ids: tuple[str | None, ...], prefix: str) -> None:
+    def __init__(
+        self, rng: Random, *, client_ids: tuple[str | None, ...], prefix: str, is_bulk: bool
+    ) -> None:
         self._rng = rng
+        self._sizes = _BULK_SIZES if is_bulk else _SIZES
         self._client_ids = client_ids
         self._prefix = prefix
         self._correlation = rng.choice((0, 1, -5, 2**31 - 3, rng.randrange(-(2**31), 2**31)))
@@ -126,7 +134,7 @@ class Asks:
     def produce(self) -> Ask:
         rng = self._rng
         client_id, acks = self._client_id(), rng.choice((-1, -1, -1, 1, 1, 0))
-        size = rng.choice((0, 100, 100, 400, 400, 3_000, 3_000, 16_000, 17_000, 60_000))
+        size = rng.choice(self._sizes)
         frame = _produce(
             rng.randint(3, 13),
             acks=acks,
@@ -246,12 +254,15 @@ class Asks:
         """A handshake and its tokens; bare tokens only for a first login, as Kafka has it."""
         rng = self._rng
         version = rng.choice((0, 1, 1)) if first else 1
-        mechanism = rng.choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+        mechanism = rng.choice(
+            ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") + ("OAUTHBEARER",) * version
+        )
         tokens = _tokens(mechanism, user)
         asks = [self._ask(_request(SASL_HANDSHAKE, version, mechanism=mechanism))]
         token_version = rng.randint(0, 2)
         for token in tokens:
-            name = user if token is tokens[-1] else None
+            known = "ANONYMOUS" if mechanism == "OAUTHBEARER" else user  # its name cannot be read
+            name = known if token is tokens[-1] else None
             if version:
                 frame = _request(SASL_AUTHENTICATE, token_version, auth_bytes=token)
                 asks.append(self._ask(frame, user=name))
@@ -274,6 +285,8 @@ def _bare(token: bytes, user: str | None) -> Ask:
 def _tokens(mechanism: str, user: str) -> tuple[bytes, ...]:
     if mechanism == "PLAIN":
         return (b"\0" + user.encode() + b"\0secret",)
+    if mechanism == "OAUTHBEARER":
+        return (b"n,,\x01auth=Bearer abc\x01\x01",)
     return b"n,,n=" + user.encode() + b",r=nonce", b"c=biws,r=nonce,p=cHJvb2Y="
 
 

@@ -124,6 +124,7 @@ class Relay:
                     raise AssertionError(msg)
         if self.closed:
             return
+        self.watch.check_progress(self.machine)
         if self.pausing.deadline_changed:
             self._set_timer()
         self._set_reading()

@@ -6,6 +6,8 @@ from typing import Any
 
 from tests.simulation.asks import Ask, Fate
 
+from kvota.session.connection import Connection
+from kvota.session.pausing import Reason
 from kvota.testing.frames import FETCH, SASL_AUTHENTICATE, decoded
 from kvota.testing.manual_clock import ManualClock
 from kvota.testing.stage import Rows
@@ -97,6 +99,19 @@ class Watch:
     @property
     def is_broken(self) -> bool:
         return self.client_gone or self.broker_gone
+
+    def check_progress(self, machine: Connection) -> None:
+        """What the machine says of the frame that has begun is so."""
+        if machine.is_inside_frame != bool(self.up):
+            raise self.fail(
+                f"inside a frame: {machine.is_inside_frame}, begun: {len(self.up)} bytes"
+            )
+        if machine.arrived_bytes < 0:
+            raise self.fail(f"{machine.arrived_bytes} bytes have arrived")
+        if machine.incomplete and machine.pauses_reading and not machine.is_inside_frame:
+            waits = machine.pausing.reasons
+            if waits & ~Reason.BUDGET:
+                raise self.fail(f"the client's turn, and it is not read: {waits!r}")
 
     def fail(self, what: str) -> InvariantError:
         return InvariantError(f"connection {self.number}: {what}")

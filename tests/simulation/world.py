@@ -51,6 +51,8 @@ _USERS = ("alice", "bob", "team a")
 _TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
 # Errors of mutations: invalid topic, timed out, not allowed, policy.
 _REFUSED = (17, 7, 31, 44)
+# Of worlds in which everybody sends large requests at once, with a budget for one of them.
+_BULK_RATIO = 0.12
 _PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
 
 
@@ -68,11 +70,12 @@ class World:
             default_partitions=rng.choice((1, 3)),
             tells_configs=rng.random() < 0.8,
         )
+        self._is_bulk = rng.random() < _BULK_RATIO
         entries = drawn_quotas(rng)
         self.cluster = Cluster(
             quota_table(entries),
             enforced=frozenset(one for one in _TYPES if rng.random() < 0.75),
-            budget_bytes=rng.choice((1_000, 20_000, 70_000, 128 * 2**20)),
+            budget_bytes=rng.choice((1_000, 20_000, 70_000) + (128 * 2**20,) * (not self._is_bulk)),
             limits={
                 "in_flight_max": rng.choice((2, 5_000)),
                 "mutation_partitions_max": rng.choice((50, 10_000)),
@@ -89,7 +92,8 @@ class World:
         self._ends: list[BrokerEnd] = []
         self.relays: list[Relay] = []
         for number in range(rng.randint(1, 8)):
-            start_us = rng.choice((0, rng.randrange(3_000_000), rng.randrange(40_000_000)))
+            latest_us = 1_000 if self._is_bulk else rng.choice((1_000, 3_000_000, 40_000_000))
+            start_us = rng.randrange(latest_us)
             self.timeline.after_us(start_us, lambda number=number: self._connect(number))
         self.faults.begin(lambda: self._ends, self._drain)
 
@@ -111,7 +115,8 @@ class World:
     def _pipe(self) -> Pipe:
         rng = self._rng
         room_bytes = rng.choice((300, 10_000, 2**20, 2**20))
-        return Pipe(self.timeline, rng, style=rng.choice(STYLES), room_bytes=room_bytes)
+        style = rng.choice(("halves", "large")) if self._is_bulk else rng.choice(STYLES)
+        return Pipe(self.timeline, rng, style=style, room_bytes=room_bytes)
 
     def _connect(self, number: int) -> None:
         rng = self._rng
@@ -166,10 +171,11 @@ class World:
         client_ids: tuple[str | None, ...] = rng.choice(
             (("app",), ("app", "other"), (None,), ("größe",), tuple(f"id-{n}" for n in range(40)))
         )
-        asks = Asks(rng, client_ids=client_ids, prefix=prefix)
+        asks = Asks(rng, client_ids=client_ids, prefix=prefix, is_bulk=self._is_bulk)
         plan = asks.login(rng.choice(_USERS)) if self._logs_in else []
         logins = len(plan)
-        role = rng.choice((_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY))
+        roles = (_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY)
+        role = _PRODUCER if self._is_bulk else rng.choice(roles)
         for _ in range(rng.randint(1, 20)):
             plan.append(self._drawn_ask(asks, role))
             if self._logs_in and rng.random() < 0.05:
