@@ -25,7 +25,7 @@ from tests.integration.idempotent_producer import IdempotentProducer
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.command_line import SHORT_LIVED
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.testing.frames import split
 
 pytestmark = pytest.mark.timeout(300)

@@ -10,7 +10,7 @@ from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.command_line import SHORT_LIVED
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.testing.frames import (
     CREATE_TOPICS,
     FETCH,

@@ -45,7 +45,7 @@ class Answering(Script):
     def fetched_partitions(self) -> int:
         return 3
 
-    def named_nodes(self, key: int) -> tuple[int, ...]:  # noqa: ARG002
+    def named_nodes(self, key: int) -> tuple[int, ...]:
         return (2,) if self._world.endpoints else ()
 
     def produce_error(self) -> int:

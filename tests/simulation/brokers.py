@@ -27,10 +27,10 @@ class DrawnScript(Script):
         self._steady_bytes = rng.choice((None, None, None, 3_000, 30_000, 120_000))
         self._naming = rng.choice((0.1, 0.7))
 
-    def delay_ms(self, key: int) -> int:  # noqa: ARG002
+    def delay_ms(self, key: int) -> int:
         return self._rng.choice((0, 0, 1, 5, 30, 200, 900))
 
-    def throttle_ms(self, key: int) -> int:  # noqa: ARG002
+    def throttle_ms(self, key: int) -> int:
         return self._rng.choice((0, 0, 0, 0, 0, 7, 800, 60_000))
 
     def produce_error(self) -> int:
@@ -48,7 +48,7 @@ class DrawnScript(Script):
     def fetched_partitions(self) -> int:
         return 1 if self._steady_bytes is not None else self._rng.choice((0, 1, 1, 3))
 
-    def named_nodes(self, key: int) -> tuple[int, ...]:  # noqa: ARG002
+    def named_nodes(self, key: int) -> tuple[int, ...]:
         return tuple(self._cluster.brokers) if self._rng.random() < self._naming else ()
 
 

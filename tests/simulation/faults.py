@@ -7,9 +7,10 @@ from random import Random
 from tests.simulation.brokers import BrokerEnd
 from tests.simulation.timeline import Timeline
 
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.testing.stage import Cluster, quota_table
+from kvota.testing.stage import Cluster
 
 Entries = dict[QuotaEntity, dict[QuotaType, float]]
 
@@ -50,7 +51,7 @@ class Faults:
     """Draws what goes wrong and when, and keeps what the checks must know of it.
 
     Attributes:
-        steps_forward_ms: when the wall clock was set forward, monotonic.
+        excuses_ms: when the wall clock was set forward or quotas changed, monotonic: a mute may end early.
         limits: of each table that was in force, with the tick at which it came.
     """
 
@@ -58,19 +59,26 @@ class Faults:
     timeline: Timeline
     rng: Random
     tick: Callable[[], int]
-    steps_forward_ms: list[int] = field(default_factory=list)
+    excuses_ms: list[int] = field(default_factory=list)
     limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
 
-    def begin(self, ends: Callable[[], list[BrokerEnd]], drain: Callable[[], None]) -> None:
+    def begin(
+        self,
+        ends: Callable[[], list[BrokerEnd]],
+        *,
+        drain: Callable[[], None],
+        look_again: Callable[[], None],
+    ) -> None:
         """Schedule them all.
 
         Args:
             ends: lists the brokers' ends of connections at that time.
             drain: stops all connections of that time.
+            look_again: tells all connections that quotas have changed.
         """
         rng = self.rng
         for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
-            self._sometime(self.reload)
+            self._sometime(lambda: self._reload(look_again))
         for _ in range(rng.choice((0, 0, 0, 1, 3))):
             self._sometime(self._set_clock)
         for _ in range(rng.choice((0, 0, 0, 1))):
@@ -91,17 +99,19 @@ class Faults:
                 of_type[quota_type].add(limit)
         self.limits.append((self.tick(), of_type))
 
-    def reload(self) -> None:
+    def _reload(self, look_again: Callable[[], None]) -> None:
         """The operator has other quotas."""
         entries = drawn_quotas(self.rng)
-        self.cluster.replace_quotas(quota_table(entries))
+        self.cluster.replace_quotas(ConfiguredQuotas(entries))
+        self.excuses_ms.append(self.cluster.clock.monotonic_ms())
         self.note_limits(entries)
+        look_again()
 
     def _set_clock(self) -> None:
         step_ms = self.rng.choice(_STEPS_MS)
         self.cluster.clock.step_wall(step_ms)
         if step_ms > 0:
-            self.steps_forward_ms.append(self.cluster.clock.monotonic_ms())
+            self.excuses_ms.append(self.cluster.clock.monotonic_ms())
 
     def _kill(self, ends: list[BrokerEnd]) -> None:
         """All connections of one broker break; it is back at once."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.simulation.asks import Ask
 from tests.simulation.watch import TimedRows
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.testing.scripted_broker import produced

@@ -4,8 +4,8 @@ import numpy as np
 from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError
 
-from kvota.model.charge_memo import REJECTED
-from kvota.model.quota_type import QuotaType
+from kvota.model.decision_sink import REJECTED
+from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
 from kvota.testing.stage import Row
@@ -40,6 +40,7 @@ def check_law(rows: list[Row]) -> None:
         np.array([row.ts_us for row in rows], np.int64),
         np.array([row.value for row in rows], np.float64),
         np.array([np.nan if memo.limit is None else memo.limit for memo in memos], np.float64),
+        np.array([FACTS[memo.quota_type].floor for memo in memos], np.float64),
         np.array([memo.samples for memo in memos], np.int64),
         np.array([memo.sample_ms for memo in memos], np.int64),
         np.zeros(STATE_SIZE, np.int64),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.simulation.watch import TimedRows, Upward, Watch
 
-from kvota.model.charge_memo import THROTTLED
+from kvota.model.decision_sink import THROTTLED
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import decoded
 from kvota.testing.scripted_broker import Reply
@@ -35,7 +35,7 @@ def check_mutes(
     reply_of: dict[Upward, Reply],
     *,
     cap_ms: int,
-    steps_forward_ms: list[int],
+    excuses_ms: list[int],
 ) -> None:
     """No request goes up while a throttle time runs, but one after each cap.
 
@@ -45,8 +45,8 @@ def check_mutes(
         row_of: the rows of each Produce and Fetch.
         reply_of: what the broker said to what went up.
         cap_ms: after so long one request is let through.
-        steps_forward_ms: when somebody set the wall clock forward: what is left behind a cap is
-            reckoned on the wall clock.
+        excuses_ms: when a running mute may have become a shorter one: other quotas are in force, or
+            somebody set the wall clock forward, on which what is left behind a cap is reckoned.
     """
     begins = sorted(_fetch_mutes(rows, row_of) + _mutation_mutes(watch, reply_of))
     mute = _Mute()
@@ -60,8 +60,8 @@ def check_mutes(
         # What has begun goes on: a mutation that is under way asks and is forwarded in a mute, too.
         if at_ms < mute.ends_ms and not upward.ask.is_mutation:
             assert mute.since_ms is not None
-            stepped = any(mute.since_ms <= step_ms <= at_ms for step_ms in steps_forward_ms)
-            if at_ms < mute.since_ms + cap_ms - _CAP_EARLY_MS and not stepped:
+            excused = any(mute.since_ms <= excuse_ms <= at_ms for excuse_ms in excuses_ms)
+            if at_ms < mute.since_ms + cap_ms - _CAP_EARLY_MS and not excused:
                 raise watch.fail(
                     f"forwarded {at_ms - mute.since_ms} ms after the begin of a mute of "
                     f"{mute.ends_ms - mute.since_ms} ms: {upward.ask}"

@@ -1,13 +1,16 @@
 """The gateway's driver in simulated time: performs what a connection's machine says, as the real one does."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+from tests.simulation.asked_callback import Asking
 from tests.simulation.pipe import Pipe
 from tests.simulation.timeline import Timeline, Timer
 from tests.simulation.watch import Watch
 
+from kvota.engine import Question
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.pausing import Pausing, Reason
@@ -30,6 +33,7 @@ class Relay:
         timeline: simulated time.
         rng: draws how late timers are.
         watch: sees every byte that goes in or out.
+        asking: answers questions to the quota callback.
         cap_ms: how long one mute lasts at most.
         dial: connects to the broker: the pipe up, the pipe down, its end; None: nobody is there.
     """
@@ -40,6 +44,7 @@ class Relay:
         timeline: Timeline,
         rng: Random,
         watch: Watch,
+        asking: Asking,
         *,
         cap_ms: int,
         dial: Dial,
@@ -60,6 +65,7 @@ class Relay:
         self._timeline = timeline
         self._rng = rng
         self._dial = dial
+        self._asking = asking
         self._up: Pipe | None = None
         self._down: Pipe | None = None
         self._before_dialled: list[bytes | bytearray] | None = None
@@ -117,6 +123,9 @@ class Relay:
                 case Do.RESUME:
                     now_us = self._clock.now_us()
                     self._forward(self.machine.resume(cast("int", argument), now_us))
+                case Do.ASK:
+                    token, question = cast("tuple[int, Question]", argument)
+                    self._asking.ask(question, partial(self._resolved, token))
                 case Do.WARN:
                     pass
                 case _:
@@ -142,6 +151,17 @@ class Relay:
     def _resume(self, reason: int) -> None:
         self._forward(self.machine.resume(reason, self._clock.now_us()))
         self._settle()
+
+    def _resolved(self, token: int, result: object) -> None:
+        if not self.closed:
+            self._forward(self.machine.resolved(token, result, self._clock.now_us()))
+            self._settle()
+
+    def look_again(self) -> None:
+        """Quotas have changed."""
+        if not self.closed:
+            self.machine.look_again(self._clock.now_us())
+            self._settle()
 
     def _set_reading(self) -> None:
         if self.machine.pauses_reading:

@@ -8,7 +8,7 @@ from tests.simulation.asks import Ask
 from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
 
-from kvota.model.charge_memo import NO_ANSWER, REJECTED
+from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE
 from kvota.testing.scripted_broker import Reply

@@ -20,6 +20,7 @@ How to repeat
 from random import Random
 
 from tests.simulation.answers import check_answers
+from tests.simulation.asked_callback import AskedCallback, Asking
 from tests.simulation.asks import Ask, Asks
 from tests.simulation.brokers import BrokerEnd, DrawnScript
 from tests.simulation.clients import Client, Manners
@@ -41,11 +42,12 @@ from tests.simulation.rows import (
 from tests.simulation.timeline import Timeline
 from tests.simulation.watch import InvariantError, TimedRows, Watch
 
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.testing.manual_clock import ManualClock
 from kvota.testing.scripted_broker import ScriptedBroker
 from kvota.testing.scripted_cluster import ScriptedCluster
-from kvota.testing.stage import Cluster, quota_table
+from kvota.testing.stage import Cluster
 
 _USERS = ("alice", "bob", "team a")
 _TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
@@ -72,8 +74,10 @@ class World:
         )
         self._is_bulk = rng.random() < _BULK_RATIO
         entries = drawn_quotas(rng)
+        quotas = ConfiguredQuotas(entries)
+        callback = AskedCallback(quotas) if rng.random() < 0.2 else None
         self.cluster = Cluster(
-            quota_table(entries),
+            quotas,
             enforced=frozenset(one for one in _TYPES if rng.random() < 0.75),
             budget_bytes=rng.choice((1_000, 20_000, 70_000) + (128 * 2**20,) * (not self._is_bulk)),
             limits={
@@ -83,10 +87,12 @@ class World:
             },
             clock=clock,
             sink=self.rows,
+            callback=callback,
             produce_quotas=(FurtherQuota(self.rows, self._ask),) if rng.random() < 0.15 else (),
         )
         self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
         self.faults.note_limits(entries)
+        self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
         self._cap_ms = rng.choice((3_000, 30_000))
         self._logs_in = rng.random() < 0.4
         self._ends: list[BrokerEnd] = []
@@ -95,7 +101,7 @@ class World:
             latest_us = 1_000 if self._is_bulk else rng.choice((1_000, 3_000_000, 40_000_000))
             start_us = rng.randrange(latest_us)
             self.timeline.after_us(start_us, lambda number=number: self._connect(number))
-        self.faults.begin(lambda: self._ends, self._drain)
+        self.faults.begin(lambda: self._ends, drain=self._drain, look_again=self._look_again)
 
     def run(self) -> None:
         """Until nothing is due any more; then everything is checked.
@@ -111,6 +117,10 @@ class World:
     def _drain(self) -> None:
         for relay in self.relays:
             relay.drain()
+
+    def _look_again(self) -> None:
+        for relay in self.relays:
+            self.timeline.after_us(self._rng.choice((0, 500)), relay.look_again)
 
     def _pipe(self) -> Pipe:
         rng = self._rng
@@ -130,7 +140,15 @@ class World:
             knows_node=rng.random() < 0.8,
             node_ids={node_id},
         )
-        relay = Relay(self.cluster, self.timeline, rng, watch, cap_ms=self._cap_ms, dial=self._dial)
+        relay = Relay(
+            self.cluster,
+            self.timeline,
+            rng,
+            watch,
+            self._asking,
+            cap_ms=self._cap_ms,
+            dial=self._dial,
+        )
         self.relays.append(relay)
         to_gateway, to_client = self._pipe(), self._pipe()
         relay.serve(to_gateway, to_client)
@@ -247,5 +265,5 @@ class World:
             row_of,
             replies,
             cap_ms=self._cap_ms,
-            steps_forward_ms=self.faults.steps_forward_ms,
+            excuses_ms=self.faults.excuses_ms,
         )

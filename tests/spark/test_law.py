@@ -107,7 +107,7 @@ def test_no_row_depends_on_partitions_batches_or_files(
     assert len(one) == len(rows)
 
 
-def test_rows_of_other_quota_types_are_told_and_not_judged(
+def test_rows_of_other_quota_types_are_counted_and_not_judged(
     spark: SparkSession, recorded_rows: list[EventRow], write_events: WriteEvents
 ) -> None:
     rows = [

@@ -1,14 +1,14 @@
-"""gateway.toml: what may stand in it, with all faults of a file told at once."""
+"""Reads gateway.toml and reports all its faults at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
-from kvota.engine import QuotaTable
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, Fault
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
 from kvota.session.settings import ConnectionSettings
@@ -16,20 +16,17 @@ from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_quotas
 from kvota.store.toml_file import in_file_order, load_toml
 
-ENFORCED_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
-
-# Kafka's own property → the quota types whose window it sets. Source: QuotaConfig of Kafka 4.3.
-_WINDOW_PROPERTIES = {
-    "quota.window.num": (QuotaType.PRODUCE, QuotaType.FETCH),
-    "quota.window.size.seconds": (QuotaType.PRODUCE, QuotaType.FETCH),
-    "controller.quota.window.num": (QuotaType.CONTROLLER_MUTATION,),
-    "controller.quota.window.size.seconds": (QuotaType.CONTROLLER_MUTATION,),
-}
+# Kafka's own properties of the quota types' windows, each once.
+_WINDOW_PROPERTIES = tuple(
+    dict.fromkeys(
+        name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
-    """Where decisions are recorded, and how much is kept."""
+    """The folder into which decisions are recorded, and how much of them is kept."""
 
     folder: Path | None
     folder_bytes_max: int
@@ -41,7 +38,7 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """All of gateway.toml, checked."""
+    """All settings of gateway.toml, checked."""
 
     name: str
     gateway: GatewaySettings
@@ -50,38 +47,26 @@ class GatewayConfig:
     record: RecordSettings
 
 
-def load_config(path: Path) -> GatewayConfig:
-    """Read and check gateway.toml; paths in it are relative to its folder.
-
-    Raises:
-        ConfigurationError: with every fault of the file, each with its place.
-    """
-    config, faults = _read_config(path)
-    if faults:
-        raise ConfigurationError(faults)
-    return config
-
-
-def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
-    """Read and check gateway.toml and the quotas file it names.
+def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
+    """Read and check gateway.toml and the quotas file it names, relative to its folder.
 
     Raises:
         ConfigurationError: with every fault of both files, each with its place.
     """
-    config, faults = _read_config(path)
+    config, faults = read_config(path)
     if any(fault.place.endswith(": quotas.file") for fault in faults):
         raise ConfigurationError(faults)
     try:
-        table = load_quotas(config.quotas_file)
+        configured = load_quotas(config.quotas_file)
     except ConfigurationError as error:
         raise ConfigurationError(faults + error.faults) from None
     if faults:
         raise ConfigurationError(faults)
-    return config, table
+    return config, configured
 
 
-def _read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
-    """The configuration, with defaults in place of what is wrong, and the faults in the file's order."""
+def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
+    """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
     data, places = load_toml(path)
     reader = Reader(data, places)
     config = _config(reader, path.parent)
@@ -133,9 +118,9 @@ def _config(reader: Reader, folder: Path) -> GatewayConfig:
             )
     limits, connection = _limits(reader, upstream)
     quotas = reader.table("quotas")
-    reader.known(("quotas",), ("file", *ENFORCED_TYPES))
+    reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
     enforced = set()
-    for quota_type in ENFORCED_TYPES:
+    for quota_type in CONFIGURABLE_TYPES:
         reader.known(("quotas", quota_type), ("enforce",))
         if reader.table("quotas", quota_type).value("enforce", False, values.read_boolean):  # noqa: FBT003
             enforced.add(quota_type)
@@ -205,17 +190,14 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
 
 
 def _windows(reader: Reader) -> dict[QuotaType, QuotaWindow]:
-    kafka = reader.properties("kafka", tuple(_WINDOW_PROPERTIES))
-    windows = {}
-    for prefix, quota_types in (
-        ("quota", (QuotaType.PRODUCE, QuotaType.FETCH)),
-        ("controller.quota", (QuotaType.CONTROLLER_MUTATION,)),
-    ):
-        samples = kafka.value(f"{prefix}.window.num", 11, values.read_samples)
-        seconds = kafka.value(f"{prefix}.window.size.seconds", 1, values.read_window_seconds)
-        for quota_type in quota_types:
-            windows[quota_type] = QuotaWindow(samples, seconds * 1000)
-    return windows
+    kafka = reader.properties("kafka", _WINDOW_PROPERTIES)
+    windows: dict[tuple[str, str], QuotaWindow] = {}
+    of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
+    for samples_name, seconds_name in dict.fromkeys(of_types.values()):
+        samples = kafka.value(samples_name, 11, values.read_samples)
+        seconds = kafka.value(seconds_name, 1, values.read_window_seconds)
+        windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
+    return {quota_type: windows[names] for quota_type, names in of_types.items()}
 
 
 def _record(reader: Reader, folder: Path) -> RecordSettings:

@@ -31,6 +31,10 @@ empty sample starting and last used now, ``current = 0``::
     5  window_ms = rate_window_ms(oldest, now_ms, samples, sample_ms)
     6  throttle_ms = rate_throttle(sum, limit, window_ms)
 
+Where ``is_blocked(limit, floor)`` the counter moves all the same, and what is told is
+``BLOCKED_THROTTLE_MS`` instead; a strict charge is rejected with it and touches nothing. (That is not
+Kafka's: it takes such limits and its throttle wraps to -1, so that nobody is held back.)
+
 Without a limit both are charged against ``UNLIMITED``. A counter starts anew when
 ``counter_expired(last record, now_ms)`` or when its window (samples, sample_ms) is another one.
 A record is a charge that was not rejected, or a give-back.
@@ -47,6 +51,10 @@ UNLIMITED = 9223372036854775808.0
 
 # Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS in ms.
 COUNTER_EXPIRES_MS = 3_600_000
+
+# What every charge is told while a limit is below the floor of its quota type. Bounded, because a
+# limit that is raised again must not leave clients asleep for hours.
+BLOCKED_THROTTLE_MS = 30_000
 
 
 def java_round(x: float) -> int:
@@ -222,6 +230,15 @@ def rate_throttle(total: float, limit: float, window_ms: int) -> int:
     if 0 <= wait <= INT32_MAX:
         return wait
     return narrow_to_int32(wait)
+
+
+def is_blocked(limit: float, floor: float) -> bool:
+    """True when a limit is too small to be a rate: nothing passes freely (``QuotaFacts.floor``).
+
+    >>> is_blocked(0.0, 1.0), is_blocked(1.0, 1.0), is_blocked(UNLIMITED, 1.0)
+    (True, False, False)
+    """
+    return limit < floor
 
 
 def counter_expired(last_ms: int, now_ms: int) -> bool:

@@ -32,7 +32,6 @@ WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
 _PLAIN_TAIL = produce.PLAIN_TAIL
 # Plain ints: the interpreter compares an enum's members the slow way.
 _LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
-_IN_FLIGHT = int(Reason.IN_FLIGHT)
 
 
 class Answers:
@@ -86,8 +85,9 @@ class Answers:
                 raise ProtocolError(msg)
             entry = due[0]
             kind = entry[1]
-            size = _READ_INT32(data, pos)[0]
-            if kind != _TOKEN:
+            if kind == _TOKEN:
+                size = _READ_INT32(data, pos)[0]
+            else:
                 size, correlation = _HEAD(data, pos)
                 if correlation != entry[0] or size < 4:
                     raise _bad_head(size, correlation, entry[0])
@@ -98,10 +98,11 @@ class Answers:
                 _, _, route, memo, seq, ts_us, value, throttle_ms = entry
                 if route.version >= 9:
                     at = frame_end - 5
+                    upstream_ms = 0
                     if data[frame_end - 9 : frame_end] != _PLAIN_TAIL:
                         data, frame_end, at = self._walk_produce(data, pos, frame_end, route)
                         end = len(data)
-                    upstream_ms = _READ_INT32(data, at)[0]
+                        upstream_ms = _READ_INT32(data, at)[0]
                 elif route.version:
                     at = frame_end - 4
                     upstream_ms = _READ_INT32(data, at)[0]
@@ -119,31 +120,20 @@ class Answers:
                 if frame_end > end:
                     caller.answer_left = frame_end - end
                     return data
-            elif kind == 2:  # Due.FETCH
-                if frame_end > end and (
-                    available < _FETCH_HEAD_BYTES or size + 4 <= BUFFERED_FETCH_BYTES_MAX
-                ):
-                    whole = size + 4 <= BUFFERED_FETCH_BYTES_MAX
-                    return self._keep(data, pos, size + 4 if whole else _FETCH_HEAD_BYTES)
-                due.popleft()
-                data = self._take_fetch(data, pos, frame_end, entry, now_us)
+            else:
+                need = _needed(kind, size, available)
+                if need:
+                    return self._keep(data, pos, need)
+                data = self._take_rarer(data, pos, frame_end, entry, now_us)
                 if caller.answer_left:
                     return data
-                frame_end += len(data) - end  # addresses were rewritten, its size may differ
-                end = len(data)
-            else:
-                if not 0 <= size <= WHOLE_ANSWER_BYTES_MAX:
-                    raise _bad_head(size, entry[0], entry[0])
-                if frame_end > end:
-                    return self._keep(data, pos, size + 4)
-                data = self._take_whole(data, pos, frame_end, entry, now_us)
-                frame_end += len(data) - end
+                frame_end += len(data) - end  # something in it was replaced, its size may differ
                 end = len(data)
             pos = frame_end
             if due and due[0][1] == _LOCAL:
                 data, pos = self._insert_local(data, pos)
                 end = len(data)
-        if self._pausing.reasons & _IN_FLIGHT:
+        if self._pausing.reasons:
             self._resume_if_room()
         return data or None
 
@@ -178,7 +168,10 @@ class Answers:
         return bytes(data[:pos]) + own + bytes(data[pos:]), pos + len(own)
 
     def _resume_if_room(self) -> None:
-        if len(self._due) <= self._caller.shared.settings.in_flight_max // 2:
+        if (
+            self._pausing.reasons & Reason.IN_FLIGHT
+            and len(self._due) <= self._caller.shared.settings.in_flight_max // 2
+        ):
             self._caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
 
     # ------------------------------------------------------------------ one answer
@@ -201,12 +194,14 @@ class Answers:
         address_of = self._caller.shared.topology.address_of
         return addresses.rewrite(frame, route.key, route.version, address_of)
 
-    def _take_whole(
+    def _take_rarer(
         self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
     ) -> bytes | bytearray:
-        """An answer that was waited for whole: the chunk with what the client gets instead of it."""
-        frame = bytes(data[pos:frame_end])
+        """An answer that is neither a usual Produce's nor passed on as it is: the chunk for the client."""
         self._due.popleft()
+        if entry[1] == Due.FETCH:
+            return self._take_fetch(data, pos, frame_end, entry, now_us)
+        frame = bytes(data[pos:frame_end])
         try:
             if entry[1] == Due.CHARGED:
                 instead = self._take_charged(frame, entry)
@@ -263,10 +258,8 @@ class Answers:
         if at + 4 > min(frame_end, len(data)):
             raise _bad_head(frame_end - pos - 4, entry[0], entry[0])
         upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-        if (
-            route.engine_version != self._caller.shared.engine.version
-            or route.client_id != client_id
-        ):
+        if route.client_id != client_id or route.is_outdated:
+            # Where the callback is asked first, the last lane counts on until it has answered.
             self._caller.look_up(route, client_id, now_us)
         value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
@@ -274,12 +267,12 @@ class Answers:
         self._caller.append_row(route.memo, seq, now_us, value, throttle_ms, upstream_ms)
         if not route.enforced:
             return data
-        route.room.answered(value, route.window_bytes, now_us)
+        route.room.answered(value, route.lane.window_bytes, now_us)
         if throttle_ms > 0:
             # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
             # would cost nothing each time.
-            more_ms = route.window_ms if value > route.window_bytes else 0
-            self._pausing.mute(throttle_ms + more_ms)
+            more_ms = route.lane.window_ms if value > route.lane.window_bytes else 0
+            self._caller.mute(throttle_ms + more_ms, route.lane, route.memo.client_id)
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)
                 _WRITE_INT32(data, at, throttle_ms)
@@ -297,6 +290,17 @@ class Answers:
     def close(self) -> None:
         """The connection is over."""
         self._buffered.clear()
+
+
+def _needed(kind: int, size: int, available: int) -> int:
+    """How much of an answer must be here before it is looked at; 0: enough of it is."""
+    if not 0 <= size <= WHOLE_ANSWER_BYTES_MAX and kind != Due.FETCH:
+        raise _bad_head(size, 0, 0)
+    if available >= size + 4:
+        return 0
+    if kind != Due.FETCH or size + 4 <= BUFFERED_FETCH_BYTES_MAX:
+        return size + 4
+    return 0 if available >= _FETCH_HEAD_BYTES else _FETCH_HEAD_BYTES
 
 
 def _bad_head(size: int, correlation: int, due: int) -> ProtocolError:

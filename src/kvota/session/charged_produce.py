@@ -5,7 +5,7 @@ further quotas, each is asked first, with the part of the frame that is here; on
 the client itself, and nothing of the frame goes on.
 """
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.heads import read_acks
@@ -22,8 +22,7 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
     size = int.from_bytes(frame[:4], "big")
     correlation = int.from_bytes(frame[8:12], "big", signed=True)
     client_id_length = int.from_bytes(frame[12:14], "big", signed=True)
-    no_acks = read_acks(frame, 0, size + 4, client_id_length, route) == 0
-    assert route.memo is not None
+    no_acks = read_acks(frame, 0, size + 4, client_id_length, route) == bytes(2)
     request = ProduceRequest(
         connection=caller.number,
         user=caller.principal.name,
@@ -50,7 +49,7 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
         caller.expect((correlation, Due.CHARGED, route, charges))
     mute_ms = max(charge.mute_ms for charge in charges)
     if mute_ms > 0:
-        caller.pausing.mute(mute_ms)
+        caller.mute(mute_ms, route.lane, route.memo.client_id)
     return True
 
 

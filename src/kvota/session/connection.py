@@ -6,7 +6,7 @@ are commands in ``commands``; whether to read on, and when to come back, follows
 
 from collections.abc import Callable
 
-from kvota.model.charge_memo import NO_ANSWER
+from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.answers import Answers
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import append_rows
@@ -100,7 +100,27 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
-        return self.resume(self.pausing.deadline_passed(monotonic_ms, now_us), now_us)
+        over = self.pausing.deadline_passed(monotonic_ms, now_us)
+        if over & Reason.ASKING:
+            self.caller.give_up_asking()
+        return self.resume(over, now_us)
+
+    def resolved(self, token: int, result: object, now_us: int) -> bytes | bytearray | None:
+        """What ``Do.ASK`` asked for is here, or could not be had (an exception).
+
+        Returns:
+            Buffered bytes that may now be forwarded.
+
+        Raises:
+            ProtocolError: they are no Kafka requests; the connection must close.
+        """
+        if not self.caller.learn(token, result):
+            return None
+        return self.resume(Reason.ASKING, now_us)
+
+    def look_again(self, now_us: int) -> None:
+        """Quotas have changed: a running mute may be shorter or longer; the deadline says so."""
+        self.caller.look_again(now_us)
 
     def redialled(self, address: tuple[str, int], node_id: int) -> None:
         """Another broker than planned has been reached."""

@@ -9,9 +9,7 @@ size; a client that has read all there is gets smaller ones, and does not wait.
 from struct import Struct
 
 from kvota.wire import fetch
-from kvota.wire.apis import FETCH
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import encode_answer
 
 _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
@@ -22,8 +20,6 @@ _WRITE_INT32 = _INT32.pack_into
 FETCH_WAIT_MS_MAX = 15_000
 # A waiting Fetch is looked at this often, where the samples are longer.
 LOOK_AGAIN_MS = 1_000
-# From v7 on an answer has an error code and a fetch session.
-_FETCH_SESSIONS_FROM = 7
 # A larger request does not wait: much memory would wait with it.
 WAITING_FETCH_BYTES_MAX = 16_384
 
@@ -98,10 +94,6 @@ def lower_max_bytes(data: bytes | bytearray, offset: int, allowed_bytes: int) ->
 
 def empty_answer(correlation: int, version: int, throttle_ms: int) -> bytes:
     """What a broker answers to a consumer over its quota: no topics, and how long to wait."""
-    throttle_ms = min(throttle_ms, 2**31 - 1)
-    if version >= _FETCH_SESSIONS_FROM:
-        return fetch.empty_answer(
-            correlation, version, throttle_ms=throttle_ms, error_code=ErrorCode.NONE
-        )
-    throttle = throttle_ms.to_bytes(4, "big") if version else b""
-    return encode_answer(FETCH, version, correlation, throttle + bytes(4))
+    return fetch.empty_answer(
+        correlation, version, throttle_ms=min(throttle_ms, 2**31 - 1), error_code=ErrorCode.NONE
+    )

@@ -20,8 +20,8 @@ def behind_header_tags(data: bytes | bytearray, at: int, end: int) -> int:
 
 def read_acks(
     data: bytes | bytearray, pos: int, frame_end: int, client_id_length: int, route: Route
-) -> int:
-    """The acks of a Produce with a transactional id, tags in its header, or of v0-2.
+) -> bytes:
+    """The acks, as two bytes, of a Produce with a transactional id, tags in its header, or of v0-2.
 
     Raises:
         ProtocolError: not within these bytes.
@@ -32,7 +32,7 @@ def read_acks(
     if found is None:
         msg = f"Produce v{route.version}: no acks within the first {len(data) - pos} bytes"
         raise ProtocolError(msg)
-    return found
+    return found.to_bytes(2, "big", signed=True)
 
 
 def bad_size(size: int, route: Route) -> ProtocolError:

@@ -76,6 +76,11 @@ class Pausing:
         self.deadline_changed = True
         self._mute_asked_ms = max(self._mute_asked_ms, throttle_ms)
 
+    @property
+    def is_muting(self) -> bool:
+        """True while a mute runs, or one request is let through in the middle of it."""
+        return bool(self.reasons & _MUTED or self.passing_until_us)
+
     def mute_again(self, now_us: int) -> None:
         """One request was let through after a capped mute: what is left of the deadline goes on."""
         if now_us < self.passing_until_us:

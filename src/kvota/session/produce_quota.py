@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ answer has about 3 µs of Python in all, hence plain tuples, heads read in place
 from collections.abc import Callable
 from struct import Struct
 
-from kvota.model.charge_memo import NO_ANSWER, REJECTED
+from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
@@ -27,13 +27,12 @@ from kvota.session.heads import (
 from kvota.session.pausing import Reason
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
-from kvota.wire.headers import REQUEST_SIZE_MIN
+from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
 # size, key and version as one number, correlation id, length of the client id
 _HEAD = Struct(">iIih").unpack_from
 _READ_INT32 = Struct(">i").unpack_from
 
-HEAD_BYTES = 14
 # A frame that has not arrived whole is forwarded only when this much of it is here: a client that
 # announces much and sends little costs the broker nothing (it allocates what is announced).
 EVIDENCE_BYTES = 16_384
@@ -60,7 +59,7 @@ class Requests:
 
     __slots__ = (
         "_caller",
-        "_due_append",
+        "_due",
         "_engine",
         "_in_flight_max",
         "_need",
@@ -78,7 +77,7 @@ class Requests:
         self._caller = caller
         self._pausing = caller.pausing
         self._routes = caller.routes
-        self._due_append = caller.due.append
+        self._due = caller.due
         self._engine = caller.shared.engine
         self._next_seq = caller.shared.sink.next_seq
         self._in_flight_max = caller.shared.settings.in_flight_max
@@ -100,39 +99,36 @@ class Requests:
             ProtocolError: the bytes are no Kafka requests, or over a limit; the connection must close.
         """
         pos = self.left
-        end = len(data)
         if pos:
             data, pos = self._rest_of_frame(data, pos)
-            end = len(data)
         elif self._need:
             self.buffered += data
             if self._pausing.reasons or len(self.buffered) < self._need:
                 return None
             data = self._unbuffered()
-            end = len(data)
-        if self._caller.sends_tokens:
-            return self._take_token(data, now_us)
+            if self._caller.sends_tokens:
+                return self._take_token(data, now_us)
 
-        pausing, routes = self._pausing, self._routes
+        end = len(data)
+        due, pausing, routes = self._due, self._pausing, self._routes
         ahead: bytearray | None = None  # goes up in place of data[:begin], where the two differ
         begin = 0
         while pos < end:
             if pausing.reasons:
                 return self._keep(data, pos, 1, ahead, begin)
-            available = end - pos
-            if available < HEAD_BYTES:
-                self._check_early(data, pos, available)
-                return self._keep(data, pos, HEAD_BYTES, ahead, begin)
+            if end - pos < REQUEST_HEAD_BYTES:
+                self._check_early(data, pos)
+                return self._keep(data, pos, REQUEST_HEAD_BYTES, ahead, begin)
             size, key_version, correlation, client_id_length = _HEAD(data, pos)
             route = routes.get(key_version)
             if route is None:
-                self._check_early(data, pos, available)
-                route = self._new_route(key_version)
+                self._check_early(data, pos)
+                route = routes.get(key_version) or self._new_route(key_version)
             if not REQUEST_SIZE_MIN <= size <= route.size_max:
                 raise bad_size(size, route)
             frame_end = pos + 4 + size
             if frame_end > end:
-                need = self._needed(route, size, available)
+                need = self._needed(route, size, end - pos)
                 if need:
                     return self._keep(data, pos, need, ahead, begin)
             # max() costs a call here
@@ -142,33 +138,29 @@ class Requests:
             kind = route.kind
             if kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
-                if client_id != route.client_id or route.engine_version != self._engine.version:
-                    self._caller.look_up(route, client_id, now_us)
-                if data[body : body + 2] == route.no_transaction:
-                    no_acks = data[body + 2 : body + 4] == _NO_ACKS
-                else:
-                    no_acks = read_acks(data, pos, frame_end, client_id_length, route) == 0
+                is_new = client_id != route.client_id or route.lane_version != route.lane.version
+                if is_new and not self._caller.look_up(route, client_id, now_us):
+                    return self._keep(data, pos, 1, ahead, begin)
+                acks = data[body + 2 : body + 4]
+                if data[body : body + 2] != route.no_transaction:
+                    acks = read_acks(data, pos, frame_end, client_id_length, route)
                 throttle_ms = route.charge(size, now_us // 1000)
                 seq = self._next_seq()
                 memo = route.memo
-                if no_acks:  # answered by nobody: the mute is the only signal
+                if acks == _NO_ACKS:  # answered by nobody: the mute is the only signal
                     self._caller.append_row(memo, seq, now_us, size, throttle_ms, NO_ANSWER)
                 else:
-                    self._due_append(
-                        (correlation, _PRODUCE, route, memo, seq, now_us, size, throttle_ms)
-                    )
+                    due.append((correlation, _PRODUCE, route, memo, seq, now_us, size, throttle_ms))
                 if throttle_ms > 0 and route.enforced:
-                    pausing.mute(throttle_ms)
+                    self._caller.mute(throttle_ms, route.lane, memo.client_id)
             elif kind == 0:  # Kind.PASS
-                self._due_append((correlation, _PASS))
+                due.append((correlation, _PASS))
             else:
                 instead = self._take_rarer(data, pos, body, route, now_us)
                 if instead is None:
                     return self._keep(data, pos, size + 4, ahead, begin)
                 if instead is not data:
-                    ahead = ahead or bytearray()
-                    ahead += data[begin:pos]
-                    ahead += instead
+                    ahead = _edited(ahead, data[begin:pos], instead)
                     begin = frame_end
             self.count += 1
             if pausing.passing_until_us:
@@ -176,13 +168,15 @@ class Requests:
             pos = frame_end
         if pos > end:
             self.left = pos - end
-        return self._forwarded(data, ahead, begin)
+        if ahead is not None or len(due) > self._in_flight_max:
+            return self._forwarded(data, ahead, begin)
+        return data
 
     def _forwarded(
         self, data: bytes | bytearray, ahead: bytearray | None, begin: int
     ) -> bytes | bytearray | None:
         """What goes up for a chunk: itself, or ``ahead`` in place of ``data[:begin]``."""
-        if len(self._caller.due) > self._in_flight_max:
+        if len(self._due) > self._in_flight_max:
             self._pausing.reasons |= _IN_FLIGHT
         if ahead is None:
             return data
@@ -198,8 +192,12 @@ class Requests:
         return self._forwarded(data[:pos], ahead, begin) or None
 
     def go_on(self, now_us: int) -> bytes | bytearray | None:
-        """Nothing pauses the connection any more: take what is buffered."""
-        if self._pausing.reasons or not self.buffered:
+        """A reason to pause is over: take what is buffered, unless there is another one."""
+        if self._pausing.reasons:
+            return None
+        if not self.buffered:
+            # A token is buffered first, so that ``take`` need not look for one in every chunk.
+            self._need = int(self._caller.sends_tokens)
             return None
         self._need = min(self._need, len(self.buffered))
         return self.take(b"", now_us)
@@ -237,18 +235,32 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
+            if not self._is_known(data, pos, body, route):
+                return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
-        client_id = data[pos + HEAD_BYTES : body]
-        if client_id != route.client_id or route.engine_version != self._engine.version:
-            self._caller.look_up(route, client_id, now_us)
+        client_id = data[pos + REQUEST_HEAD_BYTES : body]
+        is_new = client_id != route.client_id or route.is_outdated
+        if is_new and not self._caller.look_up(route, client_id, now_us):
+            return None
         if route.kind == Kind.FETCH:
             return self._take_fetch(data, pos, body, route, now_us)
         if take_charged_produce(self._caller, route, bytes(data[pos:frame_end]), now_us):
             return data
         self._swallows = frame_end > len(data)
         return b""
+
+    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
+        """False: what this client may mutate is being asked."""
+        quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
+        if quota_type is None:
+            return True
+        client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
+        if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
+            return True
+        self._caller.ask(quota_type, client_id)
+        return False
 
     def _take_fetch(
         self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
@@ -266,13 +278,13 @@ class Requests:
                 return b""
             offset = _max_bytes_offset(data, body, frame_end, route)
             if offset >= 0:
-                allowed = route.allowance(now_us // 1000)
+                allowed = route.lane.allowance(now_us // 1000)
                 if asks_for(data, offset) > allowed:
                     if self._waits_for_room(route, size, allowed, now_us):
                         return None
-                    self._due_append((correlation, _FETCH, route, route.client_id))
+                    self._due.append((correlation, _FETCH, route, route.client_id))
                     return lower_max_bytes(data[pos:frame_end], offset - pos, allowed)
-        self._due_append((correlation, _FETCH, route, route.client_id))
+        self._due.append((correlation, _FETCH, route, route.client_id))
         return data
 
     def _waits_for_room(self, route: Route, size: int, allowed: int, now_us: int) -> bool:
@@ -283,10 +295,9 @@ class Requests:
         missing_bytes = room.expected_bytes - allowed
         if missing_bytes <= 0 or left_ms == 0:
             return False
-        assert memo is not None
         assert memo.limit is not None
         if room.is_first_refusal():
-            throttle_ms = route.refuse(room.expected_bytes, now_us // 1000)
+            throttle_ms = route.lane.refuse(room.expected_bytes, now_us // 1000)
             self._caller.shared.sink.append(
                 memo,
                 self._next_seq(),
@@ -316,13 +327,13 @@ class Requests:
 
     # ------------------------------------------------------------------ routes and sizes
 
-    def _check_early(self, data: bytes | bytearray, pos: int, available: int) -> None:
-        """Refuse an impossible size or key before waiting for more of it."""
-        if available >= 4:
+    def _check_early(self, data: bytes | bytearray, pos: int) -> None:
+        """Refuse an impossible size or key before waiting for more of the head."""
+        if len(data) - pos >= 4:
             size_max = self._caller.shared.settings.request_bytes_max
             if not REQUEST_SIZE_MIN <= _READ_INT32(data, pos)[0] <= size_max:
                 raise bad_first_size(bytes(data[pos : pos + 4]), size_max)
-        if available >= 8:
+        if len(data) - pos >= 8:
             key_version = int.from_bytes(data[pos + 4 : pos + 8], "big")
             if key_version not in self._routes:
                 self._new_route(key_version)
@@ -387,3 +398,13 @@ def _max_bytes_offset(data: bytes | bytearray, body: int, frame_end: int, route:
     if at + offset + 4 > frame_end:
         raise bad_size(frame_end - body, route)
     return at + offset
+
+
+def _edited(
+    ahead: bytearray | None, before: bytes | bytearray, instead: bytes | bytearray
+) -> bytearray:
+    """What goes up so far, when a request is replaced: what stood before it, and what it became."""
+    ahead = ahead or bytearray()
+    ahead += before
+    ahead += instead
+    return ahead

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from kvota.engine import QuotaEngine
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.decision_sink import DecisionSink
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.produce_quota import ProduceQuota
@@ -15,7 +16,9 @@ from kvota.session.topology import Topology
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
-    ``produce_quotas``: what a Produce is charged on beside its bytes.
+    Attributes:
+        default_callback: decides for clients about which ``engine.callback`` has not answered in time.
+        produce_quotas: what a Produce is charged on beside its bytes.
     """
 
     engine: QuotaEngine
@@ -24,4 +27,5 @@ class Shared:
     budgets: AnnouncedBudgets
     facts: ClusterFacts
     settings: ConnectionSettings
+    default_callback: ClientQuotaCallback
     produce_quotas: tuple[ProduceQuota, ...] = ()

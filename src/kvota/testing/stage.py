@@ -15,8 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
-from kvota.engine import QuotaEngine, QuotaTable, QuotaWindow
-from kvota.model.charge_memo import ChargeMemo
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import Question, QuotaEngine, QuotaWindow
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import ChargeMemo
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import AnnouncedBudgets
@@ -83,15 +86,10 @@ class Rows:
         self.rows.append(row)
 
 
-def quotas(entity: QuotaEntity | None = None, **limits: float) -> QuotaTable:
+def quotas(entity: QuotaEntity | None = None, **limits: float) -> ConfiguredQuotas:
     """A table of one entity (every user), e.g. ``quotas(PRODUCE=1000)``."""
     given = {QuotaType(name): limit for name, limit in limits.items()}
-    return quota_table({entity or QuotaEntity(user=DEFAULT): given})
-
-
-def quota_table(entries: Mapping[QuotaEntity, Mapping[QuotaType, float]]) -> QuotaTable:
-    """A table of several entities."""
-    return QuotaTable(entries)
+    return ConfiguredQuotas({entity or QuotaEntity(user=DEFAULT): given})
 
 
 @dataclass
@@ -109,10 +107,11 @@ class Cluster:
         nodes: the lowest and the highest node id the gateway serves.
         clock: time passes here only.
         sink: takes the rows.
+        callback: decides who shares a counter; Kafka's own rules if None.
         produce_quotas: what a Produce is charged on beside its bytes.
     """
 
-    table: QuotaTable = field(default_factory=QuotaTable)
+    table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
     enforced: frozenset[QuotaType] = ALL_TYPES
     windows: Mapping[QuotaType, QuotaWindow] = field(default_factory=dict)
     budget_bytes: int = 128 * 2**20
@@ -120,10 +119,12 @@ class Cluster:
     nodes: tuple[int, int] = (0, 9)
     clock: ManualClock = field(default_factory=ManualClock)
     sink: Rows = field(default_factory=Rows)
+    callback: ClientQuotaCallback | None = None
     produce_quotas: tuple[ProduceQuota, ...] = ()
 
     def __post_init__(self) -> None:
-        self.engine = QuotaEngine(self.table, dict(self.windows))
+        default_callback = DefaultQuotaCallback(self.table)
+        self.engine = QuotaEngine(self.callback or default_callback, dict(self.windows))
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -138,6 +139,7 @@ class Cluster:
             budgets=AnnouncedBudgets(limit_bytes=self.budget_bytes),
             facts=ClusterFacts(),
             settings=ConnectionSettings(enforced=self.enforced, **self.limits),
+            default_callback=default_callback,
             produce_quotas=self.produce_quotas,
         )
 
@@ -151,9 +153,17 @@ class Cluster:
         """Unix milliseconds."""
         return self.clock.now_ms()
 
-    def replace_quotas(self, table: QuotaTable) -> None:
-        """Put other quotas in force, as a reload does."""
-        self.engine.replace_table(table)
+    def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
+        """Put other quotas in force, as a reload does; connections have to ``look_again``."""
+        before = self.engine.quotas
+        self.engine.replace_quotas(quotas)
+        default_callback = self.shared.default_callback
+        if default_callback is not self.engine.callback:
+            for change in before.changes_to(quotas):
+                if change.limit is None:
+                    default_callback.remove_quota(change.quota_type, change.entity)
+                else:
+                    default_callback.update_quota(change.quota_type, change.entity, change.limit)
 
     def purge_counters(self) -> int:
         """Forget idle counters, as the gateway does from time to time; returns how many."""
@@ -186,6 +196,7 @@ class Stage:
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
         wakes: how often the announced-bytes budget has woken it.
+        asked: tokens and questions for the quota callback.
     """
 
     def __init__(
@@ -196,6 +207,7 @@ class Stage:
         self.to_client = b""
         self.mutes: list[int] = []
         self.warnings: list[str] = []
+        self.asked: list[tuple[int, Question]] = []
         self.wakes = 0
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
@@ -263,6 +275,8 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.ASK:
+                self.asked.append(cast("tuple[int, Question]", argument))
             else:
                 assert code == Do.WARN, code
                 self.warnings.append(str(argument))
@@ -281,3 +295,14 @@ class Stage:
         before = len(self.to_broker)
         self._go_on(self.machine.woken(self._now_us))
         return self.to_broker[before:]
+
+    def answer(self, token: int, result: object) -> bytes:
+        """What ``Do.ASK`` asked for is here; returns what goes to the broker because of it."""
+        before = len(self.to_broker)
+        self._go_on(self.machine.resolved(token, result, self._now_us))
+        return self.to_broker[before:]
+
+    def look_again(self) -> None:
+        """Quotas have changed."""
+        self.machine.look_again(self._now_us)
+        self._perform()

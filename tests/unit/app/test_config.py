@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kvota.app.config import load_config, load_files
+from kvota.app.config import GatewayConfig, load_files, read_config
 from kvota.app.gateway_process import gateway_toml
 from kvota.engine import QuotaWindow
 from kvota.gateway.settings import GatewayLimits
@@ -24,6 +24,13 @@ def written(folder: Path, text: str, quotas: str = "") -> Path:
     return path
 
 
+def load_config(path: Path) -> GatewayConfig:
+    config, faults = read_config(path)
+    if faults:
+        raise ConfigurationError(faults)
+    return config
+
+
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.toml")), ids=lambda path: path.stem)
 def test_a_faulty_file_gets_this_message(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(GOLDEN)
@@ -32,6 +39,12 @@ def test_a_faulty_file_gets_this_message(path: Path, monkeypatch: pytest.MonkeyP
         load_config(Path(path.name))
 
     assert str(caught.value) + "\n" == path.with_suffix(".txt").read_text()
+
+
+def test_every_expected_message_has_its_file() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {
+        path.stem for path in GOLDEN.glob("*.toml")
+    }
 
 
 def test_only_the_upstream_must_be_said(tmp_path: Path) -> None:

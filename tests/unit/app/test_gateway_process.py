@@ -205,7 +205,7 @@ def wait_for(path: Path, text: str, process: subprocess.Popen[bytes]) -> None:
 # ------------------------------------------------------------------ signals
 
 
-def test_the_first_lines_say_what_holds_and_where_to_connect(gateway: GatewayProcess) -> None:
+def test_the_first_lines_say_what_is_enforced_and_where_to_connect(gateway: GatewayProcess) -> None:
     assert "enforces nothing; in shadow mode: PRODUCE, FETCH, CONTROLLER_MUTATION" in gateway.log
     assert f"ready: clients bootstrap at {gateway.bootstrap_servers}" in gateway.log
 

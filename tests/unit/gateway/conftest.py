@@ -1,6 +1,7 @@
 """The gateway's own event loop for these tests: what asyncio's does differs in details."""
 
-from collections.abc import AsyncIterator, Callable
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -21,3 +22,12 @@ async def worlds() -> AsyncIterator[Callable]:
             return await stack.enter_async_context(World(**options))  # type: ignore[arg-type]
 
         yield start
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What a closed connection leaves behind must be nothing for the collector to find."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -7,9 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from kvota.app.gateway_process import free_port_range
-from kvota.engine import QuotaEngine, QuotaTable
+from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.gateway.driver import Driver
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
@@ -45,6 +48,11 @@ async def obliging(broker: "Broker", frame: bytes) -> bytes:
         brokers = [(number, *address) for number, address in enumerate(broker.cluster, 1)]
         return metadata_answer(version, correlation=correlation, brokers=brokers)
     return answer(HEARTBEAT, 4, correlation=correlation)
+
+
+async def silent(broker: "Broker", frame: bytes) -> bytes:
+    """Never answers."""
+    return b""
 
 
 class Broker:
@@ -130,7 +138,8 @@ class World:
         behaviour: Behaviour = obliging,
         brokers: int = 1,
         started: tuple[int, ...] | None = None,
-        table: QuotaTable | None = None,
+        table: ConfiguredQuotas | None = None,
+        callback: ClientQuotaCallback | None = None,
         enforced: frozenset[QuotaType] = ALL_TYPES,
         limits: GatewayLimits | None = None,
         connection: ConnectionSettings | None = None,
@@ -148,7 +157,8 @@ class World:
             node_id_max=brokers,
         )
         self.sink = Rows()
-        self.engine = QuotaEngine(table or QuotaTable(), {})
+        default_callback = DefaultQuotaCallback(table or ConfiguredQuotas())
+        self.engine = QuotaEngine(callback or default_callback, {})
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -156,6 +166,7 @@ class World:
             budgets=AnnouncedBudgets(limit_bytes=self.limits.announced_bytes_max),
             facts=ClusterFacts(),
             settings=connection or ConnectionSettings(enforced=enforced),
+            default_callback=default_callback,
         )
         self.gateway = Gateway(
             GatewaySettings(
@@ -210,7 +221,18 @@ class World:
 
     @property
     def open_connections(self) -> int:
-        return len(self.gateway._clients)
+        return len(self.gateway._places)
+
+    @property
+    def drivers(self) -> list[Driver]:
+        return list(self.gateway._places)
+
+    def sweep(self) -> None:
+        """What upkeep does every other second."""
+        self.gateway._slow_senders.sweep(asyncio.get_running_loop().time() * 1000)
+
+
+Worlds = Callable[..., Awaitable[World]]
 
 
 def heartbeat(correlation: int = 1) -> bytes:

@@ -28,7 +28,7 @@ class Rows:
     strict: list[bool]
 
     def columns(
-        self, *, limit: float = float("nan"), complete: bool = True
+        self, *, limit: float = float("nan"), complete: bool = True, floor: float = 1.0
     ) -> dict[str, np.ndarray]:
         count = len(self.ms)
         return {
@@ -37,6 +37,7 @@ class Rows:
             "limit": np.full(count, limit),
             "samples": np.full(count, WINDOW.samples, np.int64),
             "sample_ms": np.full(count, WINDOW.sample_ms, np.int64),
+            "floor": np.full(count, floor),
             "strict": np.array(self.strict, np.bool_),
             "complete": np.full(count, complete),
         }
@@ -222,7 +223,7 @@ def test_overlapping_throttles_count_their_time_once() -> None:
 
     counter.feed(rows.columns())
 
-    # The bucket holds 20: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
+    # A full bucket has 20 tokens: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
     result = counter.result()
     assert result["throttle_ms_sum"].tolist() == [8_000 + 18_000 + 27_900]
     assert result["throttled_ms"].tolist() == [28_000]

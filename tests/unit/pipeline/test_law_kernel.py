@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kvota.model.event import EVENT_COLUMNS
+from kvota.model.quota_type import FACTS
 from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
@@ -54,6 +55,7 @@ def replayed(
         numbers(rows, "ts_us").astype(np.int64),
         numbers(rows, "value").astype(np.float64),
         np.array([np.nan if limit is None else limit for limit in limits], np.float64),
+        np.array([FACTS[kind].floor for kind in numbers(rows, "quota_type").tolist()], np.float64),
         numbers(rows, "samples").astype(np.int64),
         numbers(rows, "sample_ms").astype(np.int64),
     )

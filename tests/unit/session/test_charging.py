@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kvota.engine import QuotaTable
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
@@ -303,7 +303,7 @@ def test_without_any_quota_charges_are_observed() -> None:
 
 
 def test_each_client_id_of_a_connection_has_its_own_counter() -> None:
-    table = QuotaTable({QuotaEntity(client_id=DEFAULT): {QuotaType.PRODUCE: TIGHT}})
+    table = ConfiguredQuotas({QuotaEntity(client_id=DEFAULT): {QuotaType.PRODUCE: TIGHT}})
     stage = Stage(Cluster(table, enforced=frozenset()))
 
     for number, client in enumerate(("a", "b", "a", None)):
@@ -322,7 +322,7 @@ def test_other_quotas_hold_from_the_next_request_on() -> None:
     stage.client(produce() + fetch(correlation=2))
     stage.broker(produce_answer())
 
-    stage.cluster.engine.replace_table(quotas(PRODUCE=TIGHT, FETCH=TIGHT))
+    stage.cluster.engine.replace_quotas(quotas(PRODUCE=TIGHT, FETCH=TIGHT))
     stage.broker(fetch_answer(correlation=2, records=LARGE))
     stage.advance(60_000)
     stage.client(produce(correlation=3, records=LARGE))

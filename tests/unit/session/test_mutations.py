@@ -7,7 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kvota.engine import QuotaWindow
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import (
@@ -694,7 +694,7 @@ def test_quotas_changed_between_question_and_answer_are_the_ones_recorded() -> N
     stage = Stage(cluster())
     tell(stage, stage.client(create(("a", 3))))
 
-    stage.cluster.engine.replace_table(quotas(CONTROLLER_MUTATION=2))
+    stage.cluster.engine.replace_quotas(quotas(CONTROLLER_MUTATION=2))
     stage.broker(created(("a", 38, -1)))
 
     assert [(row.value, row.memo.limit) for row in stage.cluster.rows] == [(3, 10), (-3, 2)]
@@ -704,7 +704,7 @@ def test_quotas_that_appear_before_our_question_is_answered_are_in_force() -> No
     stage = Stage(Cluster())
     question = stage.client(create(("a", 3)))
 
-    stage.cluster.engine.replace_table(quotas(CONTROLLER_MUTATION=2))
+    stage.cluster.engine.replace_quotas(quotas(CONTROLLER_MUTATION=2))
     tell(stage, question)
     told = stage.broker(created(("a", 38, -1)))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.fetch_room import FETCH_WAIT_MS_MAX
 from kvota.session.pausing import Reason
@@ -151,7 +151,7 @@ def fetched(stage: Stage, *sizes: int) -> None:
 def take_all_but(stage: Stage, left_bytes: int) -> None:
     """Another client of the same user fills the window."""
     now_ms = stage.cluster.now_ms
-    lane = stage.cluster.engine.bandwidth(QuotaType.FETCH, 1, "ANONYMOUS", "app", now_ms)
+    lane = stage.cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", now_ms)
     lane.charge(max(0, lane.allowance(now_ms) - left_bytes), now_ms)
 
 

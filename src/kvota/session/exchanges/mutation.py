@@ -113,9 +113,9 @@ class Mutation(Exchange):
         return request
 
     def _ended(self, caller: Caller, answer: bytes, now_us: int) -> bytes:
-        mute_ms = self._charges.mute_ms(now_us)
-        if mute_ms > 0:
-            caller.pausing.mute(mute_ms)
+        mute_ms, lane = self._charges.mute_ms(now_us), self._charges.lane
+        if mute_ms > 0 and lane is not None:
+            caller.mute(mute_ms, lane, self._request.client_id)
         caller.go_on()
         return answer
 

@@ -1,0 +1,144 @@
+"""The client's side of a connection: it makes the driver, and has the broker dialled when it must be."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from time import time_ns
+from typing import cast
+
+from kvota.gateway.closing import leave_upstream
+from kvota.gateway.dialling import Dialler
+from kvota.gateway.driver import Driver
+from kvota.gateway.means import Means
+from kvota.gateway.places import Places
+from kvota.gateway.side import Side
+from kvota.gateway.upstream_side import UpstreamSide
+from kvota.model.errors import ProtocolError
+from kvota.session.pausing import Reason
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reception:
+    """What a new client finds: a place, the way to the brokers, what drives its connection."""
+
+    means: Means
+    places: Places
+    dialler: Dialler
+    tasks: asyncio.TaskGroup
+
+
+class ClientSide(Side):
+    """Hands what the client sends to the machine, and tells the driver how the client reads.
+
+    Args:
+        reception: the gateway's parts.
+        listener_node_id: whose port it is, None for the bootstrap port.
+
+    Attributes:
+        driver: of this connection, once connected.
+    """
+
+    __slots__ = ("_before_dialled", "_listener_node_id", "_machine", "_reception", "driver")
+
+    driver: Driver
+
+    def __init__(self, reception: Reception, listener_node_id: int | None) -> None:
+        super().__init__()
+        self._reception = reception
+        self._listener_node_id = listener_node_id
+        self._before_dialled: list[bytes | bytearray] = []
+
+    # ------------------------------------------------------------------ asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected; nothing is dialled before its first request has passed."""
+        self.transport = cast("asyncio.Transport", transport)
+        reception = self._reception
+        destination = reception.dialler.destination(self._listener_node_id)
+        node_id = reception.dialler.node_of(destination.address)
+        self.driver = Driver(reception.means, self, destination, node_id=node_id)
+        self.driver.write_upstream = self._write_when_dialled
+        self._machine = self.driver.machine
+        refused = reception.places.take(self.driver)
+        if refused:
+            self.driver.close(refused)
+            return
+        self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
+
+    def data_received(self, data: bytes) -> None:
+        """The hot path, client to broker."""
+        machine = self._machine
+        try:
+            out = machine.from_client(data, time_ns() // 1000)
+        except ProtocolError as error:
+            self.driver.close(str(error))
+            return
+        if out:
+            self.driver.write_upstream(out)
+        if machine.commands or machine.pausing.reasons:
+            self.driver.look()
+
+    def eof_received(self) -> bool:
+        """The client will send no more; answers still due must reach it, where the transport lets them."""
+        return self.driver.client_sends_no_more() and self.transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        """The client reads slowly."""
+        self.driver.client_full()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.driver.client_caught_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        """The client is gone (or was closed by us)."""
+        self.forget_linger()
+        self._before_dialled.clear()
+        self.driver.client_lost()
+        self._reception.places.leave(self.driver)
+
+    # ------------------------------------------------------------------ the broker
+
+    def _write_when_dialled(self, data: bytes | bytearray) -> None:
+        self._before_dialled.append(data)
+        reasons = self._machine.pausing.reasons
+        if not reasons & Reason.DIALLING:
+            self._machine.pausing.reasons = reasons | Reason.DIALLING
+            self._reception.tasks.create_task(self._dial())
+
+    async def _dial(self) -> None:
+        driver = self.driver
+        try:
+            upstream = await self._connect()
+        except Exception:  # the trouble of one connection must not become all others'
+            log.exception("connection %d from %s", driver.number, driver.peer)
+            upstream = None
+        if upstream is None:
+            driver.close("")  # the log says why
+            return
+        if driver.closing:
+            is_inside_frame = driver.machine.is_inside_frame
+            leave_upstream(upstream, self._reception.means.loop, is_inside_frame=is_inside_frame)
+            return
+        driver.write_upstream = upstream.transport.write
+        waiting, self._before_dialled = self._before_dialled, []
+        for data in waiting:
+            driver.write_upstream(data)
+        driver.dialled(upstream)
+
+    async def _connect(self) -> UpstreamSide | None:
+        driver, reception = self.driver, self._reception
+        write_buffer_bytes = reception.means.limits.write_buffer_bytes
+        reached = await reception.dialler.dial(
+            driver.destination,
+            lambda: UpstreamSide(driver, write_buffer_bytes=write_buffer_bytes),
+        )
+        if reached is None:
+            return None
+        upstream, address = reached
+        if address != driver.destination.address:
+            driver.destination.address = address
+            driver.machine.redialled(address, reception.dialler.node_of(address))
+        return upstream

@@ -1,0 +1,81 @@
+"""Ways to end one side of a connection without losing what is on its way.
+
+A transport that can close one direction alone (TCP) says that no more comes and still listens; one that
+cannot (TLS) is closed, which writes first what is still to be written.
+"""
+
+import asyncio
+
+from kvota.gateway.side import Side
+
+# How long a closed connection may take to write what it still holds.
+LINGER_S = 30.0
+# How long a client may take to close after it was told that no more answers come.
+GOODBYE_S = 1.0
+
+
+def close_when_written(side: Side, loop: asyncio.AbstractEventLoop) -> None:
+    """Close once what was written has gone out."""
+    transport = side.transport
+    transport.close()
+    # TLS counts its own bytes only, not those that the socket below it has not taken.
+    if transport.get_write_buffer_size() or not transport.can_write_eof():
+        _abort_after(LINGER_S, side, loop)
+
+
+def say_goodbye(side: Side, loop: asyncio.AbstractEventLoop) -> None:
+    """Tell the client that no more answers come, and let it close.
+
+    A socket closed with unread bytes in it resets the connection, and the client may not have read its
+    last answers yet: what still comes is read and dropped.
+    """
+    transport = side.transport
+    transport.set_protocol(_Unheard(side))
+    side.resume()
+    if half_close(side):
+        _abort_after(GOODBYE_S, side, loop)
+    else:
+        close_when_written(side, loop)
+
+
+def leave_upstream(side: Side, loop: asyncio.AbstractEventLoop, *, is_inside_frame: bool) -> None:
+    """Close once what was forwarded has been written: a record with acks=0 is still on its way.
+
+    In the middle of a frame the broker closes first: it has taken memory for all of the frame, and only
+    its own end of the connection says that it has let go.
+    """
+    if side.transport.is_closing() or side.linger is not None:
+        return
+    if is_inside_frame:
+        side.resume()
+        if half_close(side):
+            _abort_after(LINGER_S, side, loop)
+            return
+    close_when_written(side, loop)
+
+
+def half_close(side: Side) -> bool:
+    """Say that no more comes, and go on listening; False where the transport cannot."""
+    transport = side.transport
+    if not transport.can_write_eof():
+        return False
+    if not transport.is_closing():
+        transport.write_eof()
+    return True
+
+
+def _abort_after(delay_s: float, side: Side, loop: asyncio.AbstractEventLoop) -> None:
+    side.linger = loop.call_later(delay_s, side.transport.abort)
+
+
+class _Unheard(asyncio.Protocol):
+    """Reads past what a client still sends while it learns that no more answers come."""
+
+    __slots__ = ("_side",)
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has closed, or has not in time."""
+        self._side.connection_lost(exc)

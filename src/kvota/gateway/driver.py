@@ -1,0 +1,298 @@
+"""Performs what the machine of one connection says, on the two transports that it is between."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from time import time_ns
+from typing import cast
+
+from kvota.engine import Question
+from kvota.gateway.closing import close_when_written, half_close, leave_upstream, say_goodbye
+from kvota.gateway.dialling import Destination
+from kvota.gateway.means import Means
+from kvota.gateway.side import Side
+from kvota.model.errors import ProtocolError
+from kvota.session.commands import Do
+from kvota.session.connection import Connection
+from kvota.session.pausing import Pausing, Reason
+
+log = logging.getLogger(__name__)
+
+_ASKED = int(Reason.DIALLING | Reason.ASKING)
+
+
+class Driver:
+    """One relayed connection; its two sides call it, and each step of the machine goes through ``look``.
+
+    Attributes:
+        number: unique within the gateway's run.
+        machine: what is driven.
+        client: the client's side.
+        upstream: the broker's side, once it has accepted.
+        peer: the client's address, for the log.
+        destination: which broker.
+        closing: true once the connection has been given up; nothing of the machine is performed then.
+        write_client: sends bytes to the client.
+        write_upstream: sends bytes to the broker; before it is there, keeps them for it.
+    """
+
+    __slots__ = (
+        "_eof",
+        "_means",
+        "_questions",
+        "_timer",
+        "client",
+        "closing",
+        "destination",
+        "machine",
+        "number",
+        "peer",
+        "upstream",
+        "write_client",
+        "write_upstream",
+    )
+
+    def __init__(
+        self, means: Means, client: Side, destination: Destination, *, node_id: int
+    ) -> None:
+        self._means = means
+        self._eof = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._questions: set[asyncio.Future[object]] = set()
+        self.client = client
+        self.upstream: Side | None = None
+        self.destination = destination
+        self.closing = False
+        self.number = next(means.numbers)
+        self.write_client: Callable[[bytes | bytearray], None] = client.transport.write
+        self.write_upstream: Callable[[bytes | bytearray], None] = _written_nowhere
+        address = client.transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else "?"
+        self.machine = Connection(
+            means.shared,
+            Pausing(cap_ms=means.limits.mute_ms_max),
+            number=self.number,
+            dialled=destination.address,
+            node_id=node_id,
+            wake=self._wake_for_budget,
+        )
+
+    # ------------------------------------------------------------------ after each step
+
+    def look(self) -> None:
+        """Carry out the machine's commands; then keep its one timer, and read on or not, as it says.
+
+        Due after every step that leaves a command or a reason to pause.
+        """
+        machine = self.machine
+        commands = machine.commands
+        while commands and not self.closing:
+            self._perform(*commands.pop(0))  # which may add others
+        if self.closing:
+            return
+        if machine.pausing.deadline_changed:
+            self._keep_timer()
+        if machine.pauses_reading:
+            self.client.pause()
+        else:
+            self.client.resume()
+        if self._eof and not machine.pausing.reasons:
+            self._pass_eof()
+
+    def _perform(self, code: int, argument: object) -> None:
+        match code:
+            case Do.SEND_CLIENT:
+                self.write_client(cast("bytes", argument))
+            case Do.SEND_UPSTREAM:
+                self.write_upstream(cast("bytes", argument))
+            case Do.RESUME:
+                self._step(partial(self.machine.resume, cast("int", argument)))
+            case Do.ASK:
+                self._ask(*cast("tuple[int, Question]", argument))
+            case Do.WARN:
+                log.warning("connection %d from %s: %s", self.number, self.peer, argument)
+            case _:
+                msg = f"unknown command {code}"
+                raise AssertionError(msg)
+
+    def pause(self, reason: int) -> None:
+        """A reason to leave the client's bytes in its socket; it may come in the middle of a step."""
+        self.machine.pausing.reasons |= reason
+        if not self.closing:
+            self.client.pause()
+
+    def resume(self, reason: int) -> None:
+        """A reason to pause is over."""
+        self._go_on(partial(self.machine.resume, reason))
+
+    def look_again(self) -> None:
+        """Counters have changed: a running mute may end earlier, or later."""
+        if not self.closing:
+            self.machine.look_again(time_ns() // 1000)
+            self.look()
+
+    def _go_on(self, step: Callable[[int], bytes | bytearray | None]) -> None:
+        if not self.closing:
+            self._step(step)
+            self.look()
+
+    def _step(self, step: Callable[[int], bytes | bytearray | None]) -> None:
+        """Let the machine go on; what it had buffered and now lets through goes up."""
+        try:
+            out = step(time_ns() // 1000)
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        if out:
+            self.write_upstream(out)
+
+    # ------------------------------------------------------------------ what is waited for
+
+    def _keep_timer(self) -> None:
+        loop = self._means.loop
+        deadline_ms = self.machine.next_deadline_ms(int(loop.time() * 1000))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            self._timer = loop.call_at(deadline_ms / 1000, self._deadline_passed, deadline_ms)
+
+    def _deadline_passed(self, deadline_ms: int) -> None:
+        self._timer = None
+        monotonic_ms = self._means.loop.time() * 1000
+        if self.machine.pausing.reasons & Reason.MUTED:
+            self._means.mutes.add(monotonic_ms - deadline_ms)
+        self._go_on(partial(self.machine.deadline_passed, int(monotonic_ms)))
+
+    def _wake_for_budget(self) -> None:
+        """The announced-bytes budget has room again; called in the middle of another's step."""
+        self._means.loop.call_soon(self._take_room)
+
+    def _take_room(self) -> None:
+        if self.closing:
+            self.machine.pass_room_on()
+        else:
+            self._go_on(self.machine.woken)
+
+    def _ask(self, token: int, question: Question) -> None:
+        answer = self._means.asking.ask(question)
+        self._questions.add(answer)
+        answer.add_done_callback(partial(self._answered, token))
+
+    def _answered(self, token: int, answer: asyncio.Future[object]) -> None:
+        self._questions.discard(answer)
+        if not answer.cancelled():
+            self._go_on(partial(self.machine.resolved, token, answer.result()))
+
+    # ------------------------------------------------------------------ the broker's side
+
+    def dialled(self, upstream: Side) -> None:
+        """The broker has accepted; what was kept for it has been written."""
+        self.upstream = upstream
+        if self.machine.pausing.reasons & Reason.CLIENT_FULL:
+            upstream.pause()
+        self.resume(Reason.DIALLING)
+
+    # ------------------------------------------------------------------ the client's side
+
+    def client_full(self) -> None:
+        """The client reads slowly: read neither the broker nor what the client asks for on top."""
+        self.pause(Reason.CLIENT_FULL)
+        if self.upstream is not None:
+            self.upstream.pause()
+
+    def client_caught_up(self) -> None:
+        """The client has read most of what it was sent."""
+        if self.upstream is not None:
+            self.upstream.resume()
+        self.resume(Reason.CLIENT_FULL)
+
+    def client_sends_no_more(self) -> bool:
+        """True when the connection stays open for what is due, or still waits to go up."""
+        reasons = self.machine.pausing.reasons
+        if self.closing or not (self.has_asked or reasons):
+            return False
+        self._eof = True
+        if not reasons:
+            self._pass_eof()
+        return True
+
+    def client_lost(self) -> None:
+        """The client is gone (or was closed by us)."""
+        self.closing = True
+        self._drop_waits()
+        self.machine.close()
+        if self.upstream is not None:
+            self._leave_upstream(self.upstream)
+        else:
+            self.machine.upstream_gone()
+        # Cycles would keep all this until the collector's next full run, thousands of connections later.
+        self.upstream = None
+        self.write_client = self.write_upstream = _written_nowhere
+        del self.client
+
+    def _pass_eof(self) -> None:
+        """The client sends no more, and nothing it has sent waits (unless its end is missing)."""
+        if self.upstream is not None:
+            half_close(self.upstream)
+        else:
+            self.close("")  # it was never dialled: nothing is due
+
+    # ------------------------------------------------------------------ the end
+
+    def drain(self) -> None:
+        """Take no further request; the one that is half here and the answers still due go on."""
+        self.machine.pausing.reasons |= Reason.DRAINING
+        self.look()
+
+    @property
+    def can_finish(self) -> bool:
+        """True when nothing is due and the client has been sent all there is."""
+        return self.machine.idle and not self.client.transport.get_write_buffer_size()
+
+    @property
+    def has_asked(self) -> bool:
+        """True once a request has been sent on, or is waiting to be."""
+        return self.upstream is not None or self.machine.pausing.reasons & _ASKED != 0
+
+    def finish(self) -> None:
+        """Close a connection on which nothing is due, without losing answers on their way."""
+        if not self.closing:
+            self._give_up()
+            say_goodbye(self.client, self._means.loop)
+
+    def close(self, reason: str, *, level: int = logging.WARNING) -> None:
+        """Close; what is already written still reaches the client. An empty reason was logged before."""
+        if self.closing:
+            return
+        if reason:
+            log.log(level, "connection %d from %s closed: %s", self.number, self.peer, reason)
+        self._give_up()
+        close_when_written(self.client, self._means.loop)
+
+    def abort(self) -> None:
+        """Close at once, whatever is still to be written."""
+        self._give_up()
+        self.client.transport.abort()
+
+    def _give_up(self) -> None:
+        self.closing = True
+        self._drop_waits()
+        if self.upstream is not None:
+            self._leave_upstream(self.upstream)
+
+    def _leave_upstream(self, upstream: Side) -> None:
+        leave_upstream(upstream, self._means.loop, is_inside_frame=self.machine.is_inside_frame)
+
+    def _drop_waits(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for question in self._questions:
+            question.cancel()
+
+
+def _written_nowhere(_data: bytes | bytearray) -> None:
+    msg = "written to a side that is not there"
+    raise AssertionError(msg)

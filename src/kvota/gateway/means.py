@@ -1,0 +1,25 @@
+"""What all drivers of a gateway work with."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvota.gateway.asking import Asking
+from kvota.gateway.mutes import MuteTally
+from kvota.gateway.settings import GatewayLimits
+from kvota.session.shared import Shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """The gateway's parts that each connection is driven with.
+
+    ``numbers`` gives each connection one of its own.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    limits: GatewayLimits
+    shared: Shared
+    asking: Asking
+    mutes: MuteTally
+    numbers: Iterator[int]
