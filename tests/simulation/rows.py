@@ -26,12 +26,19 @@ def check_sequence(rows: TimedRows) -> None:
         raise InvariantError(f"{len(rows.decided)} decisions, and rows {seqs}")
 
 
-def check_limits(rows: TimedRows, limits: list[tuple[int, dict[QuotaType, set[float]]]]) -> None:
-    """Each charge is held against a limit that was in force when it was decided."""
+def check_limits(
+    rows: TimedRows, limits: list[tuple[int, dict[QuotaType, set[float]]]], *, is_asked: bool
+) -> None:
+    """Each charge is held against a limit that was in force when it was decided.
+
+    Where the callback has to be asked, the last answer counts until there is a new one.
+    """
     for row in rows.rows:
         tick, _ = rows.decided[row.seq]
-        in_force = [of_type for since, of_type in limits if since < tick][-1]
-        if row.memo.limit is not None and row.memo.limit not in in_force[row.memo.quota_type]:
+        tables = [of_type for since, of_type in limits if since < tick]
+        in_force = tables if is_asked else tables[-1:]
+        quota_type, limit = row.memo.quota_type, row.memo.limit
+        if limit is not None and not any(limit in of_type[quota_type] for of_type in in_force):
             raise InvariantError(f"a limit that was no more in force: {row.columns()}")
 
 
@@ -71,9 +78,12 @@ def match_produce(
 
 
 def match_fetch(
-    watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
+    watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply], *, is_asked: bool
 ) -> dict[Upward, tuple[Row, ...]]:
-    """One row for each Fetch answer whose head has arrived; waits have rows of their own."""
+    """One row for each Fetch answer whose head has arrived; waits have rows of their own.
+
+    An answer does not wait until the callback has been asked about a new user: then the last one pays.
+    """
     charges = [row for row in rows if row.outcome != REJECTED]
     fetches = [one for one in watch.upward if one.ask is not None and one.ask.key == FETCH]
     whole = sum(one.is_answered for one in fetches)
@@ -82,7 +92,8 @@ def match_fetch(
         raise watch.fail(f"{len(charges)} Fetch rows, {whole} answers")
     for upward, row in zip(fetches, charges, strict=False):
         assert upward.ask is not None
-        _check_memo(watch, row, upward.ask, upward.answered_user)
+        if not is_asked:
+            _check_memo(watch, row, upward.ask, upward.answered_user)
         reply = reply_of[upward]
         head = 9 if upward.ask.version >= _FLEXIBLE_FETCH_FROM else 8
         if row.value != len(reply.answer) - head + _SIZE_FIELD:

@@ -75,7 +75,8 @@ class World:
         self._is_bulk = rng.random() < _BULK_RATIO
         entries = drawn_quotas(rng)
         quotas = ConfiguredQuotas(entries)
-        callback = AskedCallback(quotas) if rng.random() < 0.2 else None
+        self._is_asked = rng.random() < 0.2
+        callback = AskedCallback(quotas) if self._is_asked else None
         self.cluster = Cluster(
             quotas,
             enforced=frozenset(one for one in _TYPES if rng.random() < 0.75),
@@ -166,7 +167,8 @@ class World:
 
     def _ask(self, number: int, correlation: int) -> Ask:
         watch = next(relay.watch for relay in self.relays if relay.watch.number == number)
-        return next(ask for ask in watch.asks if ask.correlation == correlation)
+        asks = (ask for ask in watch.asks if not ask.is_token)
+        return next(ask for ask in asks if ask.correlation == correlation)
 
     def _manners(self, asks: list[Ask]) -> Manners:
         rng = self._rng
@@ -236,7 +238,7 @@ class World:
         if budgets.used_bytes or any(budget.is_waited_for for budget in budgets._of.values()):
             raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
         check_sequence(self.rows)
-        check_limits(self.rows, self.faults.limits)
+        check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
         check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
         for relay in self.relays:
@@ -255,7 +257,8 @@ class World:
         replies = reply_of(watch, relay.broker.replies if relay.broker else [])
         produce = rows.get((watch.number, QuotaType.PRODUCE), [])
         row_of = match_produce(watch, produce, replies)
-        row_of |= match_fetch(watch, rows.get((watch.number, QuotaType.FETCH), []), replies)
+        fetched = rows.get((watch.number, QuotaType.FETCH), [])
+        row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked)
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
         check_answers(watch, replies, row_of, refusal=refusal)
         check_mutations(watch, mutations, replies)
