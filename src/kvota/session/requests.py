@@ -52,6 +52,7 @@ class Requests:
 
     Attributes:
         left: bytes of the running frame that have not come yet.
+        swallowed_bytes: the running frame's size where it goes nowhere: the broker has none of it.
         buffered: received and not forwarded: half a head, or what waits while the connection pauses.
         count: requests taken so far.
         budget: what the running frame takes of the broker's announced-bytes budget.
@@ -66,11 +67,11 @@ class Requests:
         "_next_seq",
         "_pausing",
         "_routes",
-        "_swallows",
         "budget",
         "buffered",
         "count",
         "left",
+        "swallowed_bytes",
     )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
@@ -82,11 +83,11 @@ class Requests:
         self._next_seq = caller.shared.sink.next_seq
         self._in_flight_max = caller.shared.settings.in_flight_max
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
-        self._swallows = False  # the rest of the running frame goes nowhere
         self.buffered = bytearray()
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
         self.count = 0
         self.left = 0
+        self.swallowed_bytes = 0
 
     # ------------------------------------------------------------------ received bytes
 
@@ -216,8 +217,9 @@ class Requests:
         self.left = left - here
         if not self.left:
             self.budget.give_back()
-        if self._swallows:
-            self._swallows = self.left > 0
+        if self.swallowed_bytes:
+            if not self.left:
+                self.swallowed_bytes = 0
             return data[here:], 0
         return data, here
 
@@ -248,7 +250,12 @@ class Requests:
             return self._take_fetch(data, pos, body, route, now_us)
         if take_charged_produce(self._caller, route, bytes(data[pos:frame_end]), now_us):
             return data
-        self._swallows = frame_end > len(data)
+        return self._swallow(size, frame_end - len(data))
+
+    def _swallow(self, size: int, rest_bytes: int) -> bytes:
+        """The running frame goes nowhere, and what still comes of it neither: its room is free."""
+        self.swallowed_bytes = size if rest_bytes > 0 else 0
+        self.budget.give_back()
         return b""
 
     def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
@@ -274,8 +281,7 @@ class Requests:
                 self._caller.answer_locally(
                     correlation, empty_answer(correlation, route.version, left_ms)
                 )
-                self._swallows = frame_end > len(data)
-                return b""
+                return self._swallow(size, frame_end - len(data))
             offset = _max_bytes_offset(data, body, frame_end, route)
             if offset >= 0:
                 allowed = route.lane.allowance(now_us // 1000)
