@@ -80,7 +80,7 @@ class RecordedTraffic:
         enforced: bool = False,
         start_us: int = START_US,
     ) -> None:
-        self._random = random.Random(seed)  # noqa: S311  (a seeded world, no secret)
+        self._random = random.Random(seed)
         self._gateway = gateway
         self._run_id = run_id
         self._enforced = enforced

@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.unit.session.frames import HEARTBEAT, request
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.model.errors import UnreachableError
+from kvota.testing.frames import HEARTBEAT, request
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -8,18 +8,18 @@ from tests.unit.gateway.world import (
     heartbeat_answer,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.gateway.settings import GatewayLimits
+from kvota.session.pausing import Reason
+from kvota.session.settings import ConnectionSettings
+from kvota.testing.frames import (
     decoded,
     fetch,
     produce,
     produce_answer,
     throttle_of,
 )
-from tests.unit.session.stage import ALL_TYPES, quotas
-
-from kvota.gateway.settings import GatewayLimits
-from kvota.session.pausing import Reason
-from kvota.session.settings import ConnectionSettings
+from kvota.testing.stage import ALL_TYPES, quotas
 
 
 async def test_a_client_that_does_not_read_stops_its_broker_from_being_read(worlds: Worlds) -> None:

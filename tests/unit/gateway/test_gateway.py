@@ -8,14 +8,14 @@ from tests.unit.gateway.world import (
     silent,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.gateway.settings import GatewayLimits
+from kvota.testing.frames import (
     produce,
     produce_answer,
     split,
 )
-from tests.unit.session.stage import quotas
-
-from kvota.gateway.settings import GatewayLimits
+from kvota.testing.stage import quotas
 
 
 async def test_draining_answers_what_is_in_flight_and_takes_no_more(worlds: Worlds) -> None:

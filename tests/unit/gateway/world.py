@@ -6,17 +6,6 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from tests.unit.session.frames import (
-    HEARTBEAT,
-    METADATA,
-    answer,
-    fetch_answer,
-    metadata_answer,
-    produce_answer,
-    request,
-)
-from tests.unit.session.stage import ALL_TYPES, Rows
-
 from kvota.app.gateway_process import free_port_range
 from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
 from kvota.engine import QuotaEngine
@@ -30,6 +19,16 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
+from kvota.testing.frames import (
+    HEARTBEAT,
+    METADATA,
+    answer,
+    fetch_answer,
+    metadata_answer,
+    produce_answer,
+    request,
+)
+from kvota.testing.stage import ALL_TYPES, Rows
 
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.callbacks import ClientQuotaCallback
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.caller import ASK_MS_MAX
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
     CREATE_TOPICS,
     HEARTBEAT,
     answer,
@@ -14,13 +20,7 @@ from tests.unit.session.frames import (
     produce_answer,
     request,
 )
-from tests.unit.session.stage import Cluster, Stage, quotas
-
-from kvota.callbacks import ClientQuotaCallback
-from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.session.caller import ASK_MS_MAX
-from kvota.session.pausing import Reason
+from kvota.testing.stage import Cluster, Stage, quotas
 
 
 class OneForAll(ClientQuotaCallback):

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.errors import ProtocolError
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.connection import Connection
+from kvota.testing.frames import (
     FETCH,
     HEADER_TAGS,
     METADATA,
@@ -19,14 +26,8 @@ from tests.unit.session.frames import (
     resized,
     throttle_of,
 )
-from tests.unit.session.stage import BROKER, START_MS, Cluster, Stage, quotas
-
-from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
-from kvota.model.errors import ProtocolError
-from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.session.connection import Connection
+from kvota.testing.manual_clock import START_MS
+from kvota.testing.stage import BROKER, Cluster, Stage, quotas
 
 # 100 bytes/s over ten seconds: a charge of 1,000 fits, one of 2,000 is 10 s too much.
 TIGHT = 100

@@ -1,7 +1,10 @@
 """Running mutes are looked at again when the quotas behind them change."""
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.quota_type import QuotaType
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
     CREATE_TOPICS,
     HEARTBEAT,
     fetch,
@@ -10,10 +13,7 @@ from tests.unit.session.frames import (
     produce,
     request,
 )
-from tests.unit.session.stage import Cluster, Stage, quotas
-
-from kvota.model.quota_type import QuotaType
-from kvota.session.pausing import Reason
+from kvota.testing.stage import Cluster, Stage, quotas
 
 LARGE = b"x" * 100_000
 BEHIND = request(HEARTBEAT, 4, correlation=9)
