@@ -3,7 +3,7 @@
     ./run bench decide
 
 One produce charge and one strict mutation charge: kvota's engine (as the gateway calls it: the lane kept
-while the quota table is the same; and once more looked up from user and client id each time), every
+while its version is the same; and once more looked up from user and client id each time), every
 strategy of the package ``limits``, and Kafka's own managers in a warm JVM. Rounds are interleaved; figures
 are medians of the rounds, ns per decision.
 """

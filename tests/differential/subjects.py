@@ -6,6 +6,7 @@ from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import Lane, QuotaEngine, QuotaType, QuotaWindow, SampledRate, TokenBucket
 from kvota.engine.arithmetic import COUNTER_EXPIRES_MS, UNLIMITED
 from kvota.engine.bucket_counter import BucketCounter
+from kvota.engine.counting import Counting
 from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.event import Outcome
@@ -88,7 +89,10 @@ class SensorSubject:
             case ["limit", limit] if self.rate is not None:
                 self.rate.configure(self.window, _limit(limit))
             case ["limit", limit]:
-                self.bucket.configure(window=self.window, configured_limit=_limit(limit))
+                self.bucket.configure(
+                    counting=Counting.of_kafka(self.bucket.quota_type, self.window),
+                    configured_limit=_limit(limit),
+                )
             case ["record", value, t] if self.rate is not None:
                 self.rate.record(_number(value), int(t))
             case ["record", value, t]:
@@ -107,7 +111,9 @@ class SensorSubject:
         """Without a floor: Kafka has none."""
         counter = BucketCounter(self.window, limit, born_ms=0)
         lane = Lane(QuotaType.CONTROLLER_MUTATION, CLUSTER_NODE_ID, {}, counter, floor=0.0)
-        lane.configure(window=self.window, configured_limit=limit)
+        lane.configure(
+            counting=Counting.of_kafka(lane.quota_type, self.window), configured_limit=limit
+        )
         return lane
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from kvota.engine import QuotaWindow, SampledRate
 from kvota.engine.bucket_counter import BucketCounter
+from kvota.engine.counting import Counting
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import PermissiveQuota, StrictQuota
 from kvota.model.quota_type import QuotaType
@@ -22,7 +23,7 @@ _BEGIN_MS = 1_700_000_000_000
 def _bucket_lane(window: QuotaWindow, limit: float | None, born_ms: int) -> Lane:
     counter = BucketCounter(window, limit, born_ms=born_ms)
     lane = Lane(QuotaType.CONTROLLER_MUTATION, -1, {}, counter)
-    lane.configure(window=window, configured_limit=limit)
+    lane.configure(counting=Counting.of_kafka(lane.quota_type, window), configured_limit=limit)
     return lane
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kvota.engine import Lane, QuotaType, QuotaWindow, SampledRate
 from kvota.engine.bucket_counter import BucketCounter
+from kvota.engine.counting import Counting
 from kvota.engine.lane import Counter
 from kvota.engine.mutations import StrictQuota
 
@@ -36,7 +37,7 @@ def _lane(quota_type: QuotaType, window: QuotaWindow, limit: float | None) -> La
     if quota_type is QuotaType.PRODUCE:
         counter = SampledRate(window, limit, forget_after_ms=3_600_000, born_ms=_BEGIN_MS)
     lane = Lane(quota_type, 1, {}, counter)
-    lane.configure(window=window, configured_limit=limit)
+    lane.configure(counting=Counting.of_kafka(lane.quota_type, window), configured_limit=limit)
     return lane
 
 
@@ -75,7 +76,9 @@ def test_no_decision_tells_whether_somebody_looked(
         elif kind == "window":
             window = new_window
         for lane in (looked_at, left_alone):
-            lane.configure(window=window, configured_limit=limit)
+            lane.configure(
+                counting=Counting.of_kafka(lane.quota_type, window), configured_limit=limit
+            )
         if kind == "refuse":
             assert looked_at.refuse(value, now_ms) == left_alone.refuse(value, now_ms)
         else:
@@ -101,7 +104,9 @@ def test_a_peek_tells_what_a_charge_of_nothing_is_told(
     for kind, value, new_limit, new_window, step_ms in steps:
         now_ms += step_ms
         if kind in {"limit", "window"}:
-            lane.configure(window=new_window, configured_limit=new_limit)
+            lane.configure(
+                counting=Counting.of_kafka(lane.quota_type, new_window), configured_limit=new_limit
+            )
         _charge(lane, value, now_ms)
         for later_ms in (0, abs(step_ms), -step_ms):
             peeked = lane.peek(now_ms + later_ms)

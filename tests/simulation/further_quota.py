@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.simulation.asks import Ask
 from tests.simulation.watch import TimedRows
 
-from kvota.model.decision_sink import ChargeMemo
+from kvota.model.decision_sink import ADMITTED, THROTTLED, ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.testing.scripted_broker import produced
@@ -51,4 +51,5 @@ class FurtherQuota:
             enforced=True,
         )
         throttle_ms = _THROTTLE_MS if self._asked % 3 == 0 else 0
-        return Charge(memo, self._rows.next_seq(), now_us, 1, throttle_ms)
+        outcome = THROTTLED if throttle_ms else ADMITTED
+        return Charge(memo, self._rows.next_seq(), now_us, 1, throttle_ms, outcome)

@@ -6,9 +6,10 @@ from pathlib import Path
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, Fault
-from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
 from kvota.session.settings import ConnectionSettings
@@ -42,7 +43,9 @@ class GatewayConfig:
 
     name: str
     gateway: GatewaySettings
+    path: Path
     windows: dict[QuotaType, QuotaWindow]
+    buckets: dict[QuotaType, BucketSettings]
     quotas_file: Path
     record: RecordSettings
 
@@ -69,11 +72,12 @@ def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
     """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
     data, places = load_toml(path)
     reader = Reader(data, places)
-    config = _config(reader, path.parent)
+    config = _config(reader, path)
     return config, in_file_order(reader.faults)
 
 
-def _config(reader: Reader, folder: Path) -> GatewayConfig:
+def _config(reader: Reader, path: Path) -> GatewayConfig:
+    folder = path.parent
     reader.known((), ("gateway", "upstream", "quotas", "limits", "record", "kafka"))
     listen = reader.table("gateway")
     reader.known(
@@ -119,13 +123,10 @@ def _config(reader: Reader, folder: Path) -> GatewayConfig:
     limits, connection = _limits(reader, upstream)
     quotas = reader.table("quotas")
     reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
-    enforced = set()
-    for quota_type in CONFIGURABLE_TYPES:
-        reader.known(("quotas", quota_type), ("enforce",))
-        if reader.table("quotas", quota_type).value("enforce", False, values.read_boolean):  # noqa: FBT003
-            enforced.add(quota_type)
+    enforced, buckets = _of_types(reader)
     return GatewayConfig(
         name=name,
+        path=path,
         gateway=GatewaySettings(
             host=host,
             bootstrap_port=bootstrap_port,
@@ -140,9 +141,41 @@ def _config(reader: Reader, folder: Path) -> GatewayConfig:
             connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
         ),
         windows=_windows(reader),
+        buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
     )
+
+
+def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:
+    """Read which types are enforced, and which of them count by a debt bucket."""
+    enforced: set[QuotaType] = set()
+    buckets: dict[QuotaType, BucketSettings] = {}
+    default = BucketSettings()
+    for quota_type in CONFIGURABLE_TYPES:
+        table = reader.table("quotas", quota_type)
+        algorithms = FACTS[quota_type].algorithms
+        has_choice = len(algorithms) > 1
+        choices = ("algorithm", "burst", "debt_max") if has_choice else ()
+        reader.known(("quotas", quota_type), ("enforce", *choices))
+        if table.value("enforce", False, values.read_boolean):  # noqa: FBT003
+            enforced.add(quota_type)
+        if not has_choice:
+            continue
+        algorithm = table.value("algorithm", algorithms[0], values.read_algorithm)
+        burst_ms = table.value("burst", default.burst_ms, values.read_burst_ms)
+        debt_max_ms = table.value("debt_max", default.debt_max_ms, values.read_debt_max_ms)
+        if algorithm is Algorithm.TOKEN_BUCKET:
+            buckets[quota_type] = BucketSettings(burst_ms=burst_ms, debt_max_ms=debt_max_ms)
+        else:
+            for name in ("burst", "debt_max"):
+                if name in table.data:
+                    table.fault(
+                        name,
+                        "means nothing to a sampled rate",
+                        'Add algorithm = "token_bucket", or take it away.',
+                    )
+    return enforced, buckets
 
 
 def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
@@ -169,13 +202,13 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),
         frame_ms=limits.value("frame_time", default.frame_ms, values.read_time_ms),
-        mute_ms_max=limits.value("mute_time_max", default.mute_ms_max, values.read_time_ms),
         drain_ms=limits.value("drain_time", default.drain_ms, values.read_time_ms),
         write_buffer_bytes=limits.value(
             "write_buffer_bytes", default.write_buffer_bytes, values.read_size_bytes
         ),
         connect_ms=upstream.value("connect_timeout", default.connect_ms, values.read_time_ms),
     ), {
+        "mute_ms_max": limits.value("mute_time_max", connection.mute_ms_max, values.read_time_ms),
         "request_bytes_max": limits.value(
             "request_bytes_max", connection.request_bytes_max, values.read_size_bytes
         ),

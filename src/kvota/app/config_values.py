@@ -2,6 +2,7 @@
 
 import re
 
+from kvota.model.quota_type import Algorithm
 from kvota.model.units import parse_bytes, parse_duration_ms
 
 NODES_MAX = 1_000
@@ -91,6 +92,33 @@ def read_time_ms(value: object) -> int:
     if not 1 <= time_ms <= 2**40:
         raise _refuse(value, "a time with its unit, between 1 ms and 30 years", '"30s"')
     return time_ms
+
+
+def read_algorithm(value: object) -> Algorithm:
+    """Read how counters hold charges against their limit."""
+    if value not in set(Algorithm):
+        raise _refuse(value, 'an algorithm ("sampled_rate" or "token_bucket")', '"token_bucket"')
+    return Algorithm(str(value))
+
+
+def read_burst_ms(value: object) -> int:
+    """Read a burst as a time at the limit; return milliseconds."""
+    return _span_ms(value, 1, "a time at the limit, between 1 ms and 1 h", '"1s"')
+
+
+def read_debt_max_ms(value: object) -> int:
+    """Read a debt as a time at the limit, from 0 on; return milliseconds."""
+    return _span_ms(value, 0, "a time at the limit, between 0 s and 1 h", '"15s"')
+
+
+def _span_ms(value: object, low_ms: int, expected: str, example: str) -> int:
+    try:
+        span_ms = parse_duration_ms(value) if isinstance(value, str) else -1
+    except (ValueError, OverflowError):
+        span_ms = -1
+    if not low_ms <= span_ms <= 3_600_000:
+        raise _refuse(value, expected, example)
+    return span_ms
 
 
 def read_host(value: object) -> str:

@@ -5,12 +5,12 @@ import gc
 import logging
 import signal
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import uvloop
 
 from kvota.app.config import GatewayConfig
+from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import QuotaEngine
@@ -18,7 +18,7 @@ from kvota.gateway.gateway import Gateway
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError
-from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -26,10 +26,8 @@ from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.shared import Shared
 from kvota.session.topology import Topology
-from kvota.store.quotas_file import load_quotas
 
 log = logging.getLogger("kvota.gateway")
-_READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-quotas")
 
 
 @dataclass(slots=True)
@@ -41,13 +39,13 @@ class _Recording:
 
 
 def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
-    """Run until SIGTERM or SIGINT, which drain; SIGHUP reloads the quotas file.
+    """Run until SIGTERM or SIGINT, which drain; SIGHUP reads both files again.
 
     Raises:
         KvotaError: a port is taken, the record folder cannot be written.
     """
     callback = DefaultQuotaCallback(quotas)
-    engine = QuotaEngine(callback, config.windows)
+    engine = QuotaEngine(callback, config.windows, config.buckets)
     recording = _recording(config)
     shared = Shared(
         engine=engine,
@@ -110,7 +108,7 @@ async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
-    loop.add_signal_handler(signal.SIGHUP, _reload, config, gateway)
+    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway).begin)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         saying = tasks.create_task(_say_ready(config, gateway, started))
@@ -136,21 +134,16 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
 
 def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     """Return the first lines of the log: what is enforced, and where decisions go."""
-    enforced = config.gateway.connection.enforced
-    force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
-    shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)
-    window = config.windows[QuotaType.PRODUCE]
-    mutation_window = config.windows[QuotaType.CONTROLLER_MUTATION]
+    counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     return [
         (
-            f"enforces {force}; in shadow mode: {shadow}; quotas of {len(quotas)} entities from "
-            f"{config.quotas_file}; records to {where}"
+            f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas_file}; "
+            f"records to {where}"
         ),
         (
-            f"windows: {window.samples} x {window.sample_ms} ms, mutations {mutation_window.samples} x "
-            f"{mutation_window.sample_ms} ms; upstream {upstream}; limits per gateway process: "
+            f"counted by: {counted}; upstream {upstream}; limits per gateway process: "
             f"{config.gateway.limits.connections_max} connections"
         ),
     ]
@@ -158,32 +151,3 @@ def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _reload(config: GatewayConfig, gateway: Gateway) -> None:
-    """Put all quotas of the file in force, or keep the old ones and log why.
-
-    The file is read on another thread: 10,000 entities take half a second.
-    """
-    loop = asyncio.get_running_loop()
-    # One thread: the file read last is the one put in force last.
-    reading = loop.run_in_executor(_READER, load_quotas, config.quotas_file)
-    reading.add_done_callback(lambda done: _put_in_force(done, config, gateway))
-
-
-def _put_in_force(
-    done: "asyncio.Future[ConfiguredQuotas]", config: GatewayConfig, gateway: Gateway
-) -> None:
-    if done.cancelled():
-        return
-    error = done.exception()
-    if error is not None:
-        log.error("SIGHUP: the quotas in force stay as they are. %s", error)
-        return
-    quotas = done.result()
-    gateway.replace_quotas(quotas)
-    log.info(
-        "SIGHUP: quotas of %d entities from %s are in force",
-        len(quotas),
-        config.quotas_file,
-    )

@@ -74,6 +74,9 @@ class BucketCounter:
         """Permissive: the throttle in ms that pays the debt, narrowed as Kafka does; 0 without debt."""
         return self._throttle_ms(self.pay(value, now_ms))
 
+    # Nobody waits for a turn.
+    admit = charge
+
     def refuse(self, value: float, now_ms: int, /) -> int:
         """The throttle of a charge that is taken back at once."""
         throttle_ms = self.charge(value, now_ms)

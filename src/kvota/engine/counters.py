@@ -3,37 +3,33 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 
-from kvota.engine.arithmetic import COUNTER_EXPIRES_MS, counter_expired
-from kvota.engine.bucket_counter import BucketCounter
+from kvota.engine.arithmetic import counter_expired
+from kvota.engine.counting import Counting
+from kvota.engine.debt_bucket import DebtBucket
 from kvota.engine.lane import Counter, Lane
 from kvota.engine.question import Answer
-from kvota.engine.sampled_rate import SampledRate
-from kvota.model.quota_type import FACTS, Algorithm, QuotaType
-from kvota.model.quota_window import QuotaWindow
+from kvota.model.quota_type import QuotaType
 from kvota.model.tags import Tags
 
-_DEFAULT_WINDOW = QuotaWindow()
-
-Windows = Mapping[QuotaType, QuotaWindow]
+Countings = Mapping[QuotaType, Counting]
 LimitOf = Callable[[QuotaType, Tags], float | None]
 
 
 class Counters:
     """One lane per (quota type, tags, node), with the counter it leads to; made at first use.
 
-    A counter idle for more than 3600 s (strictly) counts as new. It finds that out itself at its
-    next charge, so ``purge`` frees memory and moves no decision.
+    A counter idle for more than 3600 s (strictly) counts as new, but for one that keeps a debt. It
+    finds that out itself at its next charge, so ``purge`` frees memory and moves no decision.
     Source: Kafka ``ClientQuotaManager`` sensors.
 
     Methods that change lanes return those that are another now; whoever waits for them has to be
     woken by the caller, when all is done.
     """
 
-    __slots__ = ("_count", "_factors", "_of_type", "_windows")
+    __slots__ = ("_count", "_countings", "_factors", "_of_type")
 
-    def __init__(self, windows: Windows) -> None:
-        """Types without a window have Kafka's default of 11 x 1 s."""
-        self._windows = dict(windows)
+    def __init__(self, countings: Countings) -> None:
+        self._countings = dict(countings)
         # By type, text of the tags, node.
         self._of_type: dict[QuotaType, dict[str, dict[int, Lane]]] = {
             quota_type: {} for quota_type in QuotaType
@@ -56,13 +52,13 @@ class Counters:
         lanes = self._of_type[quota_type].setdefault(answer.text, {})
         lane = lanes.get(node_id)
         if lane is None:
-            counter = self._new_counter(quota_type, answer.limit, now_ms)
+            counter = self._countings[quota_type].new_counter(answer.limit, now_ms)
             lane = lanes[node_id] = Lane(
                 quota_type, node_id, answer.tags, counter, text=answer.text
             )
             self._count += 1
             lane.configure(
-                window=self._window(quota_type),
+                counting=self._countings[quota_type],
                 configured_limit=answer.limit,
                 factor=self._factor(quota_type, node_id, answer.text),
             )
@@ -72,11 +68,11 @@ class Counters:
         self, quota_type: QuotaType, limit: float | None, *, tags: str, node_id: int | None = None
     ) -> list[Lane]:
         """Replace the configured limit of the counters with these tags."""
-        window = self._window(quota_type)
+        counting = self._countings[quota_type]
         return [
             lane
             for lane in self._meant(quota_type, node_id, tags)
-            if lane.configure(window=window, configured_limit=limit, factor=lane.factor)
+            if lane.configure(counting=counting, configured_limit=limit, factor=lane.factor)
         ]
 
     def set_factor(
@@ -99,26 +95,26 @@ class Counters:
             self._factors.pop((quota_type, node_id, tags), None)
         else:
             self._factors[quota_type, node_id, tags] = factor
-        window = self._window(quota_type)
+        counting = self._countings[quota_type]
         return [
             lane
             for lane in self._meant(quota_type, node_id, tags)
             if lane.configure(
-                window=window,
+                counting=counting,
                 configured_limit=lane.configured_limit,
                 factor=self._factor(quota_type, lane.node_id, lane.tags),
             )
         ]
 
-    def set_windows(self, windows: Windows) -> list[Lane]:
-        """Replace all windows; a counter under another window starts anew when it is charged."""
-        self._windows = dict(windows)
+    def set_countings(self, countings: Countings) -> list[Lane]:
+        """Count otherwise from now on; a counter of another window or algorithm starts anew when charged."""
+        self._countings = dict(countings)
         return [
             lane
             for quota_type in QuotaType
             for lane in self.of_type(quota_type)
             if lane.configure(
-                window=self._window(quota_type),
+                counting=self._countings[quota_type],
                 configured_limit=lane.configured_limit,
                 factor=lane.factor,
             )
@@ -126,7 +122,7 @@ class Counters:
 
     def ask_limits(self, quota_type: QuotaType, limit_of: LimitOf) -> list[Lane]:
         """Give every counter of a type its limit of now; contents stay (Kafka, KIP-257)."""
-        window = self._window(quota_type)
+        counting = self._countings[quota_type]
         changed = []
         for lanes in self._of_type[quota_type].values():
             limit: float | None = None
@@ -134,7 +130,7 @@ class Counters:
             for lane in lanes.values():
                 if not is_asked:  # all nodes have the same tags
                     limit, is_asked = limit_of(quota_type, lane.tag_values), True
-                if lane.configure(window=window, configured_limit=limit, factor=lane.factor):
+                if lane.configure(counting=counting, configured_limit=limit, factor=lane.factor):
                     changed.append(lane)
         return changed
 
@@ -145,7 +141,12 @@ class Counters:
         themselves, and an hour of invented ones would fill the memory. No decision depends on it
         (if the clock does not go back behind the purge).
         """
-        forgotten = self._forget(lambda counter: counter_expired(counter.last_ms, now_ms))
+        forgotten = self._forget(
+            lambda counter: (
+                counter_expired(counter.last_ms, now_ms)
+                and (not isinstance(counter, DebtBucket) or counter.is_as_new(now_ms))
+            )
+        )
         if self._count > crowd:
             forgotten += self._forget(lambda counter: counter.is_as_new(now_ms))
         return forgotten
@@ -173,18 +174,9 @@ class Counters:
             lanes = iter(self._of_type[quota_type].get(tags, {}).values())
         return [lane for lane in lanes if node_id is None or lane.node_id == node_id]
 
-    def _window(self, quota_type: QuotaType) -> QuotaWindow:
-        return self._windows.get(quota_type, _DEFAULT_WINDOW)
-
     def _factor(self, quota_type: QuotaType, node_id: int, tags: str) -> float:
         factor = 1.0
         if self._factors:
             for scope in ((None, None), (node_id, None), (None, tags), (node_id, tags)):
                 factor *= self._factors.get((quota_type, *scope), 1.0)
         return factor
-
-    def _new_counter(self, quota_type: QuotaType, limit: float | None, now_ms: int) -> Counter:
-        window = self._window(quota_type)
-        if FACTS[quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET:
-            return BucketCounter(window, limit, born_ms=now_ms)
-        return SampledRate(window, limit, forget_after_ms=COUNTER_EXPIRES_MS, born_ms=now_ms)

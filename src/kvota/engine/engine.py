@@ -1,11 +1,14 @@
 """The façade the gateway talks to."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from kvota.engine.counters import Counters
+from kvota.engine.counting import countings
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
 from kvota.engine.question import Answer, Question, ask
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType, counter_node_id
@@ -18,6 +21,7 @@ _KNOWN_CLIENTS_MAX = 10_000
 _CROWD = 20_000
 
 _MUTATION = QuotaType.CONTROLLER_MUTATION
+_NO_BUCKETS: Mapping[QuotaType, BucketSettings] = MappingProxyType({})
 
 # Quota type, node, user, client id.
 _Client = tuple[QuotaType, int, str, str]
@@ -43,12 +47,19 @@ class QuotaEngine:
     __slots__ = ("_answers", "_clients", "_counters", "_quotas", "_reset_counts", "callback")
 
     def __init__(
-        self, callback: ClientQuotaCallback, windows: Mapping[QuotaType, QuotaWindow]
+        self,
+        callback: ClientQuotaCallback,
+        windows: Mapping[QuotaType, QuotaWindow],
+        buckets: Mapping[QuotaType, BucketSettings] = _NO_BUCKETS,
     ) -> None:
-        """Types without a window have Kafka's default of 11 x 1 s."""
+        """Types without a window have Kafka's default of 11 x 1 s; ``buckets``: by ``token_bucket``.
+
+        Raises:
+            ValueError: a bucket for a type that is not bandwidth.
+        """
         self.callback = callback
         self._quotas = callback.initial_quotas
-        self._counters = Counters(windows)
+        self._counters = Counters(countings(windows, buckets))
         self._clients: dict[_Client, Lane] = {}
         self._answers: dict[tuple[QuotaType, str, str], tuple[int, Answer]] = {}
         self._reset_counts = dict.fromkeys(QuotaType, 0)
@@ -199,12 +210,26 @@ class QuotaEngine:
         """
         _wake_waiters(self._counters.set_factor(quota_type, factor, node_id=node_id, tags=tags))
 
-    def replace_windows(self, windows: Mapping[QuotaType, QuotaWindow]) -> None:
-        """Put other windows in force; a counter under another window starts anew when charged.
+    def replace_countings(
+        self,
+        windows: Mapping[QuotaType, QuotaWindow],
+        buckets: Mapping[QuotaType, BucketSettings] = _NO_BUCKETS,
+    ) -> None:
+        """Count by other windows and algorithms from now on.
 
-        (Kafka changes them by a restart, which forgets all counters.)
+        A counter under another algorithm or window of samples starts anew when it is charged; another
+        burst keeps what is owed. (Kafka changes windows by a restart, which forgets all counters.)
+
+        Raises:
+            ValueError: a bucket for a type that is not bandwidth.
         """
-        _wake_waiters(self._counters.set_windows(windows))
+        _wake_waiters(self._counters.set_countings(countings(windows, buckets)))
+
+    def outdate(self, quota_type: QuotaType) -> None:
+        """Whoever keeps a lane of this type asks for it again: its holders treat it otherwise now."""
+        for lane in {*self._counters.of_type(quota_type), *self._clients.values()}:
+            if lane.quota_type is quota_type:
+                lane.outdate()
 
     def purge_expired(self, now_ms: int) -> int:
         """Free counters without a record for over 3600 s, in a crowd earlier; returns how many.

@@ -135,6 +135,9 @@ class SampledRate:
         window_ms = rate_window_ms(oldest_ms, now_ms, self._samples, self._sample_ms)
         return rate_throttle(total, self._limit, window_ms)
 
+    # Nobody waits for a turn.
+    admit = charge
+
     def refuse(self, value: float, now_ms: int, /) -> int:
         """The throttle of a charge that is taken back at once: what it would have to wait.
 

@@ -228,15 +228,8 @@ def _closed_bucket(
     limit: float,
     burst: float,
     check_first: bool,
-    blocked: bool,
 ) -> tuple[int, int, int]:
-    """Return when it was admitted, how often it was refused, and the throttle from ``sent_ms``.
-
-    Under a blocked limit a request that is checked first is given up after the last try.
-    """
-    if blocked and check_first:
-        wait_ms = _TRIES_MAX * _BLOCKED_THROTTLE_MS
-        return sent_ms + wait_ms, _TRIES_MAX, wait_ms
+    """Return when it was admitted, how often it was refused, and the throttle from ``sent_ms``."""
     have = _refill(tokens[c], own[OWN_TOUCHED_MS, c], sent_ms, limit, burst)
     admitted_ms, refusals = sent_ms, 0
     while check_first and have < 0 and refusals < _TRIES_MAX:
@@ -249,9 +242,7 @@ def _closed_bucket(
     own[OWN_TOUCHED_MS, c] = admitted_ms
     own[OWN_RECORD_MS, c] = admitted_ms
     throttle_ms = admitted_ms - sent_ms
-    if blocked and amount >= 0:
-        throttle_ms = _BLOCKED_THROTTLE_MS
-    elif not check_first and amount >= 0 and left < 0:
+    if not check_first and amount >= 0 and left < 0:
         throttle_ms = min(_bucket_throttle_long(left, limit), _WAIT_MS_MAX)
     return admitted_ms, refusals, throttle_ms
 
@@ -268,7 +259,6 @@ def _closed_rate(
     limit: float,
     samples: int,
     sample_ms: int,
-    blocked: bool,
 ) -> int:
     """Return the throttle from ``sent_ms``."""
     current, slots = record_rate(
@@ -287,12 +277,12 @@ def _closed_rate(
         return 0
     total, window_ms = measure_rate(starts, lasts, totals, slots, sent_ms, samples, sample_ms)
     over = max(0.0, _rate_per_s(total, window_ms) - limit)
-    wait_ms: int = _BLOCKED_THROTTLE_MS if blocked else _java_round(over / limit * window_ms)
+    wait_ms: int = _java_round(over / limit * window_ms)
     return min(wait_ms, _WAIT_MS_MAX)
 
 
 @kernel
-def closed_rows(
+def closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the order of the steps)
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -338,10 +328,13 @@ def closed_rows(
                     begin_rate(starts[c], lasts[c], totals[c], sent_ms)
             admitted_ms, refusals = sent_ms, 0
             blocked = _is_blocked(limits[c], floor)
-            if bucket:
+            if bucket and blocked and check_first:  # refused at every try, and then given up
+                refusals, throttle_ms = _TRIES_MAX, _TRIES_MAX * _BLOCKED_THROTTLE_MS
+                admitted_ms += throttle_ms
+            elif bucket:
                 burst = _burst_tokens(width, length_ms, limits[c])
                 admitted_ms, refusals, throttle_ms = _closed_bucket(
-                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first, blocked
+                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first
                 )
             else:
                 throttle_ms = _closed_rate(
@@ -355,8 +348,9 @@ def closed_rows(
                     limits[c],
                     width,
                     length_ms,
-                    blocked,
                 )
+            if blocked and amount >= 0 and refusals == 0:
+                throttle_ms = _BLOCKED_THROTTLE_MS
             after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
             own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
             if counts:

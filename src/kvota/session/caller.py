@@ -28,6 +28,7 @@ class Caller:
         routes: what this connection does with each API version it has used.
         due: entries for the answers that have not come yet, oldest first (``session.due``).
         answer_left: bytes of the running answer that have not come yet.
+        answered_us: when the broker last answered while the connection was paused, 0: never.
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
         upstream_versions: what the broker offers, once the client has asked.
         asked: what the quota callback was last asked.
@@ -38,6 +39,7 @@ class Caller:
     __slots__ = (
         "_muted_by",
         "answer_left",
+        "answered_us",
         "asked",
         "asks",
         "commands",
@@ -71,6 +73,7 @@ class Caller:
         self.routes: dict[int, Route] = {}
         self.due: deque[Entry] = deque()
         self.answer_left = 0
+        self.answered_us = 0
         self.sends_tokens = False
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
@@ -154,7 +157,8 @@ class Caller:
         if lane is None:
             self.ask(quota_type, name)
             return False
-        route.use(lane, bytes(client_id), user=user, connection=self.number)
+        enforced = quota_type in self.shared.settings.enforced
+        route.use(lane, bytes(client_id), user=user, connection=self.number, enforced=enforced)
         return True
 
     def ask(self, quota_type: QuotaType, client_id: str) -> None:

@@ -29,13 +29,17 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One charge of one Produce: a row, once its answer is here."""
+    """One charge of one Produce: a row, once its answer is here.
+
+    ``outcome`` is a code of ``model.decision_sink``.
+    """
 
     memo: ChargeMemo
     seq: int
     ts_us: int
     value: float
     throttle_ms: int
+    outcome: int
 
     @property
     def mute_ms(self) -> int:

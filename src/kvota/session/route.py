@@ -6,7 +6,7 @@ from enum import IntEnum
 from kvota.engine import Lane
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.fetch_room import FetchRoom
 from kvota.wire import fetch
 from kvota.wire.apis import (
@@ -54,6 +54,7 @@ class Route:
         "charge",
         "client_id",
         "enforced",
+        "fetch_room",
         "flexible",
         "has_endpoints",
         "key",
@@ -62,8 +63,8 @@ class Route:
         "lane_version",
         "max_bytes_offset",
         "memo",
+        "mute_ms_max",
         "no_transaction",
-        "room",
         "size_max",
         "version",
     )
@@ -74,8 +75,8 @@ class Route:
         version: int,
         *,
         kind: Kind,
-        enforced: bool,
         size_max: int,
+        mute_ms_max: int,
     ) -> None:
         api = APIS.get(key)
         if api is None:
@@ -100,12 +101,14 @@ class Route:
             self.no_transaction = _NO_FIELD
         else:
             self.no_transaction = _NO_TRANSACTION_COMPACT if self.flexible else _NO_TRANSACTION
-        self.enforced = enforced
+        self.mute_ms_max = mute_ms_max
+        self.enforced = False  # shadow mode: nobody is held back
         self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
         self.lane: Lane
         self.lane_version = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
-        self.room = FetchRoom() if key == FETCH else None
+        if key == FETCH:
+            self.fetch_room = FetchRoom()
         self.memo: ChargeMemo  # of that client's rows
 
     @property
@@ -113,15 +116,28 @@ class Route:
         """True when the lane may be another one now."""
         return self.client_id is None or self.lane_version != self.lane.version
 
+    def answered_ms(self, throttle_ms: int, upstream_ms: int) -> int:
+        """What the client is told; under ``token_bucket`` never longer than a mute without a pause.
+
+        A Java client keeps to what it was told, over reconnects too, and a limit may be raised meanwhile.
+        """
+        if self.lane.algorithm is Algorithm.TOKEN_BUCKET:
+            return max(min(throttle_ms, self.mute_ms_max), upstream_ms)
+        return throttle_ms
+
     def forget_lane(self) -> None:
         """The next charge looks its counter up anew."""
         self.lane_version = _OUTDATED
 
-    def use(self, lane: Lane, client_id: bytes, *, user: str, connection: int) -> None:
+    def use(
+        self, lane: Lane, client_id: bytes, *, user: str, connection: int, enforced: bool
+    ) -> None:
         """Charge this client's requests on this lane from now on, and make their memo."""
         self.lane = lane
         self.lane_version = lane.version
-        self.charge = lane.charge
+        # An answer that is here cannot wait for a turn.
+        self.charge = lane.admit if self.key == FETCH else lane.charge
+        self.enforced = enforced
         self.client_id = client_id
         self.memo = ChargeMemo(
             node_id=lane.node_id,
@@ -135,5 +151,5 @@ class Route:
             limit=lane.limit,
             samples=lane.samples,
             sample_ms=lane.sample_ms,
-            enforced=self.enforced,
+            enforced=enforced,
         )

@@ -12,9 +12,11 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
+
+    Only ``settings`` is ever replaced, by ``put_in_force``.
 
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
@@ -29,3 +31,10 @@ class Shared:
     settings: ConnectionSettings
     default_callback: ClientQuotaCallback
     produce_quotas: tuple[ProduceQuota, ...] = ()
+
+    def put_in_force(self, settings: ConnectionSettings) -> None:
+        """Other settings from now on; connections find out what is enforced with their next request."""
+        changed = self.settings.enforced ^ settings.enforced
+        self.settings = settings
+        for quota_type in changed:
+            self.engine.outdate(quota_type)

@@ -128,7 +128,7 @@ class RecordedTraffic:
             engine.replace_quotas(quotas_at_start())
         elif step == 5:
             windows = {QuotaType.PRODUCE: QuotaWindow(3, 700), mutation: QuotaWindow(5, 2000)}
-            engine.replace_windows(windows)
+            engine.replace_countings(windows)
         elif step == 6:  # a kind that did not exist: other counters for everybody
             engine.apply([QuotaChange(QuotaEntity(client_id=DEFAULT), QuotaType.FETCH, 50_000.0)])
         elif step == 7:  # below the floors: blocked, with and without a factor
@@ -136,7 +136,7 @@ class RecordedTraffic:
             engine.set_factor(QuotaType.FETCH, 0.0, node_id=NODES[1])
             engine.set_factor(mutation, 0.0, tags=tags_text(_BOB))
         else:
-            engine.replace_windows({})
+            engine.replace_countings({})
             engine.set_factor(QuotaType.FETCH, 0.25)
             engine.set_factor(mutation, 1.0, tags=tags_text(_BOB))
 

@@ -12,11 +12,12 @@ True
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import Question, QuotaEngine, QuotaWindow
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -114,6 +115,7 @@ class Cluster:
     table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
     enforced: frozenset[QuotaType] = ALL_TYPES
     windows: Mapping[QuotaType, QuotaWindow] = field(default_factory=dict)
+    buckets: Mapping[QuotaType, BucketSettings] = field(default_factory=dict)
     budget_bytes: int = 128 * 2**20
     limits: Mapping[str, int] = field(default_factory=dict)
     nodes: tuple[int, int] = (0, 9)
@@ -124,7 +126,9 @@ class Cluster:
 
     def __post_init__(self) -> None:
         default_callback = DefaultQuotaCallback(self.table)
-        self.engine = QuotaEngine(self.callback or default_callback, dict(self.windows))
+        self.engine = QuotaEngine(
+            self.callback or default_callback, dict(self.windows), dict(self.buckets)
+        )
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -142,6 +146,11 @@ class Cluster:
             default_callback=default_callback,
             produce_quotas=self.produce_quotas,
         )
+
+    def enforce(self, enforced: frozenset[QuotaType]) -> None:
+        """Put other quota types in force, as a reload does."""
+        settings = replace(self.shared.settings, enforced=enforced)
+        self.shared.put_in_force(settings)
 
     @property
     def rows(self) -> list[Row]:
@@ -195,6 +204,7 @@ class Stage:
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
+        closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
         asked: tokens and questions for the quota callback.
     """
@@ -208,6 +218,7 @@ class Stage:
         self.mutes: list[int] = []
         self.warnings: list[str] = []
         self.asked: list[tuple[int, Question]] = []
+        self.closed = ""
         self.wakes = 0
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
@@ -275,12 +286,17 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.CLOSE:
+                self.closed = str(argument)
+                self.end()
             elif code == Do.ASK:
                 self.asked.append(cast("tuple[int, Question]", argument))
             else:
                 assert code == Do.WARN, code
                 self.warnings.append(str(argument))
-        if self.pausing.deadline_changed:
+        if self.closed:
+            self._deadline_ms = None
+        elif self.pausing.deadline_changed:
             self._deadline_ms = self.machine.next_deadline_ms(self.cluster.clock.monotonic_ms())
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:

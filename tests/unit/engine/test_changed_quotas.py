@@ -254,7 +254,7 @@ def test_other_windows_reach_the_types_that_have_them() -> None:
     quotas = engine({A: {P: 100.0, F: 100.0}})
     kept = keep(produce=lane(quotas, "a"), fetch=lane(quotas, "a", F))
 
-    quotas.replace_windows({P: QuotaWindow(3, 500)})
+    quotas.replace_countings({P: QuotaWindow(3, 500)})
 
     assert outdated(kept) == ["produce"]
     assert (kept["produce"][0].samples, kept["produce"][0].window_bytes) == (3, 100)

@@ -5,6 +5,7 @@ import pytest
 from kvota.engine import Lane, QuotaType, QuotaWindow, SampledRate
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
 from kvota.engine.bucket_counter import BucketCounter
+from kvota.engine.counting import Counting
 
 P, M = QuotaType.PRODUCE, QuotaType.CONTROLLER_MUTATION
 NOW_MS = 1_700_000_000_000
@@ -14,13 +15,15 @@ NONE_MAX = 2**31 - 1
 
 def rate_lane(limit: float | None, factor: float = 1.0) -> Lane:
     lane = Lane(P, 1, {"user": "u"}, SampledRate(WINDOW, limit, born_ms=NOW_MS))
-    lane.configure(window=WINDOW, configured_limit=limit, factor=factor)
+    lane.configure(
+        counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=limit, factor=factor
+    )
     return lane
 
 
 def bucket_lane(limit: float | None) -> Lane:
     lane = Lane(M, -1, {"user": "u"}, BucketCounter(WINDOW, limit, born_ms=NOW_MS))
-    lane.configure(window=WINDOW, configured_limit=limit)
+    lane.configure(counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=limit)
     return lane
 
 
@@ -75,7 +78,11 @@ def test_the_version_grows_with_every_change_and_only_then() -> None:
     versions = [lane.version]
 
     def seen(*, window: QuotaWindow = WINDOW, limit: float = 1000.0, factor: float = 1.0) -> bool:
-        changed = lane.configure(window=window, configured_limit=limit, factor=factor)
+        changed = lane.configure(
+            counting=Counting.of_kafka(lane.quota_type, window),
+            configured_limit=limit,
+            factor=factor,
+        )
         versions.append(lane.version)
         return changed
 
@@ -98,7 +105,7 @@ def test_what_was_counted_is_held_against_the_new_limit() -> None:
     lane = rate_lane(1000.0)
     lane.charge(20_000, NOW_MS)
 
-    lane.configure(window=WINDOW, configured_limit=4000.0)
+    lane.configure(counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=4000.0)
 
     assert lane.charge(0, NOW_MS) == 0
     assert lane.allowance(NOW_MS) == 20_000
@@ -116,7 +123,7 @@ def test_below_the_floor_every_charge_is_recorded_and_throttled_for_30_s(limit: 
     assert (lane.allowance(NOW_MS), lane.window_bytes) == (0, 0)
     assert lane.refuse(100, NOW_MS) == lane.peek(NOW_MS) == BLOCKED_THROTTLE_MS == 30_000
     # Recorded: 5,001 in ten seconds.
-    lane.configure(window=WINDOW, configured_limit=500.0)
+    lane.configure(counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=500.0)
     assert lane.charge(0, NOW_MS) == 2
 
 
@@ -131,7 +138,9 @@ def test_a_factor_of_0_blocks_and_is_lifted_again() -> None:
     lane = rate_lane(1000.0, factor=0.0)
     blocked = lane.charge(10_000, NOW_MS)
 
-    lane.configure(window=WINDOW, configured_limit=1000.0, factor=1.0)
+    lane.configure(
+        counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=1000.0, factor=1.0
+    )
 
     assert (blocked, lane.is_blocked) == (30_000, False)
     assert lane.charge(1, NOW_MS) == 1  # what came while it was blocked was counted
@@ -147,7 +156,7 @@ def test_mutations_have_a_floor_of_their_own(limit: float | None, is_blocked: bo
 def test_a_floor_can_be_given_for_comparisons_with_kafka_which_has_none() -> None:
     lane = Lane(P, 1, {}, SampledRate(WINDOW, 0.0), floor=0.0)
 
-    lane.configure(window=WINDOW, configured_limit=0.0)
+    lane.configure(counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=0.0)
 
     assert not lane.is_blocked
     assert lane.charge(5, NOW_MS) == -1  # Kafka's wrap-around, which holds nobody back

@@ -186,7 +186,7 @@ def test_another_window_starts_a_bucket_anew() -> None:
     engine = _engine(10.0)
     _quota(engine, strict=True).charge(500, _NOW_MS)
 
-    engine.replace_windows({_M: QuotaWindow(5, 1000)})
+    engine.replace_countings({_M: QuotaWindow(5, 1000)})
     quota = _quota(engine, strict=False)
 
     assert quota.charge(51, _NOW_MS) == Decision(Outcome.THROTTLED, 100, 10.0)
@@ -197,7 +197,7 @@ def test_a_window_changed_and_changed_back_keeps_the_bucket() -> None:
     engine = _engine(10.0)
     _quota(engine, strict=True).charge(180, _NOW_MS)
 
-    engine.replace_windows({_M: QuotaWindow(5, 1000)})
-    engine.replace_windows({_M: QuotaWindow(10, 1000)})
+    engine.replace_countings({_M: QuotaWindow(5, 1000)})
+    engine.replace_countings({_M: QuotaWindow(10, 1000)})
 
     assert _quota(engine, strict=True).charge(1, _NOW_MS).throttle_ms == 8000

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kvota.model.decision_sink import NO_ANSWER, ChargeMemo
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED, ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.testing.frames import (
@@ -52,7 +52,8 @@ class RequestCounter:
             enforced=self.enforced,
         )
         assert self.sink_of is not None
-        return Charge(memo, self.sink_of.sink.next_seq(), now_us, 1, self.throttle_ms)
+        outcome = THROTTLED if self.throttle_ms else ADMITTED
+        return Charge(memo, self.sink_of.sink.next_seq(), now_us, 1, self.throttle_ms, outcome)
 
 
 def decoded_acks(request_: ProduceRequest) -> int:
