@@ -262,7 +262,8 @@ class Answers:
         upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
         if route.client_id != client_id or route.is_outdated:
             # Where the callback is asked first, the last lane counts on until it has answered.
-            self._caller.look_up(route, client_id, now_us)
+            if not self._caller.look_up(route, client_id, now_us):
+                route.use_last()
         value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
         seq = self._caller.shared.sink.next_seq()
