@@ -150,7 +150,7 @@ class Asks:
         rng = self._rng
         client_id = self._client_id()
         frame = _fetch(
-            rng.randint(4, 18),
+            rng.choice((rng.randint(4, 18), rng.randint(16, 18))),
             correlation=0,
             max_bytes=rng.choice((1, 5_000, 52_428_800)),
             min_bytes=rng.choice((0, 1, 100_000)),

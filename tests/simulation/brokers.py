@@ -24,7 +24,7 @@ class DrawnScript(Script):
     def __init__(self, rng: Random, cluster: ScriptedCluster) -> None:
         self._rng = rng
         self._cluster = cluster
-        self._steady_bytes = rng.choice((None, None, None, 3_000, 30_000, 120_000))
+        self._steady_bytes = rng.choice((None, None, None, 3_000, 30_000, 120_000, _STREAMED_BYTES))
         self._naming = rng.choice((0.1, 0.7))
 
     def delay_ms(self, key: int) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.simulation.watch import TimedRows, Upward, Watch
 
-from kvota.model.decision_sink import THROTTLED
+from kvota.model.decision_sink import REJECTED, THROTTLED
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import decoded
 from kvota.testing.scripted_broker import Reply
@@ -13,6 +13,8 @@ from kvota.testing.stage import Row
 # By so much a mute's cap may come earlier than this account has it: a wait for room that was looked at
 # again (1 s), and a timer that was late (0.25 s), count as part of a mute.
 _CAP_EARLY_MS = 1_300
+_LOOK_AGAIN_MS = 1_000
+_MUTATION = QuotaType.CONTROLLER_MUTATION
 
 
 @dataclass(slots=True)
@@ -50,15 +52,15 @@ def check_mutes(
     """
     begins = sorted(_fetch_mutes(rows, row_of) + _mutation_mutes(watch, reply_of))
     mute = _Mute()
+    is_under_way = False
     for upward in watch.upward:
         while begins and begins[0][0] < upward.tick:
             _, at_ms, for_ms = begins.pop(0)
             mute.begin(at_ms, for_ms)
-        if upward.ask is None:
-            continue
+        # A mutation that has begun goes on: its questions and the request itself pass in a mute, too.
+        goes_on, is_under_way = is_under_way, upward.ask is None
         at_ms = upward.at_ms
-        # What has begun goes on: a mutation that is under way asks and is forwarded in a mute, too.
-        if at_ms < mute.ends_ms and not upward.ask.is_mutation:
+        if at_ms < mute.ends_ms and not goes_on:
             assert mute.since_ms is not None
             if any(mute.since_ms <= excuse_ms <= at_ms for excuse_ms in excuses_ms):
                 return  # from here on this account does not know what the mute is
@@ -72,6 +74,37 @@ def check_mutes(
             memo = row.memo
             if memo.quota_type is QuotaType.PRODUCE and memo.enforced and row.outcome == THROTTLED:
                 mute.begin(at_ms, row.throttle_ms)
+
+
+def check_mutes_have_rows(
+    watch: Watch, rows: TimedRows, charged: list[Row], *, excuses_ms: list[int]
+) -> None:
+    """Nobody is muted for longer than a row says.
+
+    Args:
+        watch: the connection.
+        rows: with the time of each decision.
+        charged: the rows of this connection.
+        excuses_ms: once quotas have changed, running mutes are other ones than the rows say.
+    """
+    mutation_ms = max(
+        (row.throttle_ms for row in charged if row.memo.quota_type is _MUTATION), default=0
+    )
+    waits = any(row.outcome == REJECTED for row in charged)
+    for at_ms, for_ms in watch.mutes:
+        if any(excuse_ms <= at_ms for excuse_ms in excuses_ms):
+            return
+        now = [row for row in charged if rows.decided[row.seq][1] == at_ms]
+        exact_ms = {row.throttle_ms for row in now} | {_with_window_ms(row) for row in now}
+        # What is left of a mutation's throttle, and how long a Fetch waits until it is looked at again.
+        most_ms = max(mutation_ms, _LOOK_AGAIN_MS if waits else 0)
+        if for_ms not in exact_ms and for_ms > most_ms:
+            raise watch.fail(f"muted for {for_ms} ms at {at_ms}, and no row says so: {exact_ms}")
+
+
+def _with_window_ms(row: Row) -> int:
+    """An answer larger than an empty window costs one window more."""
+    return row.throttle_ms + (row.memo.samples - 1) * row.memo.sample_ms
 
 
 def _fetch_mutes(

@@ -25,6 +25,18 @@ _DIAL_US = (0, 300, 5_000, 400_000)
 _LATE_US = (0, 0, 0, 300, 20_000, 250_000)
 
 
+class _LoggedPausing(Pausing):
+    """Keeps a list of the mutes."""
+
+    def __init__(self, watch: Watch, *, cap_ms: int) -> None:
+        super().__init__(cap_ms=cap_ms)
+        self._watch = watch
+
+    def mute(self, throttle_ms: int) -> None:
+        self._watch.mutes.append((self._watch.clock.monotonic_ms(), throttle_ms))
+        super().mute(throttle_ms)
+
+
 class Relay:
     """One client's connection through the gateway, both ends.
 
@@ -52,7 +64,7 @@ class Relay:
         self.watch = watch
         self.closed = False
         self.broker: BrokerEnd | None = None
-        self.pausing = Pausing(cap_ms=cap_ms)
+        self.pausing = _LoggedPausing(watch, cap_ms=cap_ms)
         self.machine = Connection(
             cluster.shared,
             self.pausing,
@@ -71,6 +83,7 @@ class Relay:
         self._before_dialled: list[bytes | bytearray] | None = None
         self._timer: Timer | None = None
         self._eof = False
+        self._open_question: Question | None = None
 
     def serve(self, incoming: Pipe, outgoing: Pipe) -> None:
         """A client has connected."""
@@ -124,8 +137,7 @@ class Relay:
                     now_us = self._clock.now_us()
                     self._forward(self.machine.resume(cast("int", argument), now_us))
                 case Do.ASK:
-                    token, question = cast("tuple[int, Question]", argument)
-                    self._asking.ask(question, partial(self._resolved, token))
+                    self._ask(*cast("tuple[int, Question]", argument))
                 case Do.WARN:
                     pass
                 case _:
@@ -152,7 +164,14 @@ class Relay:
         self._forward(self.machine.resume(reason, self._clock.now_us()))
         self._settle()
 
+    def _ask(self, token: int, question: Question) -> None:
+        if question == self._open_question:
+            raise self.watch.fail(f"asked again before there was an answer: {question}")
+        self._open_question = question
+        self._asking.ask(question, partial(self._resolved, token))
+
     def _resolved(self, token: int, result: object) -> None:
+        self._open_question = None
         if not self.closed:
             self._forward(self.machine.resolved(token, result, self._clock.now_us()))
             self._settle()

@@ -1,6 +1,7 @@
 """Checks of the record: each charge has one row, and each row a charge."""
 
 from collections import defaultdict
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from tests.simulation.answers import results_of
@@ -12,6 +13,7 @@ from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE
 from kvota.testing.scripted_broker import Reply
+from kvota.testing.scripted_cluster import TopicOutcome
 from kvota.testing.stage import Row
 
 # Kafka charges a Fetch with 4 bytes and the answer's body.
@@ -100,7 +102,21 @@ def match_fetch(
             raise watch.fail(f"an answer of {len(reply.answer)} bytes is charged as {row.value}")
         if row.upstream_ms != reply.throttle_ms:
             raise watch.fail(f"the broker's throttle was {reply.throttle_ms}, recorded {row}")
+    _check_waits(watch, rows)
     return {upward: (row,) for upward, row in zip(fetches, charges, strict=False)}
+
+
+def _check_waits(watch: Watch, rows: list[Row]) -> None:
+    """A wait for room has one row, however often it was looked at: one for each answer at most."""
+    waits: set[int] = set()
+    for row in rows:
+        version = row.memo.api_version  # each has a wait of its own
+        if row.outcome != REJECTED:
+            waits.discard(version)
+        elif version in waits:
+            raise watch.fail(f"a second row of one wait: {row}")
+        else:
+            waits.add(version)
 
 
 def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
@@ -131,7 +147,9 @@ def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
                 continue
             changed += outcome.partitions
             if outcome.error_code == ErrorCode.request_timed_out.value:
-                unsure = float("inf")  # what may have been done stays charged
+                perhaps = _perhaps_created(upward, outcome)  # what may have been done stays charged
+                changed += perhaps or 0
+                unsure += perhaps is None and float("inf")
         if upward.ask.key == CREATE_TOPICS and upward.ask.version < 5:
             asked = [getattr(topic, "num_partitions", 0) for topic in upward.topics]
             if -1 in asked and not all(
@@ -154,6 +172,16 @@ def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
     rows_refused = sum(row.outcome == REJECTED and row.memo.enforced for row in rows)
     if refused > rows_refused or (refused < rows_refused and not watch.is_broken):
         raise watch.fail(f"{refused} topics were refused, {rows_refused} rows say so")
+
+
+def _perhaps_created(upward: Upward, outcome: TopicOutcome) -> int | None:
+    """How many partitions a topic may have that timed out; None: who knows."""
+    if upward.ask is None or upward.ask.key != CREATE_TOPICS:
+        return 0  # there is no topic of this name to delete or to grow
+    asked: Any = next(one for one in upward.topics if getattr(one, "name", None) == outcome.name)
+    if asked.assignments:
+        return len(asked.assignments)
+    return None if asked.num_partitions == -1 else asked.num_partitions
 
 
 def reply_of(watch: Watch, replies: list[Reply]) -> dict[Upward, Reply]:

@@ -27,7 +27,7 @@ from tests.simulation.clients import Client, Manners
 from tests.simulation.faults import Faults, drawn_quotas
 from tests.simulation.further_quota import FurtherQuota, refusal
 from tests.simulation.law import check_law
-from tests.simulation.mutes import check_mutes
+from tests.simulation.mutes import check_mutes, check_mutes_have_rows
 from tests.simulation.pipe import STYLES, Pipe
 from tests.simulation.relays import Relay
 from tests.simulation.rows import (
@@ -172,12 +172,13 @@ class World:
 
     def _manners(self, asks: list[Ask]) -> Manners:
         rng = self._rng
+        leaving_ratio = 0.4 if self._is_bulk else 0.15
         all_bytes = sum(len(ask.frame) for ask in asks)
         return Manners(
             depth=rng.choice((1, 1, 5, 5, 100)),
             honours_throttle=rng.random() < 0.5,
             half_closes=rng.random() < 0.2,
-            leaves_after=rng.randrange(all_bytes) if rng.random() < 0.15 else None,
+            leaves_after=rng.randrange(all_bytes) if rng.random() < leaving_ratio else None,
         )
 
     def _plan(self, number: int) -> tuple[list[Ask], int]:
@@ -262,11 +263,14 @@ class World:
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
         check_answers(watch, replies, row_of, refusal=refusal)
         check_mutations(watch, mutations, replies)
+        charged = [row for row in self.rows.rows if row.memo.connection == watch.number]
+        excuses_ms = self.faults.excuses_ms
+        check_mutes_have_rows(watch, self.rows, charged, excuses_ms=excuses_ms)
         check_mutes(
             watch,
             self.rows,
             row_of,
             replies,
             cap_ms=self._cap_ms,
-            excuses_ms=self.faults.excuses_ms,
+            excuses_ms=excuses_ms,
         )

@@ -107,6 +107,18 @@ def test_a_consumers_mute_is_looked_at_again() -> None:
     assert not stage.muted
 
 
+def test_the_longer_one_of_two_mutes_goes_on_when_the_other_ones_quota_changes() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000, FETCH=1_000)), cap_ms=10**9)
+    stage.client(fetch(correlation=1) + produce(correlation=2, records=LARGE) + BEHIND)
+    stage.broker(fetch_answer(correlation=1, records=b"x" * 11_000))
+    assert stage.mutes[0] > 80_000 > stage.mutes[1] > 0
+    stage.cluster.engine.replace_quotas(quotas(PRODUCE=1_000, FETCH=1e9))
+
+    stage.look_again()
+
+    assert stage.advance(80_000) == b""
+
+
 def test_an_admins_mute_is_looked_at_again() -> None:
     stage = Stage(Cluster(quotas(CONTROLLER_MUTATION=1)), cap_ms=10**9)
     topic = {
