@@ -14,7 +14,7 @@ from tests.unit.session.frames import (
 from tests.unit.session.stage import Cluster, Row, Stage, quotas
 
 from kvota.model.decision_sink import NO_ANSWER, ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.produce_quota import Charge, ProduceRequest
 
 REFUSAL_MS = 700
@@ -49,6 +49,7 @@ class RequestCounter:
             limit=1.0,
             samples=11,
             sample_ms=1000,
+            algorithm=Algorithm.SAMPLED_RATE,
             enforced=self.enforced,
         )
         assert self.sink_of is not None
