@@ -16,7 +16,7 @@ def compile_kernels() -> None:
     state = np.zeros(law_kernel.STATE_SIZE, np.int64)
     replayed = (np.zeros(1, np.int32), np.zeros(1, np.int8), np.zeros(1, np.bool_))
     law_kernel.law_rows(
-        *(yes,) * 5,
+        *(yes,) * 7,
         *rows[:3],
         doubles,
         *rows[3:],
