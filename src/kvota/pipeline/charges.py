@@ -64,7 +64,8 @@ def charges(
     wanted = {*BANDWIDTH_TYPES, *BUCKET_TYPES}
     if quota_types is not None:
         wanted &= set(quota_types)
-    chosen = events.where(F.col("quota_type").isin(*sorted(wanted)))
+    is_known = F.col("algorithm").isin(*(algorithm.value for algorithm in Algorithm))
+    chosen = events.where(F.col("quota_type").isin(*sorted(wanted)) & is_known)
     with_run = chosen.join(F.broadcast(of_runs), ["gateway", "run_id"])
     return with_run.select(
         counter_id(by).alias("counter_id"),
