@@ -63,6 +63,7 @@ def write_events(folder: Path, count: int) -> None:
             "limit": np.full(rows, 50_000.0),
             "samples": np.full(rows, 11, np.int16),
             "sample_ms": np.full(rows, 1000, np.int32),
+            "algorithm": _same("sampled_rate", rows),
             "outcome": _same("admitted", rows),
             "enforced": pa.array(np.zeros(rows, np.bool_)),
             "throttle_ms": np.zeros(rows, np.int32),

@@ -77,8 +77,7 @@ def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
                 if running is None or running.counter_id != counter_id:
                     if running is not None:
                         finished.append(running.result())
-                    is_bucket = bool(columns["bucket"][start])
-                    running = CounterRun(counter_id, grid, is_bucket=is_bucket)
+                    running = CounterRun(counter_id, grid)
                 running.feed({name: column[start:end] for name, column in columns.items()})
             if sum(len(part["candidate"]) for part in finished) > _ROWS_PER_BATCH:
                 yield _batch(finished)
@@ -93,9 +92,9 @@ def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
 class CounterRun:
     """One counter under all its candidates; it is fed with pieces of its rows, in order."""
 
-    def __init__(self, counter_id: int, grid: Grid, *, is_bucket: bool) -> None:
+    def __init__(self, counter_id: int, grid: Grid) -> None:
         self.counter_id = counter_id
-        self._is_bucket = is_bucket
+        self._kind: int | None = None  # of the last row; None: before the first
         self._mode = _MODES[grid.mode]
         self._relative = grid.relative
         self._quotas = np.array(grid.of(counter_id))
@@ -108,7 +107,7 @@ class CounterRun:
         self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
         self._tokens = np.zeros(count)
         # In the open loop the samples do not depend on the candidate: one row of them.
-        self._rings = 0 if is_bucket else 1 if self._mode == k.OPEN else count
+        self._rings = 1 if self._mode == k.OPEN else count
         self._starts = np.zeros((self._rings, 0), np.int64)
         self._lasts = np.zeros((self._rings, 0), np.int64)
         self._totals = np.zeros((self._rings, 0))
@@ -118,18 +117,37 @@ class CounterRun:
         """Take the next rows of this counter."""
         if not len(self._quotas):
             return
-        self._make_room(int(columns["samples"].max()) + 1)
+        kinds = np.where(columns["debt"], k.DEBT, np.where(columns["bucket"], k.BUCKET, k.RATE))
+        cuts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(kinds)]
+        for start, end in pairwise(cuts):
+            self._take(int(kinds[start]))
+            self._run({name: column[start:end] for name, column in columns.items()})
         self._limit = columns["limit"][-1]
+
+    def _take(self, kind: int) -> None:
+        """Under another algorithm the counter starts anew."""
+        if kind != self._kind:
+            self._kind = kind
+            self._clock[k.RECORD_MS] = k.LONG_AGO_MS
+            self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
+
+    def _run(self, columns: Mapping[str, Array]) -> None:
+        if self._kind == k.RATE:
+            self._make_room(int(columns["samples"].max()) + 1)
         names = ("ts_us", "value", "limit", "samples", "sample_ms")
         rows = [columns[name] for name in names]
         strict, complete = columns["strict"], columns["complete"]
-        # A counter has one quota type, and so one floor.
+        # A counter has one quota type, and so one floor; and one debt that others may find.
         question = (self._quotas, self._relative, float(columns["floor"][0]))
+        debt_max_ms = float(columns["debt_max_ms"][0])
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
-            how = (self._is_bucket, self._mode)
+            how = (debt_max_ms, self._kind, self._mode)
             k.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
-        elif self._is_bucket:
+        elif self._kind == k.DEBT:
+            bucket = (self._clock, self._tokens)
+            k.debt_open_rows(*rows, complete, *question, debt_max_ms, *bucket, self._sums)
+        elif self._kind == k.BUCKET:
             bucket = (self._clock, self._tokens)
             k.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
         else:
@@ -143,7 +161,7 @@ class CounterRun:
         span_ms = np.maximum(sums[k.END_MS] - clock[k.JUDGED_MS], 1).astype(np.int64)
         shared = {
             "counter_id": self.counter_id,
-            "bucket": self._is_bucket,
+            "bucket": self._kind not in {None, k.RATE},
             "samples": clock[k.SAMPLES],
             "sample_ms": clock[k.SAMPLE_MS],
             "events": clock[k.EVENTS],

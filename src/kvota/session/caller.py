@@ -110,8 +110,9 @@ class Caller:
             return
         now_ms = now_us // 1000
         has_changed, longest_ms = False, 0
-        for quota_type, (lane, version, client_id) in list(self._muted_by.items()):
+        for quota_type, (charged, version, client_id) in list(self._muted_by.items()):
             enforced = quota_type in self.shared.settings.enforced
+            lane = charged
             if not enforced or lane.version != version:
                 user, engine = self.principal.name, self.shared.engine
                 found = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
