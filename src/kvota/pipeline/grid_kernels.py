@@ -45,9 +45,6 @@ OWN_ROWS = 5
 
 OPEN, BACKLOG, THINK = 0, 1, 2
 
-# What counts: a sampled rate, the token bucket of mutations, or the one of bandwidth.
-RATE, BUCKET, DEBT = range(3)
-
 # Long before every recorded time, so that a counter that never recorded is an expired one.
 LONG_AGO_MS = -(2**61)
 
@@ -278,31 +275,6 @@ def rate_open_rows(
 
 
 @step
-def _begin_closed(
-    tokens: Doubles,
-    starts: Int64s,
-    lasts: Int64s,
-    totals: Doubles,
-    own: Int64s,
-    c: int,
-    sent_ms: int,
-    burst_ms: int,
-    kind: int,
-) -> None:
-    """Begin a new counter where there was none, or none is left after an hour; a debt is never forgotten."""
-    if kind == DEBT:
-        if own[OWN_RECORD_MS, c] == LONG_AGO_MS:
-            tokens[c] = -float(burst_ms)
-            own[OWN_TOUCHED_MS, c] = sent_ms
-    elif _counter_expired(own[OWN_RECORD_MS, c], sent_ms):
-        tokens[c] = 0.0
-        own[OWN_TOUCHED_MS, c] = 0
-        own[OWN_CURRENT, c], own[OWN_SLOTS, c] = 0, 1
-        if kind == RATE:  # a bucket has no rows of samples
-            begin_rate(starts[c], lasts[c], totals[c], sent_ms)
-
-
-@step
 def _closed_bucket(
     tokens: Doubles,
     own: Int64s,
@@ -423,18 +395,17 @@ def closed_rows(
     quotas: Doubles,
     relative: bool,
     floor: float,
-    debt_max_ms: float,  # infinite: nobody waits for a turn
-    kind: int,
+    bucket: bool,
     mode: int,
     clock: Int64s,
     own: Int64s,
-    tokens: Doubles,  # a place per candidate; the debt of a debt bucket
+    tokens: Doubles,  # a place per candidate
     starts: Int64s,  # a row of samples per candidate
     lasts: Int64s,
     totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Replay any kind of counter in a closed loop: a client that must wait sends later."""
+    """Replay a sampled rate or a token bucket of mutations in a closed loop: a client that must wait sends later."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -446,16 +417,25 @@ def closed_rows(
             sums[VALUE, 0] += amount
         if clock[SAMPLES] != width or clock[SAMPLE_MS] != length_ms:
             clock[SAMPLES], clock[SAMPLE_MS] = width, length_ms
-            if kind != DEBT:  # another burst keeps what is owed
-                own[OWN_RECORD_MS, :] = LONG_AGO_MS
+            own[OWN_RECORD_MS, :] = LONG_AGO_MS
         check_first = strict[row] and amount >= 0
         for c in range(len(quotas)):
             free_ms = own[OWN_FREE_MS, c]
             sent_ms = max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
-            _begin_closed(tokens, starts, lasts, totals, own, c, sent_ms, width * length_ms, kind)
+            if _counter_expired(own[OWN_RECORD_MS, c], sent_ms):
+                tokens[c] = 0.0
+                own[OWN_TOUCHED_MS, c] = 0
+                own[OWN_CURRENT, c], own[OWN_SLOTS, c] = 0, 1
+                if not bucket:  # a bucket has no rows of samples
+                    begin_rate(starts[c], lasts[c], totals[c], sent_ms)
             admitted_ms, refusals = sent_ms, 0
             blocked = _is_blocked(limits[c], floor)
-            if kind == RATE:
+            if bucket:
+                burst = _burst_tokens(width, length_ms, limits[c])
+                admitted_ms, refusals, throttle_ms = _closed_bucket(
+                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first, blocked
+                )
+            else:
                 throttle_ms = _closed_rate(
                     starts[c],
                     lasts[c],
@@ -469,20 +449,59 @@ def closed_rows(
                     length_ms,
                     blocked,
                 )
-            elif kind == BUCKET:
-                burst = _burst_tokens(width, length_ms, limits[c])
-                admitted_ms, refusals, throttle_ms = _closed_bucket(
-                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first, blocked
-                )
-            else:
-                burst = float(width * length_ms)
-                admitted_ms, refusals, throttle_ms = _closed_debt(
-                    tokens, own, c, sent_ms, amount, limits[c], burst, debt_max_ms, blocked
-                )
             after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
             own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
             if counts:
                 _note(sums, c, sent_ms, float(throttle_ms), amount)
                 sums[REJECTED, c] += refusals
+                sums[DELAY_MS, c] += admitted_ms - now_ms
+                sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(admitted_ms - now_ms))
+
+
+@kernel
+def debt_closed_rows(
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    complete: Flags,
+    quotas: Doubles,
+    relative: bool,
+    floor: float,
+    debt_max_ms: float,  # infinite: nobody waits for a turn
+    mode: int,
+    clock: Int64s,
+    own: Int64s,
+    debts: Doubles,  # a place per candidate
+    sums: Doubles,
+) -> None:
+    """Replay debt buckets in a closed loop: a client sends later, and goes on when its turn comes."""
+    limits = np.empty(len(quotas))
+    for row in range(len(ts_us)):
+        if row == 0 or (relative and limit[row] != limit[row - 1]):
+            _set_limits(limits, quotas, limit[row], relative)
+        now_ms = ts_us[row] // 1000
+        window_ms, amount = samples[row] * sample_ms[row], value[row]
+        burst_ms = float(window_ms)
+        counts = _arrive(clock, now_ms, amount, window_ms, complete[row])
+        if now_ms >= clock[JUDGED_MS]:
+            sums[VALUE, 0] += amount
+        clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
+        for c in range(len(quotas)):
+            free_ms = own[OWN_FREE_MS, c]
+            sent_ms = max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
+            if own[OWN_RECORD_MS, c] == LONG_AGO_MS:
+                debts[c] = -burst_ms
+                own[OWN_TOUCHED_MS, c] = sent_ms
+            blocked = _is_blocked(limits[c], floor)
+            admitted_ms, waits, throttle_ms = _closed_debt(
+                debts, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
+            )
+            after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
+            own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
+            if counts:
+                _note(sums, c, sent_ms, float(throttle_ms), amount)
+                sums[REJECTED, c] += waits
                 sums[DELAY_MS, c] += admitted_ms - now_ms
                 sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(admitted_ms - now_ms))

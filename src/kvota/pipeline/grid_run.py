@@ -94,7 +94,9 @@ class CounterRun:
 
     def __init__(self, counter_id: int, grid: Grid) -> None:
         self.counter_id = counter_id
-        self._kind: int | None = None  # of the last row; None: before the first
+        # Of the last row: a token bucket of mutations, of bandwidth; neither: a sampled rate.
+        self._is_bucket = False
+        self._is_debt = False
         self._mode = _MODES[grid.mode]
         self._relative = grid.relative
         self._quotas = np.array(grid.of(counter_id))
@@ -117,37 +119,53 @@ class CounterRun:
         """Take the next rows of this counter."""
         if not len(self._quotas):
             return
-        kinds = np.where(columns["debt"], k.DEBT, np.where(columns["bucket"], k.BUCKET, k.RATE))
-        cuts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(kinds)]
-        for start, end in pairwise(cuts):
-            self._take(int(kinds[start]))
-            self._run({name: column[start:end] for name, column in columns.items()})
         self._limit = columns["limit"][-1]
+        debt = columns["debt"]
+        if debt.all() or not debt.any():
+            self._feed(columns)
+            return
+        cuts = [0, *(np.flatnonzero(debt[1:] != debt[:-1]) + 1).tolist(), len(debt)]
+        for start, end in pairwise(cuts):
+            self._feed({name: column[start:end] for name, column in columns.items()})
 
-    def _take(self, kind: int) -> None:
-        """Under another algorithm the counter starts anew."""
-        if kind != self._kind:
-            self._kind = kind
+    def _feed(self, columns: Mapping[str, Array]) -> None:
+        """Take rows of one algorithm; under another one than before the counter starts anew."""
+        self._is_bucket = bool(columns["bucket"][0])
+        if columns["debt"][0] != self._is_debt:
+            self._is_debt = not self._is_debt
             self._clock[k.RECORD_MS] = k.LONG_AGO_MS
             self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
-
-    def _run(self, columns: Mapping[str, Array]) -> None:
-        if self._kind == k.RATE:
+        if not (self._is_bucket or self._is_debt):
             self._make_room(int(columns["samples"].max()) + 1)
         names = ("ts_us", "value", "limit", "samples", "sample_ms")
         rows = [columns[name] for name in names]
-        strict, complete = columns["strict"], columns["complete"]
-        # A counter has one quota type, and so one floor; and one debt that others may find.
+        # A counter has one quota type, and so one floor.
         question = (self._quotas, self._relative, float(columns["floor"][0]))
-        debt_max_ms = float(columns["debt_max_ms"][0])
+        if self._is_debt:
+            self._feed_debt(rows, columns, question)
+        else:
+            self._feed_kafkas(rows, columns, question)
+
+    def _feed_debt(
+        self, rows: list[Array], columns: Mapping[str, Array], question: tuple[Array, bool, float]
+    ) -> None:
+        how = (*question, float(columns["debt_max_ms"][0]))
+        if self._mode == k.OPEN:
+            state = (self._clock, self._tokens, self._sums)
+            k.debt_open_rows(*rows, columns["complete"], *how, *state)
+        else:
+            own_state = (self._clock, self._own, self._tokens, self._sums)
+            k.debt_closed_rows(*rows, columns["complete"], *how, self._mode, *own_state)
+
+    def _feed_kafkas(
+        self, rows: list[Array], columns: Mapping[str, Array], question: tuple[Array, bool, float]
+    ) -> None:
+        strict, complete = columns["strict"], columns["complete"]
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
-            how = (debt_max_ms, self._kind, self._mode)
+            how = (self._is_bucket, self._mode)
             k.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
-        elif self._kind == k.DEBT:
-            bucket = (self._clock, self._tokens)
-            k.debt_open_rows(*rows, complete, *question, debt_max_ms, *bucket, self._sums)
-        elif self._kind == k.BUCKET:
+        elif self._is_bucket:
             bucket = (self._clock, self._tokens)
             k.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
         else:
@@ -161,7 +179,7 @@ class CounterRun:
         span_ms = np.maximum(sums[k.END_MS] - clock[k.JUDGED_MS], 1).astype(np.int64)
         shared = {
             "counter_id": self.counter_id,
-            "bucket": self._kind not in {None, k.RATE},
+            "bucket": self._is_bucket or self._is_debt,
             "samples": clock[k.SAMPLES],
             "sample_ms": clock[k.SAMPLE_MS],
             "events": clock[k.EVENTS],

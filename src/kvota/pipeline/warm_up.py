@@ -35,8 +35,10 @@ def compile_kernels() -> None:
     grid_kernels.debt_open_rows(*rows, yes, *asked, 0.0, clock, doubles, sums)
     grid_kernels.rate_open_rows(*rows, yes, *asked, clock, ring, ring.copy(), ring_totals, sums)
     rings = (ring.reshape(1, 2), ring.reshape(1, 2).copy(), ring_totals.reshape(1, 2))
-    how = (0.0, grid_kernels.BUCKET, grid_kernels.BACKLOG)
+    how = (True, grid_kernels.BACKLOG)
     grid_kernels.closed_rows(*rows, *flags, *asked, *how, clock, own, doubles, *rings, sums)
+    how_in_debt = (0.0, grid_kernels.BACKLOG)
+    grid_kernels.debt_closed_rows(*rows, yes, *asked, *how_in_debt, clock, own, doubles, sums)
     rates = np.zeros((usage_kernel.RATES, 1))
     usage_kernel.usage_windows(
         ints, ints, doubles, doubles, ints, ints, np.zeros(2, np.int64), ints.copy(), rates
