@@ -59,7 +59,7 @@ async def test_draining_lets_a_broker_that_reads_slowly_have_the_frame_that_has_
     world = await worlds(limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=10_000))
     world.brokers[0].gate.clear()
     client = await world.connect()
-    client.send(produce(records=b"r" * 40_000_000) + heartbeat(2))
+    client.send(produce(records=b"r" * 20_000_000) + heartbeat(2))
     driver = await only_driver(world)
     await until(lambda: reasons_of(driver) & Reason.UPSTREAM_FULL)
 

@@ -73,12 +73,12 @@ async def test_a_reason_that_ends_within_a_mute_lets_nothing_through(
 
 async def test_a_mute_that_ends_while_the_broker_reads_slowly(worlds: Worlds) -> None:
     world = await worlds(
-        table=quotas(PRODUCE=3_200_000),
+        table=quotas(PRODUCE=1_600_000),
         limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=2_000),
     )
     world.brokers[0].gate.clear()
     client = await world.connect()
-    large = produce(records=b"r" * 40_000_000)
+    large = produce(records=b"r" * 20_000_000)
     client.send(large + heartbeat(2))
     driver = await only_driver(world)
     await until(lambda: reasons_of(driver) == Reason.MUTED | Reason.UPSTREAM_FULL)

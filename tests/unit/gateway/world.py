@@ -75,7 +75,7 @@ class Broker:
         return BROKER_HOST, self.port
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**24)
+        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**20)
 
     async def stop(self) -> None:
         """Close listener and connections, as a broker that dies."""
