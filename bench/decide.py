@@ -3,7 +3,7 @@
     ./run bench decide
 
 One produce charge and one strict mutation charge: kvota's engine (as the gateway calls it: the lane kept
-while the quota table is the same; and once more looked up from user and client id each time), every
+while its version is the same; and once more looked up from user and client id each time), every
 strategy of the package ``limits``, and Kafka's own managers in a warm JVM. Rounds are interleaved; figures
 are medians of the rounds, ns per decision.
 """
@@ -24,10 +24,12 @@ from limits.strategies import (
     SlidingWindowCounterRateLimiter,
 )
 
-from kvota.engine import QuotaEngine, QuotaTable, QuotaType
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine, QuotaType
 from kvota.java.find import java_command
-from kvota.localkafka.compile_java import compile_java
-from kvota.localkafka.jars import kafka_classpath
+from kvota.localkafka.jars.class_path import kafka_classpath
+from kvota.localkafka.jars.compile_java import compile_java
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 
 HERE = Path(__file__).parent
@@ -39,17 +41,20 @@ BAR_NS = 1_000
 
 def engine() -> QuotaEngine:
     limits = {QuotaType.PRODUCE: 1e12, QuotaType.CONTROLLER_MUTATION: 1e12}
-    return QuotaEngine(QuotaTable({QuotaEntity(user=DEFAULT): limits}), {})
+    return QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user=DEFAULT): limits})), {}
+    )
 
 
 def produce_kept(count: int) -> None:
     """As a connection does: its client id compared with the last one, its lane kept with its limit."""
     quotas = engine()
-    lane = quotas.bandwidth(QuotaType.PRODUCE, 1, "alice", "bench", time.time_ns() // 1_000_000)
-    version, kept_client, client = quotas.version, b"bench", b"".join((b"be", b"nch"))
+    lane = quotas.lane(QuotaType.PRODUCE, 1, "alice", "bench", time.time_ns() // 1_000_000)
+    assert lane is not None
+    version, kept_client, client = lane.version, b"bench", b"".join((b"be", b"nch"))
     for _ in range(count):
         now_ms = time.time_ns() // 1_000_000
-        if client != kept_client or version != quotas.version:
+        if client != kept_client or version != lane.version:
             raise AssertionError
         lane.charge(BYTES, now_ms)
 
@@ -58,7 +63,9 @@ def produce_looked_up(count: int) -> None:
     quotas = engine()
     for _ in range(count):
         now_ms = time.time_ns() // 1_000_000
-        quotas.bandwidth(QuotaType.PRODUCE, 1, "alice", "bench", now_ms).charge(BYTES, now_ms)
+        lane = quotas.lane(QuotaType.PRODUCE, 1, "alice", "bench", now_ms)
+        assert lane is not None
+        lane.charge(BYTES, now_ms)
 
 
 def mutation(count: int) -> None:

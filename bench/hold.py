@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.ports import free_ports
+from kvota.localkafka.cluster.ports import free_ports
 
 HERE = Path(__file__).parent
 QUOTA = 1_000_000

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.files.whole_file import write_whole
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.record.event_table import event_table, parquet_bytes, warm_up
 from kvota.record.row_appender import RowAppender
 from kvota.record.row_batch import RowBatch
-from kvota.record.whole_file import write_whole
 
 ROWS = 20_000
 CONNECTIONS = 16

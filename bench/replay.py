@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from kvota.model.quota_type import FACTS, QuotaType
 from kvota.pipeline import end_session, read_events, replay, replay_rows, session, usage_total
 from kvota.pipeline.grid_run import CounterRun, Grid
 from kvota.record.event_schema import EVENT_SCHEMA
@@ -91,6 +92,7 @@ def numba_loop(folder: Path, quotas: tuple[float, ...]) -> tuple[float, float, i
         column[name] = column[name].astype(np.int64)
     column["strict"] = np.zeros(len(order), np.bool_)
     column["complete"] = np.ones(len(order), np.bool_)
+    column["floor"] = np.full(len(order), FACTS[QuotaType.PRODUCE].floor)
     cuts = [0, *(np.flatnonzero(np.diff(counter[order])) + 1).tolist(), len(order)]
     loaded = time.perf_counter()
     grid, state_bytes = Grid(quotas=quotas), 0

@@ -10,8 +10,8 @@ from tests.differential.operations import Operation
 from tests.differential.subjects import SUBJECTS, Answer
 
 from kvota.java.find import java_command
-from kvota.localkafka.compile_java import compile_java
-from kvota.localkafka.jars import kafka_classpath
+from kvota.localkafka.jars.class_path import kafka_classpath
+from kvota.localkafka.jars.compile_java import compile_java
 
 _TIMEOUT_S = 120
 _HISTORY = 12

@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 
+from kvota.model.quota_type import FACTS, QuotaType
+
 Operation = list[str]
 
 _SAMPLES = (1, 2, 3, 11)
@@ -15,6 +17,7 @@ _ODD_VALUES = (
     *("1e-300", "0.1", "0.3333333333333333", "1e16", "-9007199254740993", "nan"),
 )
 _HOUR_MS = 3_600_000
+_MUTATION_FLOOR = FACTS[QuotaType.CONTROLLER_MUTATION].floor
 
 
 class Agenda:
@@ -135,8 +138,11 @@ _USERS = ("alice", "bob", "CN=carol, O=x *~", "<default>", "")
 _CLIENTS = ("app", "batch job/1", "<default>", "é", "")
 
 
-def _quota(rng: random.Random, chosen: list[tuple[str, str]]) -> Operation:
-    """Set or remove the quota of an entity of any of the eight levels."""
+def _quota(rng: random.Random, chosen: list[tuple[str, str]], floor: float) -> Operation:
+    """Set or remove the quota of an entity of any of the eight levels.
+
+    Below the floor of its type a limit blocks, where Kafka's throttle wraps: nothing to compare.
+    """
     if chosen and rng.random() < 0.5:
         user, client = rng.choice(chosen)
     else:
@@ -149,7 +155,7 @@ def _quota(rng: random.Random, chosen: list[tuple[str, str]]) -> Operation:
             chosen.remove((user, client))
         return ["quota", user, client, "none"]
     chosen.append((user, client))
-    return ["quota", user, client, repr(rng.choice((1.0, 10.0, 100.5, 1000.0, 1e6, 1e-300)))]
+    return ["quota", user, client, repr(rng.choice((1.0, 10.0, 100.5, 1000.0, 1e6, floor)))]
 
 
 def client_quota_manager(seed: int, count: int) -> list[Operation]:
@@ -163,7 +169,7 @@ def client_quota_manager(seed: int, count: int) -> list[Operation]:
         for _ in range(rng.randrange(100, 500)):
             step = rng.random()
             if step < 0.10:
-                operations.append(_quota(rng, chosen))
+                operations.append(_quota(rng, chosen, FACTS[QuotaType.PRODUCE].floor))
             elif step < 0.11:
                 operations.append(["purge", agenda.tick()])
             else:
@@ -183,7 +189,7 @@ def controller_mutation_quota_manager(seed: int, count: int) -> list[Operation]:
         operations.append(["new", str(samples), str(sample_s)])
         for number in range(rng.randrange(50, 200)):
             if rng.random() < 0.25:
-                operations.append(_quota(rng, chosen))
+                operations.append(_quota(rng, chosen, _MUTATION_FLOOR))
             operations += _mutation_request(rng, agenda, scale, str(number), chosen)
     return operations
 
@@ -212,7 +218,7 @@ def _mutation_request(
         elif step < 0.82:
             operations.append(["back", number, _value(rng, scale / 2, odd=0.0), now])
         elif step < 0.87:
-            operations.append(_quota(rng, chosen))
+            operations.append(_quota(rng, chosen, _MUTATION_FLOOR))
         else:
             later = rng.choice((0, 1, 500, 10_000, -300))
             operations.append(["left", number, str(int(now) + later)])

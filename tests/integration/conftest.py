@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.command_line import SHORT_LIVED
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 HERE = Path(__file__).parent
 # The first test of a run may fetch Kafka and start three nodes on a busy machine.

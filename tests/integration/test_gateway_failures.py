@@ -12,7 +12,7 @@ from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.command_line import SHORT_LIVED
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 RECORDS = 20_000
 UNREACHED = (

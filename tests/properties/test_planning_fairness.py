@@ -1,4 +1,4 @@
-"""What fairness promises, whatever the claims."""
+"""Properties of fair shares, whatever the claims."""
 
 from dataclasses import replace
 from math import fsum, inf
@@ -62,12 +62,12 @@ def test_equal_claims_get_equal_shares(twin: Claim, others: list[Claim], capacit
 
 @given(bounded_claims, weights, st.lists(bounded_claims, max_size=10), capacities)
 def test_more_weight_never_gets_less(
-    party: Claim, weight: float, others: list[Claim], capacity: float
+    tenant: Claim, weight: float, others: list[Claim], capacity: float
 ) -> None:
-    light, heavy = sorted((party.weight, weight))
+    light, heavy = sorted((tenant.weight, weight))
 
     shares = fair_shares(
-        [replace(party, weight=light), replace(party, weight=heavy), *others], capacity
+        [replace(tenant, weight=light), replace(tenant, weight=heavy), *others], capacity
     ).shares
 
     assert shares[1] >= shares[0]
@@ -75,16 +75,16 @@ def test_more_weight_never_gets_less(
 
 @given(bounded_claims, st.floats(1, 10), st.lists(bounded_claims, max_size=10), capacities)
 def test_a_larger_claim_weight_or_capacity_never_gets_less(
-    party: Claim, factor: float, others: list[Claim], capacity: float
+    tenant: Claim, factor: float, others: list[Claim], capacity: float
 ) -> None:
-    before = fair_shares([party, *others], capacity).shares[0]
+    before = fair_shares([tenant, *others], capacity).shares[0]
 
-    more_claimed = replace(party, claim=party.claim * factor)
-    heavier = replace(party, weight=party.weight * factor)
+    more_claimed = replace(tenant, claim=tenant.claim * factor)
+    heavier = replace(tenant, weight=tenant.weight * factor)
 
     assert fair_shares([more_claimed, *others], capacity).shares[0] >= before * nearly
     assert fair_shares([heavier, *others], capacity).shares[0] >= before * nearly
-    assert fair_shares([party, *others], capacity * factor).shares[0] >= before * nearly
+    assert fair_shares([tenant, *others], capacity * factor).shares[0] >= before * nearly
 
 
 @given(st.lists(claims, min_size=2, max_size=12), capacities)

@@ -20,11 +20,10 @@ from kvota.wire import (
     produce,
     questions,
     sasl,
-    throttle_field,
 )
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import APIS
-from kvota.wire.fetch import FetchAnswerWalker
+from kvota.wire.fetch_walker import FetchAnswerWalker
 from kvota.wire.headers import (
     REQUEST_HEAD,
     answer_body_offset,
@@ -33,6 +32,7 @@ from kvota.wire.headers import (
     request_body_offset,
     request_header_version,
 )
+from kvota.wire.node_endpoints import blank_endpoints
 from kvota.wire.scanner import Scanner
 
 # A function of a whole frame and the version it is taken for.
@@ -71,10 +71,6 @@ def hide_configs(frame: bytes, version: int) -> object:
     return broker_configs.hide_addresses(AddressRewrite(scanner, address_of), version)
 
 
-def throttle(key: int) -> Reader:
-    return lambda frame, version: throttle_field.patch(bytearray(frame), key, version, 1000)
-
-
 def scan_request(key: int) -> Reader:
     return lambda frame, version: mutations.scan_request(frame, key, version)
 
@@ -88,15 +84,14 @@ READERS: list[tuple[str, int, Kind, int, Reader]] = [
     *((f"addresses {a.name}", a.key, "response", a.addresses_from, rewrite(a.key))
       for a in APIS.values() if a.addresses_from <= a.version_max),
     ("broker configs", 32, "response", 0, hide_configs),
-    # One API of each place, and of each kind of head.
-    *((f"throttle {key}", key, "response", 0, throttle(key)) for key in (0, 1, 18, 38, 39, 41, 47)),
+    # One API of each kind of head.
     *((f"request head {key}", key, "request", 0, read_request_head(key)) for key in (1, 17, 18)),
     *((f"scan request {key}", key, "request", 0, scan_request(key)) for key in (19, 20, 37)),
     *((f"merge answer {key}", key, "response", 0, merge(key)) for key in (19, 20, 37)),
     ("acks", 0, "request", 0, read_acks),
     ("throttle offset", 0, "response", 1, produce.throttle_offset),
     ("fetch tags", 1, "response", 16, fetch.tags_offset),
-    ("blank", 1, "response", 16, lambda frame, _version: fetch.blank_endpoints(frame[-40:])),
+    ("blank", 1, "response", 16, lambda frame, _version: blank_endpoints(frame[-40:])),
     ("clamp", 18, "response", 0, api_versions.clamp),
     ("metadata", 3, "response", 0, questions.scan_metadata),
     ("configs", 32, "response", 1, lambda frame, _version: questions.scan_configs(frame)),

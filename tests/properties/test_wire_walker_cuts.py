@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from kvota.testing.kafka_messages import RandomMessages, part_type, payload_type, to_frame
 from kvota.wire import fetch
-from kvota.wire.fetch import FetchAnswerWalker
+from kvota.wire.fetch_walker import FetchAnswerWalker
+from kvota.wire.node_endpoints import blank_endpoints
 
 SEEDS = st.integers(0, 2**32)
 SECRET = "the-brokers-own-host.example"
@@ -24,17 +25,17 @@ def answer_with(endpoints: int, seed: int, version: int) -> bytes:
 
 
 def streamed(frame: bytes, version: int, cuts: list[int]) -> bytes:
-    """What a gateway forwards that holds back nothing but the last tags."""
+    """Forward an answer as a gateway does that buffers nothing but the last tags."""
     walker = FetchAnswerWalker(version)
-    sent, held = bytearray(), bytearray()
+    sent, last_tags = bytearray(), bytearray()
     found = False
     for at, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
         chunk = memoryview(frame)[at:stop]
         tags_at = 0 if found else walker.feed(chunk)
         found = tags_at >= 0
         sent += chunk if tags_at < 0 else chunk[:tags_at]
-        held += b"" if tags_at < 0 else chunk[tags_at:]
-    return bytes(sent) + fetch.blank_endpoints(held)
+        last_tags += b"" if tags_at < 0 else chunk[tags_at:]
+    return bytes(sent) + blank_endpoints(last_tags)
 
 
 def cuts_of(frame: bytes, data: st.DataObject) -> list[int]:

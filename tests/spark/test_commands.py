@@ -1,6 +1,7 @@
 """``kvota usage``, ``replay`` and ``recommend`` as people and programs see them."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -9,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kvota.app.cli.main import main
-from kvota.engine import QuotaTable, QuotaType
+from kvota.engine import QuotaType
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quotas_file import load_quotas, write_quotas
 
@@ -33,7 +35,10 @@ def test_usage_ranks_by_share_of_the_quota(
     assert lines[2].split()[:4] == ["user", "quota", "broker", "requests"]
     assert len(lines) == 6
     assert {line.split()[0] for line in lines[3:]} == {"alice"}
-    assert all("would be" in line or "%" in line for line in lines[3:])
+    shares = [int(share) for line in lines[3:] for share in re.findall(r" (\d+)% ", line)]
+    assert len(shares) == 3
+    assert shares[0] > shares[-1]
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_usage_for_programs_carries_units(
@@ -46,6 +51,11 @@ def test_usage_for_programs_carries_units(
     assert {row["unit"] for row in rows} == {"bytes", "partitions"}
     assert {"rate_mean_per_s", "limit_per_s", "throttled_ratio", "span_s"} <= rows[0].keys()
     assert {row["level"] for row in rows} == {"client"}
+    limited = [row for row in rows if row["limit_per_s"]]
+    assert len(limited) > 3
+    shares = [row["rate_10s_max_per_s"] / row["limit_per_s"] for row in limited]
+    assert rows[: len(limited)] == limited
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_the_law_is_said_in_one_line_per_quota_type_and_one_in_all(
@@ -165,7 +175,7 @@ def test_yes_writes_the_quotas_in_force_and_says_how_to_undo_it(
     recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quotas = tmp_path / "quotas.toml"
-    table = QuotaTable({QuotaEntity(user="alice"): {QuotaType.CONTROLLER_MUTATION: 20.0}})
+    table = ConfiguredQuotas({QuotaEntity(user="alice"): {QuotaType.CONTROLLER_MUTATION: 20.0}})
     write_quotas(quotas, table)
     before = quotas.read_text()
 

@@ -1,4 +1,4 @@
-"""What is read as events, and what is named and left out."""
+"""Files are read as events, or named and left out."""
 
 import logging
 from collections.abc import Callable

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
+from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
 from kvota.pipeline import law, read_events, replay_rows
 from kvota.testing.recorded_traffic import EventRow
 
@@ -47,6 +48,23 @@ def test_one_limit_a_thousandth_off_is_found(recorded: DataFrame) -> None:
     assert (first.quota_type, first.node_id) == ("FETCH", 1)
     assert first.throttle_ms != first.replayed_throttle_ms
     assert str(first.replayed_throttle_ms) in str(first)
+
+
+def test_a_blocked_charge_obeys_the_law_with_its_throttle_and_with_no_other(
+    recorded: DataFrame,
+) -> None:
+    is_blocked = (F.col("limit") < 1e-6) & (F.col("value") >= 0)
+    kafkas = recorded.withColumn(
+        "throttle_ms", F.when(is_blocked, F.lit(-1)).otherwise(F.col("throttle_ms"))
+    )
+    count = recorded.where(is_blocked & (F.col("throttle_ms") == BLOCKED_THROTTLE_MS)).count()
+
+    result = law(kafkas)
+
+    assert count >= 100
+    assert recorded.where(is_blocked).count() == count
+    assert result.differing == count
+    assert {row.replayed_throttle_ms for row in result.differences} == {BLOCKED_THROTTLE_MS}
 
 
 def test_a_record_without_its_beginning_is_judged_only_where_that_is_possible(
@@ -107,7 +125,7 @@ def test_no_row_depends_on_partitions_batches_or_files(
     assert len(one) == len(rows)
 
 
-def test_rows_of_other_quota_types_are_told_and_not_judged(
+def test_rows_of_other_quota_types_are_counted_and_not_judged(
     spark: SparkSession, recorded_rows: list[EventRow], write_events: WriteEvents
 ) -> None:
     rows = [

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kvota.engine import QuotaTable, QuotaType
+from kvota.engine import QuotaType
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import Recommendation, Wishes, read_events, recommend
 from kvota.planning.guardrails import Guardrails
@@ -76,7 +77,7 @@ def two_tenants(
 
 @pytest.fixture(scope="module")
 def planned(two_tenants: DataFrame) -> Recommendation:
-    return recommend(two_tenants, QuotaTable(), {QuotaType.PRODUCE: 20 * MB}, RELAXED)
+    return recommend(two_tenants, ConfiguredQuotas(), {QuotaType.PRODUCE: 20 * MB}, RELAXED)
 
 
 def test_the_steady_tenant_gets_its_need_and_the_hog_what_is_left(planned: Recommendation) -> None:
@@ -103,14 +104,14 @@ def test_the_plan_is_proved_by_a_replay_of_itself(planned: Recommendation) -> No
 
 
 def test_nothing_changes_without_a_day_of_record(two_tenants: DataFrame) -> None:
-    found = recommend(two_tenants, QuotaTable(), {QuotaType.PRODUCE: 20 * MB})
+    found = recommend(two_tenants, ConfiguredQuotas(), {QuotaType.PRODUCE: 20 * MB})
 
     assert found.changes == ()
     assert {line.reason for line in found.plan.lines} == {Reason.TOO_LITTLE_DATA}
 
 
-def test_whom_a_plan_reaches_is_told_before_anything_changes(two_tenants: DataFrame) -> None:
-    table = QuotaTable({QuotaEntity(client_id="orders-app"): {QuotaType.PRODUCE: 1.0 * MB}})
+def test_whom_a_plan_reaches_is_said_before_anything_changes(two_tenants: DataFrame) -> None:
+    table = ConfiguredQuotas({QuotaEntity(client_id="orders-app"): {QuotaType.PRODUCE: 1.0 * MB}})
 
     found = recommend(two_tenants, table, {QuotaType.PRODUCE: 20 * MB}, RELAXED)
 
@@ -124,7 +125,7 @@ def test_whom_a_plan_reaches_is_told_before_anything_changes(two_tenants: DataFr
 
 
 def test_types_without_a_stated_capacity_are_left_alone(recorded: DataFrame) -> None:
-    found = recommend(recorded, QuotaTable(), {QuotaType.CONTROLLER_MUTATION: 500.0}, RELAXED)
+    found = recommend(recorded, ConfiguredQuotas(), {QuotaType.CONTROLLER_MUTATION: 500.0}, RELAXED)
 
     assert {line.quota_type for line in found.plan.lines} == {QuotaType.CONTROLLER_MUTATION}
     assert {line.entity.user for line in found.plan.lines} == {
@@ -138,7 +139,9 @@ def test_types_without_a_stated_capacity_are_left_alone(recorded: DataFrame) -> 
 def test_requests_without_a_client_id_cannot_have_a_quota_by_client(recorded: DataFrame) -> None:
     wishes = Wishes(level="client", guardrails=RELAXED.guardrails)
 
-    found = recommend(recorded, QuotaTable(), {QuotaType.FETCH: 5.0 * MB}, wishes)
+    found = recommend(recorded, ConfiguredQuotas(), {QuotaType.FETCH: 5.0 * MB}, wishes)
 
-    assert None not in {line.entity.client_id for line in found.plan.lines}
+    clients = {line.entity.client_id for line in found.plan.lines}
+    assert clients
+    assert None not in clients
     assert "requests name no client id" in found.notes[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UsageError
 from kvota.pipeline import read_events, usage, usage_total
@@ -89,9 +90,7 @@ def test_totals_are_the_sums_of_the_rows(
     assert found == dict(expected)
 
 
-def test_a_window_holds_its_rates_per_second(
-    spark: SparkSession, write_events: WriteEvents
-) -> None:
+def test_a_window_has_its_rates_per_second(spark: SparkSession, write_events: WriteEvents) -> None:
     seconds = [(0, 100.0), (0.5, 20.0), (1, 60.0), (9, 60.0), (10, 300.0), (59, 1.0), (61, 5.0)]
     # 1,900,000,000 is 40 s into its minute.
     rows = [event(second + 20, value) for second, value in seconds]
@@ -196,6 +195,9 @@ def test_windows_add_up_to_the_total_however_the_batches_are_cut(
 
     assert in_pieces == whole
     assert len(whole) > 100
+    summed = usage(recorded, "client", window_s=300).agg(F.sum("events"), F.sum("throttled"))
+    total = usage_total(recorded, "client").agg(F.sum("events"), F.sum("throttled"))
+    assert summed.collect() == total.collect()
 
 
 def test_a_window_below_a_second_is_refused(recorded: DataFrame) -> None:

@@ -1,1 +1,1 @@
-"""Configuration, wiring and the command line; the only place that reads the clock."""
+"""Configures, wires and commands everything; no other package but ``gateway`` reads the clock."""

@@ -1,14 +1,15 @@
-"""gateway.toml: what may stand in it, with all faults of a file told at once."""
+"""Reads gateway.toml and reports all its faults at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
-from kvota.engine import QuotaTable
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, Fault
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
 from kvota.session.settings import ConnectionSettings
@@ -16,20 +17,17 @@ from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_quotas
 from kvota.store.toml_file import in_file_order, load_toml
 
-ENFORCED_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
-
-# Kafka's own property → the quota types whose window it sets. Source: QuotaConfig of Kafka 4.3.
-_WINDOW_PROPERTIES = {
-    "quota.window.num": (QuotaType.PRODUCE, QuotaType.FETCH),
-    "quota.window.size.seconds": (QuotaType.PRODUCE, QuotaType.FETCH),
-    "controller.quota.window.num": (QuotaType.CONTROLLER_MUTATION,),
-    "controller.quota.window.size.seconds": (QuotaType.CONTROLLER_MUTATION,),
-}
+# Kafka's own properties of the quota types' windows, each once.
+_WINDOW_PROPERTIES = tuple(
+    dict.fromkeys(
+        name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
-    """Where decisions are recorded, and how much is kept."""
+    """The folder into which decisions are recorded, and how much of them is kept."""
 
     folder: Path | None
     folder_bytes_max: int
@@ -41,54 +39,45 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """All of gateway.toml, checked."""
+    """All settings of gateway.toml, checked."""
 
     name: str
     gateway: GatewaySettings
+    path: Path
     windows: dict[QuotaType, QuotaWindow]
+    buckets: dict[QuotaType, BucketSettings]
     quotas_file: Path
     record: RecordSettings
 
 
-def load_config(path: Path) -> GatewayConfig:
-    """Read and check gateway.toml; paths in it are relative to its folder.
-
-    Raises:
-        ConfigurationError: with every fault of the file, each with its place.
-    """
-    config, faults = _read_config(path)
-    if faults:
-        raise ConfigurationError(faults)
-    return config
-
-
-def load_files(path: Path) -> tuple[GatewayConfig, QuotaTable]:
-    """Read and check gateway.toml and the quotas file it names.
+def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
+    """Read and check gateway.toml and the quotas file it names, relative to its folder.
 
     Raises:
         ConfigurationError: with every fault of both files, each with its place.
     """
-    config, faults = _read_config(path)
+    config, faults = read_config(path)
     if any(fault.place.endswith(": quotas.file") for fault in faults):
         raise ConfigurationError(faults)
     try:
-        table = load_quotas(config.quotas_file)
+        configured = load_quotas(config.quotas_file)
     except ConfigurationError as error:
         raise ConfigurationError(faults + error.faults) from None
     if faults:
         raise ConfigurationError(faults)
-    return config, table
+    return config, configured
 
 
-def _read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
-    """The configuration, with defaults in place of what is wrong, and the faults in the file's order."""
+def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
+    """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
     data, places = load_toml(path)
     reader = Reader(data, places)
-    config = _config(reader, path.parent)
+    config = _config(reader, path)
     return config, in_file_order(reader.faults)
 
 
-def _config(reader: Reader, folder: Path) -> GatewayConfig:
+def _config(reader: Reader, path: Path) -> GatewayConfig:
+    folder = path.parent
     reader.known((), ("gateway", "upstream", "quotas", "limits", "record", "kafka"))
     listen = reader.table("gateway")
     reader.known(
@@ -133,14 +122,11 @@ def _config(reader: Reader, folder: Path) -> GatewayConfig:
             )
     limits, connection = _limits(reader, upstream)
     quotas = reader.table("quotas")
-    reader.known(("quotas",), ("file", *ENFORCED_TYPES))
-    enforced = set()
-    for quota_type in ENFORCED_TYPES:
-        reader.known(("quotas", quota_type), ("enforce",))
-        if reader.table("quotas", quota_type).value("enforce", False, values.read_boolean):  # noqa: FBT003
-            enforced.add(quota_type)
+    reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
+    enforced, buckets = _of_types(reader)
     return GatewayConfig(
         name=name,
+        path=path,
         gateway=GatewaySettings(
             host=host,
             bootstrap_port=bootstrap_port,
@@ -155,9 +141,41 @@ def _config(reader: Reader, folder: Path) -> GatewayConfig:
             connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
         ),
         windows=_windows(reader),
+        buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
     )
+
+
+def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:
+    """Read which types are enforced, and which of them count by a debt bucket."""
+    enforced: set[QuotaType] = set()
+    buckets: dict[QuotaType, BucketSettings] = {}
+    default = BucketSettings()
+    for quota_type in CONFIGURABLE_TYPES:
+        table = reader.table("quotas", quota_type)
+        algorithms = FACTS[quota_type].algorithms
+        has_choice = len(algorithms) > 1
+        choices = ("algorithm", "burst", "debt_max") if has_choice else ()
+        reader.known(("quotas", quota_type), ("enforce", *choices))
+        if table.value("enforce", False, values.read_boolean):  # noqa: FBT003
+            enforced.add(quota_type)
+        if not has_choice:
+            continue
+        algorithm = table.value("algorithm", algorithms[0], values.read_algorithm)
+        burst_ms = table.value("burst", default.burst_ms, values.read_burst_ms)
+        debt_max_ms = table.value("debt_max", default.debt_max_ms, values.read_debt_max_ms)
+        if algorithm is Algorithm.TOKEN_BUCKET:
+            buckets[quota_type] = BucketSettings(burst_ms=burst_ms, debt_max_ms=debt_max_ms)
+        else:
+            for name in ("burst", "debt_max"):
+                if name in table.data:
+                    table.fault(
+                        name,
+                        "means nothing to a sampled rate",
+                        'Add algorithm = "token_bucket", or take it away.',
+                    )
+    return enforced, buckets
 
 
 def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
@@ -184,13 +202,13 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),
         frame_ms=limits.value("frame_time", default.frame_ms, values.read_time_ms),
-        mute_ms_max=limits.value("mute_time_max", default.mute_ms_max, values.read_time_ms),
         drain_ms=limits.value("drain_time", default.drain_ms, values.read_time_ms),
         write_buffer_bytes=limits.value(
             "write_buffer_bytes", default.write_buffer_bytes, values.read_size_bytes
         ),
         connect_ms=upstream.value("connect_timeout", default.connect_ms, values.read_time_ms),
     ), {
+        "mute_ms_max": limits.value("mute_time_max", connection.mute_ms_max, values.read_time_ms),
         "request_bytes_max": limits.value(
             "request_bytes_max", connection.request_bytes_max, values.read_size_bytes
         ),
@@ -205,17 +223,14 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
 
 
 def _windows(reader: Reader) -> dict[QuotaType, QuotaWindow]:
-    kafka = reader.properties("kafka", tuple(_WINDOW_PROPERTIES))
-    windows = {}
-    for prefix, quota_types in (
-        ("quota", (QuotaType.PRODUCE, QuotaType.FETCH)),
-        ("controller.quota", (QuotaType.CONTROLLER_MUTATION,)),
-    ):
-        samples = kafka.value(f"{prefix}.window.num", 11, values.read_samples)
-        seconds = kafka.value(f"{prefix}.window.size.seconds", 1, values.read_window_seconds)
-        for quota_type in quota_types:
-            windows[quota_type] = QuotaWindow(samples, seconds * 1000)
-    return windows
+    kafka = reader.properties("kafka", _WINDOW_PROPERTIES)
+    windows: dict[tuple[str, str], QuotaWindow] = {}
+    of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
+    for samples_name, seconds_name in dict.fromkeys(of_types.values()):
+        samples = kafka.value(samples_name, 11, values.read_samples)
+        seconds = kafka.value(seconds_name, 1, values.read_window_seconds)
+        windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
+    return {quota_type: windows[names] for quota_type, names in of_types.items()}
 
 
 def _record(reader: Reader, folder: Path) -> RecordSettings:

@@ -19,7 +19,7 @@ class Reader:
         self.faults: list[Fault] = []
 
     def table(self, *path: str) -> "Table":
-        """The table at this path; an empty one, and a fault, where something else stands."""
+        """Return the table at this path; an empty one, and a fault, if it is no table."""
         found: object = self._data
         for step in path:
             found = found.get(step, {}) if isinstance(found, dict) else {}
@@ -31,7 +31,7 @@ class Reader:
         return Table(self, path, found)
 
     def properties(self, name: str, known: tuple[str, ...]) -> "Table":
-        """A table of Kafka's property names; without quotes their dots make tables, which is the same."""
+        """Return a table of Kafka's property names; their dots, if not quoted, make tables."""
         table = self.table(name)
         paths = {
             ".".join(path): path
@@ -51,7 +51,7 @@ class Reader:
         return False
 
     def known(self, path: tuple[str, ...], keys: tuple[str, ...]) -> None:
-        """One fault for each other key of the table at this path."""
+        """Note a fault for each other key of the table at this path."""
         found: object = self._data
         for step in path:
             found = found.get(step, {}) if isinstance(found, dict) else {}
@@ -60,7 +60,7 @@ class Reader:
 
 
 class Table:
-    """One table: gives its values, checked, or a default in place of what is wrong."""
+    """One table, which gives its values, checked, or a default in place of a wrong one."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Table:
         self._reader.faults.append(Fault(place, problem, remedy))
 
     def value(self, key: str, default: T, read: Callable[[object], T]) -> T:
-        """The value as ``read`` understands it; ``default`` if there is none or it is wrong."""
+        """Return the value that ``read`` makes of it; ``default`` if it is missing or wrong."""
         if key not in self.data:
             return default
         try:
@@ -91,7 +91,7 @@ class Table:
             return default
 
     def required(self, key: str, read: Callable[[object], T], example: str) -> T | None:
-        """The value, None and a fault if there is none."""
+        """Return the value; None, and a fault, if there is none."""
         if key not in self.data:
             self.fault(key, "missing", f"Write e.g. {key} = {example}.")
             return None

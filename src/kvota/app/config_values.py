@@ -1,7 +1,8 @@
-"""What each value of gateway.toml must look like; a ValueError says what is wrong and what to write."""
+"""Reads each kind of value of gateway.toml; a ValueError says what is wrong and what to write."""
 
 import re
 
+from kvota.model.quota_type import Algorithm
 from kvota.model.units import parse_bytes, parse_duration_ms
 
 NODES_MAX = 1_000
@@ -17,7 +18,7 @@ def _refuse(value: object, expected: str, example: str) -> ValueError:
 
 
 def _shown(value: object) -> str:
-    """As it stands in the file, but not endlessly."""
+    """Quote a value as it stands in the file, cut where it is too long."""
     text = f'"{value}"' if isinstance(value, str) else repr(value)
     if isinstance(value, bool):
         text = text.lower()
@@ -25,21 +26,21 @@ def _shown(value: object) -> str:
 
 
 def read_text(value: object) -> str:
-    """A text that is not empty."""
+    """Read a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise _refuse(value, "a text", '"quotas.toml"')
     return value
 
 
 def read_name(value: object) -> str:
-    """A name that can be part of a file name."""
+    """Read a name that can be part of a file name."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > 64:
         raise _refuse(value, "a name of letters, digits, '.', '_' and '-'", '"gateway-1"')
     return value
 
 
 def read_boolean(value: object) -> bool:
-    """True or false."""
+    """Read true or false."""
     if not isinstance(value, bool):
         raise _refuse(value, "true or false", "true")
     return value
@@ -52,27 +53,27 @@ def _integer(value: object, low: int, high: int, expected: str, example: str) ->
 
 
 def read_port(value: object) -> int:
-    """A TCP port."""
+    """Read a TCP port."""
     return _integer(value, 1, 65_535, "a port (1 to 65535)", "9192")
 
 
 def read_count(value: object) -> int:
-    """A whole number of 1 or more."""
+    """Read a whole number of 1 or more."""
     return _integer(value, 1, 10**9, "a whole number of 1 or more", "1000")
 
 
 def read_samples(value: object) -> int:
-    """How many samples a window has."""
+    """Read how many samples a window has."""
     return _integer(value, 1, 10_000, "a number of samples (1 to 10000)", "11")
 
 
 def read_window_seconds(value: object) -> int:
-    """How long one sample is."""
+    """Read how long one sample is, in seconds."""
     return _integer(value, 1, 86_400, "a number of seconds (1 to 86400)", "1")
 
 
 def read_size_bytes(value: object) -> int:
-    """A size in bytes, with or without a unit."""
+    """Read a size in bytes, with or without a unit."""
     try:
         size = parse_bytes(value) if isinstance(value, str) else value
     except ValueError:
@@ -83,7 +84,7 @@ def read_size_bytes(value: object) -> int:
 
 
 def read_time_ms(value: object) -> int:
-    """A time with its unit, in milliseconds."""
+    """Read a time with its unit; return milliseconds."""
     try:
         time_ms = parse_duration_ms(value) if isinstance(value, str) else 0
     except (ValueError, OverflowError):
@@ -93,8 +94,35 @@ def read_time_ms(value: object) -> int:
     return time_ms
 
 
+def read_algorithm(value: object) -> Algorithm:
+    """Read how counters hold charges against their limit."""
+    if value not in set(Algorithm):
+        raise _refuse(value, 'an algorithm ("sampled_rate" or "token_bucket")', '"token_bucket"')
+    return Algorithm(str(value))
+
+
+def read_burst_ms(value: object) -> int:
+    """Read a burst as a time at the limit; return milliseconds."""
+    return _span_ms(value, 1, "a time at the limit, between 1 ms and 1 h", '"1s"')
+
+
+def read_debt_max_ms(value: object) -> int:
+    """Read a debt as a time at the limit, from 0 on; return milliseconds."""
+    return _span_ms(value, 0, "a time at the limit, between 0 s and 1 h", '"15s"')
+
+
+def _span_ms(value: object, low_ms: int, expected: str, example: str) -> int:
+    try:
+        span_ms = parse_duration_ms(value) if isinstance(value, str) else -1
+    except (ValueError, OverflowError):
+        span_ms = -1
+    if not low_ms <= span_ms <= 3_600_000:
+        raise _refuse(value, expected, example)
+    return span_ms
+
+
 def read_host(value: object) -> str:
-    """A host name or an address."""
+    """Read a host name or an address."""
     problem = _host_problem(value) if isinstance(value, str) else "not a text"
     if problem:
         raise _refuse(value, f"a host name ({problem})", '"kafka.prod.example"')
@@ -112,12 +140,12 @@ def _host_problem(host: str) -> str:
         if not label:
             return "empty label"
         if not _HOST_LABEL.fullmatch(label):
-            return f'"{label}" holds a character that no host name has'
+            return f'"{label}" has a character that no host name has'
     return ""
 
 
 def read_servers(value: object) -> list[tuple[str, int]]:
-    """One or more host:port, as a list or a text with commas."""
+    """Read one or more host:port, as a list or a text with commas."""
     texts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts:
         raise _refuse(value, "a list of host:port", '["127.0.0.1:9092"]')
@@ -135,7 +163,7 @@ def _server(text: object) -> tuple[str, int]:
 
 
 def read_node_range(value: object) -> tuple[int, int]:
-    """The first and the last node id of a range such as "0-9"."""
+    """Read the first and the last node id of a range such as "0-9"."""
     match = _NODE_RANGE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise _refuse(value, "a range of node ids", '"0-9"')

@@ -1,4 +1,4 @@
-"""A gateway as a child process: for the demo, the tests and the benchmarks."""
+"""Runs a gateway as a child process, for the demo, the tests and the benchmarks."""
 
 import os
 import random
@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kvota.localkafka.leashed import start_leashed
-from kvota.localkafka.ports import PORT_MAX, PORT_MIN, is_free
+from kvota.localkafka.cluster.ports import PORT_MAX, PORT_MIN, is_free
+from kvota.localkafka.processes.leashed import start_leashed
 from kvota.model.errors import UnreachableError
 
 _READY_S = 20.0
@@ -21,7 +21,7 @@ _STOP_S = 20.0
 
 
 def free_port_range(count: int, host: str = "127.0.0.1") -> int:
-    """The first of ``count`` neighbouring ports that are free right now.
+    """Return the first of ``count`` neighbouring ports that are free right now.
 
     Raises:
         UnreachableError: there are none.
@@ -45,7 +45,7 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
     kafka: Mapping[str, int] | None = None,
     limits: Mapping[str, int | str] | None = None,
 ) -> str:
-    """The text of a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``."""
+    """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``."""
     servers = ", ".join(f'"{server.strip()}"' for server in upstream.split(","))
     lines = [
         "[gateway]",
@@ -73,7 +73,7 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
 
 
 class GatewayProcess:
-    """``kvota gateway`` in a folder with its gateway.toml and quotas.toml; ready on entry, gone on exit.
+    """Runs ``kvota gateway`` in a folder with its two files; it is ready on entry, gone on exit.
 
     Args:
         folder: where the files are written and the log is kept.
@@ -94,22 +94,22 @@ class GatewayProcess:
 
     @property
     def pid(self) -> int:
-        """Of the running gateway."""
+        """Return the process id of the running gateway."""
         assert self._process is not None, "the gateway has not been started"
         return self._process.pid
 
     @property
     def log(self) -> str:
-        """Everything it has logged so far."""
+        """Return everything it has logged so far."""
         return self.log_path.read_text() if self.log_path.exists() else ""
 
     @property
     def running(self) -> bool:
-        """False once the process has ended."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def __enter__(self) -> Self:
-        """Start it; returns when it listens."""
+        """Start it; return when it listens."""
         with self.log_path.open("ab") as log:
             self._process, self._leash = start_leashed(
                 [sys.executable, "-m", "kvota.app.cli.main", "gateway", "-c", "gateway.toml"],
@@ -129,7 +129,7 @@ class GatewayProcess:
         self.stop()
 
     def stop(self) -> int:
-        """SIGTERM, then SIGKILL after a while; returns the exit code."""
+        """Send SIGTERM, then SIGKILL after a while; return the exit code."""
         assert self._process is not None, "the gateway has not been started"
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -145,12 +145,12 @@ class GatewayProcess:
 
     @property
     def mute_late_ms(self) -> float:
-        """By how much the latest mute of a gateway that has ended was late."""
+        """Return by how much the latest mute of a gateway that has ended was late."""
         found = re.findall(r"the latest ended ([0-9.]+) ms late", self.log)
         return max((float(late) for late in found), default=0.0)
 
     def reload(self, quotas: str) -> None:
-        """Write other quotas and put them in force; returns when they are."""
+        """Write other quotas and put them in force; return when they are."""
         assert self._process is not None, "the gateway has not been started"
         before = self.log.count("SIGHUP:")
         (self.folder / "quotas.toml").write_text(quotas)

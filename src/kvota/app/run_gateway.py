@@ -5,18 +5,20 @@ import gc
 import logging
 import signal
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import uvloop
 
-from kvota.app.config import ENFORCED_TYPES, GatewayConfig
+from kvota.app.config import GatewayConfig
+from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
-from kvota.engine import QuotaEngine, QuotaTable
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -24,27 +26,26 @@ from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.shared import Shared
 from kvota.session.topology import Topology
-from kvota.store.quotas_file import load_quotas
 
 log = logging.getLogger("kvota.gateway")
-_READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-quotas")
 
 
 @dataclass(slots=True)
 class _Recording:
-    """The sink and, where there is one, the recorder behind it."""
+    """The sink and, if decisions are recorded, the recorder behind it."""
 
     sink: DecisionSink
     recorder: Recorder | None = None
 
 
-def run_gateway(config: GatewayConfig, table: QuotaTable) -> None:
-    """Run until SIGTERM or SIGINT (drain) ; SIGHUP reloads the quotas file.
+def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
+    """Run until SIGTERM or SIGINT, which drain; SIGHUP reads both files again.
 
     Raises:
         KvotaError: a port is taken, the record folder cannot be written.
     """
-    engine = QuotaEngine(table, config.windows)
+    callback = DefaultQuotaCallback(quotas)
+    engine = QuotaEngine(callback, config.windows, config.buckets)
     recording = _recording(config)
     shared = Shared(
         engine=engine,
@@ -53,11 +54,12 @@ def run_gateway(config: GatewayConfig, table: QuotaTable) -> None:
         budgets=AnnouncedBudgets(limit_bytes=config.gateway.limits.announced_bytes_max),
         facts=ClusterFacts(),
         settings=config.gateway.connection,
+        default_callback=callback,
     )
     gateway = Gateway(config.gateway, shared)
     if recording.recorder is not None:
         recording.recorder.start()
-    # What is alive now stays alive: the collector need not look at it again.
+    # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
         uvloop.run(_serve(config, gateway))
@@ -76,7 +78,7 @@ def run_gateway(config: GatewayConfig, table: QuotaTable) -> None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The first error in a group of groups: each task group that it left has wrapped it."""
+    """Return the first error in a group of groups: each task group that it left has wrapped it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -106,7 +108,7 @@ async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
-    loop.add_signal_handler(signal.SIGHUP, _reload, config, gateway)
+    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway).begin)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         saying = tasks.create_task(_say_ready(config, gateway, started))
@@ -116,38 +118,32 @@ async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
 
 async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
     await started.wait()
-    for line in summary(config, gateway.shared.engine):
+    for line in summary(config, gateway.shared.engine.quotas):
         log.info("%s", line)
-    told = config.gateway.advertised
+    advertised = config.gateway.advertised
     log.info(
         "ready: clients bootstrap at %s:%d, node n is at port %d + n (n = %d to %d)",
-        _bracketed(told.host),
+        _bracketed(advertised.host),
         config.gateway.bootstrap_port,
-        told.node_port_base,
-        told.node_id_min,
-        told.node_id_max,
+        advertised.node_port_base,
+        advertised.node_id_min,
+        advertised.node_id_max,
     )
     await gateway.look_upstream()
 
 
-def summary(config: GatewayConfig, engine: QuotaEngine) -> list[str]:
-    """What is enforced, for whom, where decisions go: the first lines of the log."""
-    enforced = config.gateway.connection.enforced
-    force = ", ".join(kind for kind in ENFORCED_TYPES if kind in enforced) or "nothing"
-    shadow = ", ".join(kind for kind in ENFORCED_TYPES if kind not in enforced) or "nothing"
-    entities = len(engine.table.entries())
+def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
+    """Return the first lines of the log: what is enforced, and where decisions go."""
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)
-    window = config.windows[QuotaType.PRODUCE]
-    mutation_window = config.windows[QuotaType.CONTROLLER_MUTATION]
+    counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     return [
         (
-            f"enforces {force}; in shadow mode: {shadow}; quotas of {entities} entities from "
-            f"{config.quotas_file}; records to {where}"
+            f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas_file}; "
+            f"records to {where}"
         ),
         (
-            f"windows: {window.samples} x {window.sample_ms} ms, mutations {mutation_window.samples} x "
-            f"{mutation_window.sample_ms} ms; upstream {upstream}; limits per gateway process: "
+            f"counted by: {counted}; upstream {upstream}; limits per gateway process: "
             f"{config.gateway.limits.connections_max} connections"
         ),
     ]
@@ -155,32 +151,3 @@ def summary(config: GatewayConfig, engine: QuotaEngine) -> list[str]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _reload(config: GatewayConfig, gateway: Gateway) -> None:
-    """SIGHUP: swap the whole table, or keep the old one and say why.
-
-    The file is read on another thread: 10,000 entities take half a second.
-    """
-    loop = asyncio.get_running_loop()
-    # One thread: the file read last is the one put in force last.
-    reading = loop.run_in_executor(_READER, load_quotas, config.quotas_file)
-    reading.add_done_callback(lambda done: _put_in_force(done, config, gateway))
-
-
-def _put_in_force(
-    done: "asyncio.Future[QuotaTable]", config: GatewayConfig, gateway: Gateway
-) -> None:
-    if done.cancelled():
-        return
-    error = done.exception()
-    if error is not None:
-        log.error("SIGHUP: the quotas in force stay as they are. %s", error)
-        return
-    table = done.result()
-    gateway.replace_quotas(table)
-    log.info(
-        "SIGHUP: quotas of %d entities from %s are in force",
-        len(table.entries()),
-        config.quotas_file,
-    )

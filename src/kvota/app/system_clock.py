@@ -1,15 +1,11 @@
-"""The real clock; everything else is told the time."""
+"""Reads the real clock; everything else gets the time as an argument."""
 
 import time
 
 
 class SystemClock:
-    """The machine's clocks (``kvota.model.clock.Clock``)."""
+    """Reads the machine's clock (``kvota.model.clock.Clock``)."""
 
     def now_us(self) -> int:
-        """Unix microseconds."""
+        """Return Unix time in microseconds."""
         return time.time_ns() // 1000
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
-        return time.monotonic_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Tables for people's screens."""
+"""Writes tables for people's screens."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ def text_table(
     left: int = 1,
     last_left: bool = False,
 ) -> str:
-    """Plain columns: the first ``left`` ones (and perhaps the last) to the left, others to the right.
+    """Align the first ``left`` columns (and perhaps the last) to the left, others to the right.
 
     >>> print(text_table(["user", "rate"], [["orders", "1.90 MB/s"]]))
     user         rate
@@ -31,7 +31,7 @@ def text_table(
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One bar per value, scaled to the largest; nothing is the lowest bar.
+    """Draw one bar per value, scaled to the largest; zero is the lowest bar.
 
     >>> sparkline([0, 1, 2, 4])
     '▁▃▅█'

@@ -1,23 +1,28 @@
 """Decides. Time comes in as ``now_ms``, a decision goes out. Kafka's arithmetic bit for bit."""
 
-from kvota.engine.bandwidth import BandwidthLane
+from kvota.engine.debt_bucket import MUST_WAIT
 from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
+from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota
-from kvota.engine.quota_table import QuotaTable
+from kvota.engine.question import Answer, Question
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.token_bucket import TokenBucket
+from kvota.engine.waiting_line import Turn
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 
 __all__ = [
-    "BandwidthLane",
+    "MUST_WAIT",
+    "Answer",
     "Decision",
+    "Lane",
     "MutationQuota",
+    "Question",
     "QuotaEngine",
-    "QuotaTable",
     "QuotaType",
     "QuotaWindow",
     "SampledRate",
     "TokenBucket",
+    "Turn",
 ]

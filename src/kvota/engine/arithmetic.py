@@ -31,7 +31,21 @@ empty sample starting and last used now, ``current = 0``::
     5  window_ms = rate_window_ms(oldest, now_ms, samples, sample_ms)
     6  throttle_ms = rate_throttle(sum, limit, window_ms)
 
-Without a limit both are charged against ``UNLIMITED``. A counter starts anew when
+Where ``is_blocked(limit, floor)`` the counter moves all the same, and what is told is
+``BLOCKED_THROTTLE_MS`` instead; a strict charge is rejected with it and touches nothing. (That is not
+Kafka's: it takes such limits and its throttle wraps to -1, so that nobody is held back.)
+
+One charge of a **debt bucket** (bandwidth under ``token_bucket``; kvota's own), state: ``debt_ms``,
+``last_ms``; a new counter has a full bucket, ``debt_ms = -burst_ms``::
+
+    1  debt_ms = debt_at(debt_ms, last_ms, now_ms, burst_ms); last_ms = now_ms
+    2  debt_ms = debt_with(debt_ms, value, unit_ms(limit), burst_ms)
+    3  throttle_ms = debt_throttle(debt_ms)
+
+A rejected PRODUCE is steps 1 and 3 only; a rejected FETCH shows what step 3 would say after step 2, and
+keeps what step 1 left. Debt is time, not bytes, so another limit keeps it; another burst does, too.
+
+Without a limit the first two are charged against ``UNLIMITED``. A counter starts anew when
 ``counter_expired(last record, now_ms)`` or when its window (samples, sample_ms) is another one.
 A record is a charge that was not rejected, or a give-back.
 """
@@ -47,6 +61,10 @@ UNLIMITED = 9223372036854775808.0
 
 # Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS in ms.
 COUNTER_EXPIRES_MS = 3_600_000
+
+# What every charge is told while a limit is below the floor of its quota type. Bounded, because a
+# limit that is raised again must not leave clients asleep for hours.
+BLOCKED_THROTTLE_MS = 30_000
 
 
 def java_round(x: float) -> int:
@@ -222,6 +240,64 @@ def rate_throttle(total: float, limit: float, window_ms: int) -> int:
     if 0 <= wait <= INT32_MAX:
         return wait
     return narrow_to_int32(wait)
+
+
+def is_blocked(limit: float, floor: float) -> bool:
+    """True when a limit is too small to be a rate: nothing passes freely (``QuotaFacts.floor``).
+
+    >>> is_blocked(0.0, 1.0), is_blocked(1.0, 1.0), is_blocked(UNLIMITED, 1.0)
+    (True, False, False)
+    """
+    return limit < floor
+
+
+def unit_ms(limit: float) -> float:
+    """What one unit (a byte) costs under a limit per second, in ms of quota; nothing without a limit."""
+    if limit >= UNLIMITED:
+        return 0.0
+    return ieee_divide(1000.0, limit)
+
+
+def debt_at(debt_ms: float, last_ms: int, now_ms: int, burst_ms: float) -> float:
+    """The debt after the time since the last touch, at least minus the burst (a full bucket).
+
+    A clock that went back pays nothing and adds nothing.
+
+    >>> debt_at(5000.0, 1000, 3000, 1000.0), debt_at(5000.0, 1000, 0, 1000.0)
+    (3000.0, 5000.0)
+    >>> debt_at(5000.0, 0, 9000, 1000.0)
+    -1000.0
+    """
+    if now_ms > last_ms:
+        debt_ms -= now_ms - last_ms
+    if debt_ms < -burst_ms:  # at once, where the burst is another one now
+        return -burst_ms
+    return debt_ms
+
+
+def debt_with(debt_ms: float, value: float, unit_ms: float, burst_ms: float) -> float:
+    """The debt after a charge; a negative value gives back.
+
+    >>> debt_with(0.0, 3, 0.5, 1000.0), debt_with(-1000.0, -3, 0.5, 1000.0)
+    (1.5, -1000.0)
+    """
+    debt_ms += value * unit_ms
+    if debt_ms < -burst_ms:
+        return -burst_ms
+    return debt_ms
+
+
+def debt_throttle(debt_ms: float) -> int:
+    """Whole ms until the debt is paid, rounded up; 0 without debt; saturates at 2**31-1.
+
+    >>> debt_throttle(-5.0), debt_throttle(0.25), debt_throttle(2.0), debt_throttle(9e15)
+    (0, 1, 2, 2147483647)
+    """
+    if not debt_ms > 0.0:  # NaN neither
+        return 0
+    if debt_ms >= 2147483647.0:
+        return INT32_MAX
+    return ceil(debt_ms)
 
 
 def counter_expired(last_ms: int, now_ms: int) -> bool:

@@ -1,112 +1,283 @@
 """The façade the gateway talks to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
-from kvota.engine.bandwidth import BandwidthLane
-from kvota.engine.meters import Meters
-from kvota.engine.mutations import MutationCounter, MutationQuota, PermissiveQuota, StrictQuota
-from kvota.engine.quota_table import QuotaTable
-from kvota.engine.sanitising import tags_text
-from kvota.model.quota_type import QuotaType
+from kvota.engine.counters import Counters
+from kvota.engine.counting import countings
+from kvota.engine.lane import Lane
+from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
+from kvota.engine.question import Answer, Question, ask
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.quota_callback import ClientQuotaCallback
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType, counter_node_id
 from kvota.model.quota_window import QuotaWindow
 
-# Clients whose lane or mutation counter is remembered between requests; a client id is the client's
+# Clients whose lane, and whose answers, are remembered between requests; a client id is the client's
 # own choice, so this has to have an end. 10,000 are about 4 MB, the counters themselves apart.
 _KNOWN_CLIENTS_MAX = 10_000
 # More counters than this are a crowd, in which counters as good as new are not kept for an hour.
 _CROWD = 20_000
 
+_MUTATION = QuotaType.CONTROLLER_MUTATION
+_NO_BUCKETS: Mapping[QuotaType, BucketSettings] = MappingProxyType({})
+
+# Quota type, node, user, client id.
+_Client = tuple[QuotaType, int, str, str]
+
 
 class QuotaEngine:
     """Quotas in force and the counters held against them. Time always comes in.
 
-    ``version`` grows whenever a lane or counter handed out before may be another one now: with a
-    new table, new windows, or a purge that forgot something. Whoever keeps a lane compares it.
+    The callback says which counter a client is charged on and what its limit is. One that answers
+    at once is asked here; of any other the answers have to be brought: ``lane`` gives None for a
+    client it was not asked about, ``question`` is what to ask (on another thread), and ``learn``
+    takes the answer.
+
+    >>> from kvota.callbacks import DefaultQuotaCallback
+    >>> from kvota.model.quota_entity import QuotaEntity
+    >>> quotas = ConfiguredQuotas({QuotaEntity(user="alice"): {QuotaType.PRODUCE: 1000}})
+    >>> engine = QuotaEngine(DefaultQuotaCallback(quotas), {})
+    >>> lane = engine.lane(QuotaType.PRODUCE, 1, "alice", "app", 0)
+    >>> lane.tags, lane.limit, [lane.charge(10_000, 0) for _ in range(2)]
+    ('client-id=,user=alice', 1000.0, [0, 10000])
     """
 
-    __slots__ = ("_lanes", "_meters", "_mutations_of", "_table", "_windows", "version")
+    __slots__ = ("_answers", "_clients", "_counters", "_quotas", "_reset_counts", "callback")
 
-    def __init__(self, table: QuotaTable, windows: Mapping[QuotaType, QuotaWindow]) -> None:
-        """Types without a window have Kafka's default of 11 x 1 s."""
-        self.version = 0
-        self._table = table
-        self._windows = dict(windows)
-        self._meters = Meters(table, self._windows)
-        self._lanes: dict[tuple[QuotaType, int, str, str], BandwidthLane] = {}
-        self._mutations_of: dict[tuple[str, str], MutationCounter] = {}
+    def __init__(
+        self,
+        callback: ClientQuotaCallback,
+        windows: Mapping[QuotaType, QuotaWindow],
+        buckets: Mapping[QuotaType, BucketSettings] = _NO_BUCKETS,
+    ) -> None:
+        """Types without a window have Kafka's default of 11 x 1 s; ``buckets``: by ``token_bucket``.
+
+        Raises:
+            ValueError: a bucket for a type that is not bandwidth.
+        """
+        self.callback = callback
+        self._quotas = callback.initial_quotas
+        self._counters = Counters(countings(windows, buckets))
+        self._clients: dict[_Client, Lane] = {}
+        self._answers: dict[tuple[QuotaType, str, str], tuple[int, Answer]] = {}
+        self._reset_counts = dict.fromkeys(QuotaType, 0)
+
+    # ------------------------------------------------------------------ deciding
+
+    def lane(
+        self, quota_type: QuotaType, node_id: int, user: str, client_id: str, now_ms: int
+    ) -> Lane | None:
+        """The lane of a client at one broker; None: the callback has to be asked first.
+
+        Keep it, and ask again when its version is another one than now.
+        """
+        known = self._clients.get((quota_type, node_id, user, client_id))
+        if known is not None:
+            return known
+        if self.callback.answers_at_once:
+            answer = ask(self.callback, quota_type, user, client_id)
+        elif self.is_known(quota_type, user, client_id):
+            answer = self._answers[quota_type, user, client_id][1]
+        else:
+            return None
+        lane = self._lane(quota_type, node_id, answer, now_ms)
+        if len(self._clients) >= _KNOWN_CLIENTS_MAX:
+            self._forget_all_clients()
+        self._clients[quota_type, node_id, user, client_id] = lane
+        return lane
+
+    def mutations(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> MutationQuota:
+        """The mutation quota for one request; ``strict`` by the request's version (KIP-599).
+
+        After a reset the last answer counts until there is a new one.
+
+        Raises:
+            LookupError: the callback does not answer at once and was never asked about this client.
+        """
+        lane = self._clients.get((_MUTATION, CLUSTER_NODE_ID, user, client_id))
+        if lane is None:
+            lane = self.lane(_MUTATION, CLUSTER_NODE_ID, user, client_id, now_ms)
+        if lane is None:
+            _, answer = self._answers[_MUTATION, user, client_id]
+            lane = self._lane(_MUTATION, CLUSTER_NODE_ID, answer, now_ms)
+        if lane.samples == 0:
+            return MutationQuota(lane.tags)
+        return StrictQuota(lane) if strict else PermissiveQuota(lane)
+
+    def _forget_all_clients(self) -> None:
+        for lane in self._forget_clients(lambda _: True):
+            if lane.counter is None:  # nobody else knows of it: later changes would not reach it
+                lane.outdate()
+
+    def _lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
+        counter_node = counter_node_id(quota_type, node_id)
+        if self.callback.enabled(quota_type):
+            return self._counters.lane(quota_type, counter_node, answer, now_ms)
+        return Lane(quota_type, counter_node, answer.tags, text=answer.text)
+
+    # ------------------------------------------------------------------ asking the callback
+
+    def is_known(self, quota_type: QuotaType, user: str, client_id: str) -> bool:
+        """True when ``lane`` and ``mutations`` need no answer for this client."""
+        if self.callback.answers_at_once:
+            return True
+        found = self._answers.get((quota_type, user, client_id))
+        return found is not None and found[0] == self._reset_counts[quota_type]
+
+    def question(self, quota_type: QuotaType, user: str, client_id: str) -> Question:
+        """What to ask the callback about this client."""
+        return Question(
+            quota_type=quota_type,
+            user=user,
+            client_id=client_id,
+            reset_count=self._reset_counts[quota_type],
+        )
+
+    def learn(self, question: Question, answer: Answer) -> None:
+        """Remember an answer; not one to a question from before a reset, which has to be asked again."""
+        if question.reset_count == self._reset_counts[question.quota_type]:
+            self._remember(question, answer)
+
+    def learn_default(self, question: Question, fallback: ClientQuotaCallback) -> None:
+        """Remember what another callback says, because no answer came in time."""
+        self._remember(question, question.ask(fallback))
+
+    def _remember(self, question: Question, answer: Answer) -> None:
+        quota_type, user, client_id = question.quota_type, question.user, question.client_id
+        key = (quota_type, user, client_id)
+        before = self._answers.get(key)
+        if before is None and len(self._answers) >= _KNOWN_CLIENTS_MAX:
+            self._answers.clear()
+        self._answers[key] = (self._reset_counts[quota_type], answer)
+        moved: list[Lane] = []
+        if before is not None and before[1].text != answer.text:
+            moved = self._forget_clients(lambda client: (client[0], *client[2:]) == key)
+        changed = self._counters.set_limit(quota_type, answer.limit, tags=answer.text)
+        _outdate(moved, changed)
+
+    # ------------------------------------------------------------------ changing quotas
 
     @property
-    def table(self) -> QuotaTable:
-        """The quotas in force."""
-        return self._table
+    def quotas(self) -> ConfiguredQuotas:
+        """The configured quotas that the callback has been told of."""
+        return self._quotas
 
-    def replace_table(self, table: QuotaTable) -> None:
-        """Put other quotas in force; counters keep their contents, only limits are replaced."""
-        self._table = table
-        self._reconfigure()
+    def apply(self, changes: Iterable[QuotaChange]) -> None:
+        """Put a batch of configured quotas in force; counters keep their contents."""
+        batch = tuple(changes)
+        self._quotas = self._quotas.with_changes(batch)
+        for change in batch:
+            if change.limit is None:
+                self.callback.remove_quota(change.quota_type, change.entity)
+            else:
+                self.callback.update_quota(change.quota_type, change.entity, change.limit)
+        for quota_type in dict.fromkeys(change.quota_type for change in batch):
+            is_reset = self.callback.quota_reset_required(quota_type)
+            self._look_again(quota_type, is_reset=is_reset)
 
-    def replace_windows(self, windows: Mapping[QuotaType, QuotaWindow]) -> None:
-        """Put other windows in force; a counter under another window starts anew when charged.
+    def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
+        """Put these quotas in force in place of all others."""
+        self.apply(self._quotas.changes_to(quotas))
 
-        (Kafka changes them by a restart, which forgets all counters.)
+    def refresh(self) -> None:
+        """Ask the callback whether anything changed by other means; call it now and then."""
+        for quota_type in QuotaType:
+            if self.callback.quota_reset_required(quota_type):
+                self._look_again(quota_type, is_reset=True)
+
+    def set_limit(
+        self, quota_type: QuotaType, limit: float | None, *, tags: str, node_id: int | None = None
+    ) -> None:
+        """Replace the configured limit of the counters with these tags, until the callback is asked."""
+        _wake_waiters(self._counters.set_limit(quota_type, limit, tags=tags, node_id=node_id))
+
+    def set_factor(
+        self,
+        quota_type: QuotaType,
+        factor: float,
+        *,
+        node_id: int | None = None,
+        tags: str | None = None,
+    ) -> None:
+        """Multiply the limits of a type, of one broker or one counter; of counters made later, too.
+
+        What is said of a type, of a broker and of a counter is multiplied; 1 takes one of them back.
+
+        Raises:
+            ValueError: a factor below 0, or none that is finite.
         """
-        self._windows = dict(windows)
-        self._reconfigure()
+        _wake_waiters(self._counters.set_factor(quota_type, factor, node_id=node_id, tags=tags))
+
+    def replace_countings(
+        self,
+        windows: Mapping[QuotaType, QuotaWindow],
+        buckets: Mapping[QuotaType, BucketSettings] = _NO_BUCKETS,
+    ) -> None:
+        """Count by other windows and algorithms from now on.
+
+        A counter under another algorithm or window of samples starts anew when it is charged; another
+        burst keeps what is owed. (Kafka changes windows by a restart, which forgets all counters.)
+
+        Raises:
+            ValueError: a bucket for a type that is not bandwidth.
+        """
+        _wake_waiters(self._counters.set_countings(countings(windows, buckets)))
+
+    def outdate(self, quota_type: QuotaType) -> None:
+        """Whoever keeps a lane of this type asks for it again: its holders treat it otherwise now."""
+        for lane in {*self._counters.of_type(quota_type), *self._clients.values()}:
+            if lane.quota_type is quota_type:
+                lane.outdate()
 
     def purge_expired(self, now_ms: int) -> int:
         """Free counters without a record for over 3600 s, in a crowd earlier; returns how many.
 
-        No decision differs for it. ``Meters.purge`` says when it is earlier.
+        No decision differs for it. ``Counters.purge`` says when it is earlier.
         """
-        forgotten = self._meters.purge(now_ms, crowd=_CROWD)
+        forgotten = self._counters.purge(now_ms, crowd=_CROWD)
         if forgotten:
-            self._forget_clients()
-        return forgotten
+            gone = set(forgotten)
+            self._clients = {key: lane for key, lane in self._clients.items() if lane not in gone}
+        for lane in forgotten:
+            lane.outdate()
+        return len(forgotten)
 
-    def bandwidth(
-        self, quota_type: QuotaType, node_id: int, user: str, client_id: str, now_ms: int
-    ) -> BandwidthLane:
-        """The lane of a client for PRODUCE or FETCH at one broker; keep it while it is not stale."""
-        known = self._lanes.get((quota_type, node_id, user, client_id))
-        if known is not None:
-            return known
-        tags = self._table.tags(quota_type, user, client_id)
-        if not self._table.enabled(quota_type):
-            return BandwidthLane(tags=tags_text(tags))
-        rate = self._meters.rate(quota_type, node_id, tags, now_ms)
-        window = self._meters.window(quota_type)
-        lane = BandwidthLane(
-            tags=tags_text(tags),
-            limit=self._table.limit(quota_type, tags),
-            samples=window.samples,
-            sample_ms=window.sample_ms,
-            charge=rate.charge,
-            allowance=rate.allowance,
-            refuse=rate.refuse,
-        )
-        if len(self._lanes) >= _KNOWN_CLIENTS_MAX:
-            self._lanes.clear()
-        self._lanes[quota_type, node_id, user, client_id] = lane
-        return lane
+    def _look_again(self, quota_type: QuotaType, *, is_reset: bool) -> None:
+        """Put in force what the callback says now."""
+        changed: list[Lane] = []
+        if self.callback.answers_at_once:
+            changed = self._counters.ask_limits(quota_type, self.callback.quota_limit)
+        else:
+            # It cannot be asked here, and any change may have led clients to other counters.
+            is_reset = True
+            self._reset_counts[quota_type] += 1
+        if is_reset:
+            outdated = self._forget_clients(lambda client: client[0] is quota_type)
+            _outdate([*self._counters.of_type(quota_type), *outdated], changed)
+        else:
+            _wake_waiters(changed)
 
-    def mutations(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> MutationQuota:
-        """The mutation quota for one request; ``strict`` by the request's version (KIP-599)."""
-        counter = self._mutations_of.get((user, client_id))
-        if counter is None:
-            tags = self._table.tags(QuotaType.CONTROLLER_MUTATION, user, client_id)
-            if not self._table.enabled(QuotaType.CONTROLLER_MUTATION):
-                return MutationQuota(tags_text(tags))
-            counter = self._meters.mutations(tags, now_ms)
-            if len(self._mutations_of) >= _KNOWN_CLIENTS_MAX:
-                self._mutations_of.clear()
-            self._mutations_of[user, client_id] = counter
-        return StrictQuota(counter) if strict else PermissiveQuota(counter)
+    def _forget_clients(self, is_meant: Callable[[_Client], bool]) -> list[Lane]:
+        """Forget which lanes these clients have; returns the lanes, which may repeat."""
+        clients = {key: lane for key, lane in self._clients.items() if is_meant(key)}
+        for key in clients:
+            del self._clients[key]
+        return list(clients.values())
 
-    def _reconfigure(self) -> None:
-        self._meters.configure(self._table, self._windows)
-        self._forget_clients()
 
-    def _forget_clients(self) -> None:
-        self._lanes.clear()
-        self._mutations_of.clear()
-        self.version += 1
+def _outdate(lanes: Iterable[Lane], changed: Iterable[Lane]) -> None:
+    """Outdate these lanes, and wake who waits for them or for those that have changed already."""
+    have_changed = set(changed)
+    # Each once, and in their own order, not a set's: runs must repeat.
+    every_lane = dict.fromkeys([*lanes, *changed])
+    for lane in every_lane:
+        if lane not in have_changed:
+            lane.version += 1
+    _wake_waiters(every_lane)
+
+
+def _wake_waiters(lanes: Iterable[Lane]) -> None:
+    for lane in lanes:
+        lane.wake_waiters()

@@ -106,7 +106,12 @@ class SampledRate:
         else:
             self._surely = int(min(surely, _EXACT_MAX))
 
-    def charge(self, value: float, now_ms: int) -> int:
+    @property
+    def window_ms(self) -> int:
+        """How long the rate looks back when nothing was recorded before."""
+        return (self._next_window.samples - 1) * self._next_window.sample_ms
+
+    def charge(self, value: float, now_ms: int, /) -> int:
         """Record, then check: 0 within the limit, else the throttle in ms, narrowed as Kafka does.
 
         A result below 0 (Kafka's wrap-around) does not throttle either. Whole numbers given as
@@ -130,7 +135,10 @@ class SampledRate:
         window_ms = rate_window_ms(oldest_ms, now_ms, self._samples, self._sample_ms)
         return rate_throttle(total, self._limit, window_ms)
 
-    def refuse(self, value: float, now_ms: int) -> int:
+    # Nobody waits for a turn.
+    admit = charge
+
+    def refuse(self, value: float, now_ms: int, /) -> int:
         """The throttle of a charge that is taken back at once: what it would have to wait.
 
         Source: Kafka ``KafkaApis.handleFetchRequest``: record, check, unrecord.
@@ -168,20 +176,24 @@ class SampledRate:
         window_ms = rate_window_ms(oldest_ms, now_ms, self._samples, self._sample_ms)
         return arithmetic.rate_per_s(total, window_ms)
 
-    def allowance(self, now_ms: int) -> int:
+    def allowance(self, now_ms: int, /) -> int:
         """Whole units a charge at ``now_ms`` may take before it violates, 0 to 2**31-1.
 
         Changes nothing, so an observer never moves a decision.
         """
         if self._limit == UNLIMITED:
             return INT32_MAX
-        if self._last_ms <= now_ms < self._until_ms:
-            total: float = self._total
-            window_ms = rate_window_ms(self._oldest_ms, now_ms, self._samples, self._sample_ms)
-        else:
-            total, window_ms = self._foresee(now_ms)
+        total, window_ms = self._foresee(now_ms)
         room = arithmetic.saturate_to_int32(self._limit * (window_ms / 1000.0) - total)
         return max(room, 0)
+
+    def peek(self, now_ms: int, /) -> int:
+        """The throttle that a charge of nothing would be told at ``now_ms``; changes nothing.
+
+        Kafka's own ``measure`` starts expired samples anew, which moves later decisions.
+        """
+        total, window_ms = self._foresee(now_ms)
+        return rate_throttle(total, self._limit, window_ms)
 
     def _start_anew(self, window: QuotaWindow) -> None:
         self._window = window
@@ -243,6 +255,9 @@ class SampledRate:
 
     def _foresee(self, now_ms: int) -> tuple[float, int]:
         """Sum and rate window that a charge of nothing at ``now_ms`` would see."""
+        if self._last_ms <= now_ms < self._until_ms:
+            window_ms = rate_window_ms(self._oldest_ms, now_ms, self._samples, self._sample_ms)
+            return self._total, window_ms
         window = self._next_window
         forget_after_ms = self._forget_after_ms
         if window != self._window or (

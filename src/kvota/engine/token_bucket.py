@@ -47,6 +47,13 @@ class TokenBucket:
         self._last_ms = now_ms
         return self._tokens
 
+    def peek(self, now_ms: int) -> float:
+        """The tokens that ``pay`` of nothing would see at ``now_ms``; changes nothing."""
+        tokens = refill(self._tokens, self._last_ms, now_ms, self._limit, self._burst)
+        tokens = spend(tokens, 0.0, self._burst)
+        # As in ``pay``: only an infinite limit shows the second refill.
+        return tokens if self._finite else refill(tokens, 0, 0, self._limit, self._burst)
+
     def record(self, value: float, now_ms: int) -> None:
         """Spend without a check (Kafka's ``record``); a negative value gives back."""
         tokens = refill(self._tokens, self._last_ms, now_ms, self._limit, self._burst)

@@ -7,9 +7,10 @@ from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Protocol
 
+from kvota.engine import Question
 from kvota.model.errors import UnreachableError
+from kvota.model.quota_callback import ClientQuotaCallback
 
 log = logging.getLogger(__name__)
 
@@ -21,16 +22,6 @@ QUESTIONS_MAX = 10_000
 CAUSES_MAX = 100
 
 
-class Question(Protocol):
-    """What can be asked; equal questions have equal answers."""
-
-    def __hash__(self) -> int:
-        """As a key of a dictionary."""
-
-    def ask(self, callback: Any, /) -> object:
-        """Ask it, on any thread."""
-
-
 class Asking:
     """The questions that are being asked, and who waits for each.
 
@@ -39,7 +30,7 @@ class Asking:
         loop: where the answers are wanted.
     """
 
-    def __init__(self, callback: object, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, callback: ClientQuotaCallback, loop: asyncio.AbstractEventLoop) -> None:
         self._callback = callback
         self._loop = loop
         self._waiting: dict[Question, set[asyncio.Future[object]]] = {}

@@ -5,6 +5,7 @@ cannot (TLS) is closed, which writes first what is still to be written.
 """
 
 import asyncio
+import select
 
 from kvota.gateway.side import Side
 
@@ -52,6 +53,16 @@ def leave_upstream(side: Side, loop: asyncio.AbstractEventLoop, *, is_inside_fra
             _abort_after(LINGER_S, side, loop)
             return
     close_when_written(side, loop)
+
+
+def has_gone(side: Side) -> bool:
+    """True when the client has closed; while its socket is not read, the loop does not see that."""
+    socket = side.transport.get_extra_info("socket")
+    if socket is None or socket.fileno() < 0:
+        return False
+    asked = select.poll()
+    asked.register(socket.fileno(), select.POLLRDHUP)
+    return bool(asked.poll(0))
 
 
 def half_close(side: Side) -> bool:

@@ -7,8 +7,14 @@ from functools import partial
 from time import time_ns
 from typing import cast
 
-from kvota.gateway.asking import Question
-from kvota.gateway.closing import close_when_written, half_close, leave_upstream, say_goodbye
+from kvota.engine import Question
+from kvota.gateway.closing import (
+    close_when_written,
+    half_close,
+    has_gone,
+    leave_upstream,
+    say_goodbye,
+)
 from kvota.gateway.dialling import Destination
 from kvota.gateway.means import Means
 from kvota.gateway.side import Side
@@ -71,11 +77,11 @@ class Driver:
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         self.machine = Connection(
             means.shared,
-            Pausing(cap_ms=means.limits.mute_ms_max),
+            Pausing(cap_ms=means.shared.settings.mute_ms_max),
             number=self.number,
             dialled=destination.address,
             node_id=node_id,
-            wake=self._wake_for_budget,
+            wake=self._wake,
         )
 
     # ------------------------------------------------------------------ after each step
@@ -110,6 +116,8 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.CLOSE:
+                self.close(cast("str", argument))
             case Do.WARN:
                 log.warning("connection %d from %s: %s", self.number, self.peer, argument)
             case _:
@@ -161,16 +169,18 @@ class Driver:
     def _deadline_passed(self, deadline_ms: int) -> None:
         self._timer = None
         monotonic_ms = self._means.loop.time() * 1000
+        if self.close_if_gone():
+            return
         if self.machine.pausing.reasons & Reason.MUTED:
             self._means.mutes.add(monotonic_ms - deadline_ms)
         self._go_on(partial(self.machine.deadline_passed, int(monotonic_ms)))
 
-    def _wake_for_budget(self) -> None:
-        """The announced-bytes budget has room again; called in the middle of another's step."""
-        self._means.loop.call_soon(self._take_room)
+    def _wake(self) -> None:
+        """The budget has room again, or a line has moved; called in the middle of another's step."""
+        self._means.loop.call_soon(self._woken)
 
-    def _take_room(self) -> None:
-        if self.closing:
+    def _woken(self) -> None:
+        if self.closing or self.close_if_gone():
             self.machine.pass_room_on()
         else:
             self._go_on(self.machine.woken)
@@ -238,7 +248,13 @@ class Driver:
     # ------------------------------------------------------------------ the end
 
     def drain(self) -> None:
-        """Take no further request; the one that is half here and the answers still due go on."""
+        """Take no further request; the one that is half here and the answers still due go on.
+
+        One that waits in line is neither charged nor forwarded: its client sends it again, elsewhere.
+        """
+        if self.machine.is_in_line:
+            self.close("")
+            return
         self.machine.pausing.reasons |= Reason.DRAINING
         self.look()
 
@@ -271,6 +287,13 @@ class Driver:
         """Close at once, whatever is still to be written."""
         self._give_up()
         self.client.transport.abort()
+
+    def close_if_gone(self) -> bool:
+        """Close where a request waits in line whose client does not wait for it any more."""
+        if self.closing or not self.machine.waits_for_an_answer or not has_gone(self.client):
+            return False
+        self.close("its client has gone while a request waited for its turn", level=logging.INFO)
+        return True
 
     def _give_up(self) -> None:
         self.closing = True

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from kvota.engine import QuotaTable
 from kvota.gateway.asking import Asking
 from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.dialling import Dialler
@@ -17,6 +18,10 @@ from kvota.gateway.mutes import MuteTally
 from kvota.gateway.places import Places
 from kvota.gateway.settings import GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
 from kvota.session.shared import Shared
 
 log = logging.getLogger(__name__)
@@ -34,15 +39,11 @@ class Gateway:
     Args:
         settings: where to listen, whom to reach, limits.
         shared: engine, sink and the rest that every connection's machine uses.
-        callback: of whom a connection's questions are asked.
     """
 
-    def __init__(
-        self, settings: GatewaySettings, shared: Shared, *, callback: object = None
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, shared: Shared) -> None:
         self.settings = settings
         self.shared = shared
-        self._callback = callback
         self._places = Places(connections_max=settings.limits.connections_max)
         self._dialler = Dialler(settings, shared.topology)
         self._slow_senders = SlowSenders(self._places, settings.limits)
@@ -60,7 +61,7 @@ class Gateway:
         """
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        asking = Asking(self._callback, loop)
+        asking = Asking(self.shared.engine.callback, loop)
         means = Means(
             loop=loop,
             limits=self.settings.limits,
@@ -92,9 +93,19 @@ class Gateway:
         """Begin to drain; safe to call from a signal handler of the loop, and twice."""
         self._stop.set()
 
-    def replace_quotas(self, table: QuotaTable) -> None:
-        """Put other quotas in force, for open connections too, from their next request on."""
-        self.shared.engine.replace_table(table)
+    def put_in_force(
+        self,
+        quotas: ConfiguredQuotas,
+        *,
+        enforced: frozenset[QuotaType],
+        windows: Mapping[QuotaType, QuotaWindow],
+        buckets: Mapping[QuotaType, BucketSettings],
+    ) -> None:
+        """Count and hold by these from now on; running mutes and waits are looked at again at once."""
+        shared = self.shared
+        shared.put_in_force(replace(shared.settings, enforced=enforced))
+        shared.engine.replace_countings(windows, buckets)
+        shared.engine.replace_quotas(quotas)
         self.look_again()
 
     def look_again(self) -> None:
@@ -127,6 +138,8 @@ class Gateway:
         while True:
             await asyncio.sleep(min(_SWEEP_S, self.settings.limits.frame_ms / 4000))
             for driver in self._places:
+                if driver.close_if_gone():
+                    continue
                 if driver.machine.idle and self._dialler.is_elsewhere(driver.destination):
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("")

@@ -1,1 +1,1 @@
-"""Finding a Java to run Kafka and Spark with."""
+"""This room finds a Java to run Kafka and Spark with."""

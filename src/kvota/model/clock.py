@@ -1,15 +1,11 @@
-"""Where the time comes from, for the few places that may ask."""
+"""The few places that may ask for the time ask a clock."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock; only ``kvota.app`` holds the real one."""
+    """A clock tells the time; only ``kvota.app`` holds the real one."""
 
     def now_us(self) -> int:
-        """Unix microseconds."""
-        ...
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+        """Return Unix microseconds."""
         ...

@@ -5,6 +5,7 @@ KvotaError
  │    └── ConfigurationError   all faults of one file at once
  ├── UnreachableError    a broker, a download, a disk could not be reached      (exit code 3)
  ├── CorruptDataError    a file or a table is damaged; names the place
+ ├── CallbackError       a quota callback answered what is no answer
  └── ProtocolError       the peer's bytes are not Kafka's protocol; closes one connection
 """
 
@@ -46,6 +47,10 @@ class UnreachableError(KvotaError):
 
 class CorruptDataError(KvotaError):
     """Stored data is damaged; the text names the file and the place in it."""
+
+
+class CallbackError(KvotaError):
+    """A quota callback answered what is no answer; the text names its class, the method and the value."""
 
 
 class ProtocolError(KvotaError):

@@ -1,4 +1,4 @@
-"""Tables with Spark, and only here: one function per table, DataFrame in, DataFrame out.
+"""Makes tables with Spark, which is used only here: one function per table, DataFrames in and out.
 
 ``session`` and ``read_events`` give the events; ``usage``, ``usage_total``, ``replay`` and
 ``replay_rows`` are tables; ``law`` and ``recommend`` run jobs and return plain values.

@@ -1,4 +1,4 @@
-"""Arrow columns as the arrays the kernels are compiled for."""
+"""Turns Arrow columns into the arrays that the kernels are compiled for."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 def arrays(
     batch: pa.RecordBatch | pa.Table, names: Iterable[str] | None = None
 ) -> dict[str, Array]:
-    """Columns of numbers and flags as int64, float64 or bool; a null double becomes NaN.
+    """Return columns of numbers and flags as int64, float64 or bool; a null double becomes NaN.
 
     Always copies: Arrow's own arrays are read-only, or not, depending on whether there are nulls, and
     Numba would compile a kernel for each combination.

@@ -1,4 +1,4 @@
-"""The charges of the record, each with the counter it belongs to and its place in that counter's order."""
+"""Reads the charges of the record, each with its counter and its place in that counter's order."""
 
 import operator
 from collections.abc import Iterable
@@ -9,15 +9,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.model.event import Outcome
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType, types_counted_by
 from kvota.model.strict_mutations import STRICT_FROM
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 
-# Whose charges are counted together: as the gateway did, or anew per user, client id or both.
+# Charges share counters as they did in the gateway, or anew per user, client id or both.
 By = Literal["counter", "user", "client", "user-client"]
 
 COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags")
 
-# What makes a counter. Anew per user or client id, all gateways and runs are one.
+# The columns that make a counter. Counters made anew span all gateways and runs.
 _KEYS: dict[By, tuple[str, ...]] = {
     "counter": COUNTER_COLUMNS,
     "user": ("node_id", "quota_type", "user"),
@@ -25,25 +26,27 @@ _KEYS: dict[By, tuple[str, ...]] = {
     "user-client": ("node_id", "quota_type", "user", "client_id"),
 }
 
-# What kvota can replay so far; other types have no kernel yet.
-RATE_TYPES = (QuotaType.PRODUCE.value, QuotaType.FETCH.value)
-BUCKET_TYPES = (QuotaType.CONTROLLER_MUTATION.value,)
+# The quota types that can be replayed so far; others have no kernel yet.
+RATE_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 
-# A run whose first row is in the record: seq counts from 0; one lost row would change nothing to speak of.
+# A run counts as complete if it begins with this seq or a lower one. seq counts from 0, and one lost
+# row would hardly change anything.
 _FIRST_SEQ_MAX = 1
 
 
 def charges(
     events: DataFrame, by: By = "counter", *, quota_types: Iterable[str] | None = None
 ) -> DataFrame:
-    """One row per charge that can be replayed, with its counter and its order.
+    """Return one row per charge that can be replayed, with its counter and its order.
 
     In:  the events table, whole: whether a run is complete is seen from its first row. Of it only
          the ``quota_types`` asked for, if any.
     Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
-         (else a sampled rate), strict boolean, value double, limit double, samples int, sample_ms int,
-         complete boolean (the run's first row is in the record), refused boolean (a Fetch held back
-         for lack of room: it was charged and taken back at once), throttle_ms int, outcome string.
+         (else a sampled rate), strict boolean, value double, limit double, floor double (a limit below
+         it blocks), samples int, sample_ms int, complete boolean (the run's first row is in the
+         record), refused boolean (a Fetch that waited for room: it was charged and taken back at
+         once), throttle_ms int, outcome string.
 
     Within a counter the order is seq; for counters made anew (ts_us, gateway, run_id, seq).
     """
@@ -69,6 +72,7 @@ def charges(
         _is_strict().alias("strict"),
         "value",
         "limit",
+        _floor().alias("floor"),
         F.coalesce(F.col("samples").cast("int"), F.lit(0)).alias("samples"),
         F.coalesce(F.col("sample_ms"), F.lit(0)).alias("sample_ms"),
         "complete",
@@ -79,7 +83,7 @@ def charges(
 
 
 def counters(events: DataFrame, by: By = "counter") -> DataFrame:
-    """One row per counter.
+    """Return one row per counter.
 
     Out: counter_id long, gateway string, run_id string, node_id int, quota_type string, tags string,
          user string, client_id string (null: not part of the counter).
@@ -97,14 +101,19 @@ def counters(events: DataFrame, by: By = "counter") -> DataFrame:
     )
     named = checked if by == "counter" else _tagged(checked, by)
     return named.select(
-        "counter_id", *COUNTER_COLUMNS, _decoded("user"), _decoded("client-id").alias("client_id")
+        "counter_id",
+        *COUNTER_COLUMNS,
+        _unless_empty(tag_value(USER_TAG)).alias("user"),
+        _unless_empty(tag_value(CLIENT_ID_TAG)).alias("client_id"),
     )
 
 
 def runs(events: DataFrame) -> DataFrame:
-    """One row per run of a gateway: gateway, run_id, first_seq, last_seq, rows, missing (all long).
+    """Return one row per run of a gateway.
 
-    ``seq`` is dense, so ``missing`` rows were lost (negative: some are there twice).
+    Out: gateway, run_id string, first_seq, last_seq, rows, missing long.
+
+    ``seq`` has no gaps, so ``missing`` rows were lost (negative: some are there twice).
     """
     rows = events.groupBy("gateway", "run_id").agg(
         F.min("seq").alias("first_seq"), F.max("seq").alias("last_seq"), F.count("*").alias("rows")
@@ -114,7 +123,7 @@ def runs(events: DataFrame) -> DataFrame:
 
 
 def counter_id(by: By) -> Column:
-    """A number for a charge's counter, the same in every job."""
+    """Return a number for a charge's counter, the same in every job."""
     return F.xxhash64(*_KEYS[by])
 
 
@@ -125,13 +134,14 @@ def _tagged(keys: DataFrame, by: By) -> DataFrame:
         {
             "gateway": F.lit(""),
             "run_id": F.lit(""),
-            "tags": F.concat(F.lit("client-id="), client_id, F.lit(",user="), user),
+            # As ``model.tags.tags_text`` writes these two.
+            "tags": F.concat(F.lit(f"{CLIENT_ID_TAG}="), client_id, F.lit(f",{USER_TAG}="), user),
         }
     )
 
 
 def partitions(events: DataFrame) -> int:
-    """How many tasks share the counters."""
+    """Return how many tasks share the counters."""
     return int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
 
 
@@ -143,17 +153,30 @@ def _is_strict() -> Column:
 
 
 def is_refused_fetch() -> Column:
-    """True for the row of a Fetch that waited for room; never null."""
+    """Return a column that is true for the row of a Fetch that waited for room; never null."""
     is_rate = F.col("quota_type").isin(*RATE_TYPES)
     return is_rate & F.col("outcome").eqNullSafe(Outcome.REJECTED.value)
 
 
 def _encoded(column: str) -> Column:
-    """Percent-encoded as the engine's tags are (Kafka ``Sanitizer``)."""
+    """Percent-encode a name as the engine's tags are (Kafka ``Sanitizer``)."""
     plus_for_space = F.url_encode(F.coalesce(F.col(column), F.lit("")))
     return F.replace(F.replace(plus_for_space, F.lit("+"), F.lit("%20")), F.lit("*"), F.lit("%2A"))
 
 
-def _decoded(tag: str) -> Column:
-    name = F.try_url_decode(F.regexp_extract("tags", rf"(?:^|,){tag}=([^,]*)", 1))
-    return F.when(name != "", name).alias(tag)
+def tag_value(key: str) -> Column:
+    """The plain value of one of the tags; null where they have no such key. Any key can be asked for."""
+    pairs = F.str_to_map("tags", F.lit(","), F.lit("="))
+    return F.try_url_decode(F.try_element_at(pairs, F.lit(sanitise(key))))
+
+
+def _unless_empty(value: Column) -> Column:
+    """Null for an empty text: Kafka's own tags always have both keys, an unused one is empty."""
+    return F.when(value != "", value)
+
+
+def _floor() -> Column:
+    floors = F.create_map(
+        *(F.lit(entry) for kind, facts in FACTS.items() for entry in (kind.value, facts.floor))
+    )
+    return F.coalesce(F.try_element_at(floors, F.col("quota_type")), F.lit(0.0))

@@ -1,6 +1,6 @@
-"""The engine's arithmetic, compiled: a second instance of that module with every function through Numba.
+"""Compiles the engine's arithmetic: a second instance of that module, with every function by Numba.
 
-One set of formulas: nothing is written anew here. The compiled kernels are cached in a folder named
+There is one set of formulas; none is written anew here. Compiled kernels are cached in a folder named
 after the source of all they may call, because Numba's own cache does not see that a called function
 has changed.
 """
@@ -18,7 +18,7 @@ import numba
 from numba.core import config as numba_config
 
 from kvota.engine import arithmetic as plain_arithmetic
-from kvota.java.cache import cache_folder
+from kvota.files.cache import cache_folder
 
 # Numba fills this module from the environment when it is imported.
 config: Any = numba_config
@@ -46,7 +46,7 @@ def _cache_base() -> Path:
 
 
 def _sources() -> bytes:
-    """The text of everything kernels call; of a kernel's own file Numba sees a change itself."""
+    """Return the text of everything kernels call; a change of a kernel's own file Numba sees."""
     here = Path(__file__)
     files = (Path(inspect.getfile(plain_arithmetic)), here, here.with_name("counter_steps.py"))
     return b"\0".join(file.read_bytes() for file in files)

@@ -1,6 +1,6 @@
-"""What both kinds of kernel do to one counter, step by step as ``kvota.engine.arithmetic`` says.
+"""The steps that both kinds of kernel take for one counter, as in ``kvota.engine.arithmetic``.
 
-Small compiled functions over the arrays of one counter; Numba puts them inside the kernels.
+They are small functions over the arrays of one counter; Numba compiles them into the kernels.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
@@ -23,7 +23,7 @@ _rate_window_ms = compiled.rate_window_ms
 
 @step
 def begin_rate(starts: Int64s, lasts: Int64s, totals: Doubles, now_ms: int) -> None:
-    """A new counter: one empty sample, starting and last used now."""
+    """Begin a new counter with one empty sample, which starts and was last used now."""
     starts[0] = now_ms
     lasts[0] = now_ms
     totals[0] = 0.0
@@ -41,7 +41,7 @@ def record_rate(
     samples: int,
     sample_ms: int,
 ) -> tuple[int, int]:
-    """Steps 1 and 2: into the current sample or the next one; returns current and slots in use."""
+    """Steps 1 and 2: record in the current or the next sample; return current and slots in use."""
     if _sample_complete(starts[current], now_ms, sample_ms):
         current = _next_slot(current, samples)
         if current == slots:
@@ -63,7 +63,7 @@ def measure_rate(
     samples: int,
     sample_ms: int,
 ) -> tuple[float, int]:
-    """Steps 3 to 5: expired samples start anew; returns the sum in slot order and the rate window."""
+    """Steps 3 to 5: expired samples start anew; return the sum in slot order and the window."""
     total = 0.0
     oldest_ms = now_ms
     for slot in range(slots):

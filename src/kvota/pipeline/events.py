@@ -1,4 +1,4 @@
-"""The events table: kvota's own Parquet files, checked before Spark sees them."""
+"""Reads the events table from kvota's own Parquet files, and checks them before Spark does."""
 
 import logging
 import re
@@ -43,19 +43,19 @@ BAD_INPUT_SCHEMA = t.StructType(
     ]
 )
 
-# Without these a file is not of this table, whatever else it holds.
+# A file without these columns is not of this table, whatever else it contains.
 _ESSENTIAL_COLUMNS = frozenset({"ts_us", "seq", "quota_type", "value"})
 
 # How much of a bad file is kept to look at.
 _SAMPLE_BYTES_MAX = 1024
 
-# What Hadoop's paths read as a pattern.
+# Hadoop reads these characters of a path as a pattern.
 _PATTERN_CHARACTERS = re.compile(r"([\\*?\[\]{}^])")
 
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """Input that could not be used: one row of the table ``bad_input``."""
+    """An input that could not be used; one row of the table ``bad_input``."""
 
     file: Path
     reason: str
@@ -64,20 +64,20 @@ class BadInput:
     source: str = "events"
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         return f"{self.file}: {self.reason}; left out"
 
 
 @dataclass(frozen=True, slots=True)
-class EventFiles:
-    """What lies in the folders of a record: files to read and files to name."""
+class FoundEvents:
+    """The files in the folders of a record: those to read, and those to report as bad."""
 
     good: tuple[Path, ...]
     bad: tuple[BadInput, ...] = field(default=())
     rows: int = 0  # in the good ones, as their footers say
 
 
-def find_events(paths: Iterable[Path | str]) -> EventFiles:
+def find_events(paths: Iterable[Path | str]) -> FoundEvents:
     """Look at the footer of every Parquet file in these folders (or at these files).
 
     Files still being written (``*.tmp``) are passed over silently.
@@ -99,11 +99,11 @@ def find_events(paths: Iterable[Path | str]) -> EventFiles:
             bad.append(BadInput(file, str(fault), _sample(file)))
     if not good:
         raise UsageError(_nothing_found(places, bad))
-    return EventFiles(tuple(good), tuple(bad), rows)
+    return FoundEvents(tuple(good), tuple(bad), rows)
 
 
 def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
-    """The events table from folders or files; what cannot be read is logged as a warning and left out.
+    """Read the events table from folders or files; bad files are left out, with a warning logged.
 
     Out: the columns of ``model.event.EVENT_COLUMNS``, null where a file lacks one.
 
@@ -117,13 +117,13 @@ def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
 
 
 def read_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """The events table from files that ``find_events`` called good."""
+    """Read the events table from files that ``find_events`` found good."""
     patterns = [_PATTERN_CHARACTERS.sub(r"\\\1", str(file.absolute())) for file in files]
     return spark.read.schema(EVENTS_SCHEMA).parquet(*patterns)
 
 
 def bad_input(spark: SparkSession, bad: Iterable[BadInput]) -> DataFrame:
-    """The table ``bad_input``: source, file, offset, reason, sample."""
+    """Return the table ``bad_input``: source, file, offset, reason, sample."""
     rows = [(item.source, str(item.file), item.offset, item.reason, item.sample) for item in bad]
     return spark.createDataFrame(rows, BAD_INPUT_SCHEMA)
 
@@ -155,7 +155,7 @@ def _footer(file: Path) -> "pq.FileMetaData | str":
 
 
 def _fault(footer: pq.FileMetaData) -> str | None:
-    """Why this file cannot be read as events; None when it can."""
+    """Say why this file cannot be read as events; None if it can."""
     try:
         schema = footer.schema.to_arrow_schema()
     except pa.ArrowException as error:
@@ -175,7 +175,7 @@ def _fault(footer: pq.FileMetaData) -> str | None:
 
 
 def _wrong_type(schema: pa.Schema, column: Column) -> str:
-    """Spark fails on another type only when it reaches the row group; so it is compared beforehand."""
+    """Say that the column has another type; Spark would fail only when it reaches the row group."""
     if column.name not in schema.names:
         return ""
     found = schema.field(column.name).type

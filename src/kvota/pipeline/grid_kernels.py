@@ -1,6 +1,6 @@
-"""Replay against many candidate quotas at once, compiled: candidates are the inner loop.
+"""Replays charges against many candidate quotas at once; the candidates are the inner loop.
 
-A call takes rows of one counter in order. What has to outlive the call is in the arrays passed in,
+A call takes rows of one counter in order. State that outlives the call is in the arrays passed in,
 so no result depends on the cutting. The arithmetic is ``kvota.engine.arithmetic``; throttles stay
 doubles where nobody waits for them.
 
@@ -25,17 +25,17 @@ from kvota.pipeline.counter_steps import (
     record_rate,
 )
 
-# Places in ``clock``: what the candidates share.
+# Places in ``clock``, which all candidates share.
 CURRENT, SLOTS, SAMPLES, SAMPLE_MS, TOUCHED_MS, RECORD_MS, FIRST_MS, JUDGED_MS, EVENTS = range(9)
 CLOCK_SIZE = 9
 
-# Rows of ``sums``, a column per candidate. COVERED_MS: up to where throttled time is counted.
-# VALUE is what was asked for, the same for all candidates: only its first column is used.
+# Rows of ``sums``, a column per candidate. Throttled time is counted up to COVERED_MS. VALUE is the
+# sum of all recorded values; it is the same for all candidates, so only its first column is used.
 (OVER, THROTTLE_MS, THROTTLED_MS, WORST_MS, WITHIN, REJECTED, DELAY_MS, DELAY_MS_MAX) = range(8)
 END_MS, COVERED_MS, VALUE = 8, 9, 10
 SUMS = 11
 
-# Rows of ``own``, a column per candidate: where each candidate's clock stands in a closed loop.
+# Rows of ``own``, a column per candidate: in a closed loop each candidate has its own clock.
 OWN_FREE_MS, OWN_TOUCHED_MS, OWN_RECORD_MS, OWN_CURRENT, OWN_SLOTS = range(5)
 OWN_ROWS = 5
 
@@ -52,6 +52,8 @@ _WAIT_MS_MAX = 2**40
 _FREE_MS_MAX = 2**60
 
 _UNLIMITED = compiled.UNLIMITED
+_BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
+_is_blocked = compiled.is_blocked
 _java_round = compiled.java_round
 _burst_tokens = compiled.burst_tokens
 _refill = compiled.refill
@@ -69,7 +71,7 @@ def _arrive(
     window_ms: int,
     is_complete: bool,
 ) -> bool:
-    """Note that a request came; true when it counts: neither warm-up nor a give-back."""
+    """Note that a request came; return whether it counts: neither warm-up nor a give-back."""
     if clock[FIRST_MS] == LONG_AGO_MS:
         clock[FIRST_MS] = now_ms
         clock[JUDGED_MS] = now_ms if is_complete else now_ms + window_ms
@@ -81,7 +83,7 @@ def _arrive(
 
 @step
 def _set_limits(limits: Doubles, quotas: Doubles, bound: float, relative: bool) -> None:
-    """The candidates' limits for rows whose recorded limit is ``bound`` (NaN: none)."""
+    """Set the candidates' limits for rows whose recorded limit is ``bound`` (NaN: none)."""
     factor = 1.0
     if relative:
         factor = _UNLIMITED if np.isnan(bound) else bound
@@ -114,11 +116,12 @@ def bucket_open_rows(
     complete: Flags,
     quotas: Doubles,
     relative: bool,
+    floor: float,
     clock: Int64s,
     tokens: Doubles,
     sums: Doubles,
 ) -> None:
-    """Token buckets, open loop: ``tokens`` has a place per candidate."""
+    """Replay token buckets in the open loop; ``tokens`` has a place per candidate."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -139,14 +142,18 @@ def bucket_open_rows(
         clock[TOUCHED_MS] = clock[RECORD_MS] = now_ms
         check_first = strict[row] and amount >= 0
         for c in range(len(quotas)):
+            blocked = _is_blocked(limits[c], floor)
             burst = _burst_tokens(width, length_ms, limits[c])
             have = _refill(tokens[c], before_ms, now_ms, limits[c], burst)
-            refused = check_first and have < 0
+            refused = check_first and (blocked or have < 0)
             left = have if refused else _spend(have, amount, burst)
             tokens[c] = left
             if counts:
                 violated = refused or (left < 0 and not check_first)
-                _note(sums, c, now_ms, -left / limits[c] * 1000.0 if violated else 0.0, amount)
+                throttle_ms = -left / limits[c] * 1000.0 if violated else 0.0
+                if blocked:
+                    throttle_ms = float(_BLOCKED_THROTTLE_MS)
+                _note(sums, c, now_ms, throttle_ms, amount)
                 sums[REJECTED, c] += 1.0 if refused else 0.0
 
 
@@ -160,13 +167,14 @@ def rate_open_rows(
     complete: Flags,
     quotas: Doubles,
     relative: bool,
+    floor: float,
     clock: Int64s,
     starts: Int64s,
     lasts: Int64s,
     totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Sampled rates, open loop: the rate does not depend on the candidate, so there is one of it."""
+    """Replay sampled rates in the open loop; all candidates see the same rate."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -204,7 +212,10 @@ def rate_open_rows(
         if counts:
             for c in range(len(quotas)):
                 over = max(0.0, rate - limits[c])
-                _note(sums, c, now_ms, over / limits[c] * window_ms, amount)
+                throttle_ms = over / limits[c] * window_ms
+                if _is_blocked(limits[c], floor):
+                    throttle_ms = float(_BLOCKED_THROTTLE_MS)
+                _note(sums, c, now_ms, throttle_ms, amount)
 
 
 @step
@@ -218,7 +229,7 @@ def _closed_bucket(
     burst: float,
     check_first: bool,
 ) -> tuple[int, int, int]:
-    """Returns when it was admitted, how often it was refused before, and the throttle from ``sent_ms``."""
+    """Return when it was admitted, how often it was refused, and the throttle from ``sent_ms``."""
     have = _refill(tokens[c], own[OWN_TOUCHED_MS, c], sent_ms, limit, burst)
     admitted_ms, refusals = sent_ms, 0
     while check_first and have < 0 and refusals < _TRIES_MAX:
@@ -249,7 +260,7 @@ def _closed_rate(
     samples: int,
     sample_ms: int,
 ) -> int:
-    """Returns the throttle from ``sent_ms``."""
+    """Return the throttle from ``sent_ms``."""
     current, slots = record_rate(
         starts,
         lasts,
@@ -271,7 +282,7 @@ def _closed_rate(
 
 
 @kernel
-def closed_rows(
+def closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the order of the steps)
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -281,6 +292,7 @@ def closed_rows(
     complete: Flags,
     quotas: Doubles,
     relative: bool,
+    floor: float,
     bucket: bool,
     mode: int,
     clock: Int64s,
@@ -291,7 +303,7 @@ def closed_rows(
     totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Either kind of counter, closed loop: a client that must wait sends later."""
+    """Replay either kind of counter in a closed loop: a client that must wait sends later."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -315,7 +327,11 @@ def closed_rows(
                 if not bucket:  # a bucket has no rows of samples
                     begin_rate(starts[c], lasts[c], totals[c], sent_ms)
             admitted_ms, refusals = sent_ms, 0
-            if bucket:
+            blocked = _is_blocked(limits[c], floor)
+            if bucket and blocked and check_first:  # refused at every try, and then given up
+                refusals, throttle_ms = _TRIES_MAX, _TRIES_MAX * _BLOCKED_THROTTLE_MS
+                admitted_ms += throttle_ms
+            elif bucket:
                 burst = _burst_tokens(width, length_ms, limits[c])
                 admitted_ms, refusals, throttle_ms = _closed_bucket(
                     tokens, own, c, sent_ms, amount, limits[c], burst, check_first
@@ -333,6 +349,8 @@ def closed_rows(
                     width,
                     length_ms,
                 )
+            if blocked and amount >= 0 and refusals == 0:
+                throttle_ms = _BLOCKED_THROTTLE_MS
             after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
             own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
             if counts:

@@ -1,4 +1,4 @@
-"""One task's walk over its counters: Arrow batches in, one row per counter and candidate out."""
+"""Replays one task's counters: Arrow batches in, one row per counter and candidate out."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _RESULT = pa.schema(
 )
 _MODES = {"open": k.OPEN, "backlog": k.BACKLOG, "think": k.THINK}
 
-# Finished counters are sent on in batches of about so many rows.
+# The results of finished counters go on in batches of about this size.
 _ROWS_PER_BATCH = 20_000
 
 Batches = Iterator[pa.RecordBatch]
@@ -48,7 +48,7 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The candidates: the same for every counter, or each counter's own."""
+    """The candidates, which are the same for every counter or each counter's own."""
 
     quotas: tuple[float, ...] = ()
     relative: bool = False  # multiples of the limit in force
@@ -56,12 +56,12 @@ class Grid:
     mode: str = "open"
 
     def of(self, counter_id: int) -> tuple[float, ...]:
-        """The candidates of one counter; none: it is left out."""
+        """Return the candidates of one counter; a counter without any is left out."""
         return self.quotas if self.of_counters is None else self.of_counters.get(counter_id, ())
 
 
 def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` over rows sorted by counter; state outlives the batches."""
+    """Make the function for ``mapInArrow`` over rows sorted by counter; state outlives batches."""
 
     def stage(batches: Batches) -> Batches:
         running: CounterRun | None = None
@@ -91,7 +91,7 @@ def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
 
 
 class CounterRun:
-    """One counter under all its candidates; fed with pieces of its rows, in order."""
+    """One counter under all its candidates; it is fed with pieces of its rows, in order."""
 
     def __init__(self, counter_id: int, grid: Grid, *, is_bucket: bool) -> None:
         self.counter_id = counter_id
@@ -115,7 +115,7 @@ class CounterRun:
         self._limit = np.nan
 
     def feed(self, columns: Mapping[str, Array]) -> None:
-        """The next rows of this counter."""
+        """Take the next rows of this counter."""
         if not len(self._quotas):
             return
         self._make_room(int(columns["samples"].max()) + 1)
@@ -123,7 +123,8 @@ class CounterRun:
         names = ("ts_us", "value", "limit", "samples", "sample_ms")
         rows = [columns[name] for name in names]
         strict, complete = columns["strict"], columns["complete"]
-        question = (self._quotas, self._relative)
+        # A counter has one quota type, and so one floor.
+        question = (self._quotas, self._relative, float(columns["floor"][0]))
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
             how = (self._is_bucket, self._mode)
@@ -136,7 +137,7 @@ class CounterRun:
             k.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
 
     def result(self) -> dict[str, Array]:
-        """One row per candidate; the columns of the result by name."""
+        """Return one row per candidate, as columns by name."""
         count = len(self._quotas)
         sums, clock = self._sums, self._clock
         span_ms = np.maximum(sums[k.END_MS] - clock[k.JUDGED_MS], 1).astype(np.int64)
@@ -165,7 +166,7 @@ class CounterRun:
 
     @property
     def state_bytes(self) -> int:
-        """What this counter keeps in memory."""
+        """Return how many bytes of arrays this counter keeps in memory."""
         return sum(
             array.nbytes
             for array in (

@@ -1,4 +1,4 @@
-"""The law: replaying the recorded charges with the recorded quotas gives the recorded throttle times."""
+"""Checks the law: charges replayed with the recorded quotas give the recorded throttle times."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,16 +8,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from kvota.model.charge_memo import ADMITTED, REJECTED, THROTTLED
+from kvota.model.decision_sink import OUTCOMES
 from kvota.model.event import Outcome
 from kvota.pipeline.arrow_columns import arrays
 from kvota.pipeline.charges import charges, counters, partitions, runs
 from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
 
-# By code: model.charge_memo.
-_OUTCOMES = {ADMITTED: Outcome.ADMITTED, THROTTLED: Outcome.THROTTLED, REJECTED: Outcome.REJECTED}
-
-# What the kernel's stage gives back, by position.
+# The columns that the kernel's stage returns, by position.
 _REPLAYED = pa.schema(
     [
         ("counter_id", pa.int64()),
@@ -37,7 +34,7 @@ _REPLAYED_SPARK = (
     "outcome string, replayed_throttle_ms int, replayed_outcome_code byte, judged boolean"
 )
 
-# What the kernel reads, in its order, behind the counter.
+# The columns that the kernel reads, in its order.
 _KERNEL_COLUMNS = (
     "counter_id",
     "complete",
@@ -47,17 +44,18 @@ _KERNEL_COLUMNS = (
     "ts_us",
     "value",
     "limit",
+    "floor",
     "samples",
     "sample_ms",
 )
 
-# So many differences are shown.
+# The most differences that a result keeps.
 _DIFFERENCES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class LawOfType:
-    """The rows of one quota type."""
+    """The law's result for the rows of one quota type."""
 
     quota_type: str
     rows: int
@@ -66,7 +64,7 @@ class LawOfType:
     unjudged: int  # of counters whose first rows are not in the record
 
     def __str__(self) -> str:
-        """One line for people: ``PRODUCE: 1,204 rows, 310 throttled, all equal``."""
+        """Return one line for people: ``PRODUCE: 1,204 rows, 310 throttled, all equal``."""
         return _sentence(self.quota_type, self)
 
 
@@ -88,7 +86,7 @@ class Difference:
     replayed_outcome: str
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         return (
             f"{self.quota_type} seq {self.seq} of run {self.run_id} ({self.tags}, node {self.node_id}): "
             f"recorded {self.outcome} {self.throttle_ms} ms, "
@@ -98,7 +96,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """Whether the law holds, and where not."""
+    """The law's result for a record, with the first rows that differ."""
 
     rows: int
     throttled: int
@@ -112,11 +110,11 @@ class LawResult:
 
     @property
     def holds(self) -> bool:
-        """True when every judged row is equal, and there is one: nothing judged proves nothing."""
+        """Return whether every judged row is equal, and there is one: no rows prove nothing."""
         return self.differing == 0 and self.rows > self.unjudged
 
     def __str__(self) -> str:
-        """One line for people: ``18,204 rows, 1,310 throttled, all equal``."""
+        """Return one line for people: ``18,204 rows, 1,310 throttled, all equal``."""
         return _sentence("", self)
 
 
@@ -130,7 +128,7 @@ def _sentence(name: str, result: "LawOfType | LawResult") -> str:
 
 
 def replay_rows(events: DataFrame) -> DataFrame:
-    """The law as a table: every recorded charge, replayed with the limit it was recorded with.
+    """Return the law as a table: every charge, replayed with the limit it was recorded with.
 
     In:  the events table.
     Out: gateway, run_id string, seq long (the key), node_id int, quota_type, tags string, ts_us long,
@@ -143,10 +141,8 @@ def replay_rows(events: DataFrame) -> DataFrame:
         "counter_id", "seq"
     )
     replayed = sorted_rows.mapInArrow(_replay_batches, _REPLAYED_SPARK)
-    code = F.col("replayed_outcome_code")
-    outcome = F.when(code == ADMITTED, _OUTCOMES[ADMITTED].value)
-    for other in (THROTTLED, REJECTED):
-        outcome = outcome.when(code == other, _OUTCOMES[other].value)
+    names = F.array(*(F.lit(outcome.value) for outcome in OUTCOMES))
+    outcome = F.get(names, F.col("replayed_outcome_code"))
     same = (F.col("throttle_ms") == F.col("replayed_throttle_ms")) & (F.col("outcome") == outcome)
     # Where judged, "same" has to be true; null (a column the file lacks) is not equal.
     return replayed.join(F.broadcast(counters(events)), "counter_id").select(
@@ -168,7 +164,7 @@ def replay_rows(events: DataFrame) -> DataFrame:
 
 
 def law(events: DataFrame) -> LawResult:
-    """Replay the record and count; runs Spark jobs."""
+    """Replay the record and count rows that differ; this runs Spark jobs."""
     rows = replay_rows(events)
     was_throttled = (F.col("throttle_ms") > 0) | (F.col("outcome") == Outcome.REJECTED.value)
     counted = (
@@ -215,7 +211,7 @@ def _first_differences(rows: DataFrame) -> tuple[Difference, ...]:
 
 
 class _Counter:
-    """The running counter of one task: the arrays the kernel carries from batch to batch."""
+    """The running counter of one task, in arrays that the kernel carries from batch to batch."""
 
     def __init__(self) -> None:
         self.counter_id: int | None = None
@@ -226,7 +222,7 @@ class _Counter:
         self.totals = np.zeros(12)
 
     def make_room(self, samples_max: int) -> None:
-        """Places for so many samples and the overlapping one; what is there stays."""
+        """Make room for this many samples and the overlapping one; those that are there stay."""
         more = samples_max + 1 - len(self.starts)
         if more > 0:
             self.starts = np.pad(self.starts, (0, more))

@@ -1,7 +1,7 @@
-"""The law, compiled: recorded charges with their recorded limits, in order, to the throttle of each.
+"""Replays recorded charges with their recorded limits, in order, to the throttle time of each.
 
-Follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number of
-batches.
+It follows ``kvota.engine.arithmetic``. State is carried in arrays, so a counter may span any number
+of batches.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
@@ -10,7 +10,7 @@ batches.
 import numpy as np
 import numpy.typing as npt
 
-from kvota.model.charge_memo import ADMITTED, REJECTED, THROTTLED
+from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
 from kvota.pipeline.compiled_arithmetic import compiled, kernel
 from kvota.pipeline.counter_steps import (
     Doubles,
@@ -33,6 +33,8 @@ _NEVER_MS = 2**62
 _ALWAYS_MS = -(2**62)
 
 _UNLIMITED = compiled.UNLIMITED
+_BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
+_is_blocked = compiled.is_blocked
 _burst_tokens = compiled.burst_tokens
 _refill = compiled.refill
 _spend = compiled.spend
@@ -51,6 +53,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,  # NaN: none
+    floor: Doubles,  # a limit below it blocks
     samples: Int64s,
     sample_ms: Int64s,
     state: Int64s,  # STATE_SIZE places
@@ -62,7 +65,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     outcome: Int8s,  # out
     judged: Flags,  # out: false while the counter's contents cannot be known
 ) -> None:
-    """Replay rows in order; carries the running counter in ``state``, ``tokens`` and the samples."""
+    """Replay rows in order; ``state``, ``tokens`` and the samples carry the running counter."""
     for row in range(len(ts_us)):
         if first[row]:
             state[_EXISTS] = 0
@@ -100,7 +103,12 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             state[_KNOWN_MS] = _ALWAYS_MS
         judged[row] = state[_KNOWN_MS] == _ALWAYS_MS
         checked = value[row] >= 0  # what is given back is recorded without a check
+        blocked = _is_blocked(bound, floor[row])
         if bucket[row]:
+            if blocked and strict[row] and checked:  # it does not even touch the bucket
+                throttle_ms[row] = _BLOCKED_THROTTLE_MS
+                outcome[row] = REJECTED
+                continue
             burst = _burst_tokens(width, length_ms, bound)
             tokens[0] = _refill(tokens[0], state[_TOUCHED_MS], now_ms, bound, burst)
             state[_TOUCHED_MS] = now_ms
@@ -117,8 +125,10 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             tokens[0] = _spend(tokens[0], value[row], burst)
             tokens[0] = _refill(tokens[0], now_ms, now_ms, bound, burst)
             state[_RECORD_MS] = now_ms
-            if checked and tokens[0] < 0:
-                throttle_ms[row] = _bucket_throttle(tokens[0], bound)
+            if checked and (blocked or tokens[0] < 0):
+                throttle_ms[row] = (
+                    _BLOCKED_THROTTLE_MS if blocked else _bucket_throttle(tokens[0], bound)
+                )
                 if throttle_ms[row] > 0:  # a tiny debt rounds to 0 and holds nobody back
                     outcome[row] = THROTTLED
             continue
@@ -138,7 +148,9 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             total, window_ms = measure_rate(
                 starts, lasts, totals, state[_SLOTS], now_ms, width, length_ms
             )
-            throttle_ms[row] = _rate_throttle(total, bound, window_ms)
+            throttle_ms[row] = (
+                _BLOCKED_THROTTLE_MS if blocked else _rate_throttle(total, bound, window_ms)
+            )
             if throttle_ms[row] > 0:  # below 0 (narrowed as Kafka narrows) neither
                 outcome[row] = THROTTLED
         if refused[row]:

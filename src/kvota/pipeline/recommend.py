@@ -1,4 +1,4 @@
-"""A quota for every party: needs from replay, shares from planning, and the plan replayed once more."""
+"""Recommends a quota for every tenant: needs from replay, shares from planning, proof by replay."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,10 +7,11 @@ from typing import Literal
 
 from pyspark.sql import DataFrame, Row
 
-from kvota.engine.quota_table import QuotaTable
-from kvota.engine.sanitising import sanitise
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
 from kvota.pipeline.charges import counters
 from kvota.pipeline.replay import Mode, OfCounters, ordered_charges, replay_ordered
 from kvota.pipeline.usage import usage_total
@@ -31,7 +32,7 @@ _Key = tuple[QuotaType, QuotaEntity]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The plan replayed: what one party's quota would have done to what was recorded."""
+    """The replay of one tenant's planned quota against what was recorded."""
 
     share_open: float  # of its requests, had they come as they came
     share_closed: float  # of its requests, had its clients waited (backlog)
@@ -41,29 +42,29 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A plan with its proof and its consequences; nothing is changed by making one."""
+    """A plan with its proof and its consequences; making one changes nothing."""
 
     level: Level
     plan: Plan
     verified: Mapping[_Key, Verified]
-    old: QuotaTable
-    new: QuotaTable
+    old: ConfiguredQuotas
+    new: ConfiguredQuotas
     effects: tuple[Effect, ...]
     notes: tuple[str, ...] = field(default=())
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Configured quotas that would change."""
+        """Return the configured quotas that would change."""
         return changes(self.old, self.new)
 
     @property
     def plan_id(self) -> str:
-        """A name for this plan; another plan, or the same for other quotas in force, has another."""
-        content = repr((self.plan.lines, sorted(map(str, changes(QuotaTable(), self.old)))))
+        """Return a name for this plan; it differs for another plan or other quotas in force."""
+        content = repr((self.plan.lines, sorted(map(str, changes(ConfiguredQuotas(), self.old)))))
         return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
 
     def rows(self) -> list[dict[str, object]]:
-        """The table ``recommendation``, as plain values."""
+        """Return the table ``recommendation`` as plain values."""
         return [self._row(line) for line in self.plan.lines]
 
     def _row(self, line: PlanLine) -> dict[str, object]:
@@ -93,7 +94,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the operator states beside the capacities."""
+    """The operator's wishes for a plan, beside the capacities."""
 
     level: Level = "user"
     weights: Mapping[str, float] = field(default_factory=dict)  # by user, or client id
@@ -104,60 +105,61 @@ class Wishes:
 
 def recommend(
     events: DataFrame,
-    table: QuotaTable,
+    quotas: ConfiguredQuotas,
     capacities: Mapping[QuotaType, float],
     wishes: Wishes | None = None,
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Recommendation:
-    """A plan for the parties in the record, under the capacities stated; runs Spark jobs.
+    """Make a plan for the tenants in the record under the capacities stated; this runs Spark jobs.
 
     Needs are learnt on the whole record by two grids of 20 candidates, open loop; the finished plan
     is replayed on the same record, open and backlog. There is no hold-out yet.
 
     Args:
         events: what was recorded.
-        table: the quotas in force.
+        quotas: those in force.
         capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION.
         wishes: weights, guardrails, level.
-        progress: told in a few words what is being done.
+        progress: called with a few words at the beginning of each step.
     """
     wanted = wishes or Wishes()
+    in_force = DefaultQuotaCallback(quotas)
     types = [quota_type.value for quota_type in capacities]
     chosen = events.where(events["quota_type"].isin(types))
     progress("reading usage")
-    parties = _Parties(chosen, wanted)
+    tenants = _Tenants(chosen, wanted)
     ordered = ordered_charges(events, wanted.level, quota_types=types).persist()
     try:
         progress("finding needs, first 20 candidates each")
-        first = _trials(ordered, parties.first_grid())
+        first = _trials(ordered, tenants.first_grid())
         brackets = {key: bracket(trials, wanted.tolerance) for key, trials in first.items()}
         progress("finding needs, 20 candidates in between")
         second = _trials(ordered, {key: between(found) for key, found in brackets.items()})
         needs = {
-            key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).holds
+            key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).passes
             for key in first
         }
-        observed = parties.observed(needs, table)
+        observed = tenants.observed(needs, in_force)
         plan = make_plan(observed, capacities, wanted.guardrails, headroom=wanted.headroom)
         progress("replaying the plan")
-        verified = _verify(ordered, plan, parties, wanted.tolerance)
+        verified = _verify(ordered, plan, tenants, wanted.tolerance)
     finally:
         ordered.unpersist()
-    new = with_plan(table, plan)
+    new = with_plan(quotas, plan)
     return Recommendation(
         wanted.level,
         plan,
         verified,
-        table,
+        quotas,
         new,
-        effects(table, new, _clients(chosen), capacities),
-        parties.notes(),
+        effects(in_force, DefaultQuotaCallback(new), _clients(chosen), capacities),
+        tenants.notes(),
     )
 
 
-class _Parties:
-    """Who is in the record: the counters of each party, and what they used."""
+class _Tenants:
+    """The tenants in the record, with their counters and what they used."""
 
     def __init__(self, events: DataFrame, wishes: Wishes) -> None:
         self._wishes = wishes
@@ -177,7 +179,7 @@ class _Parties:
             self._used_of[row["counter_id"]] = used
 
     def first_grid(self) -> dict[int, tuple[float, ...]]:
-        """The first candidates of every counter that used anything."""
+        """Return the first candidates of every counter that used anything."""
         return {
             key: geometric_grid(
                 used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
@@ -186,18 +188,20 @@ class _Parties:
             if used["rate_mean"] > 0 and used["rate_max"] >= used["rate_mean"]
         }
 
-    def observed(self, needs: Mapping[int, float | None], table: QuotaTable) -> list[Observed]:
-        """One per party: the broker where it needs most decides, as a quota holds per broker."""
-        of_party: dict[_Key, list[int]] = {}
+    def observed(
+        self, needs: Mapping[int, float | None], in_force: DefaultQuotaCallback
+    ) -> list[Observed]:
+        """Return one per tenant; the broker where it needs most decides: a quota is per broker."""
+        of_tenant: dict[_Key, list[int]] = {}
         for counter_id, key in self.of_counter.items():
-            of_party.setdefault(key, []).append(counter_id)
+            of_tenant.setdefault(key, []).append(counter_id)
         return [
-            self._observed(key, of_party[key], needs, table)
-            for key in sorted(of_party, key=lambda key: (key[0], str(key[1])))
+            self._observed(key, of_tenant[key], needs, in_force)
+            for key in sorted(of_tenant, key=lambda key: (key[0], str(key[1])))
         ]
 
     def notes(self) -> tuple[str, ...]:
-        """What the reader of the plan has to know."""
+        """Return notes that the plan's reader needs."""
         if not self._nameless:
             return ()
         return (
@@ -209,13 +213,13 @@ class _Parties:
         key: _Key,
         counter_ids: Sequence[int],
         needs: Mapping[int, float | None],
-        table: QuotaTable,
+        in_force: DefaultQuotaCallback,
     ) -> Observed:
         quota_type, entity = key
         used = [self._used_of[counter_id] for counter_id in counter_ids]
         found = [needs[counter_id] for counter_id in counter_ids if counter_id in needs]
         known = [need for need in found if need is not None]
-        tags = (sanitise(str(entity.user or "")), str(entity.client_id or ""))
+        tags = {USER_TAG: str(entity.user or ""), CLIENT_ID_TAG: str(entity.client_id or "")}
         return Observed(
             quota_type=quota_type,
             entity=entity,
@@ -223,7 +227,7 @@ class _Parties:
             rate_p50=max(row["rate_p50"] for row in used),
             events=sum(row["events"] for row in used),
             hours=used[0]["window_s"] / 3600,
-            current=table.limit(quota_type, tags),
+            current=in_force.quota_limit(quota_type, tags),
             weight=self._weight(entity),
             is_censored=any(row["censored"] for row in used),
         )
@@ -265,7 +269,7 @@ def _replayed(
 
 
 def _verify(
-    ordered: DataFrame, plan: Plan, parties: _Parties, tolerance: Tolerance
+    ordered: DataFrame, plan: Plan, tenants: _Tenants, tolerance: Tolerance
 ) -> dict[_Key, Verified]:
     quota_of = {
         (line.quota_type, line.entity): line.proposed
@@ -274,14 +278,14 @@ def _verify(
     }
     candidates = {
         counter_id: (quota_of[key],)
-        for counter_id, key in parties.of_counter.items()
+        for counter_id, key in tenants.of_counter.items()
         if key in quota_of
     }
     shares: dict[Mode, dict[_Key, float]] = {"open": {}, "backlog": {}}
     worst_ms: dict[_Key, float] = {}
     for mode, share_of in shares.items():
         for row in _replayed(ordered, candidates, mode):
-            key = parties.of_counter[row["counter_id"]]
+            key = tenants.of_counter[row["counter_id"]]
             share_of[key] = max(share_of.get(key, 0.0), row["share_over"])
             if mode == "open":
                 worst_ms[key] = max(worst_ms.get(key, 0.0), row["worst_ms"])

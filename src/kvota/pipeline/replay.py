@@ -1,4 +1,4 @@
-"""What other quotas would have done to the recorded charges, for many candidates at once."""
+"""Replays the recorded charges under many candidate quotas at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UsageError
+from kvota.model.quota_type import Algorithm
 from kvota.model.quota_window import QuotaWindow
 from kvota.pipeline.charges import By, charges, counters, partitions
 from kvota.pipeline.grid_run import RESULT_SPARK, Grid, grid_stage
 
-Algorithm = Literal["token_bucket", "sampled_rate"]
 Mode = Literal["open", "backlog", "think"]
 
 # Kafka's window, for charges from a time when no quota of their type existed.
@@ -22,14 +22,14 @@ _DEFAULT_WINDOW = QuotaWindow()
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Candidates as multiples of the limit in force at each row (no limit: unlimited)."""
+    """Candidates that are multiples of the limit in force at each row (no limit: unlimited)."""
 
     factors: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class OfCounters:
-    """Candidates of each counter, by counter_id; a counter without any is left out."""
+    """Candidates for each counter, by counter_id; a counter without any is left out."""
 
     quotas: Mapping[int, Sequence[float]]
 
@@ -47,7 +47,7 @@ def replay(  # noqa: PLR0913  (each a question of its own; all but two have an a
     window: QuotaWindow | None = None,
     quota_types: Iterable[str] | None = None,
 ) -> DataFrame:
-    """The recorded charges under candidate quotas; one row per counter and candidate.
+    """Replay the recorded charges under candidate quotas; one row per counter and candidate.
 
     In:  the events table.
     Out: counter_id long, gateway, run_id string, node_id int, quota_type, tags, user, client_id string,
@@ -71,7 +71,9 @@ def replay(  # noqa: PLR0913  (each a question of its own; all but two have an a
     """
     rows = ordered_charges(events, by, algorithm=algorithm, window=window, quota_types=quota_types)
     replayed = replay_ordered(rows, candidates, mode)
-    bucket_or_rate = F.when(F.col("bucket"), "token_bucket").otherwise("sampled_rate")
+    bucket_or_rate = F.when(F.col("bucket"), Algorithm.TOKEN_BUCKET.value).otherwise(
+        Algorithm.SAMPLED_RATE.value
+    )
     return replayed.join(F.broadcast(counters(events, by)), "counter_id").select(
         "counter_id",
         "gateway",
@@ -95,9 +97,10 @@ def ordered_charges(
     window: QuotaWindow | None = None,
     quota_types: Iterable[str] | None = None,
 ) -> DataFrame:
-    """The charges as ``replay_ordered`` takes them: a counter in one partition, in its order.
+    """Return the charges as ``replay_ordered`` takes them: a counter in one partition, in order.
 
-    Without what a gateway refused to fetch: it was fetched later, and stands there once more. Worth keeping (``persist``) where several replays follow.
+    Refused Fetches are left out: each was fetched later, and is in the record once more. The rows are
+    worth keeping (``persist``) where several replays follow.
     """
     rows = charges(events, by, quota_types=quota_types).withColumns(
         {
@@ -106,7 +109,7 @@ def ordered_charges(
         }
     )
     if algorithm is not None:
-        rows = rows.withColumn("bucket", F.lit(algorithm == "token_bucket"))
+        rows = rows.withColumn("bucket", F.lit(algorithm == Algorithm.TOKEN_BUCKET))
     order = ("seq",) if by == "counter" else ("ts_us", "run", "seq")
     return (
         rows.where(~F.col("refused"))
@@ -117,7 +120,7 @@ def ordered_charges(
 
 
 def replay_ordered(rows: DataFrame, candidates: Candidates, mode: Mode = "open") -> DataFrame:
-    """``replay`` of prepared rows; of the counter there is counter_id long and bucket boolean only."""
+    """Replay prepared rows; the result names a counter by counter_id and bucket only."""
     replayed = rows.mapInArrow(grid_stage(_grid(candidates, mode)), RESULT_SPARK)
     return replayed.withColumns(
         {

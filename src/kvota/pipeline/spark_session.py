@@ -1,4 +1,4 @@
-"""One local Spark session: bounded, on the loopback interface, quiet, and nothing left in the current folder."""
+"""Starts one Spark session: bounded, on loopback, quiet, leaving nothing in the current folder."""
 
 import atexit
 import contextlib
@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from kvota.files.run_folder import RunFolder
 from kvota.java.find import spark_java_home
-from kvota.java.run_folder import RunFolder
 from kvota.model.errors import UnreachableError
 
 # Leaves room for a Kafka and a gateway on the same machine of 2 cores; the kernels' memory is the workers' own.
@@ -26,7 +26,7 @@ ARROW_BATCH_ROWS = 65_536
 
 # The JVM's own habits are for servers that run for days. Here half of a run's CPU went into the
 # optimising compiler (measured: 61 against 30 s for a record of 24,000 rows, everything included). So
-# it gets only what is ten times as hot as usual (a replay of 3 million rows was no slower for that),
+# it gets only code that is ten times as hot as usual (a replay of 3 million rows was no slower so),
 # and for a short job nothing at all (another third less, but 1.6 times more for those 3 million).
 _JVM_OPTIONS = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -36,7 +36,7 @@ _JVM_OPTIONS_SHORT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 _LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
-# Up to so many rows a job is a short one.
+# A job over at most this many rows counts as short.
 SHORT_ROWS_MAX = 1_000_000
 
 # How much of the JVM's log an error message quotes.
@@ -50,7 +50,7 @@ def session(
     short: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The running Spark session of this process, or a new one.
+    """Return the running Spark session of this process, or start one.
 
     Args:
         master: where Spark runs, in Spark's own words: ``local[2]``, ``spark://host:7077``, …
@@ -130,7 +130,7 @@ def _settings(folder: Path, master: str) -> dict[str, str]:
 
 
 def _jvm_environment(master: str) -> dict[str, str | None]:
-    """What the JVM and the workers shall find; None removes a variable."""
+    """Return the environment for the JVM and the workers; None removes a variable."""
     chosen: dict[str, str | None] = {
         "JAVA_HOME": str(spark_java_home()),
         "PYSPARK_PYTHON": sys.executable,

@@ -1,4 +1,4 @@
-"""Who uses how much: exact sums of seconds, their quantiles, and what was or would be throttled."""
+"""Computes each tenant's use: exact sums of seconds, their quantiles, and the share throttled."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from kvota.pipeline.charges import By, counter_id, counters, is_refused_fetch, p
 
 WINDOW_S = 60
 
-# The latest of several rows is that with the largest time, then seq; both in one long until 2112.
+# The latest of several rows has the largest time, then the largest seq; both fit a long until 2112.
 _SEQ_PLACES = 2048
 
 _RATES = {
@@ -56,7 +56,7 @@ _KEY = ("quota_type", "level", "user", "client_id", "node_id", "window_start")
 
 
 def usage(events: DataFrame, by: By = "user", *, window_s: int = WINDOW_S) -> DataFrame:
-    """What each party used per window; windows in which it did nothing have no row.
+    """Return what each tenant used per window; windows in which it did nothing have no row.
 
     In:  the events table.
     Out: quota_type, level, user, client_id string (null: not part of the level), node_id int,
@@ -64,9 +64,9 @@ def usage(events: DataFrame, by: By = "user", *, window_s: int = WINDOW_S) -> Da
          rate_p95, rate_p99, rate_max, rate_10s_max double (per second; quantiles of the exact sums of
          seconds, nearest rank, quiet seconds are zeros), busy_s int, throttled, rejected,
          throttle_ms_sum long, share_throttled double, enforced boolean (false: would be throttled),
-         censored boolean (something held its demand back), limit_last double.
+         censored boolean (it was throttled, so it may have wanted more), limit_last double.
 
-    What was rejected and enforced used nothing; what was given back is taken off.
+    Charges that were rejected and enforced used nothing; give-backs are subtracted.
 
     Raises:
         UsageError: ``window_s`` is below 1.
@@ -83,9 +83,9 @@ def usage(events: DataFrame, by: By = "user", *, window_s: int = WINDOW_S) -> Da
 
 
 def usage_total(events: DataFrame, by: By = "user") -> DataFrame:
-    """What each party used over the whole record: the columns of ``usage``, one window for all.
+    """Return what each tenant used over the whole record, with the columns of ``usage``.
 
-    The window is the span from the first to the last second of the record, for every party.
+    The one window spans the record from its first to its last second, for every tenant.
     """
     span = events.agg(
         F.min(_second()).alias("from_s"),
@@ -95,7 +95,7 @@ def usage_total(events: DataFrame, by: By = "user") -> DataFrame:
 
 
 def seconds(events: DataFrame, by: By = "user") -> DataFrame:
-    """Exact sums of each second in which a party did something.
+    """Return exact sums of each second in which a tenant did something.
 
     Out: counter_id, second long, value_sum double, events, throttled, rejected, throttle_ms_sum long,
          enforced, censored boolean, limit_last double.
@@ -106,7 +106,7 @@ def seconds(events: DataFrame, by: By = "user") -> DataFrame:
     rejected = was_rejected & ~waited
     throttled = waited | (F.col("outcome") == Outcome.THROTTLED.value)
     used = F.when(was_rejected & F.col("enforced"), 0.0).otherwise(F.col("value"))
-    held_back = (F.coalesce(F.col("upstream_throttle_ms"), F.lit(0)) > 0) | (
+    censored = (F.coalesce(F.col("upstream_throttle_ms"), F.lit(0)) > 0) | (
         F.col("enforced") & (was_rejected | throttled)
     )
     latest = F.col("ts_us") * _SEQ_PLACES + F.pmod(F.col("seq"), F.lit(_SEQ_PLACES))
@@ -117,7 +117,7 @@ def seconds(events: DataFrame, by: By = "user") -> DataFrame:
         F.count_if(rejected).alias("rejected"),
         F.sum(F.greatest(F.col("throttle_ms"), F.lit(0))).alias("throttle_ms_sum"),
         F.max("enforced").alias("enforced"),
-        F.max(held_back).alias("censored"),
+        F.max(censored).alias("censored"),
         F.max_by("limit", latest).alias("limit_last"),
     )
 
@@ -157,23 +157,23 @@ def _usage(events: DataFrame, by: By, rows: DataFrame) -> DataFrame:
 
 
 def _window_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows come sorted by counter and second; a counter is worked on when it is complete."""
-    held: list[pa.RecordBatch] = []
+    """Make windows of rows sorted by counter and second, whenever a counter is complete."""
+    buffered: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
             continue
         ids = batch.column("counter_id").to_numpy()
         # Up to here counters are complete; the last one may go on in the next batch.
         cut = int(np.searchsorted(ids, ids[-1])) if ids[0] != ids[-1] else 0
-        if held and (cut or held[-1].column("counter_id")[-1].as_py() != ids[0]):
-            complete = [*held, batch.slice(0, cut)]
+        if buffered and (cut or buffered[-1].column("counter_id")[-1].as_py() != ids[0]):
+            complete = [*buffered, batch.slice(0, cut)]
             yield _windows_of(complete)
-            held = []
+            buffered = []
         elif cut:
             yield _windows_of([batch.slice(0, cut)])
-        held.append(batch.slice(cut))
-    if held:
-        yield _windows_of(held)
+        buffered.append(batch.slice(cut))
+    if buffered:
+        yield _windows_of(buffered)
 
 
 def _windows_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Sums of seconds to windows with exact quantiles, compiled."""
+"""Turns sums of seconds into windows with exact quantiles."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _SPAN_10_S = 10
 
 @step
 def _quantile(ordered: Doubles, quiet: int, share: float) -> float:
-    """Nearest rank among the sorted busy seconds and ``quiet`` zeros."""
+    """Return the nearest rank among the sorted busy seconds and ``quiet`` zeros."""
     below = 0
     while below < len(ordered) and ordered[below] < 0:
         below += 1
@@ -33,7 +33,7 @@ def _quantile(ordered: Doubles, quiet: int, share: float) -> float:
 
 @step
 def _most_of_10_s(seconds: Int64s, values: Doubles, key_row: int, row: int, end: int) -> float:
-    """The largest mean of ten seconds that end in these rows; they may begin before, in the same key."""
+    """Return the largest mean of ten seconds that end in these rows; they may begin before them."""
     most = 0.0
     for place in range(row, end):
         running = 0.0
@@ -57,7 +57,7 @@ def usage_windows(
     starts_s: Int64s,  # out
     rates: Doubles,  # out
 ) -> int:
-    """Fill one column per window and return how many there are. Quiet seconds are zeros."""
+    """Fill one column per window and return how many there are; quiet seconds are zeros."""
     count = 0
     row = 0
     key_row = 0

@@ -1,4 +1,4 @@
-"""Compile the kernels before they are needed, once per machine."""
+"""Compiles the kernels before they are needed, once per machine."""
 
 import numpy as np
 
@@ -16,12 +16,21 @@ def compile_kernels() -> None:
     state = np.zeros(law_kernel.STATE_SIZE, np.int64)
     replayed = (np.zeros(1, np.int32), np.zeros(1, np.int8), np.zeros(1, np.bool_))
     law_kernel.law_rows(
-        *(yes,) * 5, *rows, state, doubles, ring, ring.copy(), ring_totals, *replayed
+        *(yes,) * 5,
+        *rows[:3],
+        doubles,
+        *rows[3:],
+        state,
+        doubles,
+        ring,
+        ring.copy(),
+        ring_totals,
+        *replayed,
     )
     clock = np.zeros(grid_kernels.CLOCK_SIZE, np.int64)
     own = np.zeros((grid_kernels.OWN_ROWS, 1), np.int64)
     sums = np.zeros((grid_kernels.SUMS, 1))
-    flags, asked = (yes, yes), (doubles, False)
+    flags, asked = (yes, yes), (doubles, False, 1.0)
     grid_kernels.bucket_open_rows(*rows, *flags, *asked, clock, doubles, sums)
     grid_kernels.rate_open_rows(*rows, yes, *asked, clock, ring, ring.copy(), ring_totals, sums)
     rings = (ring.reshape(1, 2), ring.reshape(1, 2).copy(), ring_totals.reshape(1, 2))

@@ -1,1 +1,1 @@
-"""Usage and replay in, a plan out: needs, fair shares, guardrails, the difference to the quotas in force."""
+"""Makes a plan out of usage and replay: needs, fair shares, guardrails, and what would change."""

@@ -1,9 +1,10 @@
-"""From the quotas in force to those of a plan: what changes, and who is affected."""
+"""Compares the quotas in force with those of a plan: which change, and which clients notice."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvota.engine.quota_table import QuotaTable
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.planning.plan import Plan, format_quota
@@ -11,7 +12,7 @@ from kvota.planning.plan import Plan, format_quota
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One configured quota, old and new; None: not configured."""
+    """One configured quota before and after the change; None means that it is not configured."""
 
     entity: QuotaEntity
     quota_type: QuotaType
@@ -19,7 +20,7 @@ class Change:
     new: float | None
 
     def __str__(self) -> str:
-        """One line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
+        """Returns one line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
         sign = "+" if self.old is None else "-" if self.new is None else "~"
         old, new = (_text(self.quota_type, quota) for quota in (self.old, self.new))
         return f"{sign} {self.entity} {self.quota_type} {old} -> {new}"
@@ -27,7 +28,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change of tables means for one client; limits None: unlimited."""
+    """One client's limits before and after changed quotas; a limit of None is unlimited."""
 
     user: str
     client_id: str
@@ -37,40 +38,42 @@ class Effect:
     moves: bool  # it is charged on another counter, which it may share with others
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         old, new = (_text(self.quota_type, limit) for limit in (self.old_limit, self.new_limit))
         moved = ", on another counter" if self.moves else ""
         return f"{self.user} / {self.client_id or '(no client id)'}: {self.quota_type} {old} -> {new}{moved}"
 
 
-def with_plan(table: QuotaTable, plan: Plan) -> QuotaTable:
-    """The table after the plan; quotas the plan leaves alone stay as configured."""
-    for line in plan.lines:
-        if line.is_change:
-            table = table.with_quota(line.entity, line.quota_type, line.proposed)
-    return table
+def with_plan(quotas: ConfiguredQuotas, plan: Plan) -> ConfiguredQuotas:
+    """The quotas after the plan; those the plan leaves alone stay as configured."""
+    return quotas.with_changes(
+        QuotaChange(line.entity, line.quota_type, line.proposed)
+        for line in plan.lines
+        if line.is_change
+    )
 
 
-def changes(old: QuotaTable, new: QuotaTable) -> tuple[Change, ...]:
+def changes(old: ConfiguredQuotas, new: ConfiguredQuotas) -> tuple[Change, ...]:
     """Every configured quota that is not the same in both, sorted by entity and type."""
-    before, after = old.entries(), new.entries()
-    found = []
-    for entity in sorted({*before, *after}, key=str):
-        limits, new_limits = before.get(entity, {}), after.get(entity, {})
-        for quota_type in sorted({*limits, *new_limits}):
-            change = Change(entity, quota_type, limits.get(quota_type), new_limits.get(quota_type))
-            if change.old != change.new:
-                found.append(change)
-    return tuple(found)
+    found = [
+        Change(
+            change.entity,
+            change.quota_type,
+            old.limit(change.entity, change.quota_type),
+            change.limit,
+        )
+        for change in old.changes_to(new)
+    ]
+    return tuple(sorted(found, key=lambda change: (str(change.entity), change.quota_type)))
 
 
 def effects(
-    old: QuotaTable,
-    new: QuotaTable,
+    old: ClientQuotaCallback,
+    new: ClientQuotaCallback,
     clients: Iterable[tuple[str, str]],
     quota_types: Iterable[QuotaType],
 ) -> tuple[Effect, ...]:
-    """The clients (user, client id) whose limit or counter is another one afterwards.
+    """Returns the clients (user, client id) to whom the two callbacks give another limit or counter.
 
     Setting the first quota of a kind moves everybody to other counters (Kafka's rule), so a plan
     can reach clients it does not name.
@@ -79,14 +82,14 @@ def effects(
     found = []
     for user, client_id in sorted(set(clients)):
         for quota_type in types:
-            old_tags = old.tags(quota_type, user, client_id)
-            new_tags = new.tags(quota_type, user, client_id)
+            old_tags = old.quota_metric_tags(quota_type, user, client_id)
+            new_tags = new.quota_metric_tags(quota_type, user, client_id)
             effect = Effect(
                 user,
                 client_id,
                 quota_type,
-                old.limit(quota_type, old_tags),
-                new.limit(quota_type, new_tags),
+                old.quota_limit(quota_type, old_tags),
+                new.quota_limit(quota_type, new_tags),
                 old_tags != new_tags,
             )
             if effect.moves or effect.old_limit != effect.new_limit:

@@ -1,16 +1,16 @@
-"""Weighted max-min fairness: nobody gets more than asked, the rest is shared by weight."""
+"""Shares a capacity by weighted max-min fairness: nobody gets more than they claim."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, inf
 
-# One rounding error of a sum; the level is lowered by it until the sum fits.
+# A sum may be off by a rounding error; the level is lowered by this factor until the sum fits.
 _LESS = 1 - 2**-50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one party asks for, and the bounds of what it may get.
+    """One tenant's claim, with the bounds of what it may get.
 
     Raises:
         ValueError: a weight that is not above 0, or a negative claim or bound.
@@ -22,7 +22,7 @@ class Claim:
     at_most: float = inf
 
     def __post_init__(self) -> None:
-        """Refuse what has no share."""
+        """Refuse a claim for which no share exists."""
         if not 0 < self.weight < inf:
             msg = f"weight {self.weight} is not above 0"
             raise ValueError(msg)
@@ -32,23 +32,23 @@ class Claim:
 
     @property
     def top(self) -> float:
-        """The most it can get: its claim within its bounds; ``at_least`` wins."""
+        """Return the most it can get: its claim within its bounds; ``at_least`` wins."""
         return max(self.at_least, min(self.claim, self.at_most))
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Who gets what, in the order of the claims."""
+    """The share of each claim, in the order of the claims."""
 
     shares: tuple[float, ...]
-    level: float  # what one unit of weight gets where the capacity decides; inf when all claims fit
+    level: float  # the share of one unit of weight where the capacity decides; inf: all claims fit
     spare: (
         float  # capacity nobody asked for; below 0: the lower bounds alone are more than there is
     )
 
 
 def fair_shares(claims: Sequence[Claim], capacity: float) -> Shares:
-    """Each gets ``weight x level`` within its bounds and its claim; the level uses up the capacity.
+    """Give each ``weight x level`` within its bounds and claim; the level uses up the capacity.
 
     Equal claims get equal shares; a larger claim, weight or capacity never gets less; the sum is at
     most the capacity, unless the lower bounds alone exceed it.
@@ -73,8 +73,9 @@ def _at(claims: Sequence[Claim], level: float) -> tuple[float, ...]:
 
 
 def _level(claims: Sequence[Claim], capacity: float) -> float:
-    """Where the sum of all shares, which grows piecewise linearly with the level, meets the capacity."""
-    # At each turn: the level, what becomes fixed, and the weight that begins (or stops) to grow.
+    """Find the level at which the sum of all shares, which grows with it, meets the capacity."""
+    # The sum grows in straight pieces. Each turn has its level, the amount that becomes fixed there,
+    # and the weight that begins (or stops) to grow.
     turns = [(claim.at_least / claim.weight, -claim.at_least, claim.weight) for claim in claims]
     turns += [(claim.top / claim.weight, claim.top, -claim.weight) for claim in claims]
     fixed, growing, level = fsum(claim.at_least for claim in claims), 0.0, 0.0

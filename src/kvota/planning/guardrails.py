@@ -1,4 +1,4 @@
-"""What a plan may change, and by how much at a time."""
+"""Guardrails bound what a plan may change, and by how much at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ FLOORS: Mapping[QuotaType, float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """Bounds of one plan; the defaults are for a cluster that people depend on."""
+    """The bounds of one plan; the defaults are for a cluster that people depend on."""
 
     hours_min: float = 24.0
     events_min: int = 1000
@@ -23,7 +23,7 @@ class Guardrails:
     step_down_max: float = 0.5
     changes_max: int = 100
     keeps_median: bool = (
-        True  # never below a party's median rate, however much it is above its share
+        True  # never below a tenant's median rate, however much it is above its share
     )
     floors: Mapping[QuotaType, float] = field(default_factory=lambda: FLOORS)
     exempt_users: frozenset[str] = frozenset()

@@ -1,15 +1,15 @@
-"""Did a limit hold? Judged from the record alone."""
+"""Judges from the record alone whether a limit held."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The worst interval of one counter: what was admitted in it, and what was allowed."""
+    """The worst interval of one counter, with what was admitted in it and what was allowed."""
 
     holds: bool
     admitted: float
@@ -25,13 +25,14 @@ def held(
     window: QuotaWindow,
     late_ms: float = 0.0,
 ) -> Held:
-    """Whether in *every* interval no more was admitted than the quota's arithmetic allows.
+    """Judge whether in *every* interval no more was admitted than the quota's arithmetic allows.
 
-    Bandwidth: limit x (elapsed + (samples - 1) x sample length) + one request, which is what record
-    first, check second leaves open. Mutations: limit x elapsed + the bucket's burst + one request.
+    Sampled rate: limit x (elapsed + (samples - 1) x sample length) + one request, which is what
+    record first, check second leaves open. Token bucket: limit x elapsed + the bucket's burst + one
+    request.
 
     Args:
-        quota_type: decides which of the two.
+        quota_type: its default algorithm decides which of the two.
         charges: (Unix microseconds, admitted value) of one counter under one limit, in the order of
             the decisions; what was given back is negative. A clock that steps back counts as standing.
         limit: per second, above 0.
@@ -40,7 +41,8 @@ def held(
             measured it. A client that was let go late catches up: Kafka's rate looks at the window,
             not at the single wait.
     """
-    samples = window.samples if quota_type is QuotaType.CONTROLLER_MUTATION else window.samples - 1
+    is_bucket = FACTS[quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET
+    samples = window.samples if is_bucket else window.samples - 1
     slack = limit * (samples * window.sample_ms + late_ms) / 1000
     largest = total = now_s = 0.0
     first_us: int | None = None

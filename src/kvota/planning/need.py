@@ -1,15 +1,15 @@
-"""The smallest quota a party can live with, found by trying candidates."""
+"""Finds a tenant's need, the smallest quota that it can live with, by trying candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# So many candidates are tried at once.
+# How many candidates one replay tries.
 CANDIDATES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """When a quota is good enough for a party."""
+    """The throttling that a tenant puts up with; a quota that causes more is too small."""
 
     share_over_max: float = 0.001  # of its requests
     worst_ms_max: float = 1000.0
@@ -17,7 +17,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What the replay says about one candidate."""
+    """The replay's result for one candidate."""
 
     quota: float
     share_over: float
@@ -26,14 +26,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The need lies above ``fails`` and at or below ``holds``; None: not seen."""
+    """The need lies above ``fails`` and at or below ``passes``; None: no candidate did."""
 
     fails: float | None
-    holds: float | None
+    passes: float | None
 
 
 def geometric_grid(low: float, high: float, count: int = CANDIDATES) -> tuple[float, ...]:
-    """``count`` quotas from ``low`` to ``high``, each the same factor above the one before.
+    """Return ``count`` quotas from ``low`` to ``high``, each the same factor above the one before.
 
     >>> geometric_grid(1.0, 8.0, 4)
     (1.0, 2.0, 4.0, 8.0)
@@ -46,25 +46,25 @@ def geometric_grid(low: float, high: float, count: int = CANDIDATES) -> tuple[fl
 
 
 def between(bracket: Bracket, count: int = CANDIDATES) -> tuple[float, ...]:
-    """Candidates strictly inside a bracket, and its upper end; none where nothing is left to find."""
-    if bracket.fails is None or bracket.holds is None:
+    """Return candidates inside a bracket, and its upper end; none if nothing is left to find."""
+    if bracket.fails is None or bracket.passes is None:
         return ()
-    return geometric_grid(bracket.fails, bracket.holds, count + 1)[1:]
+    return geometric_grid(bracket.fails, bracket.passes, count + 1)[1:]
 
 
 def bracket(trials: Sequence[Trial], tolerance: Tolerance) -> Bracket:
-    """The largest quota that fails and the smallest above which no candidate fails.
+    """Find the largest quota that fails, and the smallest from which on every candidate passes.
 
     A strict token bucket is not quite monotone in its quota: one failure rules out all below it.
     """
     fails: float | None = None
-    holds: float | None = None
+    passes: float | None = None
     for trial in sorted(trials, key=lambda trial: trial.quota):
         if (
             trial.share_over <= tolerance.share_over_max
             and trial.worst_ms <= tolerance.worst_ms_max
         ):
-            holds = trial.quota if holds is None else holds
+            passes = trial.quota if passes is None else passes
         else:
-            fails, holds = trial.quota, None
-    return Bracket(fails, holds)
+            fails, passes = trial.quota, None
+    return Bracket(fails, passes)

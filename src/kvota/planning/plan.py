@@ -1,4 +1,4 @@
-"""A plan: what each party shall get, and why."""
+"""Makes a plan: a limit for each tenant, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,20 +6,19 @@ from enum import StrEnum
 from math import floor, inf, isclose, log, log10
 
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, QuotaType
 from kvota.model.units import format_byte_rate, format_rate
 from kvota.planning.fair_share import Claim, fair_shares
 from kvota.planning.guardrails import Guardrails
 
-# What a party gets above its need, so that the first busier day does not throttle it.
+# A tenant gets this much above its need, so that the first busier day does not throttle it.
 HEADROOM = 0.2
 
-_BYTE_TYPES = {QuotaType.PRODUCE, QuotaType.FETCH}
 _FIGURES = 3
 
 
 class Reason(StrEnum):
-    """Why a party gets what it gets."""
+    """The reason for a tenant's limit."""
 
     NEED = "need"  # its need and the headroom
     SHARE = "share"  # it wants more than its fair share
@@ -27,13 +26,13 @@ class Reason(StrEnum):
     STEP = "step"  # not further from the quota in force at a time
     KEPT = "kept"  # no change worth making, or none could be found
     TOO_LITTLE_DATA = "too_little_data"
-    CENSORED = "censored"  # held back while it was observed, so never lowered
+    CENSORED = "censored"  # throttled while it was observed, so never lowered
     EXEMPT = "exempt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the record and the replay say about one party."""
+    """One tenant as the record and the replay show it."""
 
     quota_type: QuotaType
     entity: QuotaEntity
@@ -43,12 +42,12 @@ class Observed:
     hours: float
     current: float | None  # the quota in force; None: unlimited
     weight: float = 1.0
-    is_censored: bool = False  # something held its demand back while it was observed
+    is_censored: bool = False  # it was throttled while it was observed, so it may want more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLine:
-    """One party's line of the plan. ``proposed`` None: no quota is set."""
+    """One tenant's line of the plan; no quota is set where ``proposed`` is None."""
 
     quota_type: QuotaType
     entity: QuotaEntity
@@ -72,7 +71,7 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All lines, in a stable order, with what is left of each capacity."""
+    """All lines in a stable order, with what is left of each capacity."""
 
     lines: tuple[PlanLine, ...]
     capacities: Mapping[QuotaType, float]
@@ -86,21 +85,21 @@ def make_plan(
     *,
     headroom: float = HEADROOM,
 ) -> Plan:
-    """Weighted max-min fairness within the guardrails, per quota type with a stated capacity.
+    """Share each stated capacity by weighted max-min fairness, within the guardrails.
 
-    A capacity holds where its quotas do: per broker for bandwidth, per cluster for mutations.
+    A capacity counts where its quotas do: per broker for bandwidth, per cluster for mutations.
     """
     rules = guardrails or Guardrails()
     lines: list[PlanLine] = []
     spare: dict[QuotaType, float] = {}
     for quota_type, capacity in capacities.items():
         of_type = sorted(
-            (party for party in observed if party.quota_type is quota_type),
-            key=lambda party: str(party.entity),
+            (tenant for tenant in observed if tenant.quota_type is quota_type),
+            key=lambda tenant: str(tenant.entity),
         )
         unchanged: frozenset[QuotaEntity] = frozenset()
         planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
-        # Again and again: what one leaves unused can move another that was right before.
+        # This repeats because what one tenant leaves unused can change another's limit.
         while beyond := _beyond_changes_max(planned, rules.changes_max):
             unchanged |= beyond
             planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
@@ -116,79 +115,80 @@ def _plan_type(
     headroom: float,
     unchanged: frozenset[QuotaEntity],
 ) -> tuple[list[PlanLine], float]:
-    fixed = {party.entity: _left_alone(party, rules, unchanged) for party in observed}
-    taken = sum(_takes(party) for party in observed if fixed[party.entity] is not None)
-    movable = [party for party in observed if fixed[party.entity] is None]
-    claims = [_claim(party, rules, headroom) for party in movable]
+    fixed = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in observed}
+    taken = sum(_takes(tenant) for tenant in observed if fixed[tenant.entity] is not None)
+    movable = [tenant for tenant in observed if fixed[tenant.entity] is None]
+    claims = [_claim(tenant, rules, headroom) for tenant in movable]
     shares = fair_shares(claims, max(0.0, capacity - taken))
     level = shares.level
-    if level == inf:  # nobody is capped: what everybody could have had
-        weights = sum(party.weight for party in observed) or 1.0
+    if level == inf:  # nobody is capped, so the level is what all could have had
+        weights = sum(tenant.weight for tenant in observed) or 1.0
         level = capacity / weights
-    granted = dict(zip([party.entity for party in movable], shares.shares, strict=True))
-    claim_of = dict(zip([party.entity for party in movable], claims, strict=True))
+    granted = dict(zip([tenant.entity for tenant in movable], shares.shares, strict=True))
+    claim_of = dict(zip([tenant.entity for tenant in movable], claims, strict=True))
     lines = []
-    for party in observed:
-        reason = fixed[party.entity]
-        line = _blank(party, party.weight * level)
+    for tenant in observed:
+        reason = fixed[tenant.entity]
+        line = _blank(tenant, tenant.weight * level)
         if reason is not None:
             lines.append(_kept(line, reason, rules))
         else:
             lines.append(
-                _decided(line, party, claim_of[party.entity], granted[party.entity], rules)
+                _decided(line, tenant, claim_of[tenant.entity], granted[tenant.entity], rules)
             )
     left = capacity - sum(
-        line.proposed if line.is_change and line.proposed is not None else _takes(party)
-        for line, party in zip(lines, observed, strict=True)
+        line.proposed if line.is_change and line.proposed is not None else _takes(tenant)
+        for line, tenant in zip(lines, observed, strict=True)
     )
     return lines, left
 
 
 def _left_alone(
-    party: Observed, rules: Guardrails, unchanged: frozenset[QuotaEntity]
+    tenant: Observed, rules: Guardrails, unchanged: frozenset[QuotaEntity]
 ) -> Reason | None:
-    if party.entity.user in rules.exempt_users:
+    if tenant.entity.user in rules.exempt_users:
         return Reason.EXEMPT
-    if party.events < rules.events_min or party.hours < rules.hours_min:
+    if tenant.events < rules.events_min or tenant.hours < rules.hours_min:
         return Reason.TOO_LITTLE_DATA
-    if party.need is None or party.entity in unchanged:
+    if tenant.need is None or tenant.entity in unchanged:
         return Reason.KEPT
     return None
 
 
-def _takes(party: Observed) -> float:
-    """What a party whose quota stays takes of the capacity: its quota, else what it needs."""
-    if party.current is not None:
-        return party.current
-    return party.need or party.rate_p50
+def _takes(tenant: Observed) -> float:
+    """Return a tenant's part of the capacity if its quota stays: the quota, else its need."""
+    if tenant.current is not None:
+        return tenant.current
+    return tenant.need or tenant.rate_p50
 
 
-def _claim(party: Observed, rules: Guardrails, headroom: float) -> Claim:
-    need = (party.need or 0.0) * (1 + headroom)
-    median = party.rate_p50 if rules.keeps_median else 0.0
-    at_least = max(median, rules.floors.get(party.quota_type, 0.0))
+def _claim(tenant: Observed, rules: Guardrails, headroom: float) -> Claim:
+    need = (tenant.need or 0.0) * (1 + headroom)
+    median = tenant.rate_p50 if rules.keeps_median else 0.0
+    at_least = max(median, rules.floors.get(tenant.quota_type, 0.0))
     at_most = inf
-    if party.current is not None:
-        down = party.current if party.is_censored else party.current * rules.step_down_max
-        at_most = party.current * rules.step_up_max
+    if tenant.current is not None:
+        down = tenant.current if tenant.is_censored else tenant.current * rules.step_down_max
+        at_most = tenant.current * rules.step_up_max
         at_least = min(max(at_least, down), at_most)
-    return Claim(claim=need, weight=party.weight, at_least=at_least, at_most=at_most)
+    return Claim(claim=need, weight=tenant.weight, at_least=at_least, at_most=at_most)
 
 
-def _blank(party: Observed, fair_share: float) -> PlanLine:
+def _blank(tenant: Observed, fair_share: float) -> PlanLine:
     return PlanLine(
-        quota_type=party.quota_type,
-        entity=party.entity,
-        weight=party.weight,
-        need=party.need,
+        quota_type=tenant.quota_type,
+        entity=tenant.entity,
+        weight=tenant.weight,
+        need=tenant.need,
         fair_share=fair_share,
-        current=party.current,
-        proposed=party.current,
+        current=tenant.current,
+        proposed=tenant.current,
         reason=Reason.KEPT,
-        behaves=party.current is None or (party.need is not None and party.need <= party.current),
+        behaves=tenant.current is None
+        or (tenant.need is not None and tenant.need <= tenant.current),
         guardrails=(),
-        events=party.events,
-        hours=party.hours,
+        events=tenant.events,
+        hours=tenant.hours,
         evidence="",
     )
 
@@ -209,34 +209,34 @@ def _kept(line: PlanLine, reason: Reason, rules: Guardrails) -> PlanLine:
 
 
 def _decided(
-    line: PlanLine, party: Observed, claim: Claim, share: float, rules: Guardrails
+    line: PlanLine, tenant: Observed, claim: Claim, share: float, rules: Guardrails
 ) -> PlanLine:
-    proposed = _rounded_down(share, claim.at_least, party.quota_type)
-    reason, bound_by = _why(party, claim, share, rules)
-    is_right = party.current is not None and isclose(
-        proposed, party.current, rel_tol=10.0**-_FIGURES
+    proposed = _rounded_down(share, claim.at_least, tenant.quota_type)
+    reason, bound_by = _why(tenant, claim, share, rules)
+    is_right = tenant.current is not None and isclose(
+        proposed, tenant.current, rel_tol=10.0**-_FIGURES
     )
-    if party.current is not None and is_right:
-        proposed = party.current
+    if tenant.current is not None and is_right:
+        proposed = tenant.current
     return replace(
         line,
         proposed=proposed,
         reason=Reason.KEPT if is_right and reason is not Reason.CENSORED else reason,
-        behaves=(party.need or 0.0) <= proposed,
+        behaves=(tenant.need or 0.0) <= proposed,
         guardrails=bound_by,
         evidence=_evidence(reason, line, proposed),
     )
 
 
 def _why(
-    party: Observed, claim: Claim, share: float, rules: Guardrails
+    tenant: Observed, claim: Claim, share: float, rules: Guardrails
 ) -> tuple[Reason, tuple[str, ...]]:
     if share == claim.at_most and claim.claim > claim.at_most:
         return Reason.STEP, ("step_up",)
     if share == claim.at_least and claim.at_least > 0:
-        if party.is_censored and share == party.current:
+        if tenant.is_censored and share == tenant.current:
             return Reason.CENSORED, ("censored",)
-        if party.current is not None and share == party.current * rules.step_down_max:
+        if tenant.current is not None and share == tenant.current * rules.step_down_max:
             return Reason.STEP, ("step_down",)
         return Reason.FLOOR, ("floor",)
     return (Reason.NEED if share == claim.claim else Reason.SHARE), ()
@@ -253,17 +253,17 @@ def _evidence(reason: Reason, line: PlanLine, proposed: float) -> str:
         Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}",
         Reason.FLOOR: f"needs {need}; not below its usual rate or the floor ({text(proposed)})",
         Reason.STEP: f"needs {need}; one step from {current} goes to {text(proposed)}",
-        Reason.CENSORED: f"was held back while observed, so {current} is not lowered",
+        Reason.CENSORED: f"was throttled while observed, so {current} is not lowered",
     }
     return sentences[reason]
 
 
 def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float:
-    """Three figures people can read, whole bytes; never below the lower bound."""
+    """Round to three figures and whole bytes, which people can read, if ``at_least`` allows it."""
     if share <= 0:
         return share
     unit = 10.0 ** (floor(log10(share)) - _FIGURES + 1)
-    if quota_type in _BYTE_TYPES:
+    if quota_type in BYTE_RATE_TYPES:
         unit = max(unit, 1.0)
     # A share that is such a number already must not lose a unit to the division's rounding.
     units = floor(share / unit * (1 + 1e-12))
@@ -272,7 +272,7 @@ def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float
 
 
 def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozenset[QuotaEntity]:
-    """The entities with the smallest changes, where there are too many changes."""
+    """Return the entities with the smallest changes, as many as there are changes too many."""
 
     def size(line: PlanLine) -> float:
         if line.current is None or line.proposed is None or not line.proposed or not line.current:
@@ -284,5 +284,5 @@ def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozense
 
 
 def format_quota(quota_type: QuotaType, quota: float) -> str:
-    """With the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
-    return format_byte_rate(quota) if quota_type in _BYTE_TYPES else format_rate(quota)
+    """Write a quota with the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
+    return format_byte_rate(quota) if quota_type in BYTE_RATE_TYPES else format_rate(quota)

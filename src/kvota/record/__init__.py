@@ -1,1 +1,1 @@
-"""Decision events out: bounded memory, then Parquet files that are whole or not there."""
+"""Decision events go out through bounded memory into Parquet files that are whole or not there."""

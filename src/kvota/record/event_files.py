@@ -1,4 +1,4 @@
-"""The files of recorded events in one folder: written whole, and removed when old or too many."""
+"""The files of recorded events in one folder are written whole, and removed when old or too many."""
 
 import os
 import re
@@ -8,15 +8,15 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
 
-from kvota.record.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
+from kvota.files.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
 
 # events-<gateway>-<run>-<first seq>-<number of the file in its run>.parquet
 _COMPLETE = re.compile(r"events-.+-[0-9]{12,}-[0-9]+\.parquet")
 
-# So many of the oldest files are remembered: bounds memory, with a million files in the folder too.
+# The oldest files are remembered up to this number: memory stays bounded, however many the folder holds.
 _REMEMBERED_MAX = 1_000
 
-# People and other gateways add and remove files too: look again now and then.
+# People and other gateways add and remove files too, so the folder is looked at again after this time.
 _LOOK_AGAIN_S = 600.0
 
 
@@ -27,7 +27,7 @@ class _File(NamedTuple):
 
 
 class EventFiles:
-    """The event files of a folder, which several gateways may share.
+    """The event files lie in one folder, which several gateways may share.
 
     Both limits are the folder's; only files with names of our own pattern are ever removed.
     """
@@ -42,7 +42,7 @@ class EventFiles:
         self._looked_s = 0.0
 
     def open(self, *, now_s: float) -> None:
-        """Make the folder, write in it once, remove what dead runs left half done.
+        """Make the folder, write in it once, remove the files that dead runs left half done.
 
         Raises:
             OSError: the folder cannot be made, read or written to.

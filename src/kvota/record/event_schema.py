@@ -1,4 +1,4 @@
-"""The Arrow schema of the events table, made from ``model.event.EVENT_COLUMNS``."""
+"""The Arrow schema of the events table is made from ``model.event.EVENT_COLUMNS``."""
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ ARROW_TYPES: dict[ColumnType, pa.DataType] = {
     "string": pa.string(),
 }
 
-# What a reader gets. Parquet keeps the version in the metadata of each file.
+# A reader gets this schema. Parquet keeps the version in the metadata of each file.
 EVENT_SCHEMA = pa.schema(
     [
         pa.field(column.name, ARROW_TYPES[column.type], nullable=column.nullable)
@@ -25,7 +25,7 @@ EVENT_SCHEMA = pa.schema(
 # A text repeats in most rows: it is written as a code per row and a list of the different texts.
 _DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
 
-# What is handed to the writer; in the file both schemas are the same.
+# The writer is handed this one; in the file both schemas are the same.
 WRITE_SCHEMA = pa.schema(
     [
         field.with_type(_DICTIONARY_TYPE) if field.type == pa.string() else field

@@ -1,8 +1,8 @@
-"""The sink of a gateway that records nothing."""
+"""A gateway that records nothing has this sink."""
 
 from itertools import count
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 
 
 class NullSink:

@@ -1,24 +1,24 @@
-"""How much memory, disk and time the recorder may take."""
+"""The recorder may take this much memory, disk and time."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLimits:
-    """Every bound of the recorder.
+    """These are all bounds of the recorder.
 
     Raises:
         ValueError: a bound that cannot work; names it.
     """
 
-    # 40 bytes a row: 8 MB. At 10,000 rows/s that is 20 s of a disk that does not answer.
+    # A row takes 40 bytes, so this is 8 MB. At 10,000 rows/s that is 20 s of a disk that does not answer.
     buffer_rows: int = 200_000
-    # A flush costs milliseconds however few its rows: by rows, or by time when there are few.
+    # A flush costs milliseconds however few its rows; so it comes by rows, or by time when there are few.
     flush_rows: int = 20_000
     flush_interval_s: float = 5.0
     folder_bytes_max: int = 10 * 1024**3
     age_s_max: float = 30 * 86_400.0
-    # After a failed write (disk full): not in a loop, and soon enough to lose little.
+    # A failed write (disk full) is tried again not in a loop, and soon enough to lose little.
     retry_pause_s: float = 5.0
     # close() waits this long for the last rows; the gateway must not hang on a dead disk.
     close_timeout_s: float = 10.0
@@ -48,7 +48,7 @@ class RecordLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStatus:
-    """How the recording stands."""
+    """These numbers tell how the recording stands."""
 
     recording: bool  # false before start, after close, and while the disk refuses
     rows_written: int

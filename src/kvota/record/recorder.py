@@ -1,4 +1,4 @@
-"""Decision events into Parquet files, without ever holding up traffic."""
+"""Decision events go into Parquet files without ever holding up traffic."""
 
 import errno
 import logging
@@ -60,12 +60,12 @@ class Recorder:
             self._appender, self._files, limits=limits, clock=clock, gateway=gateway, run_id=run_id
         )
         self._is_running = False
-        # Not methods of this class: one call less per row.
+        # These are not methods of this class: that saves one call per row.
         self.next_seq = self._appender.next_seq
         self.append = self._appender.append
 
     def start(self) -> None:
-        """Make the folder, pay Arrow's first-use costs, start writing. Before the gateway listens.
+        """Make the folder, pay Arrow's first-use costs, start writing; called before the gateway listens.
 
         Raises:
             UsageError: the folder cannot be used.
@@ -98,7 +98,7 @@ class Recorder:
             )
 
     def status(self) -> RecordStatus:
-        """How the recording stands; from any thread."""
+        """Tell how the recording stands; any thread may ask."""
         return RecordStatus(
             recording=self._is_running and not self._writer.is_failing,
             rows_written=self._writer.rows_written,

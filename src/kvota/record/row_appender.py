@@ -1,17 +1,17 @@
-"""The hot path of recording: one row packed into memory that is already there."""
+"""The hot path of recording packs one row into memory that is already there."""
 
 import struct
 from collections import deque
 from itertools import count
 from queue import SimpleQueue
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.record.row_batch import ROW, RowBatch
 
 # Names are the clients' choice, up to 32 KB each: a batch with this much text takes no further memo.
 TEXT_CHARS_MAX = 4 * 1024 * 1024
 
-# Of the whole process, so that a memo which another recorder listed is not mistaken for one of ours.
+# The numbers are the whole process's: a memo that another recorder listed is not mistaken for one of ours.
 _generations = count()
 
 _pack_into = ROW.pack_into

@@ -1,8 +1,8 @@
-"""A fixed piece of memory that takes packed rows."""
+"""A batch is a fixed piece of memory that takes packed rows."""
 
 from struct import Struct
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 
 # seq, ts_us, value, throttle_ms, upstream_throttle_ms, index of the memo, outcome code.
 ROW = Struct("<qqdiiii")
@@ -10,7 +10,7 @@ ROW_BYTES = ROW.size
 
 
 class RowBatch:
-    """Packed rows, and the memos they refer to by index.
+    """A batch holds packed rows, and the memos they refer to by index.
 
     One thread appends, another reads: the appender lists the memo and writes the row before it moves
     ``offset``, so whatever lies below an ``offset`` once read does not change until ``reset``.
@@ -39,8 +39,3 @@ class RowBatch:
         self.text_chars = 0
         self.written_offset = 0
         self.offset = 0
-
-    @property
-    def rows_waiting(self) -> int:
-        """Rows appended and not yet written."""
-        return (self.offset - self.written_offset) // ROW_BYTES

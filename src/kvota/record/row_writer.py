@@ -1,4 +1,4 @@
-"""The thread that turns batches of packed rows into files."""
+"""A thread turns batches of packed rows into files."""
 
 import logging
 from queue import Empty
@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 class RowWriter:
-    """Writes full batches, and what is in the current one when none gets full for a while.
+    """Writes full batches, and the current one when none gets full for a while.
 
-    What cannot be written stays in memory and is tried again after a pause. Meanwhile the appender runs
+    Rows that cannot be written stay in memory and are tried again after a pause. Meanwhile the appender runs
     out of free batches: new rows are dropped and counted, and traffic goes on.
     """
 
@@ -46,12 +46,12 @@ class RowWriter:
         self._is_behind = False
         self._cannot_remove = False
         self._closing = Event()
-        # Not joined by the interpreter: a disk that hangs must not keep the process alive.
+        # The interpreter does not join it: a disk that hangs must not keep the process alive.
         self._thread = Thread(target=self._run, name="kvota-record", daemon=True)
 
     @property
     def rows_dropped(self) -> int:
-        """Rows that will be in no file."""
+        """This many rows will be in no file."""
         return self.rows_lost + self._appender.rows_refused
 
     def start(self) -> None:
@@ -59,7 +59,7 @@ class RowWriter:
         self._thread.start()
 
     def finish(self, *, timeout_s: float) -> bool:
-        """After the appender's close: wait until all is written, without pauses; False if it took too long."""
+        """Wait, after the appender's close, until all is written without pauses; False if it took too long."""
         self._closing.set()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -81,7 +81,7 @@ class RowWriter:
             self._remove_old()
 
     def _write(self, batch: RowBatch) -> bool:
-        """Write what the batch holds now; False if it is to be tried again."""
+        """Write the rows the batch holds now; False if it is to be tried again."""
         end = batch.offset  # read once: the appender may go on meanwhile
         if end == batch.written_offset:
             return True

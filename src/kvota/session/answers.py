@@ -114,7 +114,7 @@ class Answers:
                 )
                 if throttle_ms > upstream_ms and route.enforced and at:
                     data = data if isinstance(data, bytearray) else bytearray(data)
-                    _WRITE_INT32(data, at, throttle_ms)
+                    _WRITE_INT32(data, at, route.answered_ms(throttle_ms, upstream_ms))
             elif kind == 0:  # Due.PASS
                 due.popleft()
                 if frame_end > end:
@@ -134,7 +134,7 @@ class Answers:
                 data, pos = self._insert_local(data, pos)
                 end = len(data)
         if self._pausing.reasons:
-            self._resume_if_room()
+            self._paused(now_us)
         return data or None
 
     # ------------------------------------------------------------------ chunks
@@ -167,12 +167,13 @@ class Answers:
             own += self._due.popleft()[2]
         return bytes(data[:pos]) + own + bytes(data[pos:]), pos + len(own)
 
-    def _resume_if_room(self) -> None:
-        if (
-            self._pausing.reasons & Reason.IN_FLIGHT
-            and len(self._due) <= self._caller.shared.settings.in_flight_max // 2
-        ):
-            self._caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
+    def _paused(self, now_us: int) -> None:
+        """The broker has answered something while the connection is paused."""
+        caller = self._caller
+        caller.answered_us = now_us
+        in_flight_max = caller.shared.settings.in_flight_max
+        if self._pausing.reasons & Reason.IN_FLIGHT and len(self._due) <= in_flight_max // 2:
+            caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
 
     # ------------------------------------------------------------------ one answer
 
@@ -226,7 +227,8 @@ class Answers:
         mute_ms = max(charge.mute_ms for charge in charges)
         if mute_ms <= upstream_ms or not at:
             return frame
-        return frame[:at] + _INT32.pack(mute_ms) + frame[at + 4 :]
+        answered_ms = route.answered_ms(mute_ms, upstream_ms)
+        return frame[:at] + _INT32.pack(answered_ms) + frame[at + 4 :]
 
     def _take_fetch(
         self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
@@ -258,10 +260,8 @@ class Answers:
         if at + 4 > min(frame_end, len(data)):
             raise _bad_head(frame_end - pos - 4, entry[0], entry[0])
         upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-        if (
-            route.engine_version != self._caller.shared.engine.version
-            or route.client_id != client_id
-        ):
+        if route.client_id != client_id or route.is_outdated:
+            # Where the callback is asked first, the last lane counts on until it has answered.
             self._caller.look_up(route, client_id, now_us)
         value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
@@ -269,15 +269,15 @@ class Answers:
         self._caller.append_row(route.memo, seq, now_us, value, throttle_ms, upstream_ms)
         if not route.enforced:
             return data
-        route.room.answered(value, route.window_bytes, now_us)
+        route.fetch_room.answered(value, route.lane.window_bytes, now_us)
         if throttle_ms > 0:
             # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
             # would cost nothing each time.
-            more_ms = route.window_ms if value > route.window_bytes else 0
-            self._pausing.mute(throttle_ms + more_ms)
+            more_ms = route.lane.window_ms if value > route.lane.window_bytes else 0
+            self._caller.mute(throttle_ms + more_ms, route.lane, route.memo.client_id)
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)
-                _WRITE_INT32(data, at, throttle_ms)
+                _WRITE_INT32(data, at, route.answered_ms(throttle_ms, upstream_ms))
         return data
 
     def _stream(self, part: bytes | bytearray) -> bytes | bytearray:

@@ -2,13 +2,18 @@
 
 from collections import deque
 
-from kvota.model.charge_memo import ADMITTED, THROTTLED, ChargeMemo
+from kvota.engine import Answer, Lane, Question
+from kvota.model.decision_sink import ADMITTED, THROTTLED, ChargeMemo
+from kvota.model.quota_type import QuotaType
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import PrincipalWatch
-from kvota.session.route import Route
+from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
+
+# The quota callback has so long to answer before a client counts as by the default one.
+ASK_MS_MAX = 1_000
 
 
 class Caller:
@@ -23,13 +28,20 @@ class Caller:
         routes: what this connection does with each API version it has used.
         due: entries for the answers that have not come yet, oldest first (``session.due``).
         answer_left: bytes of the running answer that have not come yet.
+        answered_us: when the broker last answered while the connection was paused, 0: never.
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
         upstream_versions: what the broker offers, once the client has asked.
+        asked: what the quota callback was last asked.
+        asks: how many questions there were; the last one's token.
         commands: for the driver.
     """
 
     __slots__ = (
+        "_muted_by",
         "answer_left",
+        "answered_us",
+        "asked",
+        "asks",
         "commands",
         "dialled",
         "due",
@@ -61,8 +73,12 @@ class Caller:
         self.routes: dict[int, Route] = {}
         self.due: deque[Entry] = deque()
         self.answer_left = 0
+        self.answered_us = 0
         self.sends_tokens = False
         self.upstream_versions: dict[int, tuple[int, int]] = {}
+        self.asked: Question | None = None
+        self.asks = 0
+        self._muted_by: tuple[Lane, int, str] | None = None  # lane, its version then, client id
         self.commands: list[Command] = []
 
     # ------------------------------------------------------------------ answers
@@ -79,6 +95,28 @@ class Caller:
             self.commands.append((Do.SEND_CLIENT, answer))
 
     # ------------------------------------------------------------------ pausing
+
+    def mute(self, throttle_ms: int, lane: Lane, client_id: str) -> None:
+        """Take no request for so long, unless the lane changes meanwhile."""
+        self._muted_by = lane, lane.version, client_id
+        self.pausing.mute(throttle_ms)
+
+    def look_again(self, now_us: int) -> None:
+        """Where the counter behind the running mute has changed: wait as long as it says now."""
+        if self._muted_by is None or not self.pausing.is_muting:
+            return
+        lane, version, client_id = self._muted_by
+        quota_type = lane.quota_type
+        enforced = quota_type in self.shared.settings.enforced
+        if enforced and lane.version == version:
+            return
+        now_ms = now_us // 1000
+        user, engine = self.principal.name, self.shared.engine
+        found = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
+        if found is None:  # the callback is asked first, with the next request
+            return
+        self._muted_by = found, found.version, client_id
+        self.pausing.replace_mute(max(0, found.peek(now_ms)) if enforced else 0)
 
     def wait(self) -> None:
         """Take nothing else of this connection: a mutation or a login is under way."""
@@ -107,22 +145,52 @@ class Caller:
         for route in self.routes.values():
             route.forget_lane()
 
-    def look_up(self, route: Route, client_id: bytes | bytearray, now_us: int) -> None:
-        """Find whose quota this is: on first use, and when the quotas, the user or the node changed."""
-        route.look_up(
-            self.shared.engine,
-            client_id,
-            user=self.principal.name,
-            node_id=self.node_id,
-            connection=self.number,
-            now_ms=now_us // 1000,
-        )
+    def look_up(self, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
+        """Find whose quota this is: on first use, and when the quotas, the user or the node changed.
+
+        Returns:
+            False: the quota callback is asked first; the request must wait.
+        """
+        quota_type = QUOTA_TYPE_OF_KEY[route.key]
+        user, name = self.principal.name, client_id.decode("utf-8", "replace")
+        lane = self.shared.engine.lane(quota_type, self.node_id, user, name, now_us // 1000)
+        if lane is None:
+            self.ask(quota_type, name)
+            return False
+        enforced = quota_type in self.shared.settings.enforced
+        route.use(lane, bytes(client_id), user=user, connection=self.number, enforced=enforced)
+        return True
+
+    def ask(self, quota_type: QuotaType, client_id: str) -> None:
+        """Ask the quota callback about this client, and take nothing until it has answered."""
+        self.asked = self.shared.engine.question(quota_type, self.principal.name, client_id)
+        self.asks += 1
+        self.pausing.ask(ASK_MS_MAX)
+        self.commands.append((Do.ASK, (self.asks, self.asked)))
+
+    def learn(self, token: int, result: object) -> bool:
+        """The callback's answer, or why there is none; False: another question is open, or none.
+
+        An answer that comes too late counts from then on.
+        """
+        if token != self.asks or self.asked is None:
+            return False
+        if isinstance(result, Answer):
+            self.shared.engine.learn(self.asked, result)
+        elif self.pausing.reasons & Reason.ASKING:
+            self.give_up_asking()
+        return True
+
+    def give_up_asking(self) -> None:
+        """No answer in time, or none at all: the client counts as by the default callback."""
+        assert self.asked is not None
+        self.shared.engine.learn_default(self.asked, self.shared.default_callback)
 
     # ------------------------------------------------------------------ record
 
     def append_row(
         self,
-        memo: ChargeMemo | None,
+        memo: ChargeMemo,
         seq: int,
         ts_us: int,
         value: float,
@@ -130,6 +198,5 @@ class Caller:
         upstream_ms: int,
     ) -> None:
         """Record a charge of bandwidth, whose outcome follows from its throttle."""
-        assert memo is not None
         outcome = THROTTLED if throttle_ms > 0 else ADMITTED
         self.shared.sink.append(memo, seq, ts_us, value, throttle_ms, upstream_ms, outcome)

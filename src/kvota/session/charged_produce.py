@@ -5,16 +5,23 @@ further quotas, each is asked first, with the part of the frame that is here; on
 the client itself, and nothing of the frame goes on.
 """
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.heads import read_acks
+from kvota.session.line_place import LinePlace
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.session.route import Route
 
 
-def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int) -> bool:
-    """Charge a Produce on all its quotas; False: one has refused it, and it must be swallowed.
+def take_charged_produce(
+    caller: Caller, place: LinePlace, route: Route, frame: bytes, now_us: int
+) -> bytes | None:
+    """Charge a Produce on all its quotas.
+
+    Returns:
+        The frame: it goes on; empty: a quota has refused it, and it must be swallowed; None: it waits
+        for its turn, uncharged.
 
     Raises:
         ProtocolError: the request's head cannot be read.
@@ -23,7 +30,10 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
     correlation = int.from_bytes(frame[8:12], "big", signed=True)
     client_id_length = int.from_bytes(frame[12:14], "big", signed=True)
     no_acks = read_acks(frame, 0, size + 4, client_id_length, route) == bytes(2)
-    assert route.memo is not None
+    lane, now_ms = route.lane, now_us // 1000
+    must_wait = route.enforced and lane.makes_wait and (lane.line or lane.turn_in_ms(now_ms))
+    if must_wait and not place.may_go_on(route, size, awaits_answer=not no_acks, now_us=now_us):
+        return None
     request = ProduceRequest(
         connection=caller.number,
         user=caller.principal.name,
@@ -39,19 +49,22 @@ def take_charged_produce(caller: Caller, route: Route, frame: bytes, now_us: int
             append_rows(caller, charges, NO_ANSWER)
             if charged:
                 caller.answer_locally(correlation, charged)
-            return False
+            place.leave()
+            return b""
         charges.append(charged)
-    throttle_ms = route.charge(size, now_us // 1000)
+    throttle_ms = lane.admit(size, now_ms)
+    place.leave()
     seq = caller.shared.sink.next_seq()
-    charges.append(Charge(route.memo, seq, now_us, size, throttle_ms))
+    outcome = THROTTLED if throttle_ms > 0 else ADMITTED
+    charges.append(Charge(route.memo, seq, now_us, size, throttle_ms, outcome))
     if no_acks:
         append_rows(caller, charges, NO_ANSWER)
     else:
         caller.expect((correlation, Due.CHARGED, route, charges))
     mute_ms = max(charge.mute_ms for charge in charges)
     if mute_ms > 0:
-        caller.pausing.mute(mute_ms)
-    return True
+        caller.mute(mute_ms, lane, route.memo.client_id)
+    return frame
 
 
 def append_rows(caller: Caller, charges: list[Charge], upstream_ms: int) -> None:
@@ -64,5 +77,5 @@ def append_rows(caller: Caller, charges: list[Charge], upstream_ms: int) -> None
             charge.value,
             charge.throttle_ms,
             upstream_ms,
-            THROTTLED if charge.throttle_ms > 0 else ADMITTED,
+            charge.outcome,
         )

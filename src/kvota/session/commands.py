@@ -17,3 +17,4 @@ class Do(IntEnum):
     RESUME = 3  # int: a reason to pause that is over; the client's buffered bytes may go on
     WARN = 4  # str: a line for the log
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
+    CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait

@@ -6,14 +6,21 @@ are commands in ``commands``; whether to read on, and when to come back, follows
 
 from collections.abc import Callable
 
-from kvota.model.charge_memo import NO_ANSWER
+from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.answers import Answers
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import append_rows
+from kvota.session.commands import Do
 from kvota.session.due import Due
+from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import AT_ONCE, Pausing, Reason
 from kvota.session.requests import Requests
 from kvota.session.shared import Shared
+
+_WAITED_TOO_LONG = (
+    f"a request has waited {WAIT_MS_MAX / 1000:.0f} s for its turn under its quota; nothing of it was "
+    "forwarded or charged, and the client sends it again (docs/quotas-that-hold.md)"
+)
 
 
 class Connection:
@@ -25,7 +32,8 @@ class Connection:
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
         node_id: that broker's, or a number below -1 while it is not known.
-        wake: called when the announced-bytes budget has room again; ``woken`` is due then.
+        wake: called when the announced-bytes budget has room again, or the line of a counter has
+            moved; ``woken`` is due then.
 
     Attributes:
         from_client: takes the client's bytes and Unix µs, returns what goes upstream (or None).
@@ -74,13 +82,13 @@ class Connection:
         return self._requests.go_on(now_us)
 
     def woken(self, now_us: int) -> bytes | bytearray | None:
-        """The budget has room: go on; returns buffered bytes that may now be forwarded.
+        """The budget has room, or the line has moved: go on; returns buffered bytes to be forwarded.
 
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
         try:
-            return self.resume(Reason.BUDGET, now_us)
+            return self.resume(Reason.BUDGET | Reason.IN_LINE, now_us)
         finally:
             self._requests.budget.pass_on()
 
@@ -100,9 +108,15 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
-        return self.resume(self.pausing.deadline_passed(monotonic_ms, now_us), now_us)
+        if self.pausing.gives_up(monotonic_ms):
+            self.commands.append((Do.CLOSE, _WAITED_TOO_LONG))
+            return None
+        over = self.pausing.deadline_passed(monotonic_ms, now_us)
+        if over & Reason.ASKING:
+            self.caller.give_up_asking()
+        return self.resume(over, now_us)
 
-    def resolved(self, token: int, result: object, now_us: int) -> bytes | bytearray | None:  # noqa: ARG002
+    def resolved(self, token: int, result: object, now_us: int) -> bytes | bytearray | None:
         """What ``Do.ASK`` asked for is here, or could not be had (an exception).
 
         Returns:
@@ -111,10 +125,13 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
+        if not self.caller.learn(token, result):
+            return None
         return self.resume(Reason.ASKING, now_us)
 
     def look_again(self, now_us: int) -> None:
         """Quotas have changed: a running mute may be shorter or longer; the deadline says so."""
+        self.caller.look_again(now_us)
 
     def redialled(self, address: tuple[str, int], node_id: int) -> None:
         """Another broker than planned has been reached."""
@@ -148,14 +165,24 @@ class Connection:
     def arrived_bytes(self) -> int:
         """How much of the frame that is not here whole has arrived."""
         requests = self._requests
-        return (
-            requests.budget.taken_bytes - requests.left if requests.left else len(requests.buffered)
-        )
+        if not requests.left:
+            return len(requests.buffered)
+        return (requests.swallowed_bytes or requests.budget.taken_bytes) - requests.left
 
     @property
     def is_inside_frame(self) -> bool:
         """True while the broker has the head of a frame and not its end."""
-        return self._requests.left > 0
+        return self._requests.left > 0 and not self._requests.swallowed_bytes
+
+    @property
+    def is_in_line(self) -> bool:
+        """True while a request waits for its counter's turn."""
+        return bool(self.pausing.reasons & Reason.IN_LINE)
+
+    @property
+    def waits_for_an_answer(self) -> bool:
+        """True while a request in line is worth nothing once its client has gone (acks are not 0)."""
+        return self.is_in_line and self._requests.place.awaits_answer
 
     @property
     def keeps_others_waiting(self) -> bool:

@@ -8,10 +8,10 @@ size; a client that has read all there is gets smaller ones, and does not wait.
 
 from struct import Struct
 
+from kvota.model.decision_sink import ChargeMemo
+from kvota.model.quota_type import Algorithm
 from kvota.wire import fetch
-from kvota.wire.apis import FETCH
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import encode_answer
 
 _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
@@ -22,8 +22,6 @@ _WRITE_INT32 = _INT32.pack_into
 FETCH_WAIT_MS_MAX = 15_000
 # A waiting Fetch is looked at this often, where the samples are longer.
 LOOK_AGAIN_MS = 1_000
-# From v7 on an answer has an error code and a fetch session.
-_FETCH_SESSIONS_FROM = 7
 # A larger request does not wait: much memory would wait with it.
 WAITING_FETCH_BYTES_MAX = 16_384
 
@@ -50,13 +48,21 @@ class FetchRoom:
         self._answer_bytes = value
         self._answered_us = now_us
 
-    def left_to_wait_ms(self, request_bytes: int, now_us: int) -> int:
+    def waited(self, now_us: int) -> None:
+        """A Fetch was answered without the broker: another wait may begin."""
+        self._answered_us = now_us
+
+    def left_to_wait_ms(self, now_us: int) -> int:
         """For how long a Fetch without room may still be kept back; 0: it goes on."""
         waited_ms = (now_us - self._answered_us) // 1000
-        # A clock that has stepped back ends the wait.
-        if waited_ms < 0 or request_bytes > WAITING_FETCH_BYTES_MAX:
+        if waited_ms < 0:  # a clock that has stepped back ends the wait
             return 0
         return max(0, FETCH_WAIT_MS_MAX - waited_ms)
+
+    @staticmethod
+    def may_wait(request_bytes: int, algorithm: Algorithm) -> bool:
+        """True unless much memory would wait with the request, and its quota does without that."""
+        return algorithm is Algorithm.TOKEN_BUCKET or request_bytes <= WAITING_FETCH_BYTES_MAX
 
     def is_first_refusal(self) -> bool:
         """True once for each wait, however often it is looked at: a wait has one row."""
@@ -66,14 +72,15 @@ class FetchRoom:
         return True
 
 
-def look_again_ms(missing_bytes: int, limit: float, sample_ms: int, left_ms: int) -> int:
-    """When to look again for the missing bytes.
+def look_again_ms(missing_bytes: int, memo: ChargeMemo) -> int:
+    """When to look again for the missing bytes, under the limit that a row would name.
 
     Kafka's formula, (sum + expected) / limit - window. It knows no samples' ends, so it may wait twice
     as long as there is need: look again after a sample at the latest.
     """
-    wait_ms = int(missing_bytes * 1000 / max(limit, 0.001)) + 1
-    return min(wait_ms, sample_ms, LOOK_AGAIN_MS, left_ms)
+    assert memo.limit is not None, "without a limit there is room"
+    wait_ms = int(missing_bytes * 1000 / max(memo.limit, 0.001)) + 1
+    return min(wait_ms, memo.sample_ms, LOOK_AGAIN_MS)
 
 
 def asks_for(data: bytes | bytearray, offset: int) -> int:
@@ -98,10 +105,6 @@ def lower_max_bytes(data: bytes | bytearray, offset: int, allowed_bytes: int) ->
 
 def empty_answer(correlation: int, version: int, throttle_ms: int) -> bytes:
     """What a broker answers to a consumer over its quota: no topics, and how long to wait."""
-    throttle_ms = min(throttle_ms, 2**31 - 1)
-    if version >= _FETCH_SESSIONS_FROM:
-        return fetch.empty_answer(
-            correlation, version, throttle_ms=throttle_ms, error_code=ErrorCode.NONE
-        )
-    throttle = throttle_ms.to_bytes(4, "big") if version else b""
-    return encode_answer(FETCH, version, correlation, throttle + bytes(4))
+    return fetch.empty_answer(
+        correlation, version, throttle_ms=min(throttle_ms, 2**31 - 1), error_code=ErrorCode.NONE
+    )

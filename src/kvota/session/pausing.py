@@ -20,12 +20,14 @@ class Reason(IntFlag):
     UPSTREAM_FULL = 64  # the broker reads slowly
     DIALLING = 128  # the broker has not accepted the connection yet
     CLIENT_FULL = 256  # the client reads its answers slowly
+    IN_LINE = 512  # a request waits for its counter's turn (kvota.session.line_place)
 
 
 # These hold up the rest of a frame that has begun, too: it has nowhere to go.
 AT_ONCE = int(Reason.UPSTREAM_FULL | Reason.DIALLING | Reason.CLIENT_FULL)
 _MUTED = int(Reason.MUTED)
 _ASKING = int(Reason.ASKING)
+_IN_LINE = int(Reason.IN_LINE)
 
 
 class Pausing:
@@ -45,11 +47,15 @@ class Pausing:
         "_asking_asked_ms",
         "_asking_deadline_ms",
         "_cap_ms",
+        "_give_up_asked_ms",
+        "_give_up_deadline_ms",
         "_mute_asked_ms",
         "_mute_deadline_ms",
         "_muted_since_ms",
         "_offered_ms",
         "_passing_left_ms",
+        "_turn_asked_ms",
+        "_turn_deadline_ms",
         "deadline_changed",
         "passing_until_us",
         "reasons",
@@ -66,6 +72,10 @@ class Pausing:
         self._passing_left_ms = 0
         self._asking_asked_ms = 0
         self._asking_deadline_ms = 0
+        self._turn_asked_ms: int | None = None
+        self._turn_deadline_ms: int | None = None
+        self._give_up_asked_ms: int | None = None
+        self._give_up_deadline_ms: int | None = None
         self._offered_ms = 0
 
     # ------------------------------------------------------------------ what the machine says
@@ -75,6 +85,11 @@ class Pausing:
         self.reasons |= _MUTED
         self.deadline_changed = True
         self._mute_asked_ms = max(self._mute_asked_ms, throttle_ms)
+
+    @property
+    def is_muting(self) -> bool:
+        """True while a mute runs, or one request is let through in the middle of it."""
+        return bool(self.reasons & _MUTED or self.passing_until_us)
 
     def mute_again(self, now_us: int) -> None:
         """One request was let through after a capped mute: what is left of the deadline goes on."""
@@ -92,6 +107,27 @@ class Pausing:
         self.reasons |= _ASKING
         self.deadline_changed = True
         self._asking_asked_ms = at_most_ms
+
+    def give_up_waiting_in(self, at_most_ms: int | None) -> None:
+        """A wait in line begins; it ends after so long at the latest, None: never."""
+        self._give_up_asked_ms = at_most_ms
+        self._give_up_deadline_ms = None
+
+    def stand_in_line(self, turn_in_ms: int | None) -> None:
+        """Take no request until its turn; None: the one before it wakes this one."""
+        self.reasons |= _IN_LINE
+        self.deadline_changed = True
+        self._turn_asked_ms = turn_in_ms
+        self._turn_deadline_ms = None
+
+    def gives_up(self, monotonic_ms: int) -> bool:
+        """True when a request has waited in line for as long as it may."""
+        give_up_ms = self._give_up_deadline_ms
+        return (
+            bool(self.reasons & _IN_LINE)
+            and give_up_ms is not None
+            and (max(monotonic_ms, self._offered_ms) >= give_up_ms)
+        )
 
     def replace_mute(self, throttle_ms: int) -> None:
         """The counter behind the running mute has changed: it ends so long from now on, not before."""
@@ -119,6 +155,14 @@ class Pausing:
                 self._asking_deadline_ms = monotonic_ms + self._asking_asked_ms
                 self._asking_asked_ms = 0
             ends_ms.append(self._asking_deadline_ms)
+        if self.reasons & _IN_LINE:
+            if self._turn_asked_ms is not None:
+                self._turn_deadline_ms = monotonic_ms + self._turn_asked_ms
+                self._turn_asked_ms = None
+            if self._give_up_asked_ms is not None:
+                self._give_up_deadline_ms = monotonic_ms + self._give_up_asked_ms
+                self._give_up_asked_ms = None
+            ends_ms += self._ends_in_line()
         if not ends_ms:
             return None
         self._offered_ms = min(ends_ms)
@@ -141,7 +185,13 @@ class Pausing:
                 self.passing_until_us = now_us + left_ms * 1000
         if self.reasons & _ASKING and reached_ms >= self._asking_deadline_ms:
             over |= _ASKING
+        if self.reasons & _IN_LINE and any(reached_ms >= end for end in self._ends_in_line()):
+            over |= _IN_LINE
         return over
+
+    def _ends_in_line(self) -> list[int]:
+        ends = (self._turn_deadline_ms, self._give_up_deadline_ms)
+        return [end_ms for end_ms in ends if end_ms is not None]
 
     def _mute_end_ms(self) -> int:
         assert self._muted_since_ms is not None

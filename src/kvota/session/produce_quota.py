@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,17 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One charge of one Produce: a row, once its answer is here."""
+    """One charge of one Produce: a row, once its answer is here.
+
+    ``outcome`` is a code of ``model.decision_sink``.
+    """
 
     memo: ChargeMemo
     seq: int
     ts_us: int
     value: float
     throttle_ms: int
+    outcome: int
 
     @property
     def mute_ms(self) -> int:

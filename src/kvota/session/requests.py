@@ -8,7 +8,7 @@ answer has about 3 µs of Python in all, hence plain tuples, heads read in place
 from collections.abc import Callable
 from struct import Struct
 
-from kvota.model.charge_memo import NO_ANSWER, REJECTED
+from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
@@ -16,24 +16,24 @@ from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import Token
 from kvota.session.exchanges.table import EXCHANGES
-from kvota.session.fetch_room import asks_for, empty_answer, look_again_ms, lower_max_bytes
+from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
     bad_client_id,
     bad_first_size,
     bad_size,
-    behind_header_tags,
     read_acks,
 )
+from kvota.session.line_place import LinePlace
+from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
-from kvota.wire.headers import REQUEST_SIZE_MIN
+from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
 # size, key and version as one number, correlation id, length of the client id
 _HEAD = Struct(">iIih").unpack_from
 _READ_INT32 = Struct(">i").unpack_from
 
-HEAD_BYTES = 14
 # A frame that has not arrived whole is forwarded only when this much of it is here: a client that
 # announces much and sends little costs the broker nothing (it allocates what is announced).
 EVIDENCE_BYTES = 16_384
@@ -53,12 +53,15 @@ class Requests:
 
     Attributes:
         left: bytes of the running frame that have not come yet.
+        swallowed_bytes: the running frame's size where it goes nowhere: the broker has none of it.
         buffered: received and not forwarded: half a head, or what waits while the connection pauses.
         count: requests taken so far.
         budget: what the running frame takes of the broker's announced-bytes budget.
+        place: in the line of a counter that owes too much.
     """
 
     __slots__ = (
+        "_append_row",
         "_caller",
         "_due",
         "_engine",
@@ -67,11 +70,12 @@ class Requests:
         "_next_seq",
         "_pausing",
         "_routes",
-        "_swallows",
         "budget",
         "buffered",
         "count",
         "left",
+        "place",
+        "swallowed_bytes",
     )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
@@ -81,13 +85,15 @@ class Requests:
         self._due = caller.due
         self._engine = caller.shared.engine
         self._next_seq = caller.shared.sink.next_seq
+        self._append_row = caller.append_row
         self._in_flight_max = caller.shared.settings.in_flight_max
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
-        self._swallows = False  # the rest of the running frame goes nowhere
         self.buffered = bytearray()
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
+        self.place = LinePlace(caller, wake)
         self.count = 0
         self.left = 0
+        self.swallowed_bytes = 0
 
     # ------------------------------------------------------------------ received bytes
 
@@ -106,7 +112,7 @@ class Requests:
             self.buffered += data
             if self._pausing.reasons or len(self.buffered) < self._need:
                 return None
-            data = self._unbuffered()
+            data = self._unbuffered(now_us)
             if self._caller.sends_tokens:
                 return self._take_token(data, now_us)
 
@@ -116,11 +122,10 @@ class Requests:
         begin = 0
         while pos < end:
             if pausing.reasons:
-                return self._keep(data, pos, 1, ahead, begin)
-            available = end - pos
-            if available < HEAD_BYTES:
+                return self._keep(data, pos, 1, ahead, begin, now_us)
+            if end - pos < REQUEST_HEAD_BYTES:
                 self._check_early(data, pos)
-                return self._keep(data, pos, HEAD_BYTES, ahead, begin)
+                return self._keep(data, pos, REQUEST_HEAD_BYTES, ahead, begin, now_us)
             size, key_version, correlation, client_id_length = _HEAD(data, pos)
             route = routes.get(key_version)
             if route is None:
@@ -130,36 +135,36 @@ class Requests:
                 raise bad_size(size, route)
             frame_end = pos + 4 + size
             if frame_end > end:
-                need = self._needed(route, size, available)
+                need = self._needed(route, size, end - pos)
                 if need:
-                    return self._keep(data, pos, need, ahead, begin)
-            # max() costs a call here
-            body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136
+                    return self._keep(data, pos, need, ahead, begin, now_us)
+            body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136  (a call)
             if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:
                 raise bad_client_id(client_id_length, CLIENT_ID_BYTES_MAX, route)
-            kind = route.kind
-            if kind == 1:  # Kind.PRODUCE
+            if route.kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
-                if client_id != route.client_id or route.engine_version != self._engine.version:
-                    self._caller.look_up(route, client_id, now_us)
+                is_new = client_id != route.client_id or route.lane_version != route.lane.version
+                if is_new and not self._caller.look_up(route, client_id, now_us):
+                    return self._keep(data, pos, 1, ahead, begin, now_us)
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
                     acks = read_acks(data, pos, frame_end, client_id_length, route)
                 throttle_ms = route.charge(size, now_us // 1000)
-                seq = self._next_seq()
-                memo = route.memo
-                if acks == _NO_ACKS:  # answered by nobody: the mute is the only signal
-                    self._caller.append_row(memo, seq, now_us, size, throttle_ms, NO_ANSWER)
+                if throttle_ms:
+                    head = ProduceHead(correlation, size, acks != _NO_ACKS)
+                    if not self._take_over_limit(route, head, throttle_ms, now_us):
+                        return self._keep(data, pos, 1, ahead, begin, now_us)
+                elif acks == _NO_ACKS:  # answered by nobody
+                    self._append_row(route.memo, self._next_seq(), now_us, size, 0, NO_ANSWER)
                 else:
-                    due.append((correlation, _PRODUCE, route, memo, seq, now_us, size, throttle_ms))
-                if throttle_ms > 0 and route.enforced:
-                    pausing.mute(throttle_ms)
-            elif kind == 0:  # Kind.PASS
+                    seq = self._next_seq()
+                    due.append((correlation, _PRODUCE, route, route.memo, seq, now_us, size, 0))
+            elif route.kind == 0:  # Kind.PASS
                 due.append((correlation, _PASS))
             else:
                 instead = self._take_rarer(data, pos, body, route, now_us)
                 if instead is None:
-                    return self._keep(data, pos, size + 4, ahead, begin)
+                    return self._keep(data, pos, size + 4, ahead, begin, now_us)
                 if instead is not data:
                     ahead = _edited(ahead, data[begin:pos], instead)
                     begin = frame_end
@@ -185,9 +190,17 @@ class Requests:
         return ahead or None
 
     def _keep(
-        self, data: bytes | bytearray, pos: int, need: int, ahead: bytearray | None, begin: int
+        self,
+        data: bytes | bytearray,
+        pos: int,
+        need: int,
+        ahead: bytearray | None,
+        begin: int,
+        now_us: int,
     ) -> bytes | bytearray | None:
         """Buffer ``data[pos:]`` until ``need`` bytes of it are here; forward what is before it."""
+        if not self.buffered:
+            self.place.kept_us = now_us
         self.buffered += data[pos:]
         self._need = need
         return self._forwarded(data[:pos], ahead, begin) or None
@@ -196,6 +209,7 @@ class Requests:
         """A reason to pause is over: take what is buffered, unless there is another one."""
         if self._pausing.reasons:
             return None
+        self.place.resumed_us = now_us
         if not self.buffered:
             # A token is buffered first, so that ``take`` need not look for one in every chunk.
             self._need = int(self._caller.sends_tokens)
@@ -203,7 +217,8 @@ class Requests:
         self._need = min(self._need, len(self.buffered))
         return self.take(b"", now_us)
 
-    def _unbuffered(self) -> bytes:
+    def _unbuffered(self, now_us: int) -> bytes:
+        self.place.taken_us = now_us
         data = bytes(self.buffered)
         self.buffered.clear()
         self._need = 0
@@ -217,12 +232,21 @@ class Requests:
         self.left = left - here
         if not self.left:
             self.budget.give_back()
-        if self._swallows:
-            self._swallows = self.left > 0
+        if self.swallowed_bytes:
+            if not self.left:
+                self.swallowed_bytes = 0
             return data[here:], 0
         return data, here
 
     # ------------------------------------------------------------------ rarer requests
+
+    def _take_over_limit(
+        self, route: Route, head: ProduceHead, throttle_ms: int, now_us: int
+    ) -> bool:
+        if take_over_limit(self._caller, self.place, route, head, throttle_ms, now_us):
+            return True
+        self.budget.give_back()  # taken anew at its turn
+        return False
 
     def _take_rarer(
         self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
@@ -236,67 +260,43 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
+            if not self._is_known(data, pos, body, route):
+                return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
-        client_id = data[pos + HEAD_BYTES : body]
-        if client_id != route.client_id or route.engine_version != self._engine.version:
-            self._caller.look_up(route, client_id, now_us)
+        client_id = data[pos + REQUEST_HEAD_BYTES : body]
+        is_new = client_id != route.client_id or route.is_outdated
+        if is_new and not self._caller.look_up(route, client_id, now_us):
+            return None
         if route.kind == Kind.FETCH:
-            return self._take_fetch(data, pos, body, route, now_us)
-        if take_charged_produce(self._caller, route, bytes(data[pos:frame_end]), now_us):
-            return data
-        self._swallows = frame_end > len(data)
-        return b""
+            instead = take_fetch(self._caller, data, pos, body, route, now_us)
+        else:
+            frame = bytes(data[pos:frame_end])
+            instead = take_charged_produce(self._caller, self.place, route, frame, now_us)
+            if instead is frame:
+                return data
+            if instead is None:
+                self.budget.give_back()  # taken anew at its turn
+        if instead == b"":  # answered by the gateway
+            self._swallow(size, frame_end - len(data))
+        return instead
 
-    def _take_fetch(
-        self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
-    ) -> bytes | bytearray | None:
-        size, _, correlation, _ = _HEAD(data, pos)
-        frame_end = pos + 4 + size
-        if route.enforced:
-            if self._pausing.passing_until_us > now_us:
-                # Read in the middle of a long mute: answered as a broker does, empty, with the wait.
-                left_ms = self._pausing.passing_left_ms(now_us)
-                self._caller.answer_locally(
-                    correlation, empty_answer(correlation, route.version, left_ms)
-                )
-                self._swallows = frame_end > len(data)
-                return b""
-            offset = _max_bytes_offset(data, body, frame_end, route)
-            if offset >= 0:
-                allowed = route.allowance(now_us // 1000)
-                if asks_for(data, offset) > allowed:
-                    if self._waits_for_room(route, size, allowed, now_us):
-                        return None
-                    self._due.append((correlation, _FETCH, route, route.client_id))
-                    return lower_max_bytes(data[pos:frame_end], offset - pos, allowed)
-        self._due.append((correlation, _FETCH, route, route.client_id))
-        return data
+    def _swallow(self, size: int, rest_bytes: int) -> None:
+        """The running frame goes nowhere, and what still comes of it neither: its room is free."""
+        self.swallowed_bytes = size if rest_bytes > 0 else 0
+        self.budget.give_back()
 
-    def _waits_for_room(self, route: Route, size: int, allowed: int, now_us: int) -> bool:
-        """True while a Fetch is not sent on, because the window has no room for its answer."""
-        room, memo = route.room, route.memo
-        assert room is not None
-        left_ms = room.left_to_wait_ms(size, now_us)
-        missing_bytes = room.expected_bytes - allowed
-        if missing_bytes <= 0 or left_ms == 0:
-            return False
-        assert memo is not None
-        assert memo.limit is not None
-        if room.is_first_refusal():
-            throttle_ms = route.refuse(room.expected_bytes, now_us // 1000)
-            self._caller.shared.sink.append(
-                memo,
-                self._next_seq(),
-                now_us,
-                room.expected_bytes,
-                throttle_ms,
-                NO_ANSWER,
-                REJECTED,
-            )
-        self._pausing.mute(look_again_ms(missing_bytes, memo.limit, memo.sample_ms, left_ms))
-        return True
+    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
+        """False: what this client may mutate is being asked."""
+        quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
+        if quota_type is None:
+            return True
+        client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
+        if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
+            return True
+        self._caller.ask(quota_type, client_id)
+        return False
 
     def _take_token(self, data: bytes | bytearray, now_us: int) -> bytes | bytearray | None:
         """Take one login token without Kafka's header (SaslHandshake v0).
@@ -306,12 +306,12 @@ class Requests:
         """
         frame_bytes = Token.frame_bytes(data)
         if self._pausing.reasons or len(data) < frame_bytes:
-            return self._keep(data, 0, frame_bytes, None, 0)
+            return self._keep(data, 0, frame_bytes, None, 0, now_us)
         head = RequestHead(SASL_AUTHENTICATE, 0, 0)  # it has none
         Token.begin(self._caller, head, bytes(data[:frame_bytes]), now_us)
         if len(data) == frame_bytes:
             return data
-        return self._keep(data, frame_bytes, 1, None, 0)
+        return self._keep(data, frame_bytes, 1, None, 0, now_us)
 
     # ------------------------------------------------------------------ routes and sizes
 
@@ -333,8 +333,8 @@ class Requests:
             key,
             version,
             kind=self._kind(key),
-            enforced=QUOTA_TYPE_OF_KEY.get(key) in settings.enforced,
             size_max=settings.request_bytes_max,
+            mute_ms_max=settings.mute_ms_max,
         )
         if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
             self._routes[key_version] = route  # not one for each version there may be some day
@@ -372,20 +372,8 @@ class Requests:
         if not self.left:
             self.budget.give_back()
         self.budget.close()
+        self.place.close()
         self.buffered.clear()
-
-
-def _max_bytes_offset(data: bytes | bytearray, body: int, frame_end: int, route: Route) -> int:
-    """Where a Fetch says how much it wants, -1 where its version does not."""
-    offset = route.max_bytes_offset
-    if offset < 0:
-        return -1
-    at = body
-    if route.flexible and body + offset < frame_end and data[body]:
-        at = behind_header_tags(data, body, frame_end) - 1
-    if at + offset + 4 > frame_end:
-        raise bad_size(frame_end - body, route)
-    return at + offset
 
 
 def _edited(

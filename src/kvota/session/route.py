@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from enum import IntEnum
 
-from kvota.engine import QuotaEngine
-from kvota.model.charge_memo import ChargeMemo
+from kvota.engine import Lane
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.fetch_room import FetchRoom
 from kvota.wire import fetch
 from kvota.wire.apis import (
@@ -29,6 +29,8 @@ QUOTA_TYPE_OF_KEY = {
 }
 _NO_TRANSACTION_COMPACT = b"\x00\x00"  # no tags in the header, null transactional id
 _NO_TRANSACTION = b"\xff\xff"
+# Lanes' versions are 0 or more.
+_OUTDATED = -1
 _NO_FIELD = b"none"  # Produce v0-2 begin with acks: two bytes never equal these four
 
 
@@ -49,24 +51,22 @@ class Route:
     """
 
     __slots__ = (
-        "allowance",
         "charge",
         "client_id",
         "enforced",
-        "engine_version",
+        "fetch_room",
         "flexible",
         "has_endpoints",
         "key",
         "kind",
+        "lane",
+        "lane_version",
         "max_bytes_offset",
         "memo",
+        "mute_ms_max",
         "no_transaction",
-        "refuse",
-        "room",
         "size_max",
         "version",
-        "window_bytes",
-        "window_ms",
     )
 
     def __init__(
@@ -75,8 +75,8 @@ class Route:
         version: int,
         *,
         kind: Kind,
-        enforced: bool,
         size_max: int,
+        mute_ms_max: int,
     ) -> None:
         api = APIS.get(key)
         if api is None:
@@ -92,7 +92,7 @@ class Route:
         self.flexible = is_flexible(key, version)
         self.size_max = min(api.request_bytes_max, size_max)
         self.kind = int(kind)  # a plain int: the hot path compares it
-        self.has_endpoints = (key == PRODUCE and version >= 10) or (key == FETCH and version >= 16)
+        self.has_endpoints = key in {PRODUCE, FETCH} and version >= api.addresses_from
         # Counted from behind the client id; flexible headers have one more byte there.
         self.max_bytes_offset = -1
         if key == FETCH and fetch.max_bytes_offset(version) >= 0:
@@ -101,62 +101,55 @@ class Route:
             self.no_transaction = _NO_FIELD
         else:
             self.no_transaction = _NO_TRANSACTION_COMPACT if self.flexible else _NO_TRANSACTION
-        self.enforced = enforced
-        self.engine_version = -1
-        self.client_id: bytes | bytearray | None = None
-        self.charge: Callable[[float, int], int] = _never_charged
-        self.allowance: Callable[[int], int] = _never_allowed
-        self.refuse: Callable[[float, int], int] = _never_charged
-        # What an empty window takes, and how long it is as Kafka's formula sees it.
-        self.window_bytes = 0
-        self.window_ms = 0
-        self.room = FetchRoom() if key == FETCH else None
-        self.memo: ChargeMemo | None = None
+        self.mute_ms_max = mute_ms_max
+        self.enforced = False  # shadow mode: nobody is held back
+        self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
+        self.lane: Lane
+        self.lane_version = _OUTDATED
+        self.charge: Callable[[float, int], int]  # the lane's own
+        if key == FETCH:
+            self.fetch_room = FetchRoom()
+        self.memo: ChargeMemo  # of that client's rows
+
+    @property
+    def is_outdated(self) -> bool:
+        """True when the lane may be another one now."""
+        return self.client_id is None or self.lane_version != self.lane.version
+
+    def answered_ms(self, throttle_ms: int, upstream_ms: int) -> int:
+        """What the client is told; under ``token_bucket`` never longer than a mute without a pause.
+
+        A Java client keeps to what it was told, over reconnects too, and a limit may be raised meanwhile.
+        """
+        if self.lane.algorithm is Algorithm.TOKEN_BUCKET:
+            return max(min(throttle_ms, self.mute_ms_max), upstream_ms)
+        return throttle_ms
 
     def forget_lane(self) -> None:
         """The next charge looks its counter up anew."""
-        self.engine_version = -1
+        self.lane_version = _OUTDATED
 
-    def look_up(
-        self,
-        engine: QuotaEngine,
-        client_id: bytes | bytearray,
-        *,
-        user: str,
-        node_id: int,
-        connection: int,
-        now_ms: int,
+    def use(
+        self, lane: Lane, client_id: bytes, *, user: str, connection: int, enforced: bool
     ) -> None:
-        """Look up what this client's Produce or Fetch requests are charged on, and make their memo."""
-        quota_type = QUOTA_TYPE_OF_KEY[self.key]
-        name = client_id.decode("utf-8", "replace")
-        lane = engine.bandwidth(quota_type, node_id, user, name, now_ms)
-        self.charge = lane.charge
-        self.allowance = lane.allowance
-        self.refuse = lane.refuse
-        self.window_bytes = lane.window_bytes
-        self.window_ms = lane.window_ms
-        self.client_id = bytes(client_id)
-        self.engine_version = engine.version
+        """Charge this client's requests on this lane from now on, and make their memo."""
+        self.lane = lane
+        self.lane_version = lane.version
+        # An answer that is here cannot wait for a turn.
+        self.charge = lane.admit if self.key == FETCH else lane.charge
+        self.enforced = enforced
+        self.client_id = client_id
         self.memo = ChargeMemo(
-            node_id=node_id,
-            quota_type=quota_type,
+            node_id=lane.node_id,
+            quota_type=lane.quota_type,
             connection=connection,
             user=user,
-            client_id=name,
+            client_id=client_id.decode("utf-8", "replace"),
             tags=lane.tags,
             api_key=self.key,
             api_version=self.version,
             limit=lane.limit,
             samples=lane.samples,
             sample_ms=lane.sample_ms,
-            enforced=self.enforced,
+            enforced=enforced,
         )
-
-
-def _never_charged(_value: float, _now_ms: int) -> int:
-    return 0
-
-
-def _never_allowed(_now_ms: int) -> int:
-    return 0

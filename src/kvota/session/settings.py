@@ -11,6 +11,8 @@ class ConnectionSettings:
 
     Attributes:
         enforced: quota types in force; the others are in shadow mode.
+        mute_ms_max: cap of one mute, and what a client is told at most under ``token_bucket``; the
+            Java client's request timeout is 30 s.
         request_bytes_max: cap of one request; Kafka's socket.request.max.bytes is 100 MiB.
         in_flight_max: requests forwarded and not yet answered before reading pauses; clients keep 5
             to 1,000, the bound only stops runaway pipelining.
@@ -19,6 +21,7 @@ class ConnectionSettings:
     """
 
     enforced: frozenset[QuotaType] = field(default_factory=frozenset)
+    mute_ms_max: int = 30_000
     request_bytes_max: int = 100 * 2**20
     in_flight_max: int = 5_000
     mutation_partitions_max: int = 10_000

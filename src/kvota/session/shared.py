@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from kvota.engine import QuotaEngine
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.decision_sink import DecisionSink
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.produce_quota import ProduceQuota
@@ -11,11 +12,15 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
-    ``produce_quotas``: what a Produce is charged on beside its bytes.
+    Only ``settings`` is ever replaced, by ``put_in_force``.
+
+    Attributes:
+        default_callback: decides for clients about which ``engine.callback`` has not answered in time.
+        produce_quotas: what a Produce is charged on beside its bytes.
     """
 
     engine: QuotaEngine
@@ -24,4 +29,12 @@ class Shared:
     budgets: AnnouncedBudgets
     facts: ClusterFacts
     settings: ConnectionSettings
+    default_callback: ClientQuotaCallback
     produce_quotas: tuple[ProduceQuota, ...] = ()
+
+    def put_in_force(self, settings: ConnectionSettings) -> None:
+        """Other settings from now on; connections find out what is enforced with their next request."""
+        changed = self.settings.enforced ^ settings.enforced
+        self.settings = settings
+        for quota_type in changed:
+            self.engine.outdate(quota_type)

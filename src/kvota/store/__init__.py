@@ -1,1 +1,1 @@
-"""Where configured quotas live, and the files an operator writes."""
+"""Configured quotas live here, and the files that an operator writes are read here."""

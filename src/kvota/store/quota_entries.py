@@ -1,17 +1,16 @@
-"""The ``[[quota]]`` tables of a quotas file, checked one by one, all faults collected."""
+"""The ``[[quota]]`` tables of a quotas file are checked one by one, and all faults collected."""
 
 from collections.abc import Mapping
 
 from kvota.model.errors import Fault
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.model.quota_key import QUOTA_KEYS
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import TYPE_OF_KEY, QuotaType
 from kvota.store.quota_limit import LimitError, parse_limit
 from kvota.store.toml_file import unknown_keys
 from kvota.store.toml_places import KeyPath, Places
 
 _ENTITY_KEYS = ("user", "user_default", "client_id", "client_id_default")
-_KNOWN_KEYS = (*_ENTITY_KEYS, *QUOTA_KEYS)
+_KNOWN_KEYS = (*_ENTITY_KEYS, *TYPE_OF_KEY)
 
 
 class EntriesReader:
@@ -53,7 +52,7 @@ class EntriesReader:
             )
             return
         if not limits:
-            self._fault(path, "limits nothing", f"Add one of {', '.join(QUOTA_KEYS)}.")
+            self._fault(path, "limits nothing", f"Add one of {', '.join(TYPE_OF_KEY)}.")
             return
         self._add(path, QuotaEntity(user, client_id), limits)
 
@@ -89,7 +88,7 @@ class EntriesReader:
 
     def _limits(self, path: KeyPath, entry: Mapping[str, object]) -> dict[QuotaType, float]:
         limits = {}
-        for key, quota_type in QUOTA_KEYS.items():
+        for key, quota_type in TYPE_OF_KEY.items():
             if key in entry:
                 try:
                     limits[quota_type] = parse_limit(quota_type, entry[key])

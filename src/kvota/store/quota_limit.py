@@ -1,17 +1,16 @@
-"""One configured limit: from what a person wrote to a number and back, by AlterClientQuotas' rules."""
+"""A limit that a person wrote becomes a number and a text again, by AlterClientQuotas' rules."""
 
 from math import isfinite
 
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, QuotaType
 from kvota.model.units import parse_byte_rate, parse_rate
 
-# Kafka's LONG as a double: 2^63 itself passes, as on a broker.
+# This is Kafka's LONG as a double: 2^63 itself passes, as on a broker.
 _BYTE_RATE_MAX = float(2**63 - 1)
 
 # Kafka forgives this much above a whole number, and nothing below one.
 _FRACTION_MAX = 1e-6
 
-_BYTE_RATES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH})
 _EXAMPLE_OF_BYTE_RATE = 'Write e.g. "8MB/s", "512KiB/s", or a number of bytes per second.'
 _NO_LIMIT = "Leave the quota out where there shall be no limit."
 _EXAMPLE_OF_RATE = 'Write e.g. "5/s", or a number per second.'
@@ -21,7 +20,7 @@ _BINARY_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 class LimitError(ValueError):
-    """A limit that no quota can have: what is wrong, and what to write instead."""
+    """No quota can have this limit; the error tells what is wrong, and what to write instead."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}. {remedy}")
@@ -30,7 +29,7 @@ class LimitError(ValueError):
 
 
 def parse_limit(quota_type: QuotaType, written: object) -> float:
-    """The limit in units per second.
+    """Return the limit in units per second.
 
     Raises:
         LimitError: not a number or text of the quota's unit, or a value that Kafka refuses.
@@ -45,7 +44,7 @@ def parse_limit(quota_type: QuotaType, written: object) -> float:
         problem = f"{shown} is too large"
         raise LimitError(problem, _NO_LIMIT) from None
     except ValueError:
-        problem = f"{shown} is not a {'byte rate' if quota_type in _BYTE_RATES else 'rate'}"
+        problem = f"{shown} is not a {'byte rate' if quota_type in BYTE_RATE_TYPES else 'rate'}"
         raise LimitError(problem, _example(quota_type)) from None
     check_limit(quota_type, limit, shown=shown)
     return limit
@@ -58,7 +57,7 @@ def check_limit(quota_type: QuotaType, limit: float, *, shown: str | None = None
         LimitError: such a value.
     """
     shown = shown or repr(limit)
-    is_byte_rate = quota_type in _BYTE_RATES
+    is_byte_rate = quota_type in BYTE_RATE_TYPES
     remedy = _example(quota_type)
     if not isfinite(limit):
         problem = f"{shown} is not a finite number"
@@ -78,14 +77,14 @@ def check_limit(quota_type: QuotaType, limit: float, *, shown: str | None = None
 
 
 def limit_text(quota_type: QuotaType, limit: float) -> str:
-    """The shortest text with a unit that ``parse_limit`` reads as exactly this limit.
+    """Return the shortest text with a unit that ``parse_limit`` reads as exactly this limit.
 
     >>> limit_text(QuotaType.PRODUCE, 1_500_000.0), limit_text(QuotaType.FETCH, 1_048_576.0)
     ('1.5MB/s', '1MiB/s')
     >>> limit_text(QuotaType.CONTROLLER_MUTATION, 0.5)
     '0.5/s'
     """
-    if quota_type not in _BYTE_RATES:
+    if quota_type not in BYTE_RATE_TYPES:
         return f"{_figures(limit)}/s"
     texts = [f"{_figures(limit / size)}{unit}/s" for unit, size in _DECIMAL_UNITS + _BINARY_UNITS]
     return min((text for text in texts if parse_byte_rate(text) == limit), key=len)
@@ -93,7 +92,7 @@ def limit_text(quota_type: QuotaType, limit: float) -> str:
 
 def _number(quota_type: QuotaType, written: object) -> float:
     if isinstance(written, str):
-        return parse_byte_rate(written) if quota_type in _BYTE_RATES else parse_rate(written)
+        return parse_byte_rate(written) if quota_type in BYTE_RATE_TYPES else parse_rate(written)
     if isinstance(written, int | float) and not isinstance(written, bool):
         return float(written)
     msg = "neither a number nor a text"
@@ -112,7 +111,7 @@ def _as_written(value: object) -> str:
 
 
 def _example(quota_type: QuotaType) -> str:
-    return _EXAMPLE_OF_BYTE_RATE if quota_type in _BYTE_RATES else _EXAMPLE_OF_RATE
+    return _EXAMPLE_OF_BYTE_RATE if quota_type in BYTE_RATE_TYPES else _EXAMPLE_OF_RATE
 
 
 def _figures(number: float) -> str:

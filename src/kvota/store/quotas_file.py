@@ -1,22 +1,21 @@
-"""The file of configured quotas, ``quotas.toml``: read, written, and written in one step."""
+"""The file of configured quotas, ``quotas.toml``, is read here, and written in one step."""
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-from kvota.engine.quota_table import QuotaTable
+from kvota.files.whole_file import write_whole
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.model.quota_key import KEY_OF_TYPE
+from kvota.model.quota_type import FACTS
 from kvota.store.quota_entries import EntriesReader
 from kvota.store.quota_limit import LimitError, check_limit, limit_text
 from kvota.store.toml_file import in_file_order, load_toml
 
 
-def load_quotas(path: Path) -> QuotaTable:
-    """The quotas of a file; an empty file means no quotas.
+def load_quotas(path: Path) -> ConfiguredQuotas:
+    """Return the quotas of a file; an empty file means no quotas.
 
     Raises:
         ConfigurationError: all faults of the file, each with its place ``file:line: quota[n].key``.
@@ -26,57 +25,47 @@ def load_quotas(path: Path) -> QuotaTable:
     reader.read(data)
     if reader.faults:
         raise ConfigurationError(in_file_order(reader.faults))
-    return QuotaTable(reader.quotas)
+    return ConfiguredQuotas(reader.quotas)
 
 
-def dump_quotas(table: QuotaTable, *, heading: str | None = None) -> str:
-    """The text of a quotas file that ``load_quotas`` reads as exactly this table.
+def dump_quotas(quotas: ConfiguredQuotas, *, heading: str | None = None) -> str:
+    """Return the text of a quotas file that ``load_quotas`` reads as exactly these quotas.
 
     Args:
-        table: the quotas; entries keep their order.
+        quotas: entries keep their order.
         heading: lines of comment to begin with.
 
     Raises:
-        UsageError: the table holds a limit or a name that such a file cannot have.
+        UsageError: there is a limit or a name that such a file cannot have.
     """
     heads = [f"# {_printable(line)}".rstrip() + "\n" for line in (heading or "").splitlines()]
     entries = [
-        "".join(f"{line}\n" for line in _entry_lines(table, entity)) for entity in table.entries()
+        "".join(f"{line}\n" for line in _entry_lines(quotas, entity)) for entity in quotas.entries()
     ]
     return "\n".join([*(["".join(heads)] if heads else []), *entries])
 
 
-def write_quotas(path: Path, table: QuotaTable, *, heading: str | None = None) -> None:
+def write_quotas(path: Path, quotas: ConfiguredQuotas, *, heading: str | None = None) -> None:
     """Put the quotas into the file: a reader finds the old text or the new, never half of one.
 
     Raises:
         UsageError: as ``dump_quotas``.
         UnreachableError: the file could not be written; it is as before.
     """
-    content = dump_quotas(table, heading=heading).encode()
-    target = path.resolve()  # a link stays a link
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    content = dump_quotas(quotas, heading=heading).encode()
     try:
-        with unfinished.open("wb") as file:
-            with suppress(FileNotFoundError):
-                os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(target)
+        write_whole(path, content)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         msg = f"{path} could not be written: {error.strerror or error}. It is as it was"
         raise UnreachableError(msg) from error
 
 
-def _entry_lines(table: QuotaTable, entity: QuotaEntity) -> Iterator[str]:
+def _entry_lines(quotas: ConfiguredQuotas, entity: QuotaEntity) -> Iterator[str]:
     yield "[[quota]]"
     yield from _name_lines("user", entity.user)
     yield from _name_lines("client_id", entity.client_id)
-    for quota_type, limit in table.entries()[entity].items():
-        key = KEY_OF_TYPE.get(quota_type)
+    for quota_type, limit in quotas.entries()[entity].items():
+        key = FACTS[quota_type].config_key
         if key is None:
             msg = (
                 f"a {quota_type} quota ({entity}) cannot be written to a quotas file: it has no key"

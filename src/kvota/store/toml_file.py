@@ -1,4 +1,4 @@
-"""Reading a TOML file that a person wrote."""
+"""TOML files that a person wrote are read here."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ _AT_LINE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def load_toml(path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> tuple[dict[str, object], Places]:
-    """The data of a TOML file, and where in the file each value stands.
+    """Return the data of a TOML file, and where in the file each value stands.
 
     Raises:
         ConfigurationError: the file cannot be read, is larger than ``bytes_max``, or is not TOML.
@@ -36,7 +36,7 @@ def load_toml(path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> tuple[dict[str,
 def unknown_keys(
     table: Mapping[str, object], known: Iterable[str], places: Places, path: KeyPath = ()
 ) -> list[Fault]:
-    """One fault for each key of the table at ``path`` that nobody reads, with the nearest known key."""
+    """Return one fault for each key of the table at ``path`` that nobody reads, with the nearest known key."""
     known = sorted(known)
     return [
         Fault(places.named(*path, key), "unknown key", _known_instead(key, known))
@@ -46,7 +46,7 @@ def unknown_keys(
 
 
 def in_file_order(faults: Iterable[Fault]) -> list[Fault]:
-    """The faults as their lines follow in the file; those without a line first."""
+    """Return the faults as their lines follow in the file; those without a line first."""
     return sorted(faults, key=_line_of)
 
 

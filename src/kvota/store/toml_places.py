@@ -1,4 +1,4 @@
-"""Which line of a TOML file a value stands on; ``tomllib`` does not tell.
+"""A value of a TOML file stands on a line that ``tomllib`` does not tell; it is found here.
 
 The scan runs only when a fault must be shown, and over a text that ``tomllib`` has accepted: it finds
 its way and does not judge.
@@ -31,7 +31,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Places:
-    r"""Where the values of one TOML file stand.
+    r"""The values of one TOML file stand at these places.
 
     A path is what leads to a value in the data of ``tomllib``: keys, and positions in arrays from 0.
 
@@ -48,7 +48,7 @@ class Places:
         self._lines: dict[KeyPath, int] | None = None
 
     def of(self, *path: str | int) -> str:
-        """``file:line`` of a value; of what encloses it where it is missing; the file if nothing does."""
+        """Return ``file:line`` of a value, or of what encloses a missing one; the file if nothing does."""
         if self._lines is None:
             self._lines = _lines_of_paths(self._text)
         for length in range(len(path), 0, -1):
@@ -58,12 +58,12 @@ class Places:
         return self._file
 
     def named(self, *path: str | int) -> str:
-        """``file:line: quota[2].producer_byte_rate``, the place of a Fault."""
+        """Return ``file:line: quota[2].producer_byte_rate``, the place of a Fault."""
         return f"{self.of(*path)}: {path_text(path)}"
 
 
 def path_text(path: KeyPath) -> str:
-    """A path as people write it; keys that need quotes have them.
+    """Return a path as people write it; keys that need quotes have them.
 
     >>> path_text(("quota", 2, "producer_byte_rate"))
     'quota[2].producer_byte_rate'
@@ -102,7 +102,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 class _Scan:
-    """One walk over a valid document, noting the line of every key, table and array element."""
+    """Walks once over a valid document, noting the line of every key, table and array element."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[KeyPath, int] = {}

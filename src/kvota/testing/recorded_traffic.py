@@ -4,12 +4,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvota.engine import QuotaEngine, QuotaTable
-from kvota.engine.bandwidth import BandwidthLane
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.event import Outcome
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.model.quota_window import QuotaWindow
+from kvota.model.strict_mutations import STRICT_FROM
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
 
 START_US = 1_900_000_000_000_000
 NODES = (0, 1, 2)
@@ -21,6 +24,10 @@ _PRODUCE, _FETCH = (0, 3, 13), (1, 4, 17)
 _MUTATIONS = ((19, 4, 7), (20, 3, 6), (37, 1, 3))
 
 EventRow = tuple[object, ...]
+
+_EVERYBODY = QuotaEntity(user=DEFAULT)
+# The tags of a counter of its own.
+_BOB = {USER_TAG: "bob", CLIENT_ID_TAG: "app-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +45,9 @@ class _Charge:
     throttle_ms: int
 
 
-def quotas_at_start() -> QuotaTable:
+def quotas_at_start() -> ConfiguredQuotas:
     """Quotas of several kinds, tight enough that a good part of the traffic is throttled."""
-    return QuotaTable(
+    return ConfiguredQuotas(
         {
             QuotaEntity(user=DEFAULT): {
                 QuotaType.PRODUCE: 40_000.0,
@@ -73,14 +80,13 @@ class RecordedTraffic:
         enforced: bool = False,
         start_us: int = START_US,
     ) -> None:
-        self._random = random.Random(seed)  # noqa: S311  (a seeded world, no secret)
+        self._random = random.Random(seed)
         self._gateway = gateway
         self._run_id = run_id
         self._enforced = enforced
         self._now_us = start_us
         self._seq = 0
-        self._windows: dict[QuotaType, QuotaWindow] = {}
-        self._engine = QuotaEngine(quotas_at_start(), self._windows)
+        self._engine = QuotaEngine(DefaultQuotaCallback(quotas_at_start()), {})
 
     def rows(self, count: int) -> Iterator[EventRow]:
         """At least ``count`` rows, in the order of ``EVENT_COLUMNS``."""
@@ -108,29 +114,31 @@ class RecordedTraffic:
 
     def _change(self, step: int) -> None:
         """Nine changes in the course of a run."""
-        table = self._engine.table
-        everybody, alice = QuotaEntity(user=DEFAULT), QuotaEntity(user="alice")
+        engine, everybody, alice = self._engine, _EVERYBODY, QuotaEntity(user="alice")
+        mutation = QuotaType.CONTROLLER_MUTATION
         if step == 0:
-            table = table.with_quota(everybody, QuotaType.PRODUCE, 25_000.0)
+            engine.apply([QuotaChange(everybody, QuotaType.PRODUCE, 25_000.0)])
         elif step == 1:  # removed while others of the kind stay: recorded, unlimited
-            table = table.with_quota(everybody, QuotaType.CONTROLLER_MUTATION, None)
+            engine.apply([QuotaChange(everybody, mutation, None)])
         elif step == 2:
-            table = table.with_quota(everybody, QuotaType.CONTROLLER_MUTATION, 6.0)
+            engine.apply([QuotaChange(everybody, mutation, 6.0)])
         elif step == 3:  # the last of a type: nothing is recorded any more
-            table = QuotaTable({alice: {QuotaType.PRODUCE: 30_000.0}})
+            engine.replace_quotas(ConfiguredQuotas({alice: {QuotaType.PRODUCE: 30_000.0}}))
         elif step == 4:
-            table = quotas_at_start()
+            engine.replace_quotas(quotas_at_start())
         elif step == 5:
-            self._windows[QuotaType.PRODUCE] = QuotaWindow(3, 700)
-            self._windows[QuotaType.CONTROLLER_MUTATION] = QuotaWindow(5, 2000)
+            windows = {QuotaType.PRODUCE: QuotaWindow(3, 700), mutation: QuotaWindow(5, 2000)}
+            engine.replace_countings(windows)
         elif step == 6:  # a kind that did not exist: other counters for everybody
-            table = table.with_quota(QuotaEntity(client_id=DEFAULT), QuotaType.FETCH, 50_000.0)
-        elif step == 7:
-            table = table.with_quota(alice, QuotaType.PRODUCE, 0.0125)
+            engine.apply([QuotaChange(QuotaEntity(client_id=DEFAULT), QuotaType.FETCH, 50_000.0)])
+        elif step == 7:  # below the floors: blocked, with and without a factor
+            engine.apply([QuotaChange(alice, QuotaType.PRODUCE, 0.0125)])
+            engine.set_factor(QuotaType.FETCH, 0.0, node_id=NODES[1])
+            engine.set_factor(mutation, 0.0, tags=tags_text(_BOB))
         else:
-            self._windows.clear()
-        self._engine.replace_table(table)
-        self._engine.replace_windows(self._windows)
+            engine.replace_countings({})
+            engine.set_factor(QuotaType.FETCH, 0.25)
+            engine.set_factor(mutation, 1.0, tags=tags_text(_BOB))
 
     def _request(self) -> Iterator[EventRow]:
         user = self._random.choice(USERS)
@@ -147,7 +155,8 @@ class RecordedTraffic:
         self, quota_type: QuotaType, api: tuple[int, int, int], user: str, client_id: str
     ) -> Iterator[EventRow]:
         node_id, now_ms = self._random.choice(NODES), self._now_us // 1000
-        lane: BandwidthLane = self._engine.bandwidth(quota_type, node_id, user, client_id, now_ms)
+        lane = self._engine.lane(quota_type, node_id, user, client_id, now_ms)
+        assert lane is not None, "the default callback answers at once"
         value = int(self._random.paretovariate(1.1) * 20_000) % 5_000_000
         throttle_ms = lane.charge(value, now_ms)
         charge = _Charge(
@@ -171,14 +180,14 @@ class RecordedTraffic:
     def _mutation(self, user: str, client_id: str) -> Iterator[EventRow]:
         api_key, lowest, highest = self._random.choice(_MUTATIONS)
         version = self._random.randint(lowest, highest)
-        strict = version >= {19: 6, 20: 5, 37: 3}[api_key]
+        strict = version >= STRICT_FROM[api_key]
         quota = self._engine.mutations(user, client_id, strict=strict, now_ms=self._now_us // 1000)
         for _ in range(self._random.randint(1, 4)):
             value = self._random.randint(0, 40)
             decision = quota.charge(value, self._now_us // 1000)
             charge = _Charge(
                 QuotaType.CONTROLLER_MUTATION,
-                -1,
+                CLUSTER_NODE_ID,
                 quota.tags,
                 value,
                 quota.limit,

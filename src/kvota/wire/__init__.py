@@ -1,1 +1,1 @@
-"""Bytes to messages and back: knows Kafka and no quotas, does no I/O."""
+"""Reads and writes Kafka's messages as bytes; it knows nothing of quotas and does no I/O."""

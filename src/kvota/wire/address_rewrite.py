@@ -6,8 +6,9 @@ from kvota.wire.encode import encode_text
 from kvota.wire.scanner import Scanner
 from kvota.wire.varint import Bytes
 
-# The gateway's (host, port) instead of (node id, host, port). Called once for each address, in the
-# order of the answer; raises kvota.wire.addresses.UnknownNodeError for a node it has no address for.
+# Maps a broker's (node id, host, port) to the gateway's (host, port). It is called once for each
+# address, in the order of the answer, and raises kvota.wire.addresses.UnknownNodeError for a node
+# that has no address.
 AddressOf = Callable[[int, str, int], tuple[str, int]]
 
 # node id, host, port
@@ -15,7 +16,7 @@ ADDRESS_BYTES_MIN = 4 + 1 + 4
 
 
 class AddressRewrite:
-    """One pass over a message; step over other fields with the scanner itself."""
+    """Goes over a message once; the caller steps over other fields with the scanner itself."""
 
     __slots__ = ("_address_of", "_copied_to", "_parts", "scanner")
 
@@ -28,7 +29,7 @@ class AddressRewrite:
     def address(self) -> None:
         """Replaces the address at the scanner's position: int32 node id, host, int32 port.
 
-        An empty or null host is no address (a coordinator that is not known): it stays.
+        An empty or null host means that no coordinator is known; it stays as it is.
         """
         scanner = self.scanner
         node_id = scanner.int32()
@@ -48,7 +49,7 @@ class AddressRewrite:
         self._copied_to = self.scanner.at
 
     def parts(self) -> list[Bytes] | None:
-        """The new message in pieces, its unread rest included; None: nothing was replaced."""
+        """Returns the new message in pieces, unread rest included; None if nothing was replaced."""
         if not self._parts:
             return None
         return [*self._parts, self.scanner.data[self._copied_to :]]

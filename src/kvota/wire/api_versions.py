@@ -1,4 +1,4 @@
-"""ApiVersions: what client and broker may speak with each other through the gateway.
+"""ApiVersions settles which APIs and versions client and broker use with each other.
 
 An answer always has header v0 (KIP-511). Error 35 is answered in the body layout of v0, whatever
 version was asked for.
@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kvota.wire.apis import API_VERSIONS, APIS
-from kvota.wire.encode import encode_count, encode_int16, encode_text
+from kvota.wire.encode import encode_count, encode_int16
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import encode_answer, encode_request, read_answer_head, with_size
-from kvota.wire.scanner import Scanner
+from kvota.wire.headers import answer_scanner, encode_answer, with_size
 from kvota.wire.varint import Bytes
 
-_FLEXIBLE_FROM = 3
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsAnswer:
-    """What the broker offers, and where that stands in its answer."""
+    """The APIs and versions that a broker offers, with their places in its answer."""
 
     error_code: int
     versions: dict[int, tuple[int, int]]  # key → lowest, highest version, as the broker offers
@@ -31,17 +29,15 @@ class ApiVersionsAnswer:
 
 
 def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
-    """Reads a whole answer frame, up to what follows the array.
+    """Reads a whole answer frame up to the end of its array of APIs.
 
     Raises:
         ProtocolError: the frame is no ApiVersions answer to a request of this version.
     """
-    head = read_answer_head(answer, API_VERSIONS, request_version)
-    what = f"ApiVersions v{request_version} answer"
-    scanner = Scanner(answer, head.body_at, len(answer), flexible=False, what=what)
+    scanner = answer_scanner(answer, API_VERSIONS, request_version)
     error_code = scanner.int16()
-    flexible = request_version >= _FLEXIBLE_FROM and error_code != ErrorCode.UNSUPPORTED_VERSION
-    scanner.flexible = flexible
+    if error_code == ErrorCode.UNSUPPORTED_VERSION:
+        scanner.flexible = False
     array_at = scanner.at
     entries = []
     versions = {}
@@ -54,7 +50,7 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
     return ApiVersionsAnswer(
         error_code=error_code,
         versions=versions,
-        flexible=flexible,
+        flexible=scanner.flexible,
         array_at=array_at,
         entries=tuple(entries),
         array_end=scanner.at,
@@ -62,7 +58,7 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
 
 
 def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[int, int]]]:
-    """The answer with only the APIs and versions the gateway knows, and what the broker offered.
+    """Leaves only the APIs and versions that the gateway knows; also returns what was offered.
 
     Tagged fields (features among them) and the throttle time stay byte for byte. The lowest
     Produce version stays the broker's, though 0 to 2 are offered in name only: old librdkafka
@@ -83,7 +79,7 @@ def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[i
 
 
 def common_versions(key: int, offered: tuple[int, int]) -> tuple[int, int] | None:
-    """The versions that both the gateway and the offer have; None: none, or an unknown key."""
+    """Returns the lowest and highest version that both sides have; None if there is none."""
     api = APIS.get(key)
     if api is None:
         return None
@@ -93,7 +89,7 @@ def common_versions(key: int, offered: tuple[int, int]) -> tuple[int, int] | Non
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """The answer to an ApiVersions request newer than ours: the client asks again, lower."""
+    """Answers an ApiVersions request that is newer than ours; the client then asks a lower one."""
     body = b"".join(
         (
             encode_int16(ErrorCode.UNSUPPORTED_VERSION),
@@ -102,15 +98,3 @@ def unsupported(correlation_id: int) -> bytes:
         )
     )
     return encode_answer(API_VERSIONS, 0, correlation_id, body)
-
-
-def request(correlation_id: int, version: int = 3, *, software_version: str = "0") -> bytes:
-    """Our own question, v0 to v4; ``software_version`` counts from v3 on.
-
-    A broker refuses software versions that are not letters, digits, dots and dashes.
-    """
-    if version < _FLEXIBLE_FROM:
-        return encode_request(API_VERSIONS, version, correlation_id, b"")
-    names = ("kvota", software_version)
-    body = b"".join(encode_text(name, flexible=True) for name in names) + b"\0"
-    return encode_request(API_VERSIONS, version, correlation_id, body)

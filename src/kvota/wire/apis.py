@@ -1,4 +1,4 @@
-"""What the gateway knows of each API: the one table that forwarding, patching and limits read.
+"""One table has all that the gateway knows of each API; forwarding, patching and limits read it.
 
 Kafka 4.3, with the lower versions that brokers up to 3.9 still answer. A key or version that is
 not here is neither advertised nor forwarded. Left out on purpose: keys between brokers and
@@ -7,7 +7,7 @@ the leader's address) and share groups (76-79), whose answers carry addresses in
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 
 PRODUCE = 0
 FETCH = 1
@@ -30,8 +30,8 @@ NEVER = 1 << 15
 _KIB = 1024
 _MIB = 1024 * _KIB
 
-# What one request may announce. A broker seems to allocate the announced length at once, so only
-# what can really be that large may say so.
+# The largest size that a request may announce. A broker seems to allocate the announced length at
+# once, so only those APIs may announce much whose requests can really be that large.
 PRODUCE_BYTES_MAX = 100 * _MIB  # Kafka's socket.request.max.bytes
 SASL_BYTES_MAX = 512 * _KIB  # Kafka's sasl.server.max.receive.size
 OPENING_BYTES_MAX = 8 * _KIB  # two names and a mechanism: the first messages of any stranger
@@ -41,65 +41,34 @@ TELEMETRY_BYTES_MAX = 4 * _MIB  # Kafka's telemetry.max.bytes is 1 MiB
 OTHER_BYTES_MAX = 1 * _MIB
 
 
-class ThrottlePlace(Enum):
-    """Where throttle_time_ms stands in an answer."""
+class Treatment(IntEnum):
+    """How a connection treats the requests and answers of an API."""
 
-    ABSENT = "absent"
-    FIRST = "first"  # right behind the answer's header
-    LAST_BEFORE_TAGS = "last"  # Produce
-    BEHIND_API_KEYS = "behind api keys"  # ApiVersions
-    BEHIND_ERROR = "behind error"  # OffsetDelete
-    BEHIND_ERROR_AND_TIME = "behind error and time"  # Renew-, ExpireDelegationToken
-    BEHIND_NEW_TOKEN = "behind new token"  # noqa: S105 - no password  # CreateDelegationToken
-    BEHIND_TOKENS = "behind tokens"  # DescribeDelegationToken
-
-
-class Addresses(Enum):
-    """Where brokers' addresses stand in an answer."""
-
-    NONE = "none"
-    METADATA = "metadata"
-    FIND_COORDINATOR = "find coordinator"
-    DESCRIBE_CLUSTER = "describe cluster"
-    DESCRIBE_CONFIGS = "describe configs"  # within values of a broker's settings
-    PRODUCE_ENDPOINTS = "produce endpoints"  # tag 0, from v10
-    FETCH_ENDPOINTS = "fetch endpoints"  # tag 0, from v16
+    PASS = 0  # both go through; only their heads are read
+    PRODUCE = 1  # the request is charged, its acks are read, the answer is patched
+    FETCH = 2  # the request's limits are lowered, the answer is charged and patched
+    REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
+    EXCHANGE = 4  # the request is read whole: it decides what goes on, or who the client is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API key; versions are inclusive."""
+    """One row of the table describes one API key; its versions are inclusive."""
 
     key: int
     name: str
     version_min: int
     version_max: int
     flexible_from: int  # first version with tagged fields and compact lengths; NEVER
-    throttle: ThrottlePlace
     throttle_from: int  # first version that has the field; NEVER where it is absent
-    addresses: Addresses
-    addresses_from: int  # first version with addresses; NEVER
+    addresses_from: int  # first version with brokers' addresses (see kvota.wire.addresses); NEVER
+    treatment: Treatment
     request_bytes_max: int
 
     @property
     def versions(self) -> tuple[int, int]:
-        """Lowest and highest version."""
+        """Returns the lowest and the highest version."""
         return self.version_min, self.version_max
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersion:
-    """One version of one API: what the hot path asks, found with one lookup."""
-
-    api: Api
-    key: int
-    version: int
-    flexible: bool
-    request_bytes_max: int
-    # Offset of throttle_time_ms in an answer frame (size included) whose header carries no tags;
-    # 0: not at a fixed place (kvota.wire.throttle_field finds it) or absent.
-    throttle_at: int
-    has_addresses: bool
 
 
 def _api(  # noqa: PLR0913 - one row of a table reads best as one call
@@ -109,21 +78,21 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     *,
     flexible_from: int,
     throttle_from: int = 0,
-    throttle: ThrottlePlace = ThrottlePlace.FIRST,
-    addresses: Addresses = Addresses.NONE,
-    addresses_from: int = 0,
+    addresses_from: int = NEVER,
+    treatment: Treatment | None = None,
     request_bytes_max: int = OTHER_BYTES_MAX,
 ) -> Api:
+    # An answer with addresses is rewritten though its row does not say so: none is forgotten.
+    default = Treatment.PASS if addresses_from == NEVER else Treatment.REWRITE
     return Api(
         key=key,
         name=name,
         version_min=0,
         version_max=version_max,
         flexible_from=flexible_from,
-        throttle=throttle,
-        throttle_from=NEVER if throttle is ThrottlePlace.ABSENT else throttle_from,
-        addresses=addresses,
-        addresses_from=NEVER if addresses is Addresses.NONE else addresses_from,
+        throttle_from=throttle_from,
+        addresses_from=addresses_from,
+        treatment=default if treatment is None else treatment,
         request_bytes_max=request_bytes_max,
     )
 
@@ -138,9 +107,8 @@ _TABLE = (
         13,
         flexible_from=9,
         throttle_from=1,
-        throttle=ThrottlePlace.LAST_BEFORE_TAGS,
-        addresses=Addresses.PRODUCE_ENDPOINTS,
         addresses_from=10,
+        treatment=Treatment.PRODUCE,
         request_bytes_max=PRODUCE_BYTES_MAX,
     ),
     _api(
@@ -149,8 +117,8 @@ _TABLE = (
         18,
         flexible_from=12,
         throttle_from=1,
-        addresses=Addresses.FETCH_ENDPOINTS,
         addresses_from=16,
+        treatment=Treatment.FETCH,
         request_bytes_max=_BIG,
     ),
     _api(LIST_OFFSETS, "ListOffsets", 11, flexible_from=6, throttle_from=2, request_bytes_max=_BIG),
@@ -160,7 +128,7 @@ _TABLE = (
         13,
         flexible_from=9,
         throttle_from=3,
-        addresses=Addresses.METADATA,
+        addresses_from=0,
         request_bytes_max=_BIG,
     ),
     _api(8, "OffsetCommit", 10, flexible_from=8, throttle_from=3, request_bytes_max=_BIG),
@@ -171,7 +139,7 @@ _TABLE = (
         6,
         flexible_from=3,
         throttle_from=1,
-        addresses=Addresses.FIND_COORDINATOR,
+        addresses_from=0,
         # A few thousand groups; a broker asked for 170,000 at once needs many seconds, and so do we.
         request_bytes_max=64 * _KIB,
     ),
@@ -186,7 +154,8 @@ _TABLE = (
         "SaslHandshake",
         1,
         flexible_from=NEVER,
-        throttle=ThrottlePlace.ABSENT,
+        throttle_from=NEVER,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=OPENING_BYTES_MAX,
     ),
     _api(
@@ -195,7 +164,7 @@ _TABLE = (
         4,
         flexible_from=3,
         throttle_from=1,
-        throttle=ThrottlePlace.BEHIND_API_KEYS,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=OPENING_BYTES_MAX,
     ),
     _api(
@@ -204,6 +173,7 @@ _TABLE = (
         7,
         flexible_from=5,
         throttle_from=2,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=_MUTATION,
     ),
     _api(
@@ -212,6 +182,7 @@ _TABLE = (
         6,
         flexible_from=4,
         throttle_from=1,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=_MUTATION,
     ),
     _api(21, "DeleteRecords", 2, flexible_from=2, request_bytes_max=_BIG),
@@ -220,7 +191,7 @@ _TABLE = (
     _api(24, "AddPartitionsToTxn", 5, flexible_from=3, request_bytes_max=_BIG),
     _api(25, "AddOffsetsToTxn", 4, flexible_from=3),
     _api(26, "EndTxn", 5, flexible_from=3),
-    _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle=ThrottlePlace.ABSENT),
+    _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle_from=NEVER),
     _api(28, "TxnOffsetCommit", 5, flexible_from=3, request_bytes_max=_BIG),
     _api(29, "DescribeAcls", 3, flexible_from=2),
     _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG),
@@ -230,7 +201,7 @@ _TABLE = (
         "DescribeConfigs",
         4,
         flexible_from=4,
-        addresses=Addresses.DESCRIBE_CONFIGS,
+        addresses_from=0,
         request_bytes_max=_BIG,
     ),
     _api(33, "AlterConfigs", 2, flexible_from=2, request_bytes_max=_BIG),
@@ -241,58 +212,41 @@ _TABLE = (
         "SaslAuthenticate",
         2,
         flexible_from=2,
-        throttle=ThrottlePlace.ABSENT,
+        throttle_from=NEVER,
+        treatment=Treatment.EXCHANGE,
         request_bytes_max=SASL_BYTES_MAX,
     ),
-    _api(CREATE_PARTITIONS, "CreatePartitions", 3, flexible_from=2, request_bytes_max=_MUTATION),
     _api(
-        38,
-        "CreateDelegationToken",
+        CREATE_PARTITIONS,
+        "CreatePartitions",
         3,
         flexible_from=2,
-        throttle=ThrottlePlace.BEHIND_NEW_TOKEN,
+        treatment=Treatment.EXCHANGE,
+        request_bytes_max=_MUTATION,
     ),
-    _api(
-        39,
-        "RenewDelegationToken",
-        2,
-        flexible_from=2,
-        throttle=ThrottlePlace.BEHIND_ERROR_AND_TIME,
-    ),
-    _api(
-        40,
-        "ExpireDelegationToken",
-        2,
-        flexible_from=2,
-        throttle=ThrottlePlace.BEHIND_ERROR_AND_TIME,
-    ),
-    _api(41, "DescribeDelegationToken", 3, flexible_from=2, throttle=ThrottlePlace.BEHIND_TOKENS),
+    _api(38, "CreateDelegationToken", 3, flexible_from=2),
+    _api(39, "RenewDelegationToken", 2, flexible_from=2),
+    _api(40, "ExpireDelegationToken", 2, flexible_from=2),
+    _api(41, "DescribeDelegationToken", 3, flexible_from=2),
     _api(42, "DeleteGroups", 2, flexible_from=2),
     _api(43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG),
     _api(44, "IncrementalAlterConfigs", 1, flexible_from=1, request_bytes_max=_BIG),
     _api(45, "AlterPartitionReassignments", 1, flexible_from=0, request_bytes_max=_BIG),
     _api(46, "ListPartitionReassignments", 0, flexible_from=0, request_bytes_max=_BIG),
-    _api(
-        47,
-        "OffsetDelete",
-        0,
-        flexible_from=NEVER,
-        throttle=ThrottlePlace.BEHIND_ERROR,
-        request_bytes_max=_BIG,
-    ),
+    _api(47, "OffsetDelete", 0, flexible_from=NEVER, request_bytes_max=_BIG),
     _api(48, "DescribeClientQuotas", 1, flexible_from=1),
     _api(49, "AlterClientQuotas", 1, flexible_from=1),
     _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),
     _api(51, "AlterUserScramCredentials", 0, flexible_from=0),
-    # v2 (KIP-853) lists the controllers' own listeners: held at v1, so that no address leaks.
-    _api(55, "DescribeQuorum", 1, flexible_from=0, throttle=ThrottlePlace.ABSENT),
+    # v2 (KIP-853) lists the controllers' own listeners; v1 is offered, so that no address leaks.
+    _api(55, "DescribeQuorum", 1, flexible_from=0, throttle_from=NEVER),
     _api(57, "UpdateFeatures", 2, flexible_from=0),
     _api(
         DESCRIBE_CLUSTER,
         "DescribeCluster",
         2,
         flexible_from=0,
-        addresses=Addresses.DESCRIBE_CLUSTER,
+        addresses_from=0,
     ),
     _api(61, "DescribeProducers", 0, flexible_from=0),
     _api(64, "UnregisterBroker", 0, flexible_from=0),
@@ -314,36 +268,9 @@ _TABLE = (
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _TABLE}
-REQUEST_BYTES_MAX: dict[int, int] = {api.key: api.request_bytes_max for api in _TABLE}
-
-
-def _fixed_throttle_offset(api: Api, version: int) -> int:
-    if api.throttle is not ThrottlePlace.FIRST or version < api.throttle_from:
-        return 0
-    return 9 if version >= api.flexible_from else 8
-
-
-def _api_version(api: Api, version: int) -> ApiVersion:
-    return ApiVersion(
-        api=api,
-        key=api.key,
-        version=version,
-        flexible=version >= api.flexible_from,
-        request_bytes_max=api.request_bytes_max,
-        throttle_at=_fixed_throttle_offset(api, version),
-        has_addresses=version >= api.addresses_from,
-    )
-
-
-# By ``key << 16 | version``; a negative key or version is a negative number, so never in here.
-VERSIONS: dict[int, ApiVersion] = {
-    api.key << 16 | version: _api_version(api, version)
-    for api in _TABLE
-    for version in range(api.version_min, api.version_max + 1)
-}
 
 
 def name_of(key: int) -> str:
-    """The API's name for messages, e.g. ``Fetch``, ``key 78``."""
+    """Returns the API's name for messages, e.g. ``Fetch``, or ``key 78`` for an unknown one."""
     api = APIS.get(key)
     return f"key {key}" if api is None else api.name

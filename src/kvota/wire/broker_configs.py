@@ -1,8 +1,8 @@
 """Hides the addresses among a broker's settings, in whole DescribeConfigs answers.
 
-Which settings they are: those that brokers of Kafka 4.3 and 3.9 tell, and ``host.name``, ``port``
-and their like, which older ones had. A setting that a broker has no definition of, such as a
-plugin's, is sensitive to it: its value is not told anyway (KIP-226).
+These settings are those that brokers of Kafka 4.3 and 3.9 answer with, and ``host.name``, ``port``
+and their like, which older brokers had. A setting that a broker has no definition of, such as a
+plugin's, is sensitive to it, so its value is never in an answer (KIP-226).
 """
 
 from kvota.wire.address_rewrite import AddressRewrite
@@ -24,7 +24,7 @@ ADDRESS_CONFIGS = frozenset(
 # controller.quorum.bootstrap.servers, and those of clients that run inside a broker.
 _BOOTSTRAP = "bootstrap.servers"
 
-_BROKER = 4  # the resource type; the others have no such settings
+BROKER_RESOURCE = 4  # the other resource types have no such settings
 _SENSITIVE = b"\1"
 
 # A name stands in an answer with its length in front, as brokers encode it.
@@ -42,12 +42,12 @@ _SYNONYM_BYTES_MIN = 1 + 1 + 1  # name, value, source
 
 
 def is_address(name: str | None) -> bool:
-    """Whether the setting's value holds addresses of the cluster's nodes."""
+    """Returns whether the setting's value contains addresses of the cluster's nodes."""
     return name is not None and (name in ADDRESS_CONFIGS or name.endswith(_BOOTSTRAP))
 
 
 def names_addresses(answer: Bytes, *, flexible: bool) -> bool:
-    """Whether such a setting may be in the answer.
+    """Returns whether such a setting may be in the answer.
 
     Topics' settings have none, and the answer for all topics of a cluster can be megabytes: this
     looks through them some thirty times faster than a scan of every field.
@@ -71,7 +71,7 @@ def hide_addresses(rewrite: AddressRewrite, version: int) -> None:
         resource_type = scanner.int8()
         scanner.skip_text()  # resource name
         for _ in range(scanner.count(_CONFIG_BYTES_MIN)):
-            _config(rewrite, version, of_broker=resource_type == _BROKER)
+            _config(rewrite, version, of_broker=resource_type == BROKER_RESOURCE)
         scanner.skip_tags()
     scanner.skip_tags()
     scanner.finish()
@@ -80,10 +80,10 @@ def hide_addresses(rewrite: AddressRewrite, version: int) -> None:
 def _config(rewrite: AddressRewrite, version: int, *, of_broker: bool) -> None:
     scanner = rewrite.scanner
     is_hidden = is_address(scanner.text()) and of_broker
-    was_told = _value(rewrite, is_hidden=is_hidden)
+    was_blanked = _value(rewrite, is_hidden=is_hidden)
     scanner.skip(1 + 1)  # read only; source, or in v0 whether it is a default
     sensitive_at = scanner.skip(1)
-    if was_told:
+    if was_blanked:
         rewrite.put(sensitive_at, _SENSITIVE)
     if version >= 1:
         for _ in range(scanner.count(_SYNONYM_BYTES_MIN)):
@@ -98,7 +98,7 @@ def _config(rewrite: AddressRewrite, version: int, *, of_broker: bool) -> None:
 
 
 def _value(rewrite: AddressRewrite, *, is_hidden: bool) -> bool:
-    """Steps over a value; whether one was told that is null now."""
+    """Steps over a value; returns whether it had content, which is null now."""
     scanner = rewrite.scanner
     if not is_hidden:
         scanner.skip_text()

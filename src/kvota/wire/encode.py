@@ -4,7 +4,7 @@ from kvota.wire.varint import uvarint
 
 
 def encode_text(text: str | None, *, flexible: bool) -> bytes:
-    r"""A string or null: int16 length, or compact (length + 1 as a varint, 0 for null).
+    r"""Encodes a string or null: int16 length, or compact (length + 1 as a varint, 0 for null).
 
     >>> encode_text("ab", flexible=False), encode_text("ab", flexible=True)
     (b'\x00\x02ab', b'\x03ab')
@@ -17,23 +17,16 @@ def encode_text(text: str | None, *, flexible: bool) -> bytes:
     return len(encoded).to_bytes(2, "big", signed=True) + encoded
 
 
-def encode_blob(blob: bytes, *, flexible: bool) -> bytes:
-    """Bytes: int32 length, or compact."""
-    if flexible:
-        return uvarint(len(blob) + 1) + blob
-    return len(blob).to_bytes(4, "big", signed=True) + blob
-
-
 def encode_count(count: int, *, flexible: bool) -> bytes:
-    """The count of an array, -1 for null: int32, or compact."""
+    """Encodes the count of an array, -1 for null, as an int32 or compact."""
     return uvarint(count + 1) if flexible else count.to_bytes(4, "big", signed=True)
 
 
 def encode_int16(value: int) -> bytes:
-    """Two bytes, signed."""
+    """Encodes a signed number as two bytes."""
     return value.to_bytes(2, "big", signed=True)
 
 
 def encode_int32(value: int) -> bytes:
-    """Four bytes, signed."""
+    """Encodes a signed number as four bytes."""
     return value.to_bytes(4, "big", signed=True)

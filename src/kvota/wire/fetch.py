@@ -1,22 +1,19 @@
-"""Fetch, without decoding it: the limits in a request; in an answer whether addresses can be in it."""
+"""Finds a Fetch request's limits and an answer's last tags without decoding either."""
 
 from kvota.wire.apis import FETCH
 from kvota.wire.fetch_walker import FetchAnswerWalker
-from kvota.wire.headers import encode_answer
-from kvota.wire.node_endpoints import blank_endpoints
+from kvota.wire.headers import ANSWER_HEAD_BYTES, encode_answer, is_flexible
 from kvota.wire.varint import Bytes
 
-FLEXIBLE_FROM = 12
-ENDPOINTS_FROM = 16
 _MAX_BYTES_FROM = 3
 _ERROR_CODE_FROM = 7
 _REPLICA_ID_IN_TAGS_FROM = 15
-# size, correlation id, header tags, throttle, error code, session id, no topics, no tags
-_EMPTY_ANSWER_BYTES = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1
+# of the header: tags; throttle, error code, session id, no topics, no tags
+_EMPTY_ANSWER_BYTES = ANSWER_HEAD_BYTES + 1 + 4 + 2 + 4 + 1 + 1
 
 
 def limits_offset(version: int) -> int:
-    """Offset in a request's body of int32 max_wait_ms; int32 min_bytes follows.
+    """Returns the offset of int32 max_wait_ms in a request's body; int32 min_bytes follows.
 
     The body begins behind the header's tag buffer. From v3 on int32 max_bytes follows as well.
     """
@@ -24,7 +21,7 @@ def limits_offset(version: int) -> int:
 
 
 def max_bytes_offset(version: int) -> int:
-    """Offset in a request's body of int32 max_bytes; -1 below v3, which has none.
+    """Returns the offset of int32 max_bytes in a request's body; -1 below v3, which has none.
 
     The body begins behind the header's tag buffer.
     """
@@ -32,7 +29,7 @@ def max_bytes_offset(version: int) -> int:
 
 
 def tail_has_no_endpoints(tail: Bytes) -> bool:
-    """Whether the last six or more bytes of a v16+ answer rule out node endpoints.
+    """Returns whether the last six or more bytes of a v16+ answer rule out node endpoints.
 
     With endpoints the answer ends in int32 port, rack, tag count. If the last three bytes are
     zero, then the rack is null and the low byte of the port is zero; so its high byte is not, and
@@ -42,12 +39,16 @@ def tail_has_no_endpoints(tail: Bytes) -> bool:
 
 
 def has_no_topics(answer: Bytes) -> bool:
-    """Whether a whole v16+ answer frame is what a long poll brings that found nothing."""
-    return len(answer) == _EMPTY_ANSWER_BYTES and answer[-2:] == b"\x01\0" and answer[8] == 0
+    """Returns whether a whole v16+ answer frame is that of a long poll which found nothing."""
+    return (
+        len(answer) == _EMPTY_ANSWER_BYTES
+        and answer[-2:] == b"\x01\0"
+        and answer[ANSWER_HEAD_BYTES] == 0
+    )
 
 
 def tags_offset(frame: Bytes, version: int) -> int:
-    """Offset of the top level's tag buffer in a whole v16+ answer frame, size field included.
+    """Returns the offset of the last tag buffer in a whole v16+ answer frame, size field included.
 
     Raises:
         ProtocolError: the frame is not a Fetch answer of this version.
@@ -60,7 +61,7 @@ def tags_offset(frame: Bytes, version: int) -> int:
 
 
 def empty_answer(correlation_id: int, version: int, *, throttle_ms: int, error_code: int) -> bytes:
-    """A whole answer frame without topics, for a request the gateway answers itself.
+    """Makes a whole answer frame without topics, for a request that the gateway answers itself.
 
     Below v7 there is no place for an error code.
     """
@@ -68,20 +69,6 @@ def empty_answer(correlation_id: int, version: int, *, throttle_ms: int, error_c
     body = (
         throttle_ms.to_bytes(4, "big") * (version >= 1)
         + error * (version >= _ERROR_CODE_FROM)
-        + (b"\x01\0" if version >= FLEXIBLE_FROM else bytes(4))
+        + (b"\x01\0" if is_flexible(FETCH, version) else bytes(4))
     )
     return encode_answer(FETCH, version, correlation_id, body)
-
-
-__all__ = [
-    "ENDPOINTS_FROM",
-    "FLEXIBLE_FROM",
-    "FetchAnswerWalker",
-    "blank_endpoints",
-    "empty_answer",
-    "has_no_topics",
-    "limits_offset",
-    "max_bytes_offset",
-    "tags_offset",
-    "tail_has_no_endpoints",
-]

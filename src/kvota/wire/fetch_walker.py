@@ -1,16 +1,17 @@
 """Finds the end of a Fetch answer's topics while its bytes stream by, keeping a few of them.
 
-Behind the topics stands the top level's tag buffer, which may hold node endpoints (KIP-951), and
+Behind the topics stands the top level's tag buffer, which may contain node endpoints (KIP-951), and
 nothing but a walk over every partition finds it for sure.
 """
 
 from collections.abc import Callable
 
 from kvota.model.errors import ProtocolError
+from kvota.wire.apis import APIS, FETCH
+from kvota.wire.headers import ANSWER_HEAD_BYTES
 from kvota.wire.scanner import TOPIC_ID_BYTES
 from kvota.wire.varint import UVARINT_BYTES_MAX, Bytes, read_uvarint, try_uvarint
 
-_HEAD_BYTES = 4 + 4  # size, correlation id
 _BODY_HEAD_BYTES = 4 + 2 + 4  # throttle, error code, session id
 _PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8  # index, error code, three offsets
 _ABORTED_BYTES = 8 + 8  # producer id, first offset
@@ -26,9 +27,9 @@ _FRAME_BYTES_MAX = 4 + (1 << 31)
 
 
 class FetchAnswerWalker:
-    """Walks one Fetch answer of v16 or higher, cut in any way.
+    """Walks over one Fetch answer of v16 or higher, however it is cut.
 
-    Feed it the frame from its size field on. While inside records a chunk costs one comparison,
+    It is fed with the frame from its size field on. Inside records a chunk costs one comparison,
     whatever its length.
     """
 
@@ -52,7 +53,7 @@ class FetchAnswerWalker:
     _after_tags: Callable[["FetchAnswerWalker"], None]
 
     def __init__(self, version: int) -> None:
-        assert version >= 16, version
+        assert version >= APIS[FETCH].addresses_from, version
         self._fed_bytes = 0
         self._frame_bytes = _FRAME_BYTES_MAX
         self._skip_bytes = 0  # of the next chunk
@@ -94,7 +95,7 @@ class FetchAnswerWalker:
         return self._not_found()
 
     def _run_joined(self, data: Bytes, at: int, stop: int) -> int:
-        """Reads the unit that began in an earlier chunk; returns the offset in ``data`` behind it."""
+        """Reads the unit that began in an earlier chunk; returns the offset behind it."""
         kept_bytes = len(self._pending)
         joined = self._pending + bytes(data[at : min(stop, at + _UNIT_BYTES_MAX)])
         consumed_bytes = self._run(joined, 0, len(joined))
@@ -114,13 +115,13 @@ class FetchAnswerWalker:
         return at
 
     def _not_found(self) -> int:
-        """Returns -1 if the rest of the frame can still hold what is due: skips and a tag count."""
+        """Returns -1 if the rest of the frame has room for what is due: skips and a tag count."""
         if self._fed_bytes + self._skip_bytes >= self._frame_bytes:
             raise self.unfinished()
         return -1
 
     def unfinished(self) -> ProtocolError:
-        """The error to raise when no more bytes come."""
+        """Makes the error to raise when no more bytes come."""
         return ProtocolError(
             f"Fetch answer: byte {self._fed_bytes} is its last, and its last tags are yet to come"
             f" ({self._topics_left} topics, {self._partitions_left} partitions left)"
@@ -129,15 +130,15 @@ class FetchAnswerWalker:
     # ------------------------------------------------------------ steps
 
     def _read_head(self, data: Bytes, at: int, stop: int) -> int:
-        if stop - at < _HEAD_BYTES:
+        if stop - at < ANSWER_HEAD_BYTES:
             return -1
         size_bytes = int.from_bytes(data[at : at + 4], "big", signed=True)
-        if size_bytes < _HEAD_BYTES - 4 + _BODY_HEAD_BYTES:
+        if size_bytes < ANSWER_HEAD_BYTES - 4 + _BODY_HEAD_BYTES:
             msg = f"Fetch answer: announces {size_bytes} bytes, too few for any"
             raise ProtocolError(msg)
         self._frame_bytes = 4 + size_bytes
         self._expect_tags(FetchAnswerWalker._begin_body)
-        return at + _HEAD_BYTES
+        return at + ANSWER_HEAD_BYTES
 
     def _begin_body(self) -> None:
         self._step = FetchAnswerWalker._read_body_head
@@ -181,9 +182,9 @@ class FetchAnswerWalker:
         return count[1]
 
     def _read_plain_partitions(self, data: Bytes, at: int, stop: int) -> int:
-        """Steps over partitions without aborted transactions and tags that are wholly here.
+        """Steps over whole partitions that have neither aborted transactions nor tags.
 
-        Most are: many small partitions are what makes a walk dear.
+        Most partitions are such, and an answer with many small ones makes the walk expensive.
         """
         left = self._partitions_left
         last = stop - _PLAIN_PARTITION_BYTES

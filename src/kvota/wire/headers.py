@@ -1,4 +1,4 @@
-"""Heads of requests and answers, and how far they reach.
+"""Reads and writes the heads of requests and answers.
 
 A request: int32 size, int16 key, int16 version, int32 correlation id, int16-string client id; in
 flexible versions a tag buffer follows, while the client id stays an int16-string. An answer: int32
@@ -14,28 +14,26 @@ from struct import Struct
 
 from kvota.model.errors import ProtocolError
 from kvota.wire.apis import API_VERSIONS, APIS, NEVER, name_of
+from kvota.wire.scanner import ITEMS_MAX, Scanner
 from kvota.wire.varint import Bytes, read_uvarint
 
 # size, key, version, correlation id, length of the client id (-1: null)
 REQUEST_HEAD = Struct(">ihhih")
 REQUEST_HEAD_BYTES = REQUEST_HEAD.size
-# The size counts everything but itself; less than this holds no head.
+# The size counts everything but itself; a request of fewer bytes has no whole head.
 REQUEST_SIZE_MIN = REQUEST_HEAD_BYTES - 4
 
 # size, correlation id
 ANSWER_HEAD = Struct(">ii")
 ANSWER_HEAD_BYTES = ANSWER_HEAD.size
 
-# No header tag is known yet; whoever fills one has room for a trace id and the like.
+# No header tag is known yet; one that is given out some day has room for a trace id and the like.
 HEADER_TAGS_BYTES_MAX = 1024
-
-# Kafka's own limit for an int16-string; a client id is compared and recorded, so it is kept short.
-CLIENT_ID_BYTES_MAX = 32_767
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHead:
-    """The head of a request as read by ``read_request_head``."""
+    """The head of a request, as ``read_request_head`` reads it."""
 
     version: int
     correlation_id: int
@@ -45,7 +43,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseHead:
-    """The head of an answer as read by ``read_answer_head``."""
+    """The head of an answer, as ``read_answer_head`` reads it."""
 
     size_bytes: int  # as announced, without its own four bytes
     correlation_id: int
@@ -55,10 +53,10 @@ class ResponseHead:
 def request_body_offset(
     data: Bytes, head_at: int, end: int, client_id_bytes: int, header_version: int
 ) -> int | None:
-    """Where the body of the request begins whose size field stands at ``head_at``.
+    """Returns where the body of the request begins whose size field stands at ``head_at``.
 
     Args:
-        data: holds the request from ``head_at`` on, perhaps not all of it.
+        data: has the request from ``head_at`` on, perhaps not all of it.
         head_at: offset of the request's size field.
         end: offset behind the request's last byte (``head_at + 4 + size``), perhaps beyond ``data``.
         client_id_bytes: the last field of ``REQUEST_HEAD``, -1 for null.
@@ -87,7 +85,7 @@ def request_body_offset(
 
 
 def answer_body_offset(data: Bytes, head_at: int, end: int, header_version: int) -> int | None:
-    """Where the body of the answer begins whose size field stands at ``head_at``.
+    """Returns where the body of the answer begins whose size field stands at ``head_at``.
 
     ``header_version`` is 1 for a flexible version (but ApiVersions), else 0; ``end`` and the
     result as in ``request_body_offset``.
@@ -101,7 +99,7 @@ def answer_body_offset(data: Bytes, head_at: int, end: int, header_version: int)
 
 
 def skip_header_tags(data: Bytes, at: int, end: int) -> int | None:
-    """Behind the tag buffer at ``at``; None: more bytes are needed.
+    """Returns the offset behind the tag buffer at ``at``; None if more bytes are needed.
 
     Raises:
         ProtocolError: it is longer than ``HEADER_TAGS_BYTES_MAX`` or reaches beyond ``end``.
@@ -133,29 +131,29 @@ def _behind_tags(data: Bytes, at: int, end: int) -> int:
 
 
 def answer_header_version(key: int, version: int) -> int:
-    """0 or 1: whether a tag buffer follows the correlation id (never for ApiVersions)."""
+    """Returns 1 if a tag buffer follows the correlation id, else 0 (always for ApiVersions)."""
     return 1 if key != API_VERSIONS and is_flexible(key, version) else 0
 
 
 def request_header_version(key: int, version: int) -> int:
-    """1 or 2: whether a tag buffer follows the client id."""
+    """Returns 2 if a tag buffer follows the client id, else 1."""
     return 2 if is_flexible(key, version) else 1
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether this version of a known API has compact lengths and tagged fields."""
+    """Returns whether this version of a known API has compact lengths and tagged fields."""
     api = APIS.get(key)
     return version >= (NEVER if api is None else api.flexible_from)
 
 
 def read_request_head(frame: Bytes, key: int) -> RequestHead:
-    """The head of a whole request frame (size field included) of this key.
+    """Reads the head of a whole request frame (size field included) of this key.
 
     Raises:
         ProtocolError: too short, or the head does not fit the frame.
     """
     if len(frame) < REQUEST_HEAD_BYTES:
-        msg = f"{name_of(key)} request: {len(frame)} bytes hold no header"
+        msg = f"{name_of(key)} request: {len(frame)} bytes are too few for a header"
         raise ProtocolError(msg)
     _size, _key, version, correlation_id, client_id_bytes = REQUEST_HEAD.unpack_from(frame, 0)
     header_version = request_header_version(key, version)
@@ -168,13 +166,13 @@ def read_request_head(frame: Bytes, key: int) -> RequestHead:
 
 
 def read_answer_head(frame: Bytes, key: int, version: int) -> ResponseHead:
-    """The head of a whole answer frame (size field included).
+    """Reads the head of a whole answer frame (size field included).
 
     Raises:
         ProtocolError: too short, or the size field does not fit the frame.
     """
     if len(frame) < ANSWER_HEAD_BYTES:
-        msg = f"{name_of(key)} v{version} answer: {len(frame)} bytes hold no header"
+        msg = f"{name_of(key)} v{version} answer: {len(frame)} bytes are too few for a header"
         raise ProtocolError(msg)
     size_bytes, correlation_id = ANSWER_HEAD.unpack_from(frame, 0)
     if size_bytes != len(frame) - 4:
@@ -187,10 +185,42 @@ def read_answer_head(frame: Bytes, key: int, version: int) -> ResponseHead:
     return ResponseHead(size_bytes=size_bytes, correlation_id=correlation_id, body_at=body_at)
 
 
+def request_scanner(frame: Bytes, key: int, *, items_max: int = ITEMS_MAX) -> Scanner:
+    """Opens a whole request frame of this key at the beginning of its body.
+
+    Raises:
+        ProtocolError: as ``read_request_head``.
+    """
+    head = read_request_head(frame, key)
+    return Scanner(
+        frame,
+        head.body_at,
+        len(frame),
+        flexible=is_flexible(key, head.version),
+        what=f"{name_of(key)} v{head.version} request",
+        items_max=items_max,
+    )
+
+
+def answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
+    """Opens a whole answer frame at the beginning of its body.
+
+    Raises:
+        ProtocolError: as ``read_answer_head``.
+    """
+    return Scanner(
+        frame,
+        read_answer_head(frame, key, version).body_at,
+        len(frame),
+        flexible=is_flexible(key, version),
+        what=f"{name_of(key)} v{version} answer",
+    )
+
+
 def encode_request(
     key: int, version: int, correlation_id: int, body: bytes, *, client_id: str = "kvota"
 ) -> bytes:
-    """A whole frame of one of our own questions."""
+    """Makes a whole frame of one of our own questions."""
     client = client_id.encode()
     tags = b"\0" if is_flexible(key, version) else b""
     size_bytes = REQUEST_SIZE_MIN + len(client) + len(tags) + len(body)
@@ -199,7 +229,7 @@ def encode_request(
 
 
 def encode_answer(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """A whole frame of one of our own answers."""
+    """Makes a whole frame of one of our own answers."""
     tags = b"\0" * answer_header_version(key, version)
     return ANSWER_HEAD.pack(4 + len(tags) + len(body), correlation_id) + tags + body
 

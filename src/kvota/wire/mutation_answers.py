@@ -1,4 +1,4 @@
-"""Answers to CreateTopics, DeleteTopics, CreatePartitions: what became of each topic.
+"""Reads and merges the answers to CreateTopics, DeleteTopics and CreatePartitions.
 
 Refused topics are added to the broker's answer, whose own bytes stay as they are but for the count,
 the throttle time and the size.
@@ -7,36 +7,34 @@ the throttle time and the size.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvota.wire.apis import APIS, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, name_of
+from kvota.wire.apis import APIS, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, NEVER
 from kvota.wire.encode import encode_count, encode_int16, encode_int32, encode_text
-from kvota.wire.headers import encode_answer, is_flexible, read_answer_head, with_size
+from kvota.wire.headers import answer_scanner, encode_answer, is_flexible, with_size
 from kvota.wire.mutation_requests import NO_TOPIC_ID
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 
 _ID_FROM = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
 _MESSAGE_FROM = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}
 _DETAILS_FROM = {CREATE_TOPICS: 5}  # partitions, replication factor, configuration
-_NEVER = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """What the broker says of one topic."""
+    """The broker's answer for one topic."""
 
-    name: str | None  # None where DeleteTopics v6 was asked by id and does not tell
-    topic_id: bytes | None  # None: not told
+    name: str | None  # None where DeleteTopics v6 was asked by id and does not name the topic
+    topic_id: bytes | None  # None: not in the answer
     error_code: int
     error_message: str | None
-    partitions: int  # -1: not told
+    partitions: int  # -1: not in the answer
     at: int  # its bytes in the frame
     end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationAnswer:
-    """One answer, and where its topics stand in it."""
+    """One answer, with the places of its topics in it."""
 
-    correlation_id: int
     throttle_ms: int  # 0 where the version has no such field
     throttle_at: int  # offset, -1 where there is none
     topics: tuple[TopicResult, ...]
@@ -46,7 +44,7 @@ class MutationAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One topic the gateway refuses."""
+    """One topic that the gateway refuses."""
 
     name: str | None
     topic_id: bytes | None = None
@@ -60,10 +58,7 @@ def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
-    head = read_answer_head(frame, key, version)
-    what = f"{name_of(key)} v{version} answer"
-    flexible = is_flexible(key, version)
-    scanner = Scanner(frame, head.body_at, len(frame), flexible=flexible, what=what)
+    scanner = answer_scanner(frame, key, version)
     has_throttle = version >= APIS[key].throttle_from
     throttle_at = scanner.at if has_throttle else -1
     throttle_ms = scanner.int32() if has_throttle else 0
@@ -73,7 +68,6 @@ def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
     scanner.skip_tags()
     scanner.finish()
     return MutationAnswer(
-        correlation_id=head.correlation_id,
         throttle_ms=throttle_ms,
         throttle_at=throttle_at,
         topics=topics,
@@ -85,7 +79,7 @@ def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
 def merge(
     frame: bytes, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
 ) -> bytes:
-    """The broker's answer frame with refused topics added behind its own.
+    """Adds refused topics to the broker's answer frame, behind its own.
 
     The throttle time becomes the larger of the broker's and ours.
 
@@ -112,7 +106,7 @@ def merge(
 def answer(
     correlation_id: int, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
 ) -> bytes:
-    """A whole answer frame of our own, for a request of which nothing goes upstream."""
+    """Makes a whole answer frame of our own, for a request of which nothing goes upstream."""
     flexible = is_flexible(key, version)
     body = b"".join(
         (
@@ -128,11 +122,11 @@ def answer(
 def _scan_topic(scanner: Scanner, key: int, version: int) -> TopicResult:
     at = scanner.at
     name = scanner.text()
-    topic_id = scanner.take(TOPIC_ID_BYTES) if version >= _ID_FROM.get(key, _NEVER) else None
+    topic_id = scanner.take(TOPIC_ID_BYTES) if version >= _ID_FROM.get(key, NEVER) else None
     error_code = scanner.int16()
     message = scanner.text() if version >= _MESSAGE_FROM[key] else None
     partitions = -1
-    if version >= _DETAILS_FROM.get(key, _NEVER):
+    if version >= _DETAILS_FROM.get(key, NEVER):
         partitions = scanner.int32()
         scanner.skip(2)  # replication factor
         for _ in range(scanner.count(6)):
@@ -159,13 +153,13 @@ def _skip_config(scanner: Scanner) -> None:
 def _encode_refusal(refusal: Refusal, key: int, version: int) -> bytes:
     flexible = is_flexible(key, version)
     parts = [encode_text(refusal.name, flexible=flexible)]
-    if version >= _ID_FROM.get(key, _NEVER):
+    if version >= _ID_FROM.get(key, NEVER):
         parts.append(refusal.topic_id or NO_TOPIC_ID)
     parts.append(encode_int16(refusal.error_code))
     if version >= _MESSAGE_FROM[key]:
         parts.append(encode_text(refusal.message, flexible=flexible))
-    if version >= _DETAILS_FROM.get(key, _NEVER):
-        # Not told, as a broker's answer for a topic that failed; no configuration.
+    if version >= _DETAILS_FROM.get(key, NEVER):
+        # As a broker answers for a topic that failed: no numbers, no configuration.
         parts += encode_int32(-1), encode_int16(-1), encode_count(0, flexible=flexible)
     parts.append(b"\0" * flexible)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: what a request asks for, topic by topic.
+"""Reads CreateTopics, DeleteTopics and CreatePartitions requests topic by topic.
 
 A request is scanned into slices, never decoded and encoded again: a request for fewer topics is made
 of the original's bytes, so that everything we do not know survives.
@@ -7,15 +7,15 @@ of the original's bytes, so that everything we do not know survives.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, name_of
+from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kvota.wire.encode import encode_count
-from kvota.wire.headers import is_flexible, read_request_head, with_size
+from kvota.wire.headers import is_flexible, read_request_head, request_scanner, with_size
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 
-# Twice what KRaft takes of new partitions in one request; a frame of 4 MiB could hold 400,000
-# topics, and scanning those would hold up every other connection for a second.
+# Twice as many as KRaft takes new partitions in one request. A frame of 4 MiB has room for 400,000
+# topics, and scanning those would delay every other connection by a second.
 TOPICS_MAX = 20_000
-# In all: 10,000 partitions with three replicas each, named one by one; read in 0.1 s.
+# Enough for 10,000 partitions with three replicas each, named one by one; they are read in 0.1 s.
 _ITEMS_MAX = 50_000
 
 _VALIDATE_ONLY_FROM = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0}
@@ -25,7 +25,7 @@ NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAsk:
-    """What a request asks for one topic."""
+    """The part of a request that is about one topic."""
 
     name: str | None  # None: by id
     topic_id: bytes | None  # None: by name
@@ -40,7 +40,7 @@ class TopicAsk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationRequest:
-    """One request, and where its topics stand in it."""
+    """One request, with the places of its topics in it."""
 
     key: int
     version: int
@@ -60,16 +60,8 @@ def scan_request(frame: bytes, key: int, version: int) -> MutationRequest:
     Raises:
         ProtocolError: it is no such request, or asks for more than ``TOPICS_MAX`` topics.
     """
-    what = f"{name_of(key)} v{version} request"
     head = read_request_head(frame, key)
-    scanner = Scanner(
-        frame,
-        head.body_at,
-        len(frame),
-        flexible=is_flexible(key, version),
-        what=what,
-        items_max=_ITEMS_MAX,
-    )
+    scanner = request_scanner(frame, key, items_max=_ITEMS_MAX)
     topics = _scan_topics(scanner, key, version)
     topics_end = scanner.at
     timeout_ms = scanner.int32()
@@ -92,7 +84,7 @@ def scan_request(frame: bytes, key: int, version: int) -> MutationRequest:
 
 
 def subset(request: MutationRequest, indexes: Iterable[int]) -> bytes:
-    """The request's frame with only these of its topics, in this order."""
+    """Makes the request's frame with only these of its topics, in this order."""
     topics = [request.topics[index] for index in indexes]
     count = encode_count(len(topics), flexible=is_flexible(request.key, request.version))
     frame = request.frame

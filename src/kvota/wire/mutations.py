@@ -1,4 +1,4 @@
-"""Topic mutations, request and answer: see ``mutation_requests`` and ``mutation_answers``."""
+"""Gathers the topic mutations of ``mutation_requests`` and ``mutation_answers``."""
 
 from kvota.wire.mutation_answers import (
     MutationAnswer,

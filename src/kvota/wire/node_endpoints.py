@@ -1,4 +1,4 @@
-"""The top level's tag buffer of a Produce v10+ or Fetch v16+ answer: tag 0 holds node endpoints.
+"""Rewrites the last tag buffer of a Produce v10+ or Fetch v16+ answer: tag 0 has node endpoints.
 
 Source: KIP-951. Other tags pass through byte for byte, known or not.
 """
@@ -10,7 +10,7 @@ from kvota.wire.scanner import Scanner
 from kvota.wire.varint import Bytes, uvarint
 
 NODE_ENDPOINTS_TAG = 0
-# A number no Kafka version gives out soon; one byte long, as the one it replaces.
+# No Kafka version gives out this number soon; it is one byte long, as the one that it replaces.
 _BLANK_TAG_MAX = 127
 # with rack and tags
 _ENDPOINT_BYTES_MIN = ADDRESS_BYTES_MIN + 1 + 1
@@ -25,7 +25,7 @@ class _Tag:
 
 
 def rewrite_endpoints(tag_section: Bytes, address_of: AddressOf, *, what: str) -> bytes | None:
-    """The section with the gateway's addresses; None: there is nothing to change.
+    """Returns the section with the gateway's addresses; None if there is nothing to change.
 
     Raises:
         ProtocolError: this is no tag buffer with node endpoints that fills the section.
@@ -46,9 +46,10 @@ def rewrite_endpoints(tag_section: Bytes, address_of: AddressOf, *, what: str) -
 
 
 def blank_endpoints(tag_section: Bytes) -> bytes:
-    """The section, equally long, with node endpoints as a tag nobody knows, full of zeros.
+    """Makes node endpoints a tag that nobody knows, full of zeros; the length stays the same.
 
-    For answers whose size has been sent already. Other tags keep their bytes and ascending order.
+    This is for answers whose size has been sent already. Other tags keep their bytes and their
+    ascending order.
 
     Raises:
         ProtocolError: the bytes are not one whole tag buffer.
@@ -87,7 +88,7 @@ def _scan(tag_section: Bytes, what: str) -> list[_Tag]:
 
 
 def _number(number: int, length_bytes: int) -> bytes:
-    """The number in that many bytes: at least its shortest encoding, padded as a varint may be."""
+    """Encodes the number in ``length_bytes``, padded as a varint may be, or in more if it must."""
     shortest = uvarint(number)
     if len(shortest) >= length_bytes:
         return shortest

@@ -1,14 +1,14 @@
-"""Produce, without decoding it: acks in the request, throttle_time_ms in the answer."""
+"""Finds a Produce request's acks and an answer's throttle_time_ms without decoding either."""
 
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
-from kvota.wire.headers import read_answer_head
+from kvota.wire.apis import APIS, PRODUCE
+from kvota.wire.headers import ANSWER_HEAD_BYTES, answer_scanner
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 from kvota.wire.varint import Bytes, read_uvarint
 
-FLEXIBLE_FROM = 9
-ENDPOINTS_FROM = 10
+_FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
 _TRANSACTIONAL_ID_FROM = 3
 _TOPIC_ID_FROM = 13
 
@@ -17,8 +17,8 @@ _SIZE_MAX = 1 << 31
 
 # index, error code, base offset, append time, start offset
 _PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8
-# A frame without throttle time (v0) holds a size, a correlation id and an array.
-_FRAME_BYTES_MIN = 4 + 4 + 4
+# Below v9 an answer has at least a head, the count of its topics and a throttle time.
+_FRAME_BYTES_MIN = ANSWER_HEAD_BYTES + 4 + 4
 
 # How an answer without errors ends from v9 on: no record errors (an empty compact array, 1), no
 # message (null, 0), no tags of partition and topic, throttle 0, no tags. Five zeros alone rule out
@@ -27,10 +27,10 @@ PLAIN_TAIL = b"\x01" + bytes(8)
 
 
 def acks(data: Bytes, at: int, version: int, end: int = _SIZE_MAX) -> int | None:
-    """The request's acks; None: more bytes are needed.
+    """Returns the request's acks; None if more bytes are needed.
 
     Args:
-        data: holds the request's body from ``at`` on, perhaps not all of it.
+        data: has the request's body from ``at`` on, perhaps not all of it.
         at: offset of the body (``headers.request_body_offset``).
         version: of the request, 0 to 13.
         end: offset behind the request's last byte, perhaps beyond ``data``.
@@ -42,7 +42,7 @@ def acks(data: Bytes, at: int, version: int, end: int = _SIZE_MAX) -> int | None
     if here > end:  # noqa: PLR1730 - min() costs three times as much
         here = end
     acks_at: int | None = at
-    if version >= FLEXIBLE_FROM:
+    if version >= _FLEXIBLE_FROM:
         # 0 is null, as for every producer without transactions.
         is_null = at < here and data[at] == 0
         acks_at = at + 1 if is_null else _behind_compact_text(data, at, here)
@@ -73,29 +73,28 @@ def _behind_text(data: Bytes, at: int, here: int) -> int | None:
 
 
 def throttle_offset(frame: Bytes, version: int) -> int:
-    """Offset of throttle_time_ms in a whole answer frame, size field included (v1 and higher).
+    """Returns the offset of throttle_time_ms in a whole answer frame of v1 or higher.
 
     Raises:
         ProtocolError: the frame is not a Produce answer of this version.
     """
-    if version < FLEXIBLE_FROM:
-        if version < 1 or len(frame) < _FRAME_BYTES_MIN + 4:
-            msg = f"Produce v{version} answer: {len(frame)} bytes hold no throttle time"
+    if version < _FLEXIBLE_FROM:
+        if version < 1 or len(frame) < _FRAME_BYTES_MIN:
+            msg = f"Produce v{version} answer: {len(frame)} bytes are too few for a throttle time"
             raise ProtocolError(msg)
         return len(frame) - 4
-    if frame[-9:] == PLAIN_TAIL:
+    if frame[-len(PLAIN_TAIL) :] == PLAIN_TAIL:
         return len(frame) - 5
     return _walk(frame, version)
 
 
 def tags_offset(frame: Bytes, version: int) -> int:
-    """Offset of the top level's tag buffer (v9 and higher), which may hold node endpoints."""
+    """Returns the offset of the last tag buffer (v9 and higher), which may have node endpoints."""
     return throttle_offset(frame, version) + 4
 
 
 def _walk(frame: Bytes, version: int) -> int:
-    body_at = read_answer_head(frame, 0, version).body_at
-    scanner = Scanner(frame, body_at, len(frame), flexible=True, what=f"Produce v{version} answer")
+    scanner = answer_scanner(frame, PRODUCE, version)
     for _ in range(scanner.count(3)):
         if version >= _TOPIC_ID_FROM:
             scanner.skip(TOPIC_ID_BYTES)

@@ -1,4 +1,4 @@
-"""The gateway's own questions to a broker: which topics there are, and a broker's settings.
+"""Asks a broker which topics there are, and for its settings: the gateway's own questions.
 
 The versions are ones that every broker takes for whom the question arises: Metadata v4 (0.11) for
 names, v12 (3.1) for ids, v10 (2.8: the first with ids) for all topics, DescribeConfigs v1 (1.1).
@@ -7,9 +7,10 @@ names, v12 (3.1) for ids, v10 (2.8: the first with ids) for all topics, Describe
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA, name_of
+from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA
+from kvota.wire.broker_configs import BROKER_RESOURCE
 from kvota.wire.encode import encode_count, encode_text
-from kvota.wire.headers import encode_request, is_flexible, read_answer_head
+from kvota.wire.headers import answer_scanner, encode_request
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 
 METADATA_NAMES_VERSION = 4
@@ -17,24 +18,23 @@ METADATA_IDS_VERSION = 12
 METADATA_ALL_VERSION = 10
 DESCRIBE_CONFIGS_VERSION = 1
 
-_BROKER = 4  # the resource type
 _NO_AUTO_CREATION = b"\0"
 _NO_AUTHORIZED_OPERATIONS = b"\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What a Metadata answer says of one topic."""
+    """One topic of a Metadata answer."""
 
-    name: str | None  # None: asked by an id that is not known
-    topic_id: bytes | None  # None: the version tells none
+    name: str | None  # None: asked for by an id that the broker does not know
+    topic_id: bytes | None  # None: the version has no ids
     error_code: int
     partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataAnswer:
-    """What a Metadata answer says, topics by name and by id."""
+    """A Metadata answer, with its topics by name and by id."""
 
     brokers: tuple[tuple[int, str, int], ...]  # node id, host, port
     topics: dict[str | bytes, TopicFacts]
@@ -42,14 +42,14 @@ class MetadataAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigsAnswer:
-    """What a DescribeConfigs answer says of its first resource."""
+    """The first resource of a DescribeConfigs answer."""
 
     error_code: int
-    values: dict[str, str | None]  # None: not told (sensitive)
+    values: dict[str, str | None]  # None: sensitive, so not in the answer
 
 
 def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
-    """A Metadata v4 request frame; none is created by asking. No names: brokers only."""
+    """Makes a Metadata v4 request frame that creates no topic; no names: it asks for brokers."""
     version = METADATA_NAMES_VERSION
     body = b"".join(
         (
@@ -62,7 +62,7 @@ def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
 
 
 def metadata_id_version(broker_version_max: int) -> int:
-    """The version in which topic ids are asked for: v12 by id, or v10 for all topics there are."""
+    """Returns the version that asks for ids: v12 for these topics, or v10 for all there are."""
     by_id = broker_version_max >= METADATA_IDS_VERSION
     return METADATA_IDS_VERSION if by_id else METADATA_ALL_VERSION
 
@@ -70,7 +70,7 @@ def metadata_id_version(broker_version_max: int) -> int:
 def metadata_by_id(
     correlation_id: int, topic_ids: Sequence[bytes], broker_version_max: int
 ) -> bytes:
-    """A Metadata request frame of ``metadata_id_version(broker_version_max)``.
+    """Makes a Metadata request frame of ``metadata_id_version(broker_version_max)``.
 
     A broker ignores names where ids are asked for: names need a question of their own.
     """
@@ -93,7 +93,7 @@ def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _scanner(frame, METADATA, version)
+    scanner = answer_scanner(frame, METADATA, version)
     if version >= 3:
         scanner.skip(4)  # throttle
     brokers = tuple(_broker(scanner, version) for _ in range(scanner.count(10)))
@@ -112,12 +112,12 @@ def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
 
 
 def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str]) -> bytes:
-    """A DescribeConfigs v1 request frame; ``broker`` is the asked broker's own id, as text."""
+    """Makes a DescribeConfigs v1 request frame; ``broker`` is the asked broker's own id."""
     names = list(keys)
     body = b"".join(
         (
             encode_count(1, flexible=False),
-            bytes((_BROKER,)),
+            bytes((BROKER_RESOURCE,)),
             encode_text(broker, flexible=False),
             encode_count(len(names), flexible=False),
             *(encode_text(name, flexible=False) for name in names),
@@ -133,7 +133,7 @@ def scan_configs(frame: bytes) -> ConfigsAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _scanner(frame, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
+    scanner = answer_scanner(frame, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
     scanner.skip(4)  # throttle
     if scanner.count(11) < 1:
         problem = "no resource in the answer"
@@ -152,12 +152,6 @@ def scan_configs(frame: bytes) -> ConfigsAnswer:
             scanner.skip_text()
             scanner.skip(1)
     return ConfigsAnswer(error_code=error_code, values=values)
-
-
-def _scanner(frame: bytes, key: int, version: int) -> Scanner:
-    body_at = read_answer_head(frame, key, version).body_at
-    what = f"{name_of(key)} v{version} answer"
-    return Scanner(frame, body_at, len(frame), flexible=is_flexible(key, version), what=what)
 
 
 def _broker(scanner: Scanner, version: int) -> tuple[int, str, int]:

@@ -1,4 +1,4 @@
-"""SASL as it goes by: mechanisms, tokens, and the names in them. No secret is kept or returned.
+"""Reads mechanisms, tokens and the names in them as logins go by; it keeps no secret.
 
 Sources: Kafka's SaslHandshake and SaslAuthenticate messages, KIP-48 (delegation tokens), KIP-368
 (lifetimes), RFC 4616 (PLAIN), RFC 5802 (SCRAM).
@@ -7,15 +7,8 @@ Sources: Kafka's SaslHandshake and SaslAuthenticate messages, KIP-48 (delegation
 from dataclasses import dataclass
 
 from kvota.model.errors import ProtocolError
-from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, name_of
-from kvota.wire.encode import encode_blob, encode_text
-from kvota.wire.headers import (
-    encode_request,
-    is_flexible,
-    read_answer_head,
-    read_request_head,
-)
-from kvota.wire.scanner import Scanner
+from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kvota.wire.headers import answer_scanner, request_scanner
 from kvota.wire.varint import Bytes
 
 _TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no password
@@ -23,7 +16,7 @@ _TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no pass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticateAnswer:
-    """A SaslAuthenticate answer."""
+    """The fields of a SaslAuthenticate answer."""
 
     error_code: int
     error_message: str | None
@@ -32,21 +25,21 @@ class AuthenticateAnswer:
 
 
 def mechanism(request: Bytes) -> str:
-    """The mechanism a whole SaslHandshake request frame asks for.
+    """Returns the mechanism that a whole SaslHandshake request frame asks for.
 
     Raises:
         ProtocolError: it is no such request.
     """
-    return _request_scanner(request, SASL_HANDSHAKE).name()
+    return request_scanner(request, SASL_HANDSHAKE).name()
 
 
 def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
-    """Error code and the broker's mechanisms of a whole SaslHandshake answer frame.
+    """Returns error code and mechanisms of a whole SaslHandshake answer frame.
 
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _answer_scanner(answer, SASL_HANDSHAKE, 1)
+    scanner = answer_scanner(answer, SASL_HANDSHAKE, 1)
     error_code = scanner.int16()
     mechanisms = [scanner.name() for _ in range(scanner.count(2))]
     scanner.finish()
@@ -54,14 +47,14 @@ def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
 
 
 def auth_bytes(request: Bytes) -> bytes:
-    """The token in a whole SaslAuthenticate request frame.
+    """Returns the token in a whole SaslAuthenticate request frame.
 
-    It may hold a password: pass it to ``plain_names`` or ``scram_name`` and forget it.
+    It may contain a password: pass it to ``plain_names`` or ``scram_name`` and forget it.
 
     Raises:
         ProtocolError: it is no such request.
     """
-    token = _request_scanner(request, SASL_AUTHENTICATE).blob()
+    token = request_scanner(request, SASL_AUTHENTICATE).blob()
     if token is None:
         msg = "SaslAuthenticate request: null where a token is required"
         raise ProtocolError(msg)
@@ -69,12 +62,12 @@ def auth_bytes(request: Bytes) -> bytes:
 
 
 def authenticate_answer(answer: Bytes, version: int) -> AuthenticateAnswer:
-    """What a whole SaslAuthenticate answer frame says.
+    """Reads a whole SaslAuthenticate answer frame.
 
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = _answer_scanner(answer, SASL_AUTHENTICATE, version)
+    scanner = answer_scanner(answer, SASL_AUTHENTICATE, version)
     found = AuthenticateAnswer(
         error_code=scanner.int16(),
         error_message=scanner.text(),
@@ -87,7 +80,7 @@ def authenticate_answer(answer: Bytes, version: int) -> AuthenticateAnswer:
 
 
 def plain_names(token: bytes) -> tuple[str, str]:
-    r"""Authorization id (often empty) and user name of a PLAIN token; not the password.
+    r"""Returns authorization id (often empty) and user name of a PLAIN token, not the password.
 
     Raises:
         ProtocolError: it is no PLAIN token; the text repeats nothing of it.
@@ -107,7 +100,7 @@ def plain_names(token: bytes) -> tuple[str, str]:
 
 
 def scram_name(token: bytes) -> tuple[str, bool]:
-    """The name in a SCRAM client-first message, and whether it is a delegation token's id.
+    """Returns the name in a SCRAM client-first message, and whether it is a delegation token's id.
 
     Behind an id the principal is the token's owner, who never crosses the wire.
 
@@ -146,34 +139,5 @@ def _unescape(name: str) -> str:
 
 
 def is_server_final(token: bytes) -> bool:
-    """Whether a SCRAM message of the broker is its last, which says that the login succeeded."""
+    """Returns whether the broker's SCRAM message is its last, sent when a login has succeeded."""
     return token.startswith(b"v=")
-
-
-# ------------------------------------------------------------ our own logins
-
-
-def handshake_request(correlation_id: int, mechanism_name: str) -> bytes:
-    """A whole SaslHandshake v1 request frame."""
-    body = encode_text(mechanism_name, flexible=False)
-    return encode_request(SASL_HANDSHAKE, 1, correlation_id, body)
-
-
-def authenticate_request(correlation_id: int, token: bytes, version: int = 1) -> bytes:
-    """A whole SaslAuthenticate request frame."""
-    flexible = is_flexible(SASL_AUTHENTICATE, version)
-    body = encode_blob(token, flexible=flexible) + b"\0" * flexible
-    return encode_request(SASL_AUTHENTICATE, version, correlation_id, body)
-
-
-def _request_scanner(frame: Bytes, key: int) -> Scanner:
-    head = read_request_head(frame, key)
-    what = f"{name_of(key)} request v{head.version}"
-    flexible = is_flexible(key, head.version)
-    return Scanner(frame, head.body_at, len(frame), flexible=flexible, what=what)
-
-
-def _answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
-    body_at = read_answer_head(frame, key, version).body_at
-    what = f"{name_of(key)} v{version} answer"
-    return Scanner(frame, body_at, len(frame), flexible=is_flexible(key, version), what=what)

@@ -1,7 +1,7 @@
 """Reads the fields of one message one after the other; every read is checked against the end.
 
-For rare messages: the hot path has its own byte code. Nothing is allocated from an announced count
-or length before the bytes that are left could hold it.
+It is for rare messages; frequent ones are read by code of their own. Nothing is allocated from an
+announced count or length unless the bytes that are left suffice for it.
 """
 
 from struct import Struct
@@ -14,14 +14,14 @@ _INT32 = Struct(">i").unpack_from
 _INT64 = Struct(">q").unpack_from
 
 TOPIC_ID_BYTES = 16
-TEXT_BYTES_MAX = 32_767  # an int16; Kafka holds compact strings to it, too
+TEXT_BYTES_MAX = 32_767  # an int16; Kafka limits compact strings to it, too
 _TAG_BYTES_MIN = 2  # number, size
 # A broker's answer may be as large as the cluster: 10 million partitions and replicas.
 ITEMS_MAX = 10_000_000
 
 
 class Scanner:
-    """A position in a message; ``flexible`` says which encoding strings and arrays have.
+    """Keeps a position in a message; ``flexible`` says which encoding strings and arrays have.
 
     Attributes:
         data: the bytes scanned, usually a whole frame.
@@ -63,36 +63,36 @@ class Scanner:
         return at
 
     def take(self, length_bytes: int) -> bytes:
-        """That many bytes, copied."""
+        """Reads that many bytes and copies them."""
         at = self.skip(length_bytes)
         return bytes(self.data[at : self.at])
 
     def int8(self) -> int:
-        """A signed byte."""
+        """Reads a signed byte."""
         byte = self.data[self.skip(1)]
         return byte - 256 if byte > 127 else byte
 
     def boolean(self) -> bool:
-        """A byte; true unless zero."""
+        """Reads a byte, which is true unless it is zero."""
         return self.data[self.skip(1)] != 0
 
     def int16(self) -> int:
-        """Two bytes, signed."""
+        """Reads two bytes as a signed number."""
         value: int = _INT16(self.data, self.skip(2))[0]
         return value
 
     def int32(self) -> int:
-        """Four bytes, signed."""
+        """Reads four bytes as a signed number."""
         value: int = _INT32(self.data, self.skip(4))[0]
         return value
 
     def int64(self) -> int:
-        """Eight bytes, signed."""
+        """Reads eight bytes as a signed number."""
         value: int = _INT64(self.data, self.skip(8))[0]
         return value
 
     def uvarint(self) -> int:
-        """An unsigned varint."""
+        """Reads an unsigned varint."""
         try:
             value, self.at = read_uvarint(self.data, self.at, self.end)
         except ProtocolError as fault:
@@ -101,7 +101,7 @@ class Scanner:
         return value
 
     def blob(self) -> bytes | None:
-        """Bytes (int32 length, or compact), None for null."""
+        """Reads bytes (int32 length, or compact); returns None for null."""
         length_bytes = self._length() if self.flexible else self.int32()
         return self._body(length_bytes)
 
@@ -111,7 +111,7 @@ class Scanner:
         self._skip_body(length_bytes)
 
     def text(self) -> str | None:
-        """A string (int16 length, or compact), None for null."""
+        """Reads a string (int16 length, or compact); returns None for null."""
         encoded = self._body(self._text_length())
         if encoded is None:
             return None
@@ -122,7 +122,7 @@ class Scanner:
             raise self.fault(problem) from fault
 
     def name(self) -> str:
-        """A string that must not be null."""
+        """Reads a string that must not be null."""
         text = self.text()
         if text is None:
             problem = "null where a string is required"
@@ -134,10 +134,10 @@ class Scanner:
         self._skip_body(self._text_length())
 
     def count(self, item_bytes_min: int) -> int:
-        """The number of items of an array (int32, or compact), -1 for null.
+        """Reads the number of items of an array (int32, or compact); returns -1 for null.
 
-        ``item_bytes_min``: the least one item takes; a count that the bytes left cannot hold is
-        refused at once.
+        ``item_bytes_min``: the least one item takes; a count for which the bytes left do not
+        suffice is refused at once.
         """
         count = self._length() if self.flexible else self.int32()
         if count < -1 or count * item_bytes_min > self.end - self.at:
@@ -147,7 +147,7 @@ class Scanner:
         return count
 
     def skip_tags(self) -> None:
-        """Steps over a tag buffer; nothing in messages that have none."""
+        """Steps over a tag buffer, where the message has tag buffers at all."""
         if not self.flexible:
             return
         data, at = self.data, self.at
@@ -159,7 +159,7 @@ class Scanner:
             self.skip(self.uvarint())
 
     def tag_count(self) -> int:
-        """The number of tagged fields at the beginning of a tag buffer."""
+        """Reads the number of tagged fields at the beginning of a tag buffer."""
         count = self.uvarint()
         if count * _TAG_BYTES_MIN > self.end - self.at:
             problem = f"{count} tagged fields, {self.end - self.at} bytes are left"
@@ -174,7 +174,7 @@ class Scanner:
             raise self.fault(problem)
 
     def fault(self, problem: str) -> ProtocolError:
-        """The error to raise for a problem at the present position."""
+        """Makes the error to raise for a problem at the present position."""
         return ProtocolError(f"{self.what}: at byte {self.at}: {problem}")
 
     def _take_items(self, count: int) -> None:

@@ -1,6 +1,6 @@
-"""Unsigned varints: seven bits a byte, lowest first, the top bit says that another byte follows.
+"""Reads and writes unsigned varints: seven bits a byte, lowest first, top bit set if more follow.
 
-Source: KIP-482 (they hold the lengths, counts and tag numbers of flexible messages).
+Source: KIP-482 (lengths, counts and tag numbers of flexible messages are such).
 """
 
 from kvota.model.errors import ProtocolError
@@ -12,7 +12,7 @@ UVARINT_BYTES_MAX = 5
 
 
 def read_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    r"""The number at ``at`` and the position behind it; reads nothing from ``end`` on.
+    r"""Returns the number at ``at`` and the position behind it; reads nothing from ``end`` on.
 
     Raises:
         ProtocolError: it does not end before ``end`` or within five bytes.
@@ -32,7 +32,7 @@ def read_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def try_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int] | None:
-    """Like ``read_uvarint``, but None while the number's last byte may still come behind ``end``."""
+    """Reads as ``read_uvarint``; returns None while the last byte may still come behind ``end``."""
     try:
         return read_uvarint(data, at, end)
     except ProtocolError:
@@ -42,7 +42,7 @@ def try_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int] | None:
 
 
 def uvarint(value: int) -> bytes:
-    r"""The shortest encoding of a number >= 0.
+    r"""Returns the shortest encoding of a number >= 0.
 
     >>> uvarint(300)
     b'\xac\x02'

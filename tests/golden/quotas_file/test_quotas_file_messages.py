@@ -1,4 +1,4 @@
-"""What an operator reads about a wrong quotas.toml: one file per way to be wrong, one expected text each.
+"""The messages about a wrong quotas.toml: one file per way to be wrong, one expected text each.
 
 A new or changed message: look at what the test prints, and if it is good, put it into the .txt file.
 """

@@ -1,4 +1,4 @@
-"""What real brokers answered: Kafka 4.3.1 (two nodes) and 3.9.2 (one), recorded byte for byte.
+"""Answers of real brokers: Kafka 4.3.1 (two nodes) and 3.9.2 (one), recorded byte for byte.
 
 Each line of the files is one answer; the first names the brokers, which were on 127.0.0.2. Requests
 were made with kio, those of versions it lacks by hand; "not leader" asks the wrong one of two nodes.
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode as KioErrorCode
 
 from kvota.testing.kafka_messages import from_frame, throttle, versions
 from kvota.wire import (
@@ -18,10 +19,10 @@ from kvota.wire import (
     mutations,
     produce,
     questions,
-    throttle_field,
 )
 from kvota.wire.apis import APIS, name_of
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.node_endpoints import blank_endpoints
 
 FOLDER = Path(__file__).parent
 HOST = b"127.0.0.2"
@@ -101,16 +102,31 @@ def test_the_brokers_of_an_answer_are_learnt(one: Recorded) -> None:
     from_frame(answer, one.key, one.version, "response")
 
 
-@pytest.mark.parametrize("one", [one for one in ALL if one.version in versions(one.key)], ids=str)
-def test_the_throttle_time_of_a_real_answer_is_found_and_raised(one: Recorded) -> None:
+PRODUCED = [one for one in ALL if one.key == 0 and one.version in versions(0)[1:]]
+MUTATED = [
+    one for one in ALL if one.key in {19, 20, 37} and one.version >= APIS[one.key].throttle_from
+]
+
+
+@pytest.mark.parametrize("one", PRODUCED, ids=str)
+def test_the_throttle_time_of_a_real_produce_answer_is_found(one: Recorded) -> None:
+    before = from_frame(one.answer, 0, one.version, "response")
+    at = produce.throttle_offset(one.answer, one.version)
+
+    raised = one.answer[:at] + (777).to_bytes(4, "big") + one.answer[at + 4 :]
+
+    after = from_frame(raised, 0, one.version, "response")
+    assert after == replace(before, throttle_time=throttle(777))
+
+
+@pytest.mark.parametrize("one", MUTATED, ids=str)
+def test_the_throttle_time_of_a_real_mutation_is_raised(one: Recorded) -> None:
     before = from_frame(one.answer, one.key, one.version, "response")
-    answer = bytearray(one.answer)
 
-    has_field = throttle_field.patch(answer, one.key, one.version, 777)
+    raised = mutations.merge(one.answer, one.key, one.version, [], 777)
 
-    after = from_frame(bytes(answer), one.key, one.version, "response")
-    assert has_field == (one.version >= APIS[one.key].throttle_from)
-    assert after == (replace(before, throttle_time=throttle(777)) if has_field else before)
+    after = from_frame(raised, one.key, one.version, "response")
+    assert after == replace(before, throttle_time=throttle(777))
 
 
 @pytest.mark.parametrize("one", some(0, "written", 9), ids=str)
@@ -137,7 +153,7 @@ def test_a_long_poll_that_found_nothing_is_known_by_its_length(one: Recorded) ->
 def test_real_endpoints_of_a_streamed_answer_are_blanked(one: Recorded) -> None:
     tags_at = fetch.tags_offset(one.answer, one.version)
 
-    blanked = fetch.blank_endpoints(one.answer[tags_at:])
+    blanked = blank_endpoints(one.answer[tags_at:])
 
     assert len(blanked) == len(one.answer) - tags_at
     assert HOST not in blanked
@@ -147,10 +163,10 @@ def test_real_endpoints_of_a_streamed_answer_are_blanked(one: Recorded) -> None:
 def test_what_a_real_broker_offers_is_clamped(one: Recorded) -> None:
     clamped, offered = api_versions.clamp(one.answer, one.version)
 
-    told = from_frame(clamped, 18, one.version, "response").api_keys
-    assert {entry.api_key for entry in told} == set(offered) & set(APIS)
+    kept = from_frame(clamped, 18, one.version, "response").api_keys
+    assert {entry.api_key for entry in kept} == set(offered) & set(APIS)
     # Kafka 4 offers Produce v0 to 2 in name, for old librdkafka (KAFKA-18659).
-    assert [entry.min_version for entry in told if entry.api_key == 0] == [0]
+    assert [entry.min_version for entry in kept if entry.api_key == 0] == [0]
 
 
 @pytest.mark.parametrize("one", some(18, "newer than known"), ids=str)
@@ -177,12 +193,12 @@ def test_topics_asked_for_by_id_are_found(one: Recorded) -> None:
     topics = questions.scan_metadata(one.answer, one.version).topics
 
     unknown = topics[b"\x07" * 16]
-    assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert (unknown.name, unknown.error_code) == (None, KioErrorCode.unknown_topic_id.value)
     assert topics["orders"].partitions == 4
 
 
 @pytest.mark.parametrize("one", some(3, "own question for all"), ids=str)
-def test_all_topics_are_told_with_their_ids(one: Recorded) -> None:
+def test_all_topics_are_answered_with_their_ids(one: Recorded) -> None:
     topics = questions.scan_metadata(one.answer, one.version).topics
 
     orders = topics["orders"]
@@ -191,7 +207,7 @@ def test_all_topics_are_told_with_their_ids(one: Recorded) -> None:
 
 
 @pytest.mark.parametrize("one", some(32, "own question for settings"), ids=str)
-def test_a_brokers_own_settings_are_told(one: Recorded) -> None:
+def test_a_brokers_own_settings_are_read(one: Recorded) -> None:
     answer = questions.scan_configs(one.answer)
 
     assert (answer.error_code, answer.values) == (0, {"num.partitions": "1"})
@@ -202,7 +218,7 @@ def test_real_creations_are_read(one: Recorded) -> None:
     topics = {t.name: t for t in mutations.scan_answer(one.answer, 19, one.version).topics}
 
     made, refused = topics[f"new-{one.version}"], topics["orders"]
-    assert (made.error_code, refused.error_code) == (0, ErrorCode.TOPIC_ALREADY_EXISTS)
+    assert (made.error_code, refused.error_code) == (0, KioErrorCode.topic_already_exists.value)
     assert made.partitions == (3 if one.version >= 5 else -1)
 
 

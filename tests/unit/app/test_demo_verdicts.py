@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvota.app.demo.circle import run_demo
-from kvota.app.demo.screen import table
 from kvota.app.demo.traffic import percentile
 from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
+from kvota.app.text_table import text_table
 from kvota.model.errors import UsageError
 
 
@@ -68,12 +68,12 @@ def test_the_demo_names_a_file_that_is_in_its_way(tmp_path: Path) -> None:
         run_demo(file, seconds=5)
 
 
-def test_percentiles_are_nearest_ranks() -> None:
+def test_a_percentile_has_its_share_of_the_values_below_it() -> None:
     assert percentile([4.0, 1.0, 3.0, 2.0], 0.5) == 3.0
     assert percentile([1.0], 0.99) == 1.0
 
 
 def test_a_table_is_as_wide_as_its_widest_cells() -> None:
-    text = table(["tenant", "rate"], [["orders", "1.90 MB/s"], ["a", "1 B/s"]])
+    text = text_table(["tenant", "rate"], [["orders", "1.90 MB/s"], ["a", "1 B/s"]])
 
     assert text.splitlines() == ["tenant       rate", "orders  1.90 MB/s", "a           1 B/s"]

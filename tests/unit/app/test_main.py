@@ -7,7 +7,7 @@ import pytest
 
 from kvota.app.cli import kafka
 from kvota.app.cli.main import main
-from kvota.localkafka.lock import kafka_versions
+from kvota.localkafka.jars.lock import kafka_versions
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(
@@ -63,8 +63,8 @@ def test_a_missing_extra_is_named(
 
     assert main(["usage", "--events", str(tmp_path)]) == 2
 
-    told = capsys.readouterr().err
-    assert "this needs pyspark, which is not installed. pip install 'kvota[spark]'" in told
+    said = capsys.readouterr().err
+    assert "this needs pyspark, which is not installed. pip install 'kvota[spark]'" in said
 
 
 def test_a_kafka_that_is_not_to_be_had_is_answered_with_those_that_are(

@@ -1,4 +1,4 @@
-"""Wrong use of ``kvota usage``, ``replay`` and ``recommend`` is told before Spark starts."""
+"""Wrong use of ``kvota usage``, ``replay`` and ``recommend`` is reported before Spark starts."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_a_mistake_is_named_with_what_was_expected(
     assert said in capsys.readouterr().err
 
 
-def test_an_empty_folder_is_told_with_what_to_do(
+def test_an_empty_folder_is_named_with_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert wrong("usage", "--events", str(tmp_path)) == 2

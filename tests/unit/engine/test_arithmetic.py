@@ -146,5 +146,27 @@ def test_a_counter_expires_strictly_after_an_hour() -> None:
     assert arithmetic.counter_expired(0, 3_600_001)
 
 
+@pytest.mark.parametrize(
+    ("limit", "floor", "is_blocked"),
+    [
+        (0.0, 1.0, True),
+        (-1.0, 1.0, True),
+        (0.999, 1.0, True),
+        (1.0, 1.0, False),
+        (1e-9, 1e-6, True),
+        (1e-300, 0.0, False),
+        (arithmetic.UNLIMITED, 1.0, False),
+        (math.inf, 1.0, False),
+        (math.nan, 1.0, False),
+    ],
+)
+def test_a_limit_below_the_floor_blocks(limit: float, floor: float, is_blocked: bool) -> None:
+    assert arithmetic.is_blocked(limit, floor) == is_blocked
+
+
+def test_a_blocked_charge_waits_for_30_s() -> None:
+    assert arithmetic.BLOCKED_THROTTLE_MS == 30_000
+
+
 def test_no_limit_is_kafkas_long_max_as_a_double() -> None:
     assert float(arithmetic.INT64_MAX) == arithmetic.UNLIMITED

@@ -2,8 +2,10 @@
 
 import pytest
 
-from kvota.engine import QuotaEngine, QuotaTable, QuotaType, QuotaWindow
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import Lane, QuotaEngine, QuotaType, QuotaWindow
 from kvota.engine.engine import _CROWD, _KNOWN_CLIENTS_MAX
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 
 _P = QuotaType.PRODUCE
@@ -13,12 +15,20 @@ _SAMPLES = 11
 
 
 def _set(engine: QuotaEngine, entity: QuotaEntity, limit: float | None) -> None:
-    engine.replace_table(engine.table.with_quota(entity, _P, limit))
+    engine.apply([QuotaChange(entity, _P, limit)])
+
+
+def _lane(
+    engine: QuotaEngine, quota_type: QuotaType, node_id: int, user: str, client_id: str, now_ms: int
+) -> Lane:
+    lane = engine.lane(quota_type, node_id, user, client_id, now_ms)
+    assert lane is not None
+    return lane
 
 
 def _check(engine: QuotaEngine, who: tuple[str, str], limit: float | None, value: int) -> bool:
     """One charge of ``value`` per sample, at once; returns whether it was throttled."""
-    lane = engine.bandwidth(_P, _NODE_ID, *who, _NOW_MS)
+    lane = _lane(engine, _P, _NODE_ID, *who, _NOW_MS)
     assert lane.limit == limit
     return lane.charge(value * _SAMPLES, _NOW_MS) > 0
 
@@ -57,7 +67,7 @@ _RAISED = (
 
 
 def _precedence_engine() -> QuotaEngine:
-    engine = QuotaEngine(QuotaTable(), {})
+    engine = QuotaEngine(DefaultQuotaCallback(ConfiguredQuotas()), {})
     for user, client, limit in (
         (DEFAULT, None, 1000),
         (None, DEFAULT, 2000),
@@ -121,7 +131,7 @@ def test_the_storys_last_chapter_more_and_less_specific_counters_take_turns() ->
 def test_a_changed_quota_judges_what_was_charged_before(
     own: QuotaEntity, default: QuotaEntity
 ) -> None:
-    engine = QuotaEngine(QuotaTable(), {})
+    engine = QuotaEngine(DefaultQuotaCallback(ConfiguredQuotas()), {})
     who = ("User1", "p1")
     throttled = []
 
@@ -144,12 +154,12 @@ def test_a_changed_quota_judges_what_was_charged_before(
     ],
 )
 def test_with_the_last_quota_gone_nothing_is_recorded(entity: QuotaEntity) -> None:
-    engine = QuotaEngine(QuotaTable(), {})
+    engine = QuotaEngine(DefaultQuotaCallback(ConfiguredQuotas()), {})
     _set(engine, entity, 10.0)
     assert _check(engine, ("userA", "client1"), 10.0, 1000)
 
     _set(engine, entity, None)
-    lane = engine.bandwidth(_P, _NODE_ID, "userA", "client1", _NOW_MS)
+    lane = _lane(engine, _P, _NODE_ID, "userA", "client1", _NOW_MS)
 
     assert lane.charge(1e300, _NOW_MS) == 0
     assert (lane.samples, lane.sample_ms, lane.limit) == (0, 0, None)
@@ -158,24 +168,26 @@ def test_with_the_last_quota_gone_nothing_is_recorded(entity: QuotaEntity) -> No
 
 
 def test_a_quota_set_again_finds_what_was_left_in_its_counter() -> None:
-    engine = QuotaEngine(QuotaTable(), {})
+    engine = QuotaEngine(DefaultQuotaCallback(ConfiguredQuotas()), {})
     entity = QuotaEntity(user="u")
     _set(engine, entity, 10.0)
     _check(engine, ("u", "c"), 10.0, 1000)
 
     _set(engine, entity, None)
-    engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS).charge(5_000, _NOW_MS)
+    _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS).charge(5_000, _NOW_MS)
     _set(engine, entity, 100.0)
 
     # 11,000 were charged under the first quota, nothing in between.
-    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
+    lane = _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS)
     assert lane.charge(0, _NOW_MS) == 100_000
 
 
 def test_a_client_nobody_named_is_recorded_without_a_limit() -> None:
-    engine = QuotaEngine(QuotaTable({QuotaEntity(user="x"): {_P: 1.0}}), {})
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user="x"): {_P: 1.0}})), {}
+    )
 
-    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
+    lane = _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS)
 
     assert (lane.limit, lane.samples, lane.sample_ms) == (None, 11, 1000)
     assert lane.charge(10**12, _NOW_MS) == 0
@@ -184,13 +196,15 @@ def test_a_client_nobody_named_is_recorded_without_a_limit() -> None:
 
 def test_bandwidth_is_counted_per_broker_type_and_tags() -> None:
     entity = QuotaEntity(user="u")
-    engine = QuotaEngine(QuotaTable({entity: {_P: 100.0, QuotaType.FETCH: 100.0}}), {})
-    first = engine.bandwidth(_P, 1, "u", "c", _NOW_MS)
-    same = engine.bandwidth(_P, 1, "u", "other", _NOW_MS)
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({entity: {_P: 100.0, QuotaType.FETCH: 100.0}})), {}
+    )
+    first = _lane(engine, _P, 1, "u", "c", _NOW_MS)
+    same = _lane(engine, _P, 1, "u", "other", _NOW_MS)
     others = [
-        engine.bandwidth(_P, 2, "u", "c", _NOW_MS),
-        engine.bandwidth(QuotaType.FETCH, 1, "u", "c", _NOW_MS),
-        engine.bandwidth(_P, 1, "v", "c", _NOW_MS),
+        _lane(engine, _P, 2, "u", "c", _NOW_MS),
+        _lane(engine, QuotaType.FETCH, 1, "u", "c", _NOW_MS),
+        _lane(engine, _P, 1, "v", "c", _NOW_MS),
     ]
 
     first.charge(400, _NOW_MS)
@@ -202,38 +216,22 @@ def test_bandwidth_is_counted_per_broker_type_and_tags() -> None:
 
 def test_a_type_has_its_own_window() -> None:
     entity = QuotaEntity(user="u")
-    engine = QuotaEngine(QuotaTable({entity: {_P: 100.0}}), {_P: QuotaWindow(3, 500)})
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({entity: {_P: 100.0}})), {_P: QuotaWindow(3, 500)}
+    )
 
-    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
+    lane = _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS)
 
     assert (lane.samples, lane.sample_ms) == (3, 500)
     assert lane.allowance(_NOW_MS) == 100
 
 
-def test_versions_tell_when_a_lane_is_stale() -> None:
-    engine = QuotaEngine(QuotaTable({QuotaEntity(user="u"): {_P: 100.0}}), {})
-    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
-    lane.charge(1, _NOW_MS)
-    versions = [engine.version]
-
-    engine.replace_table(engine.table)
-    versions.append(engine.version)
-    engine.replace_windows({_P: QuotaWindow(2, 1000)})
-    versions.append(engine.version)
-    assert engine.purge_expired(_NOW_MS + 3_600_000) == 0
-    versions.append(engine.version)
-    assert engine.purge_expired(_NOW_MS + 3_600_001) == 1
-    versions.append(engine.version)
-
-    assert versions == [0, 1, 2, 2, 3]
-
-
 def test_a_counter_is_kept_while_it_is_used_and_forgotten_after_an_hour() -> None:
-    table = QuotaTable({QuotaEntity(user="u"): {_P: 1.0, QuotaType.CONTROLLER_MUTATION: 1.0}})
-    engine = QuotaEngine(table, {})
-    engine.bandwidth(_P, 1, "u", "c", _NOW_MS).charge(1, _NOW_MS)
+    table = ConfiguredQuotas({QuotaEntity(user="u"): {_P: 1.0, QuotaType.CONTROLLER_MUTATION: 1.0}})
+    engine = QuotaEngine(DefaultQuotaCallback(table), {})
+    _lane(engine, _P, 1, "u", "c", _NOW_MS).charge(1, _NOW_MS)
     engine.mutations("u", "c", strict=True, now_ms=_NOW_MS).charge(1, _NOW_MS)
-    engine.bandwidth(_P, 2, "u", "c", _NOW_MS).charge(1, _NOW_MS + 10)
+    _lane(engine, _P, 2, "u", "c", _NOW_MS).charge(1, _NOW_MS + 10)
 
     forgotten = engine.purge_expired(_NOW_MS + 3_600_001)
 
@@ -242,8 +240,10 @@ def test_a_counter_is_kept_while_it_is_used_and_forgotten_after_an_hour() -> Non
 
 def test_an_old_lane_forgets_by_itself_what_a_purge_would() -> None:
     window = QuotaWindow(11, 1_000_000)
-    engine = QuotaEngine(QuotaTable({QuotaEntity(user="u"): {_P: 1.0}}), {_P: window})
-    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user="u"): {_P: 1.0}})), {_P: window}
+    )
+    lane = _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS)
     lane.charge(10**9, _NOW_MS)
 
     assert lane.allowance(_NOW_MS + 3_600_001) == 10_000
@@ -251,26 +251,26 @@ def test_an_old_lane_forgets_by_itself_what_a_purge_would() -> None:
 
 
 def test_remembered_mutation_clients_have_an_end() -> None:
-    table = QuotaTable({QuotaEntity(user="u"): {QuotaType.CONTROLLER_MUTATION: 1.0}})
-    engine = QuotaEngine(table, {})
+    table = ConfiguredQuotas({QuotaEntity(user="u"): {QuotaType.CONTROLLER_MUTATION: 1.0}})
+    engine = QuotaEngine(DefaultQuotaCallback(table), {})
 
     for number in range(_KNOWN_CLIENTS_MAX + 1):
         engine.mutations("u", f"client-{number}", strict=True, now_ms=_NOW_MS).charge(1, _NOW_MS)
 
-    assert len(engine._mutations_of) <= _KNOWN_CLIENTS_MAX
+    assert len(engine._clients) <= _KNOWN_CLIENTS_MAX
     # One user, one counter, whatever its clients call themselves.
     assert engine.purge_expired(_NOW_MS + 3_600_001) == 1
 
 
 def test_a_crowd_of_invented_client_ids_is_forgotten_when_its_window_is_over() -> None:
-    table = QuotaTable(
+    table = ConfiguredQuotas(
         {QuotaEntity(client_id=DEFAULT): {_P: 1e9, QuotaType.CONTROLLER_MUTATION: 1.0}}
     )
-    engine = QuotaEngine(table, {})
-    busy = engine.bandwidth(_P, _NODE_ID, "u", "busy", _NOW_MS)
+    engine = QuotaEngine(DefaultQuotaCallback(table), {})
+    busy = _lane(engine, _P, _NODE_ID, "u", "busy", _NOW_MS)
     engine.mutations("u", "in-debt", strict=True, now_ms=_NOW_MS).charge(1_000, _NOW_MS)
     for number in range(_CROWD):
-        engine.bandwidth(_P, _NODE_ID, "u", f"{number}", _NOW_MS).charge(1, _NOW_MS)
+        _lane(engine, _P, _NODE_ID, "u", f"{number}", _NOW_MS).charge(1, _NOW_MS)
     busy.charge(1, _NOW_MS + 1)
 
     assert engine.purge_expired(_NOW_MS + 10_999) == 0
@@ -279,13 +279,15 @@ def test_a_crowd_of_invented_client_ids_is_forgotten_when_its_window_is_over() -
 
 
 def test_a_client_looked_up_again_has_the_lane_it_had() -> None:
-    engine = QuotaEngine(QuotaTable({QuotaEntity(user="u"): {_P: 100.0}}), {})
-    lane = engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS)
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user="u"): {_P: 100.0}})), {}
+    )
+    lane = _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS)
 
-    assert engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS) is lane
-    assert engine.bandwidth(_P, _NODE_ID + 1, "u", "c", _NOW_MS) is not lane
+    assert _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS) is lane
+    assert _lane(engine, _P, _NODE_ID + 1, "u", "c", _NOW_MS) is not lane
     for number in range(_KNOWN_CLIENTS_MAX + 1):
-        engine.bandwidth(_P, _NODE_ID, "u", f"{number}", _NOW_MS)
-    assert len(engine._lanes) <= _KNOWN_CLIENTS_MAX
-    engine.replace_table(QuotaTable({QuotaEntity(user="u"): {_P: 200.0}}))
-    assert engine.bandwidth(_P, _NODE_ID, "u", "c", _NOW_MS).limit == 200.0
+        _lane(engine, _P, _NODE_ID, "u", f"{number}", _NOW_MS)
+    assert len(engine._clients) <= _KNOWN_CLIENTS_MAX
+    engine.replace_quotas(ConfiguredQuotas({QuotaEntity(user="u"): {_P: 200.0}}))
+    assert _lane(engine, _P, _NODE_ID, "u", "c", _NOW_MS).limit == 200.0

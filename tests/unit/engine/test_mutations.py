@@ -2,8 +2,10 @@
 
 import pytest
 
-from kvota.engine import Decision, QuotaEngine, QuotaTable, QuotaType, QuotaWindow
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import Decision, QuotaEngine, QuotaType, QuotaWindow
 from kvota.engine.mutations import MutationQuota
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.event import Outcome
 from kvota.model.quota_entity import QuotaEntity
 
@@ -13,7 +15,10 @@ _USER = QuotaEntity(user="u")
 
 
 def _engine(limit: float, *, samples: int = 10) -> QuotaEngine:
-    return QuotaEngine(QuotaTable({_USER: {_M: limit}}), {_M: QuotaWindow(samples, 1000)})
+    return QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({_USER: {_M: limit}})),
+        {_M: QuotaWindow(samples, 1000)},
+    )
 
 
 def _quota(engine: QuotaEngine, *, strict: bool, now_ms: int = _NOW_MS) -> MutationQuota:
@@ -65,19 +70,17 @@ def test_a_strict_quota_rejects_in_debt_and_keeps_the_debt() -> None:
     outcomes = [quota.charge(90, _NOW_MS) for _ in range(3)]
 
     assert outcomes == [_admitted(10.0), _admitted(10.0), Decision(Outcome.REJECTED, 8000, 10.0)]
-    assert quota.is_exceeded
     assert quota.throttle_ms(_NOW_MS) == 8000
     assert quota.throttle_ms(_NOW_MS + 5000) == 3000
     assert quota.throttle_ms(_NOW_MS + 9000) == 0
 
 
-def test_a_permissive_quota_takes_all_and_is_never_exceeded() -> None:
+def test_a_permissive_quota_takes_all() -> None:
     quota = _quota(_engine(10.0), strict=False)
 
     throttles_ms = [quota.charge(90, _NOW_MS).throttle_ms for _ in range(3)]
 
     assert throttles_ms == [0, 8000, 17_000]
-    assert not quota.is_exceeded
     assert quota.throttle_ms(_NOW_MS + 5000) == 12_000
 
 
@@ -97,7 +100,9 @@ def test_a_spike_is_admitted_and_the_next_one_waits() -> None:
 
 
 def test_without_any_mutation_quota_it_is_unbounded() -> None:
-    engine = QuotaEngine(QuotaTable({_USER: {QuotaType.PRODUCE: 1.0}}), {})
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({_USER: {QuotaType.PRODUCE: 1.0}})), {}
+    )
 
     quota = _quota(engine, strict=True)
 
@@ -110,7 +115,8 @@ def test_without_any_mutation_quota_it_is_unbounded() -> None:
 
 def test_a_client_without_a_limit_is_recorded_and_never_throttled() -> None:
     engine = QuotaEngine(
-        QuotaTable({QuotaEntity(user="x"): {_M: 1.0}}), {_M: QuotaWindow(10, 1000)}
+        DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user="x"): {_M: 1.0}})),
+        {_M: QuotaWindow(10, 1000)},
     )
 
     quota = _quota(engine, strict=True)
@@ -127,7 +133,7 @@ def test_a_throttle_that_rounds_to_nothing_still_rejects() -> None:
     rejected = quota.charge(0, _NOW_MS)
 
     assert rejected == Decision(Outcome.REJECTED, 0, 1e6)
-    assert not quota.is_exceeded
+    assert quota.throttle_ms(_NOW_MS) == 0
 
 
 def test_what_is_given_back_can_be_spent_again() -> None:
@@ -156,7 +162,7 @@ def test_a_new_limit_reaches_a_request_under_way() -> None:
     quota = _quota(engine, strict=True)
     quota.charge(180, _NOW_MS)
 
-    engine.replace_table(engine.table.with_quota(_USER, _M, 20.0))
+    engine.apply([QuotaChange(_USER, _M, 20.0)])
 
     assert quota.charge(1, _NOW_MS) == Decision(Outcome.REJECTED, 4000, 20.0)
     assert quota.limit == 20.0
@@ -180,7 +186,7 @@ def test_another_window_starts_a_bucket_anew() -> None:
     engine = _engine(10.0)
     _quota(engine, strict=True).charge(500, _NOW_MS)
 
-    engine.replace_windows({_M: QuotaWindow(5, 1000)})
+    engine.replace_countings({_M: QuotaWindow(5, 1000)})
     quota = _quota(engine, strict=False)
 
     assert quota.charge(51, _NOW_MS) == Decision(Outcome.THROTTLED, 100, 10.0)
@@ -191,7 +197,7 @@ def test_a_window_changed_and_changed_back_keeps_the_bucket() -> None:
     engine = _engine(10.0)
     _quota(engine, strict=True).charge(180, _NOW_MS)
 
-    engine.replace_windows({_M: QuotaWindow(5, 1000)})
-    engine.replace_windows({_M: QuotaWindow(10, 1000)})
+    engine.replace_countings({_M: QuotaWindow(5, 1000)})
+    engine.replace_countings({_M: QuotaWindow(10, 1000)})
 
     assert _quota(engine, strict=True).charge(1, _NOW_MS).throttle_ms == 8000

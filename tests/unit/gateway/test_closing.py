@@ -18,13 +18,13 @@ from tests.unit.gateway.world import (
     obliging,
     until,
 )
-from tests.unit.session.frames import fetch, fetch_answer, produce, split
 
 from kvota.gateway import closing
 from kvota.gateway.client_side import ClientSide
 from kvota.gateway.closing import close_when_written, half_close, leave_upstream, say_goodbye
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.side import Side
+from kvota.testing.frames import fetch, fetch_answer, produce, split
 
 CERTIFICATE = Path(__file__).parent / "tls" / "certificate.pem"
 LARGE = 5_000_000
@@ -158,7 +158,7 @@ class Peer(asyncio.Protocol):
         self.ended.set()
         return self.transport.can_write_eof()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         self.lost.set()
 
 
@@ -176,7 +176,7 @@ class Here(Side):
     def data_received(self, data: bytes) -> None:
         self.received += data
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         self.forget_linger()
         self.lost.set()
 

@@ -12,11 +12,11 @@ from tests.unit.gateway.world import (
     silent,
     until,
 )
-from tests.unit.session.frames import fetch, fetch_answer, produce, produce_answer, split
-from tests.unit.session.stage import quotas
 
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.pausing import Reason
+from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer, split
+from kvota.testing.stage import quotas
 
 PRODUCE_QUOTA = quotas(PRODUCE=100_000)
 

@@ -11,11 +11,11 @@ from tests.unit.gateway.world import (
     reasons_of,
     until,
 )
-from tests.unit.session.frames import fetch, fetch_answer, produce, produce_answer, split
-from tests.unit.session.stage import quotas
 
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.pausing import Reason
+from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer, split
+from kvota.testing.stage import quotas
 
 # Throttled for some 300 to 800 ms by PRODUCE_QUOTA.
 LARGE = produce(records=b"r" * 1_050_000)

@@ -5,10 +5,12 @@ from typing import cast
 
 import pytest
 from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, until
-from tests.unit.session.stage import quotas
 
 from kvota.gateway.driver import Driver
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.session.connection import Connection
+from kvota.testing.frames import produce, throttle_of
+from kvota.testing.stage import ALL_TYPES, quotas
 
 Looked = list[Connection]
 
@@ -42,17 +44,32 @@ def take_places(world: World, places: int) -> list[int]:
     return order
 
 
+def put_in_force(world: World, table: ConfiguredQuotas) -> None:
+    world.gateway.put_in_force(table, enforced=ALL_TYPES, windows={}, buckets={})
+
+
 async def test_other_quotas_are_told_to_every_connection(worlds: Worlds, looked: Looked) -> None:
     world = await worlds()
     clients = [await world.connect() for _ in range(5)]
     for client in clients:
         await client.ask(heartbeat())
 
-    world.gateway.replace_quotas(quotas(PRODUCE=1_000))
+    put_in_force(world, quotas(PRODUCE=1_000))
     await until(lambda: looked)
 
     assert looked == [driver.machine for driver in world.drivers]
     assert len(looked) == 5
+
+
+async def test_a_muted_client_goes_on_when_its_quota_is_lifted(worlds: Worlds) -> None:
+    world = await worlds(table=quotas(PRODUCE=1_000))
+    client = await world.connect()
+    assert throttle_of(await client.ask(produce(records=b"r" * 1_000_000)), 0, 9) > 60_000
+    client.send(heartbeat(2))
+
+    put_in_force(world, quotas(PRODUCE=100_000_000))
+
+    assert await client.frame() == heartbeat_answer(2)
 
 
 async def test_a_mute_that_another_look_shortens_ends_when_it_says(

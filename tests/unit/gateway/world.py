@@ -6,7 +6,20 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from tests.unit.session.frames import (
+from kvota.app.gateway_process import free_port_range
+from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.gateway.driver import Driver
+from kvota.gateway.gateway import Gateway
+from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_type import QuotaType
+from kvota.session.budget import AnnouncedBudgets
+from kvota.session.facts import ClusterFacts
+from kvota.session.settings import ConnectionSettings
+from kvota.session.shared import Shared
+from kvota.session.topology import Advertised, Topology
+from kvota.testing.frames import (
     HEARTBEAT,
     METADATA,
     answer,
@@ -15,19 +28,7 @@ from tests.unit.session.frames import (
     produce_answer,
     request,
 )
-from tests.unit.session.stage import ALL_TYPES, Rows
-
-from kvota.app.gateway_process import free_port_range
-from kvota.engine import QuotaEngine, QuotaTable
-from kvota.gateway.driver import Driver
-from kvota.gateway.gateway import Gateway
-from kvota.gateway.settings import GatewayLimits, GatewaySettings
-from kvota.model.quota_type import QuotaType
-from kvota.session.budget import AnnouncedBudgets
-from kvota.session.facts import ClusterFacts
-from kvota.session.settings import ConnectionSettings
-from kvota.session.shared import Shared
-from kvota.session.topology import Advertised, Topology
+from kvota.testing.stage import ALL_TYPES, Rows
 
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"
@@ -137,7 +138,8 @@ class World:
         behaviour: Behaviour = obliging,
         brokers: int = 1,
         started: tuple[int, ...] | None = None,
-        table: QuotaTable | None = None,
+        table: ConfiguredQuotas | None = None,
+        callback: ClientQuotaCallback | None = None,
         enforced: frozenset[QuotaType] = ALL_TYPES,
         limits: GatewayLimits | None = None,
         connection: ConnectionSettings | None = None,
@@ -155,7 +157,8 @@ class World:
             node_id_max=brokers,
         )
         self.sink = Rows()
-        self.engine = QuotaEngine(table or QuotaTable(), {})
+        default_callback = DefaultQuotaCallback(table or ConfiguredQuotas())
+        self.engine = QuotaEngine(callback or default_callback, {})
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -163,6 +166,7 @@ class World:
             budgets=AnnouncedBudgets(limit_bytes=self.limits.announced_bytes_max),
             facts=ClusterFacts(),
             settings=connection or ConnectionSettings(enforced=enforced),
+            default_callback=default_callback,
         )
         self.gateway = Gateway(
             GatewaySettings(

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kvota.java.cache import cache_folder
 from kvota.java.find import (
     VECTOR_MODULE,
     choose_java,
@@ -173,22 +172,3 @@ def test_spark_gets_the_runtime_itself_where_it_has_the_module(
     monkeypatch.setenv("JAVA_HOME", str(home))
 
     assert spark_java_home() == home
-
-
-@pytest.mark.parametrize(
-    ("own", "shared", "folder"),
-    [
-        ("/a/kvota", "/b", "/a/kvota"),
-        ("", "/b", "/b/kvota"),
-        ("", "not/absolute", "/home/me/.cache/kvota"),
-        ("", "", "/home/me/.cache/kvota"),
-    ],
-)
-def test_the_cache_is_where_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch, own: str, shared: str, folder: str
-) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("KVOTA_CACHE", own)
-    monkeypatch.setenv("XDG_CACHE_HOME", shared)
-
-    assert cache_folder() == Path(folder)

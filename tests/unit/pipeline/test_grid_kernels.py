@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvota.engine import QuotaWindow, SampledRate, TokenBucket
-from kvota.engine.arithmetic import java_round, rate_window_ms
+from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, java_round, rate_window_ms
 from kvota.pipeline.grid_run import CounterRun, Grid
 
 QUOTAS = (40.0, 150.0, 400.0, 1_000.0, 5_000.0)
@@ -28,7 +28,7 @@ class Rows:
     strict: list[bool]
 
     def columns(
-        self, *, limit: float = float("nan"), complete: bool = True
+        self, *, limit: float = float("nan"), complete: bool = True, floor: float = 1.0
     ) -> dict[str, np.ndarray]:
         count = len(self.ms)
         return {
@@ -37,6 +37,7 @@ class Rows:
             "limit": np.full(count, limit),
             "samples": np.full(count, WINDOW.samples, np.int64),
             "sample_ms": np.full(count, WINDOW.sample_ms, np.int64),
+            "floor": np.full(count, floor),
             "strict": np.array(self.strict, np.bool_),
             "complete": np.full(count, complete),
         }
@@ -222,10 +223,64 @@ def test_overlapping_throttles_count_their_time_once() -> None:
 
     counter.feed(rows.columns())
 
-    # The bucket holds 20: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
+    # A full bucket has 20 tokens: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
     result = counter.result()
     assert result["throttle_ms_sum"].tolist() == [8_000 + 18_000 + 27_900]
     assert result["throttled_ms"].tolist() == [28_000]
+
+
+def grid_of(rows: Rows, mode: str, *, is_bucket: bool, floor: float) -> dict[str, list[float]]:
+    counter = CounterRun(1, Grid(quotas=(0.5, 1e6), mode=mode), is_bucket=is_bucket)
+    counter.feed(rows.columns(floor=floor))
+    return {name: column.tolist() for name, column in counter.result().items()}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
+def test_a_candidate_below_the_floor_throttles_every_charge_by_30_s(is_bucket: bool) -> None:
+    rows = Rows([START_MS + 100 * n for n in range(5)], [10.0, 0.0, 5.0, -3.0, 1.0], [False] * 5)
+
+    result = grid_of(rows, "open", is_bucket=is_bucket, floor=1.0)
+
+    assert result["over"] == [4, 0]  # what is given back is no charge
+    assert result["throttle_ms_sum"] == [4 * BLOCKED_THROTTLE_MS, 0]
+    assert result["worst_ms"] == [BLOCKED_THROTTLE_MS, 0]
+    assert result["value_within"] == [0, 16]
+
+
+@pytest.mark.timeout(120)
+def test_at_the_floor_a_candidate_is_a_rate() -> None:
+    rows = Rows([START_MS], [10.0], [False])
+
+    result = grid_of(rows, "open", is_bucket=False, floor=0.5)
+
+    # 10 in a window of 1.6 s, where 0.5 per second are allowed.
+    assert result["worst_ms"] == [pytest.approx(18_400), 0]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["backlog", "think"])
+def test_blocked_clients_that_wait_send_every_30_s(mode: str) -> None:
+    rows = Rows([START_MS, START_MS, START_MS], [10.0, 10.0, 10.0], [False] * 3)
+
+    rate = grid_of(rows, mode, is_bucket=False, floor=1.0)
+    bucket = grid_of(rows, mode, is_bucket=True, floor=1.0)
+
+    assert rate["delay_ms_max"][0] == bucket["delay_ms_max"][0] == 2 * BLOCKED_THROTTLE_MS
+    assert rate["over"] == bucket["over"] == [3, 0]
+
+
+@pytest.mark.timeout(120)
+def test_a_strict_request_under_a_blocked_candidate_is_refused_until_it_gives_up() -> None:
+    rows = Rows([START_MS, START_MS], [10.0, 10.0], [True, True])
+
+    open_loop = grid_of(rows, "open", is_bucket=True, floor=1.0)
+    closed = grid_of(rows, "backlog", is_bucket=True, floor=1.0)
+
+    assert open_loop["rejected"] == [2, 0]
+    assert open_loop["throttle_ms_sum"] == [2 * BLOCKED_THROTTLE_MS, 0]
+    assert closed["rejected"] == [8, 0]
+    assert closed["delay_ms_max"] == [8 * BLOCKED_THROTTLE_MS, 0]
 
 
 @pytest.mark.timeout(120)

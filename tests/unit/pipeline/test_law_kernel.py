@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
 from kvota.model.event import EVENT_COLUMNS
+from kvota.model.quota_type import FACTS, QuotaType
 from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
@@ -54,6 +56,7 @@ def replayed(
         numbers(rows, "ts_us").astype(np.int64),
         numbers(rows, "value").astype(np.float64),
         np.array([np.nan if limit is None else limit for limit in limits], np.float64),
+        np.array([FACTS[kind].floor for kind in numbers(rows, "quota_type").tolist()], np.float64),
         numbers(rows, "samples").astype(np.int64),
         numbers(rows, "sample_ms").astype(np.int64),
     )
@@ -140,3 +143,47 @@ def test_uncompiled_the_kernel_decides_the_same_and_stays_within_its_arrays() ->
     )
 
     assert (done.stdout.strip(), done.stderr) == ("True", "")
+
+
+KINDS = ("PRODUCE", "FETCH", "CONTROLLER_MUTATION")
+
+
+def is_blocked(row: EventRow) -> bool:
+    limit = row[COLUMN["limit"]]
+    floor = FACTS[QuotaType(str(row[COLUMN["quota_type"]]))].floor
+    return isinstance(limit, float) and limit < floor
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_charge_under_a_blocked_limit_is_replayed_as_30_s(kind: str) -> None:
+    rows = recorded(1, 20_000)
+    blocked = [
+        place
+        for place, row in enumerate(rows)
+        if is_blocked(row) and row[COLUMN["quota_type"]] == kind
+    ]
+
+    throttle_ms, outcome, _ = replayed(rows, [])
+
+    assert len(blocked) >= 30
+    charged = [place for place in blocked if numbers(rows, "value")[place] >= 0]
+    assert set(throttle_ms[charged].tolist()) == {BLOCKED_THROTTLE_MS}
+    assert "admitted" not in {OUTCOMES[code] for code in outcome[charged]}
+
+
+@pytest.mark.timeout(120)
+def test_the_floor_of_each_row_decides_whether_it_is_blocked() -> None:
+    rows = [row for row in recorded(1, 20_000) if row[COLUMN["quota_type"]] == "PRODUCE"]
+    of_mutations = [
+        (*row[: COLUMN["quota_type"]], "CONTROLLER_MUTATION", *row[COLUMN["quota_type"] + 1 :])
+        for row in rows
+    ]
+    blocked = [place for place, row in enumerate(rows) if is_blocked(row)]
+
+    as_bytes, _, _ = replayed(rows, [])
+    as_partitions, _, _ = replayed(of_mutations, [])
+
+    # 0.0125 of a byte per second is too little; a partition each 80 s is a rate.
+    assert set(as_bytes[blocked].tolist()) == {BLOCKED_THROTTLE_MS}
+    assert BLOCKED_THROTTLE_MS not in set(as_partitions[blocked].tolist())

@@ -1,6 +1,8 @@
-"""What changes between two tables, and whom it reaches."""
+"""What changes between two sets of quotas, and whom it reaches."""
 
-from kvota.engine import QuotaTable, QuotaType
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaType
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.planning.diff import changes, effects, with_plan
 from kvota.planning.guardrails import Guardrails
@@ -10,8 +12,8 @@ ALICE = QuotaEntity(user="alice")
 
 
 def test_changes_name_old_and_new_of_every_quota_that_differs() -> None:
-    old = QuotaTable({ALICE: {QuotaType.PRODUCE: 4e6, QuotaType.FETCH: 1e6}})
-    new = QuotaTable(
+    old = ConfiguredQuotas({ALICE: {QuotaType.PRODUCE: 4e6, QuotaType.FETCH: 1e6}})
+    new = ConfiguredQuotas(
         {
             ALICE: {QuotaType.PRODUCE: 8e6, QuotaType.FETCH: 1e6},
             QuotaEntity(client_id=DEFAULT): {QuotaType.CONTROLLER_MUTATION: 5.0},
@@ -25,18 +27,23 @@ def test_changes_name_old_and_new_of_every_quota_that_differs() -> None:
 
 
 def test_a_removed_quota_is_a_change_to_none() -> None:
-    old = QuotaTable({ALICE: {QuotaType.PRODUCE: 4e6}})
+    old = ConfiguredQuotas({ALICE: {QuotaType.PRODUCE: 4e6}})
 
-    assert [str(change) for change in changes(old, QuotaTable())] == [
+    assert [str(change) for change in changes(old, ConfiguredQuotas())] == [
         "- user-principal 'alice' PRODUCE 4.00 MB/s -> none"
     ]
 
 
 def test_the_first_quota_of_a_kind_moves_clients_it_does_not_name() -> None:
-    old = QuotaTable({QuotaEntity(client_id="app"): {QuotaType.PRODUCE: 1e6}})
-    new = old.with_quota(ALICE, QuotaType.PRODUCE, 5e6)
+    old = ConfiguredQuotas({QuotaEntity(client_id="app"): {QuotaType.PRODUCE: 1e6}})
+    new = old.with_changes([QuotaChange(ALICE, QuotaType.PRODUCE, 5e6)])
 
-    found = effects(old, new, [("bob", "app"), ("alice", "app"), ("bob", "x")], [QuotaType.PRODUCE])
+    found = effects(
+        DefaultQuotaCallback(old),
+        DefaultQuotaCallback(new),
+        [("bob", "app"), ("alice", "app"), ("bob", "x")],
+        [QuotaType.PRODUCE],
+    )
 
     assert [str(effect) for effect in found] == [
         "alice / app: PRODUCE 1.00 MB/s -> 5.00 MB/s, on another counter"
@@ -44,16 +51,21 @@ def test_the_first_quota_of_a_kind_moves_clients_it_does_not_name() -> None:
 
 
 def test_a_more_specific_quota_keeps_a_client_from_the_new_one() -> None:
-    old = QuotaTable({QuotaEntity(user="alice", client_id="app"): {QuotaType.PRODUCE: 1e6}})
-    new = old.with_quota(ALICE, QuotaType.PRODUCE, 5e6)
+    old = ConfiguredQuotas({QuotaEntity(user="alice", client_id="app"): {QuotaType.PRODUCE: 1e6}})
+    new = old.with_changes([QuotaChange(ALICE, QuotaType.PRODUCE, 5e6)])
 
-    found = effects(old, new, [("alice", "app"), ("alice", "other")], [QuotaType.PRODUCE])
+    found = effects(
+        DefaultQuotaCallback(old),
+        DefaultQuotaCallback(new),
+        [("alice", "app"), ("alice", "other")],
+        [QuotaType.PRODUCE],
+    )
 
     assert [(effect.client_id, effect.new_limit) for effect in found] == [("other", 5e6)]
 
 
 def test_a_plan_touches_only_the_quotas_it_changes() -> None:
-    table = QuotaTable(
+    table = ConfiguredQuotas(
         {ALICE: {QuotaType.FETCH: 1e6}, QuotaEntity(user="bob"): {QuotaType.PRODUCE: 3e6}}
     )
     observed = Observed(

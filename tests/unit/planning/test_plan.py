@@ -1,4 +1,4 @@
-"""One case per reason a party can get."""
+"""One case per reason a tenant can get."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ MB = 1_000_000.0
 RELAXED = Guardrails(hours_min=0, events_min=50, keeps_median=False, floors={})
 
 
-def party(user: str, need_mb: float | None, current_mb: float | None = None) -> Observed:
+def tenant(user: str, need_mb: float | None, current_mb: float | None = None) -> Observed:
     return Observed(
         quota_type=QuotaType.PRODUCE,
         entity=QuotaEntity(user=user),
@@ -36,7 +36,7 @@ def planned(
 
 
 def test_who_needs_little_gets_it_with_headroom_and_the_hog_gets_its_share() -> None:
-    plan = planned(party("orders", 2.0), party("analytics", 38.0), capacity_mb=10.0)
+    plan = planned(tenant("orders", 2.0), tenant("analytics", 38.0), capacity_mb=10.0)
 
     orders, analytics = line_of(plan, "orders"), line_of(plan, "analytics")
     assert (orders.proposed, orders.reason, orders.behaves) == (2.4 * MB, Reason.NEED, True)
@@ -49,36 +49,36 @@ def test_who_needs_little_gets_it_with_headroom_and_the_hog_gets_its_share() -> 
 
 
 def test_spare_capacity_is_reported_and_not_handed_out() -> None:
-    plan = planned(party("orders", 2.0), party("other", 3.0), capacity_mb=20.0)
+    plan = planned(tenant("orders", 2.0), tenant("other", 3.0), capacity_mb=20.0)
 
     assert [line.proposed for line in plan.lines] == [2.4 * MB, 3.6 * MB]
     assert plan.spare[QuotaType.PRODUCE] == pytest.approx(14 * MB)
 
 
 def test_a_raise_stops_at_twice_the_quota_in_force() -> None:
-    line = line_of(planned(party("orders", 9.0, current_mb=2.0)), "orders")
+    line = line_of(planned(tenant("orders", 9.0, current_mb=2.0)), "orders")
 
     assert (line.proposed, line.reason, line.guardrails) == (4 * MB, Reason.STEP, ("step_up",))
 
 
 def test_a_cut_stops_at_half_the_quota_in_force() -> None:
-    line = line_of(planned(party("orders", 1.0, current_mb=8.0)), "orders")
+    line = line_of(planned(tenant("orders", 1.0, current_mb=8.0)), "orders")
 
     assert (line.proposed, line.reason, line.guardrails) == (4 * MB, Reason.STEP, ("step_down",))
 
 
 def test_nobody_is_cut_below_its_usual_rate() -> None:
-    busy = replace(party("batch", 30.0), rate_p50=15 * MB)
+    busy = replace(tenant("batch", 30.0), rate_p50=15 * MB)
 
-    line = line_of(planned(busy, party("orders", 8.0), capacity_mb=20.0), "batch")
+    line = line_of(planned(busy, tenant("orders", 8.0), capacity_mb=20.0), "batch")
 
     assert (line.proposed, line.reason) == (15 * MB, Reason.FLOOR)
 
 
 def test_the_relaxed_form_may_cut_below_the_usual_rate() -> None:
-    busy = replace(party("batch", 30.0), rate_p50=15 * MB)
+    busy = replace(tenant("batch", 30.0), rate_p50=15 * MB)
 
-    plan = planned(busy, party("orders", 8.0), capacity_mb=20.0, rules=RELAXED)
+    plan = planned(busy, tenant("orders", 8.0), capacity_mb=20.0, rules=RELAXED)
 
     assert (line_of(plan, "batch").proposed, line_of(plan, "batch").reason) == (
         10.4 * MB,
@@ -86,16 +86,16 @@ def test_the_relaxed_form_may_cut_below_the_usual_rate() -> None:
     )
 
 
-def test_who_was_held_back_keeps_what_it_has() -> None:
-    held = replace(party("orders", 1.0, current_mb=8.0), is_censored=True)
+def test_who_was_throttled_keeps_what_it_has() -> None:
+    slowed = replace(tenant("orders", 1.0, current_mb=8.0), is_censored=True)
 
-    line = line_of(planned(held), "orders")
+    line = line_of(planned(slowed), "orders")
 
     assert (line.proposed, line.reason) == (8 * MB, Reason.CENSORED)
 
 
 def test_a_day_and_a_thousand_requests_are_asked_for() -> None:
-    young = replace(party("orders", 1.0), hours=3.0)
+    young = replace(tenant("orders", 1.0), hours=3.0)
 
     line = line_of(planned(young), "orders")
 
@@ -106,7 +106,9 @@ def test_a_day_and_a_thousand_requests_are_asked_for() -> None:
 def test_an_exempt_user_is_left_alone_and_its_need_is_set_aside() -> None:
     rules = Guardrails(exempt_users=frozenset({"__internal"}))
 
-    plan = planned(party("__internal", 12.0), party("orders", 30.0), capacity_mb=20.0, rules=rules)
+    plan = planned(
+        tenant("__internal", 12.0), tenant("orders", 30.0), capacity_mb=20.0, rules=rules
+    )
 
     assert line_of(plan, "__internal").reason is Reason.EXEMPT
     assert not line_of(plan, "__internal").is_change
@@ -114,35 +116,35 @@ def test_an_exempt_user_is_left_alone_and_its_need_is_set_aside() -> None:
 
 
 def test_a_quota_that_is_right_is_kept_to_the_byte() -> None:
-    line = line_of(planned(party("orders", 2.0, current_mb=2.4001)), "orders")
+    line = line_of(planned(tenant("orders", 2.0, current_mb=2.4001)), "orders")
 
     assert (line.proposed, line.reason, line.is_change) == (2.4001 * MB, Reason.KEPT, False)
 
 
 def test_without_a_good_candidate_nothing_is_proposed() -> None:
-    line = line_of(planned(party("orders", None, current_mb=2.0)), "orders")
+    line = line_of(planned(tenant("orders", None, current_mb=2.0)), "orders")
 
     assert (line.proposed, line.reason) == (2 * MB, Reason.KEPT)
 
 
 def test_weight_decides_how_the_rest_is_shared() -> None:
-    heavy = replace(party("gold", 50.0), weight=3.0)
+    heavy = replace(tenant("gold", 50.0), weight=3.0)
 
-    plan = planned(heavy, party("bronze", 50.0), capacity_mb=20.0)
+    plan = planned(heavy, tenant("bronze", 50.0), capacity_mb=20.0)
 
     assert [line.proposed for line in plan.lines] == [5 * MB, 15 * MB]
 
 
 def test_lower_bounds_above_the_capacity_are_reported_as_a_lack() -> None:
     plan = planned(
-        replace(party("a", 30.0), rate_p50=15 * MB), replace(party("b", 30.0), rate_p50=15 * MB)
+        replace(tenant("a", 30.0), rate_p50=15 * MB), replace(tenant("b", 30.0), rate_p50=15 * MB)
     )
 
     assert plan.spare[QuotaType.PRODUCE] == pytest.approx(-10 * MB)
 
 
 def test_mutations_keep_fractions() -> None:
-    slow = replace(party("ci", None), quota_type=QuotaType.CONTROLLER_MUTATION, need=0.21)
+    slow = replace(tenant("ci", None), quota_type=QuotaType.CONTROLLER_MUTATION, need=0.21)
 
     plan = make_plan([slow], {QuotaType.CONTROLLER_MUTATION: 1.0}, RELAXED)
 

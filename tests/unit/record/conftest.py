@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -19,9 +19,6 @@ RecorderMaker = Callable[..., Recorder]
 class WallClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
 
 
 @pytest.fixture(scope="session")

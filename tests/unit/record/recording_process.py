@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kvota.model.charge_memo import ChargeMemo
+from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import QuotaType
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -20,9 +20,6 @@ from kvota.record.recorder import Recorder
 class WallClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
 
 
 def make_recorder(folder: Path, *, buffer_rows: int = 200_000) -> Recorder:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import QuotaType
 from kvota.record.event_table import event_table, parquet_bytes

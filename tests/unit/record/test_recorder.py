@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvota.model.charge_memo import DecisionSink
+from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import UsageError
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.errors import ProtocolError
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.connection import Connection
+from kvota.testing.frames import (
     FETCH,
     HEADER_TAGS,
     METADATA,
@@ -19,14 +26,8 @@ from tests.unit.session.frames import (
     resized,
     throttle_of,
 )
-from tests.unit.session.stage import BROKER, START_MS, Cluster, Stage, quotas
-
-from kvota.engine import QuotaTable
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, THROTTLED
-from kvota.model.errors import ProtocolError
-from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.session.connection import Connection
+from kvota.testing.manual_clock import START_MS
+from kvota.testing.stage import BROKER, Cluster, Stage, quotas
 
 # 100 bytes/s over ten seconds: a charge of 1,000 fits, one of 2,000 is 10 s too much.
 TIGHT = 100
@@ -302,7 +303,7 @@ def test_without_any_quota_charges_are_observed() -> None:
 
 
 def test_each_client_id_of_a_connection_has_its_own_counter() -> None:
-    table = QuotaTable({QuotaEntity(client_id=DEFAULT): {QuotaType.PRODUCE: TIGHT}})
+    table = ConfiguredQuotas({QuotaEntity(client_id=DEFAULT): {QuotaType.PRODUCE: TIGHT}})
     stage = Stage(Cluster(table, enforced=frozenset()))
 
     for number, client in enumerate(("a", "b", "a", None)):
@@ -321,7 +322,7 @@ def test_other_quotas_hold_from_the_next_request_on() -> None:
     stage.client(produce() + fetch(correlation=2))
     stage.broker(produce_answer())
 
-    stage.cluster.engine.replace_table(quotas(PRODUCE=TIGHT, FETCH=TIGHT))
+    stage.cluster.engine.replace_quotas(quotas(PRODUCE=TIGHT, FETCH=TIGHT))
     stage.broker(fetch_answer(correlation=2, records=LARGE))
     stage.advance(60_000)
     stage.client(produce(correlation=3, records=LARGE))

@@ -1,6 +1,5 @@
 """quotas.toml: what it means, and that writing it is the reverse of reading it."""
 
-import os
 import stat
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvota.engine.quota_table import QuotaTable
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
@@ -17,7 +16,7 @@ from kvota.store.quotas_file import dump_quotas, load_quotas, write_quotas
 PRODUCE, FETCH, MUTATION = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION
 
 
-def load_text(tmp_path: Path, text: str) -> QuotaTable:
+def load_text(tmp_path: Path, text: str) -> ConfiguredQuotas:
     path = tmp_path / "quotas.toml"
     path.write_text(text)
     return load_quotas(path)
@@ -81,7 +80,7 @@ def test_a_fraction_that_kafka_forgives_is_kept_as_given(tmp_path: Path) -> None
 
 
 def test_limits_are_written_with_units_where_these_are_exact() -> None:
-    table = QuotaTable(
+    table = ConfiguredQuotas(
         {
             QuotaEntity("a", DEFAULT): {PRODUCE: 8e6, FETCH: 8388608.0, MUTATION: 5.0},
             QuotaEntity(None, "c"): {PRODUCE: 1234567.0, FETCH: 1500.0, MUTATION: 0.1},
@@ -125,12 +124,12 @@ RATES = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan
 LIMITS = st.fixed_dictionaries(
     {}, optional={PRODUCE: BYTE_RATES, FETCH: BYTE_RATES, MUTATION: RATES}
 ).filter(bool)
-TABLES = st.dictionaries(ENTITIES, LIMITS, max_size=5).map(QuotaTable)
+TABLES = st.dictionaries(ENTITIES, LIMITS, max_size=5).map(ConfiguredQuotas)
 
 
 @given(table=TABLES, heading=st.none() | st.text(st.characters(exclude_categories=["Cs"])))
 def test_what_is_written_is_read_as_exactly_the_same_table(
-    tmp_path_factory: pytest.TempPathFactory, table: QuotaTable, heading: str | None
+    tmp_path_factory: pytest.TempPathFactory, table: ConfiguredQuotas, heading: str | None
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.toml"
 
@@ -155,10 +154,10 @@ def test_what_could_not_be_read_again_is_not_written(
     entity: QuotaEntity, limits: dict[QuotaType, float], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        dump_quotas(QuotaTable({entity: limits}))
+        dump_quotas(ConfiguredQuotas({entity: limits}))
 
 
-TABLE = QuotaTable({QuotaEntity("a"): {PRODUCE: 5e6}})
+TABLE = ConfiguredQuotas({QuotaEntity("a"): {PRODUCE: 5e6}})
 
 
 def test_writing_keeps_the_permissions_and_a_link(tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_writing_keeps_the_permissions_and_a_link(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "quotas.toml"
     path.write_text("# old\n")
-    (tmp_path / f"quotas.toml.{os.getpid()}.tmp").symlink_to("/dev/full")
+    (tmp_path / "quotas.toml.tmp").symlink_to("/dev/full")
 
     with pytest.raises(UnreachableError, match="could not be written: No space left on device"):
         write_quotas(path, TABLE)

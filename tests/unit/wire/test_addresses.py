@@ -167,7 +167,7 @@ def test_tags_of_a_broker_and_bytes_behind_the_brokers_survive() -> None:
     assert answer == sized(b"\0\0\0\0" + head + moved + rest)
 
 
-def test_controllers_told_by_describe_cluster_are_asked_for_like_brokers() -> None:
+def test_controllers_named_by_describe_cluster_are_asked_for_like_brokers() -> None:
     payload = RandomMessages(Random(5)).payload(60, 1, "response", endpoint_type=2)
     seen = []
 
@@ -200,5 +200,5 @@ def test_an_answer_cut_within_its_addresses_is_refused(
     addresses_end = max((frame.rindex(host) + len(host) + 4 for host in hosts), default=12)
     cut = data.draw(st.integers(8, addresses_end - 1))
 
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"answer|message header"):
         rewrite(sized(frame[:cut]), *key_version, gateway_address)

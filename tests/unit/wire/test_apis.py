@@ -6,32 +6,20 @@ import pytest
 from kio.schema.index import api_key_map
 
 from kvota.testing.kafka_messages import payload_type, versions
+from kvota.wire.addresses import _REWRITES
 from kvota.wire.apis import (
     APIS,
     NEVER,
-    REQUEST_BYTES_MAX,
-    VERSIONS,
-    Addresses,
-    ThrottlePlace,
+    Treatment,
     name_of,
 )
 
 KEYS = sorted(APIS)
 # Where we stop below what kio knows, each for the reason in apis.py.
-HELD_BELOW_KIO = {55: 1}
+LEFT_OUT_FROM_KIO = {55: 1}
 BETWEEN_BROKERS = {*range(4, 8), 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
 SHARE_GROUPS = {76, 77, 78, 79}
 KEYS_AND_VERSIONS = [(key, version) for key in KEYS for version in versions(key)]
-# Fields of an answer before throttle_time, where that is not the first one.
-FIELDS_BEFORE_THROTTLE = {
-    ThrottlePlace.FIRST: {0},
-    ThrottlePlace.LAST_BEFORE_TAGS: {1},
-    ThrottlePlace.BEHIND_API_KEYS: {2},
-    ThrottlePlace.BEHIND_ERROR: {1},
-    ThrottlePlace.BEHIND_ERROR_AND_TIME: {2},
-    ThrottlePlace.BEHIND_NEW_TOKEN: {8, 10},
-    ThrottlePlace.BEHIND_TOKENS: {2},
-}
 
 
 def untagged_names(key: int, version: int) -> list[str]:
@@ -50,8 +38,8 @@ def test_the_table_has_no_api_that_kio_lacks() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_highest_version_is_that_of_kafka_4_3_or_held_for_a_reason(key: int) -> None:
-    assert APIS[key].version_max == HELD_BELOW_KIO.get(key, versions(key)[-1])
+def test_the_highest_version_is_that_of_kafka_4_3_or_lower_for_a_reason(key: int) -> None:
+    assert APIS[key].version_max == LEFT_OUT_FROM_KIO.get(key, versions(key)[-1])
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -73,29 +61,22 @@ def test_an_answer_has_a_throttle_time_where_the_table_says_so(key: int, version
     assert (version >= APIS[key].throttle_from) == ("throttle_time" in names)
 
 
+# DescribeConfigs has addresses within the values of settings, where no field says so.
 @pytest.mark.parametrize(
-    ("key", "version"),
-    [(key, version) for key, version in KEYS_AND_VERSIONS if version >= APIS[key].throttle_from],
+    ("key", "version"), [(key, version) for key, version in KEYS_AND_VERSIONS if key != 32]
 )
-def test_the_throttle_time_stands_where_the_table_says(key: int, version: int) -> None:
-    position = untagged_names(key, version).index("throttle_time")
-
-    assert position in FIELDS_BEFORE_THROTTLE[APIS[key].throttle]
-
-
-@pytest.mark.parametrize(("key", "version"), KEYS_AND_VERSIONS)
-def test_an_answer_with_hosts_and_ports_is_rewritten_or_held_back(key: int, version: int) -> None:
+def test_an_answer_with_hosts_and_ports_is_rewritten_or_its_version_left_out(
+    key: int, version: int
+) -> None:
     module = payload_type(key, version, "response").__module__
     with open(module_file(module), encoding="utf-8") as source:  # noqa: PTH123 - a module's file
         text = source.read()
     has_addresses = "    port: " in text and "    host: " in text
 
-    is_held = version > APIS[key].version_max
+    is_left_out = version > APIS[key].version_max
     # The endpoints of Kafka Streams are the applications' own, no brokers'.
     is_streams = key in {88, 89}
-    # Addresses within the values of settings: no field says so.
-    if APIS[key].addresses is not Addresses.DESCRIBE_CONFIGS:
-        assert (version >= APIS[key].addresses_from or is_held or is_streams) == has_addresses
+    assert (version >= APIS[key].addresses_from or is_left_out or is_streams) == has_addresses
 
 
 def module_file(name: str) -> str:
@@ -106,35 +87,38 @@ def module_file(name: str) -> str:
     return found
 
 
-def test_the_fixed_throttle_offset_is_known_for_the_first_place_only() -> None:
-    fetch_v11, fetch_v12 = VERSIONS[1 << 16 | 11], VERSIONS[1 << 16 | 12]
-
-    assert (fetch_v11.throttle_at, fetch_v12.throttle_at) == (8, 9)
-    assert VERSIONS[0 << 16 | 9].throttle_at == 0
-
-
-def test_negative_keys_and_versions_are_not_found() -> None:
-    assert [VERSIONS.get(key << 16 | version) for key, version in ((-1, 0), (3, -1))] == [None] * 2
-
-
 def test_only_produce_may_announce_the_size_of_kafkas_largest_request() -> None:
-    largest = {key for key, limit in REQUEST_BYTES_MAX.items() if limit > 8 * 2**20}
+    largest = {key for key, api in APIS.items() if api.request_bytes_max > 8 * 2**20}
 
     assert largest == {0}
-    assert REQUEST_BYTES_MAX[0] == 100 * 2**20
+    assert APIS[0].request_bytes_max == 100 * 2**20
 
 
 def test_before_a_login_little_may_be_announced() -> None:
-    assert [REQUEST_BYTES_MAX[key] for key in (17, 18, 36)] == [8192, 8192, 512 * 1024]
+    assert [APIS[key].request_bytes_max for key in (17, 18, 36)] == [8192, 8192, 512 * 1024]
 
 
 def test_an_unknown_key_has_a_name_for_messages() -> None:
     assert (name_of(1), name_of(78)) == ("Fetch", "key 78")
 
 
-def test_apis_without_addresses_have_no_version_with_some() -> None:
-    strays = [
-        a for a in APIS.values() if (a.addresses_from == NEVER) != (a.addresses is Addresses.NONE)
-    ]
+def test_every_api_with_addresses_has_a_function_that_rewrites_them() -> None:
+    assert {api.key for api in APIS.values() if api.addresses_from != NEVER} == set(_REWRITES)
 
-    assert strays == []
+
+def keys_of(treatment: Treatment) -> set[int]:
+    return {api.key for api in APIS.values() if api.treatment is treatment}
+
+
+def test_what_decides_on_a_connection_is_read_whole_and_what_names_brokers_is_rewritten() -> None:
+    logins_and_versions, mutations = {17, 18, 36}, {19, 20, 37}
+
+    assert keys_of(Treatment.EXCHANGE) == logins_and_versions | mutations
+    assert keys_of(Treatment.REWRITE) == {3, 10, 32, 60}
+    assert (keys_of(Treatment.PRODUCE), keys_of(Treatment.FETCH)) == ({0}, {1})
+
+
+def test_no_answer_with_addresses_is_passed_on_as_it_is() -> None:
+    named = {api.key for api in APIS.values() if api.addresses_from != NEVER}
+
+    assert named & (keys_of(Treatment.PASS) | keys_of(Treatment.EXCHANGE)) == set()

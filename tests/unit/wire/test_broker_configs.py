@@ -1,4 +1,4 @@
-"""A broker's settings that hold addresses are hidden in DescribeConfigs answers of every version."""
+"""A broker's settings with addresses are hidden in DescribeConfigs answers of every version."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -193,9 +193,9 @@ def test_tags_that_nobody_knows_survive_at_every_level() -> None:
     config = b"\x05port" + b"%s" + b"\0\x04%s" + b"\x02" + synonym + b"\x03\x04doc" + tags
     result = b"\0\0" + b"\0" + b"\x04" + b"\x021" + b"\x02" + config + tags
     frame = bytes(4) + b"\0\0\0\x07" + tags + bytes(4) + b"\x02" + result + tags
-    told = sized(frame % (b"\x059092", b"\0", b"\x059092"))
+    full = sized(frame % (b"\x059092", b"\0", b"\x059092"))
 
-    answer = rewrite(told, DESCRIBE_CONFIGS, 4, never_asked)
+    answer = rewrite(full, DESCRIBE_CONFIGS, 4, never_asked)
 
     assert answer == sized(frame % (b"\0", b"\1", b"\0"))
 

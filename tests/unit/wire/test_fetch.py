@@ -16,7 +16,8 @@ from kvota.testing.kafka_messages import (
     to_frame,
 )
 from kvota.wire import fetch
-from kvota.wire.fetch import FetchAnswerWalker
+from kvota.wire.fetch_walker import FetchAnswerWalker
+from kvota.wire.node_endpoints import blank_endpoints
 
 SEEDS = st.integers(0, 2**32)
 
@@ -181,7 +182,7 @@ def test_blanking_hides_every_endpoint_and_keeps_every_length(
     frame, bare = with_endpoints(version, seed, endpoints)
     at = fetch.tags_offset(frame, version)
 
-    blanked = fetch.blank_endpoints(frame[at:])
+    blanked = blank_endpoints(frame[at:])
 
     assert len(blanked) == len(frame) - at
     assert set(blanked[4:]) <= {0}
@@ -203,7 +204,7 @@ def test_blanking_hides_every_endpoint_and_keeps_every_length(
     ],
 )
 def test_blanking_changes_only_tag_zero(section: bytes, blanked: bytes) -> None:
-    assert fetch.blank_endpoints(section) == blanked
+    assert blank_endpoints(section) == blanked
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_blanking_changes_only_tag_zero(section: bytes, blanked: bytes) -> None:
 )
 def test_last_tags_that_do_not_fill_the_answer_are_refused(section: bytes) -> None:
     with pytest.raises(ProtocolError, match="last tags"):
-        fetch.blank_endpoints(section)
+        blank_endpoints(section)
 
 
 @pytest.mark.parametrize("version", [16, 17, 18])

@@ -65,11 +65,11 @@ def test_tagged_fields_of_a_header_are_stepped_over(tags: bytes) -> None:
     assert request_body_offset(frame, 0, len(frame), 6, 2) == len(frame) - 4
 
 
-@pytest.mark.parametrize("held_bytes", range(14, 25))
-def test_a_header_that_is_not_all_here_asks_for_more(held_bytes: int) -> None:
+@pytest.mark.parametrize("here_bytes", range(14, 25))
+def test_a_header_that_is_not_all_here_asks_for_more(here_bytes: int) -> None:
     frame = request(b"\x01\x05\x03abc")
 
-    assert request_body_offset(frame[:held_bytes], 0, len(frame), 6, 2) is None
+    assert request_body_offset(frame[:here_bytes], 0, len(frame), 6, 2) is None
 
 
 def test_positions_count_from_the_chunk_not_from_the_frame() -> None:
@@ -125,10 +125,16 @@ def test_an_answer_head_that_is_not_all_here_asks_for_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [b"", b"\0\0\0", b"\0\0\0\x09\0\0\0\x01", b"\0\0\0\x05\0\0\0\x01\x80"]
+    ("frame", "problem"),
+    [
+        (b"", "0 bytes are too few"),
+        (b"\0\0\0", "3 bytes are too few"),
+        (b"\0\0\0\x09\0\0\0\x01", "announces 9 bytes, has 4"),
+        (b"\0\0\0\x05\0\0\0\x01\x80", "its tagged fields end neither"),
+    ],
 )
-def test_an_answer_that_is_no_frame_is_refused(frame: bytes) -> None:
-    with pytest.raises(ProtocolError):
+def test_an_answer_that_is_no_frame_is_refused(frame: bytes, problem: str) -> None:
+    with pytest.raises(ProtocolError, match=problem):
         read_answer_head(frame, 1, 12)
 
 

@@ -118,7 +118,7 @@ def test_a_request_for_all_topics_is_the_request_itself(
     assert mutations.subset(request, range(len(request.topics))) == request.frame
 
 
-def test_who_asks_is_told() -> None:
+def test_the_asking_client_is_read() -> None:
     _payload, request = scanned(CREATE_TOPICS, 7, 12)
 
     assert (request.correlation_id, request.client_id) == (12, "ci-bot")
@@ -175,7 +175,7 @@ def deletion(count: bytes, rest: bytes = b"\0\0\0\0") -> bytes:
 @pytest.mark.parametrize(
     ("frame", "problem"),
     [
-        (b"\0\0\0\x04abcd", "hold no header"),
+        (b"\0\0\0\x04abcd", "are too few for a header"),
         (deletion(b"\xff\xff\xff\xff"), "-1 topics"),
         (deletion(b"\x7f\xff\xff\xff"), "2147483647 items"),
         (deletion(b"\0\0\0\0", b"\0\0\0\0x"), "1 bytes behind"),

@@ -41,17 +41,17 @@ def test_acks_are_those_kio_wrote(
 
 @given(version=VERSIONS, seed=SEEDS, acks=ACKS, transactional_id=TRANSACTIONAL_IDS, data=st.data())
 @settings(deadline=None)
-def test_a_request_that_is_not_all_here_tells_its_acks_or_asks_for_more(
+def test_a_request_that_is_not_all_here_gives_its_acks_or_asks_for_more(
     version: int, seed: int, acks: int, transactional_id: str | None, data: st.DataObject
 ) -> None:
     frame, at = request(version, seed, acks, transactional_id)
-    held_bytes = data.draw(st.integers(at, len(frame)))
+    here_bytes = data.draw(st.integers(at, len(frame)))
     id_bytes = len(transactional_id or "")
     acks_end = at + (2 if version < 9 else 1 + (id_bytes > 126)) + id_bytes + 2
 
-    found = produce.acks(frame[:held_bytes], at, version, len(frame))
+    found = produce.acks(frame[:here_bytes], at, version, len(frame))
 
-    assert found == (acks if held_bytes >= acks_end else None)
+    assert found == (acks if here_bytes >= acks_end else None)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -87,7 +87,7 @@ def test_an_answer_without_errors_needs_no_walk(version: int) -> None:
     frame = plain_answer(version)
 
     assert frame.endswith(produce.PLAIN_TAIL)
-    # The middle is unreadable, so only the tail can have told.
+    # The middle is unreadable, so only the tail can have been read.
     damaged = frame[:9] + b"\xff" * (len(frame) - 18) + frame[-9:]
     assert produce.throttle_offset(damaged, version) == len(frame) - 5
 
@@ -120,8 +120,8 @@ def default_leader(answer: object) -> object:
         (9, b"\0\0\0\x0b\0\0\0\x01\0\xff\xff\xff\xff\x0f\0"),
     ],
 )
-def test_an_answer_that_holds_no_throttle_time_is_refused(version: int, frame: bytes) -> None:
-    with pytest.raises(ProtocolError):
+def test_an_answer_without_room_for_a_throttle_time_is_refused(version: int, frame: bytes) -> None:
+    with pytest.raises(ProtocolError, match=f"Produce v{version} answer"):
         produce.throttle_offset(frame, version)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvota.model.errors import ProtocolError
-from kvota.testing.kafka_messages import RandomMessages, from_frame, to_frame
+from kvota.testing.kafka_messages import RandomMessages, to_frame
 from kvota.wire import sasl
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -57,17 +57,6 @@ def test_the_answer_to_a_token_is_what_kio_wrote(version: int, seed: int) -> Non
     )
 
 
-def test_our_own_login_is_what_kio_reads() -> None:
-    handshake = from_frame(sasl.handshake_request(1, "PLAIN"), SASL_HANDSHAKE, 1, "request")
-    tokens = [
-        from_frame(sasl.authenticate_request(2, b"token", v), SASL_AUTHENTICATE, v, "request")
-        for v in range(3)
-    ]
-
-    assert handshake.mechanism == "PLAIN"
-    assert [token.auth_bytes for token in tokens] == [b"token"] * 3
-
-
 @pytest.mark.parametrize(
     ("token", "names"),
     [
@@ -85,7 +74,7 @@ def test_a_plain_token_names_its_user(token: bytes, names: tuple[str, str]) -> N
     "token", [b"", b"alice", b"\0alice", b"\0\0secret", b"\0a\0sec\0ret", b"\0\xff\0secret"]
 )
 def test_what_is_no_plain_token_is_refused_without_repeating_it(token: bytes) -> None:
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ProtocolError, match="SASL PLAIN: ") as caught:
         sasl.plain_names(token)
 
     assert "sec" not in str(caught.value)
@@ -125,7 +114,7 @@ def test_what_is_no_first_scram_message_is_refused(token: bytes) -> None:
         sasl.scram_name(token)
 
 
-def test_the_last_scram_message_of_the_broker_is_told_from_the_first() -> None:
+def test_the_last_scram_message_of_the_broker_differs_from_the_first() -> None:
     assert sasl.is_server_final(b"v=cmF0aGVyIGxvbmc=")
     assert not sasl.is_server_final(b"r=nonce,s=salt,i=4096")
     assert not sasl.is_server_final(b"e=other-error")
@@ -141,5 +130,5 @@ def test_the_last_scram_message_of_the_broker_is_told_from_the_first() -> None:
     ],
 )
 def test_what_is_no_token_request_is_refused(frame: bytes) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"SaslAuthenticate.* request: "):
         sasl.auth_bytes(frame)

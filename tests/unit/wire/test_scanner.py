@@ -1,6 +1,7 @@
 """Every read stops at the end of the message."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -31,7 +32,7 @@ def scanner(data: bytes, *, flexible: bool = True) -> Scanner:
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reading_behind_the_last_byte_is_refused(read: Callable[[Scanner], object]) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"Some v1 request: at byte 0: a (field|varint)"):
         read(scanner(b""))
 
 
@@ -42,21 +43,19 @@ def test_an_end_before_the_last_byte_is_kept(
 ) -> None:
     inside = Scanner(bytes(64), 10, 10, flexible=flexible, what="inside")
 
-    at_before = inside.at
-    outcome = "nothing"
-    try:
-        outcome = str(read(inside))
-    except ProtocolError:
-        outcome = "refused"
+    # Messages without tag buffers have nothing to step over.
+    is_nothing = read is READS["skip_tags"] and not flexible
 
-    assert outcome == "refused" or inside.at == at_before
+    with nullcontext() if is_nothing else pytest.raises(ProtocolError, match="inside: at byte 10"):
+        read(inside)
+    assert inside.at == 10
 
 
 @pytest.mark.parametrize(
     ("data", "flexible"),
     [(b"\xff\xff\xff\xff\x0f", True), (b"\x7f\xff\xff\xff", False), (b"\xff\xff\xff\xfe", False)],
 )
-def test_a_count_that_the_message_cannot_hold_is_refused_at_once(
+def test_a_count_for_which_the_message_is_too_short_is_refused_at_once(
     data: bytes, flexible: bool
 ) -> None:
     with pytest.raises(ProtocolError, match="an array of"):
@@ -80,7 +79,7 @@ def test_null_and_empty_texts_differ() -> None:
 
 @pytest.mark.parametrize("data", [b"\xff\xfeabc", b"\x00\x05abc"])
 def test_a_text_of_impossible_length_is_refused(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"a field of (-2|5) bytes, 3 are left"):
         scanner(data, flexible=False).text()
 
 

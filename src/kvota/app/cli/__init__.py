@@ -1,1 +1,1 @@
-"""One module per command of ``kvota``."""
+"""Has one module for each command of ``kvota``."""

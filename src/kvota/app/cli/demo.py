@@ -1,4 +1,4 @@
-"""``kvota demo``: the whole circle on a real Kafka."""
+"""``kvota demo`` shows the whole circle on a real Kafka."""
 
 import argparse
 from pathlib import Path
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every limit and the law held."""
+    """Run the demo; return 0 if every limit and the law held, else 1."""
     from kvota.app.demo.circle import run_demo
 
     return run_demo(args.folder, seconds=args.seconds)

@@ -1,4 +1,4 @@
-"""``kvota gateway``: run the gateway, or only check its files."""
+"""``kvota gateway`` runs the gateway, or only checks its files."""
 
 import argparse
 import logging
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_folder(folder: Path) -> None:
-    """Whether the record could be written there; makes nothing.
+    """Check that the record could be written there, without making anything.
 
     Raises:
         UsageError: it could not.
@@ -66,13 +66,12 @@ def _check_folder(folder: Path) -> None:
 
 
 def _check(path: Path) -> int:
-    """All faults of both files at once; 0 when there are none."""
+    """Report all faults of both files at once; return 0 if there are none."""
     from kvota.app.config import load_files
     from kvota.app.run_gateway import summary
-    from kvota.engine import QuotaEngine
 
-    config, table = load_files(path)
-    for line in summary(config, QuotaEngine(table, config.windows)):
+    config, quotas = load_files(path)
+    for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:
         _check_folder(config.record.folder)

@@ -1,4 +1,4 @@
-"""``kvota kafka``: a real Apache Kafka on this machine, to try things on."""
+"""``kvota kafka`` starts and stops a real Apache Kafka on this machine, to try things on."""
 
 import argparse
 import json
@@ -9,15 +9,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
+
 if TYPE_CHECKING:
     from kvota.localkafka import LocalKafka
-    from kvota.localkafka.detached import RunningKafka
+    from kvota.localkafka.cluster.detached import RunningKafka
 
 EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
 
-# As kvota.localkafka.jars has them; importing that here would make every --help slower.
+# These are the versions of kvota.localkafka.jars.lock; importing that here would make every --help slower.
 VERSIONS = ("4.3.1", "3.9.2")
-_DONE, _NEGATIVE = 0, 1
 _LOOK_INTERVAL_S = 0.5
 
 
@@ -64,14 +65,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; ends with 1 where nothing runs, or where one runs already."""
+    """Start, stop or describe it; return 1 if nothing runs."""
     if args.action == "up":
         return _up_detached(args) if args.detach else _up(args)
     return _down(args) if args.action == "down" else _status(args)
 
 
 def _up(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import describe
+    from kvota.localkafka.cluster.detached import describe
 
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGHUP, _exit)  # the terminal is gone
@@ -85,7 +86,7 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _up_detached(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import start_detached
+    from kvota.localkafka.cluster.detached import start_detached
 
     def make(folder: Path) -> "LocalKafka":
         kafka = _described(args, folder)
@@ -94,31 +95,31 @@ def _up_detached(args: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, _exit)
     _show(start_detached(make), args.output, "kvota kafka down")
-    return _DONE
+    return DONE
 
 
 def _down(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import stop_detached
+    from kvota.localkafka.cluster.detached import stop_detached
 
     was = stop_detached()
     if args.output == "json":
         print(json.dumps({"ended": was.bootstrap_servers}))
     else:
         print(f"ended Kafka {was.version} at {was.bootstrap_servers} and removed its data")
-    return _DONE
+    return DONE
 
 
 def _status(args: argparse.Namespace) -> int:
-    from kvota.localkafka.detached import running_detached
+    from kvota.localkafka.cluster.detached import running_detached
 
     running = running_detached()
     if running is not None:
         _show(running, args.output, "kvota kafka down")
-        return _DONE
+        return DONE
     if args.output == "json":
         print("null")
     print("no Kafka runs; start one with: kvota kafka up --detach", file=sys.stderr)
-    return _NEGATIVE
+    return NEGATIVE
 
 
 def _described(args: argparse.Namespace, folder: Path | None) -> "LocalKafka":
@@ -174,4 +175,4 @@ def _user(text: str) -> tuple[str, str]:
 
 def _exit(_number: int, _frame: FrameType | None) -> None:
     # Leaves through the with blocks, which end the nodes.
-    sys.exit(_DONE)
+    sys.exit(DONE)

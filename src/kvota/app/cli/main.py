@@ -1,4 +1,4 @@
-"""The ``kvota`` command: finds the subcommand, imports only that, turns errors into exit codes."""
+"""``kvota`` finds the subcommand, imports only that, and turns errors into exit codes."""
 
 import argparse
 import difflib
@@ -9,9 +9,10 @@ import traceback
 from importlib.metadata import version
 from typing import Any, NoReturn, Protocol, cast
 
+from kvota.app.cli.exit_codes import DONE, INTERRUPTED, NEGATIVE, UNREACHABLE, WRONG_USE
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 
-# What each extra brings that a command may miss.
+# Packages that a command may miss, each with the extra that brings it.
 EXTRA_OF = {
     "uvloop": "gateway",
     "pyarrow": "gateway",
@@ -24,9 +25,7 @@ EXTRA_OF = {
     "kafka": "demo",
 }
 
-DONE, NEGATIVE, WRONG_USE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
-
-# Name → one line. The module of the same name in this package does it.
+# Each command has one line here, and a module of its name in this package.
 COMMANDS: dict[str, str] = {
     "demo": "the whole circle on a real Kafka, in about four minutes",
     "gateway": "run the gateway in front of a Kafka cluster",
@@ -38,7 +37,7 @@ COMMANDS: dict[str, str] = {
 
 
 class Command(Protocol):
-    """What a module in this package offers."""
+    """A command's module, as ``main`` uses it."""
 
     EXAMPLE: str
 
@@ -47,12 +46,12 @@ class Command(Protocol):
         ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; returns the exit code."""
+        """Do what the command is for; return the exit code."""
         ...
 
 
 class _Parser(argparse.ArgumentParser):
-    """Help starts with an example; wrong use ends with what was wrong, the nearest word, and exit code 2."""
+    """Starts its help with an example; answers wrong use with the nearest word and exit code 2."""
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         kwargs["allow_abbrev"] = False
@@ -60,12 +59,12 @@ class _Parser(argparse.ArgumentParser):
         self._example = example
 
     def format_help(self) -> str:
-        """The example first."""
+        """Return the help, with the example first."""
         start = f"example:\n  {self._example}\n\n" if self._example else ""
         return start + super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """One line, the nearest option where one was misspelt, and where to find the rest."""
+        """Print one line, with the nearest option if one was misspelt, and exit."""
         words = [word.partition("=")[0] for word in sys.argv if word.startswith("--")]
         unknown = [word for word in words if word in message and word not in self._known()]
         near = difflib.get_close_matches(unknown[0], self._known(), n=1) if unknown else []
@@ -78,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns its exit code: 0 done, 1 a negative answer, 2 wrong use, 3 unreachable."""
+    """Run one command; return its exit code (see ``exit_codes``)."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] == "--version":
         print(f"kvota {version('kvota')}")
@@ -143,7 +142,7 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            "kvota COMMAND --help tells the rest.",
+            "kvota COMMAND --help explains a command.",
         ]
     )
 

@@ -1,4 +1,4 @@
-"""What a command says on stderr while somebody waits."""
+"""Reports on stderr what a command is doing while somebody waits."""
 
 import sys
 import threading
@@ -6,25 +6,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Nobody needs to be told about a shorter wait.
+# A shorter wait needs no report.
 _SILENT_S = 1.0
 _TICK_S = 0.5
 
 
 @contextmanager
 def working(title: str, *, how_far: Callable[[], str] = str) -> Iterator[None]:
-    """Say what is being done once it takes over a second; how far and how long, on a terminal."""
+    """Report what is being done once it takes over a second; on a terminal also how far it is."""
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(title, how_far, done), daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=_report, args=(title, how_far, done), daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        reporter.join()
 
 
-def _tell(title: str, how_far: Callable[[], str], done: threading.Event) -> None:
+def _report(title: str, how_far: Callable[[], str], done: threading.Event) -> None:
     began = time.monotonic()
     if done.wait(_SILENT_S):
         return

@@ -1,4 +1,4 @@
-"""``kvota recommend``: a quota for every party, under a capacity the operator states."""
+"""``kvota recommend`` plans a quota for every tenant, under a capacity the operator states."""
 
 import argparse
 import json
@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import text_table
-from kvota.engine.quota_table import QuotaTable
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
 from kvota.model.units import parse_byte_rate, parse_rate
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import HEADROOM, PlanLine, format_quota
@@ -24,15 +25,12 @@ EXAMPLE = (
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
 
-_DONE, _NEGATIVE = 0, 1
-
 _PARSERS: dict[QuotaType, Callable[[str], float]] = {
-    QuotaType.PRODUCE: parse_byte_rate,
-    QuotaType.FETCH: parse_byte_rate,
-    QuotaType.CONTROLLER_MUTATION: parse_rate,
+    quota_type: parse_byte_rate if quota_type in BYTE_RATE_TYPES else parse_rate
+    for quota_type in CONFIGURABLE_TYPES
 }
 
-# So many affected clients are listed; JSON has them all.
+# The most affected clients that are listed; JSON has them all.
 _EFFECTS_SHOWN = 20
 
 
@@ -83,7 +81,7 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
         "--min-hours", type=float, default=rules.hours_min, help="of record (default: 24)"
     )
     group.add_argument(
-        "--min-events", type=int, default=rules.events_min, help="of a party (default: 1000)"
+        "--min-events", type=int, default=rules.events_min, help="of a tenant (default: 1000)"
     )
     group.add_argument(
         "--step-up", type=float, default=rules.step_up_max, help="at most x this (default: 2)"
@@ -107,25 +105,25 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allow-below-median",
         action="store_true",
-        help="a party above its share may get less than its median rate",
+        help="a tenant above its share may get less than its median rate",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the plan and its proof; 1 where the replay does not confirm it. Writes only if asked."""
+    """Show the plan and its proof, write if asked; return 1 if the replay does not confirm it."""
     from kvota.store.quotas_file import load_quotas
 
     if args.yes and args.quotas is None:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
     rules = _guardrails(args)
-    table = load_quotas(args.quotas) if args.quotas else QuotaTable()
+    quotas = load_quotas(args.quotas) if args.quotas else ConfiguredQuotas()
     with events_on_spark(args, "planning from") as events:
         from kvota.pipeline.recommend import Wishes, recommend
 
         found = recommend(
             events,
-            table,
+            quotas,
             dict(args.capacity),
             Wishes(
                 level=args.by,
@@ -141,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     for note in _notes(found):
         print(f"kvota: {note}", file=sys.stderr)
     _write(found, args)
-    return _DONE if all(proof.is_kept for proof in found.verified.values()) else _NEGATIVE
+    return DONE if all(proof.is_kept for proof in found.verified.values()) else NEGATIVE
 
 
 def _guardrails(args: argparse.Namespace) -> Guardrails:
@@ -161,11 +159,11 @@ def _guardrails(args: argparse.Namespace) -> Guardrails:
 
 
 def _text(found: "Recommendation", *, raw: bool) -> str:
-    header = ["party", "quota", "now", "", "planned", "over (open / backlog)", "reason"]
+    header = ["tenant", "quota", "now", "", "planned", "over (open / backlog)", "reason"]
     lines = [_line(found, line, raw=raw) for line in found.plan.lines]
     parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
     parts.append(
-        text_table(header, lines, left=2, last_left=True) if lines else "no party in the record"
+        text_table(header, lines, left=2, last_left=True) if lines else "no tenant in the record"
     )
     parts.append("")
     for quota_type, capacity in found.plan.capacities.items():

@@ -1,4 +1,4 @@
-"""``kvota replay``: what other quotas would have done, and the law, from the record."""
+"""``kvota replay`` tries other quotas on the record, and checks the law."""
 
 import argparse
 import json
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
-from kvota.app.cli.usage import unit_of
+from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms, parse_byte_rate, parse_duration_ms
-from kvota.planning.plan import format_quota
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 EXAMPLE = "kvota replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
 
-_DONE, _NEGATIVE = 0, 1
-
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
-_BYTE_TYPES = ("PRODUCE", "FETCH")
+# By what a candidate's unit says: byte rates, or all others.
+_BYTE_TYPES = tuple(quota_type.value for quota_type in BYTE_RATE_TYPES)
+_OTHER_TYPES = tuple(kind.value for kind in CONFIGURABLE_TYPES if kind not in BYTE_RATE_TYPES)
 
-# (limits of these quota types or None for all, candidates)
+# The quota types that the candidates are for (None: all), and the candidates.
 _Group = tuple[tuple[str, ...] | None, list[float]]
 
 
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--algorithm",
-        choices=("token_bucket", "sampled_rate"),
+        choices=[algorithm.value for algorithm in Algorithm],
         help="default: each quota type's own",
     )
     parser.add_argument(
@@ -80,12 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20,
         metavar="N",
-        help="show so many counters or rows (default: 20)",
+        help="how many counters or rows to show (default: 20)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; 1 where the law does not hold."""
+    """Print the answer; return 1 if the law does not hold."""
     if args.law:
         return _law(args)
     return _rows(args) if args.rows else _candidates(args)
@@ -108,7 +108,7 @@ def _law(args: argparse.Namespace) -> int:
                 print(f"  {difference}")
     for note in _law_notes(result):
         print(f"kvota: {note}", file=sys.stderr)
-    return _DONE if result.holds else _NEGATIVE
+    return DONE if result.holds else NEGATIVE
 
 
 def _law_notes(result: "LawResult") -> list[str]:
@@ -144,7 +144,7 @@ def _rows(args: argparse.Namespace) -> int:
     elif shown:
         header = list(shown[0])
         print(text_table(header, [[_cell(row[name]) for name in header] for row in shown], left=0))
-    return _NEGATIVE if any(row["equal"] is False for row in shown) else _DONE
+    return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 
 
 def _candidates(args: argparse.Namespace) -> int:
@@ -155,8 +155,8 @@ def _candidates(args: argparse.Namespace) -> int:
     elif rows:
         print(_table(rows, args))
     else:
-        print("the record holds no decision these candidates are for")
-    return _DONE if rows else _NEGATIVE
+        print("the record has no decision these candidates are for")
+    return DONE if rows else NEGATIVE
 
 
 def _replayed(events: "DataFrame", args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -222,9 +222,7 @@ def _table(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
 def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
     if row["quota"] is None:
         return "none"
-    if raw:
-        return f"{row['quota']!r}{' B' if row['quota_type'] in _BYTE_TYPES else ''}/s"
-    return format_quota(QuotaType(row["quota_type"]), row["quota"])
+    return amount(row["quota_type"], row["quota"], raw=raw)
 
 
 def _json(row: Mapping[str, Any]) -> dict[str, object]:
@@ -240,7 +238,7 @@ def _cell(value: object) -> str:
 
 
 def _quotas(text: str) -> list[_Group]:
-    """Quotas with a unit of bytes are for bandwidth, those without (``5/s``) for mutations too."""
+    """Read quotas; those with a unit of bytes are for bandwidth, others (``5/s``) for mutations."""
     of_bytes: list[float] = []
     others: list[float] = []
     for part in text.split(","):
@@ -256,7 +254,7 @@ def _quotas(text: str) -> list[_Group]:
     if of_bytes:
         groups.append((_BYTE_TYPES, of_bytes))
     if others:
-        groups.append((("CONTROLLER_MUTATION",) if of_bytes or "/s" in text else None, others))
+        groups.append((_OTHER_TYPES if of_bytes or "/s" in text else None, others))
     return groups
 
 

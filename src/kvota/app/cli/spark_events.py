@@ -1,4 +1,4 @@
-"""What every command over the record needs: its options, the files, a Spark session."""
+"""Gives every command over the record its options, its files and a Spark session."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_event_options(parser: argparse.ArgumentParser) -> None:
-    """The options all commands over the record have."""
+    """Add the options that all commands over the record have."""
     parser.add_argument(
         "--events",
         type=Path,
@@ -31,10 +31,10 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def events_on_spark(args: argparse.Namespace, doing: str) -> Iterator["DataFrame"]:
-    """The events table of ``--events``; a Spark that this started ends with the block.
+    """Yield the events table of ``--events``; a Spark that this started ends with the block.
 
-    Files are looked at before Spark starts, so that a wrong path is told at once. Jobs have to be
-    done inside the block, printing after it.
+    Files are looked at before Spark starts, so that a wrong path is reported at once. Jobs have to
+    run inside the block; print after it.
     """
     from kvota.pipeline.events import find_events
 
@@ -61,7 +61,7 @@ def events_on_spark(args: argparse.Namespace, doing: str) -> Iterator["DataFrame
     except (PySparkException, Py4JError) as error:
         # Its text is asked of the JVM, which is about to end.
         reason = str(error).strip().splitlines()
-        msg = f"Spark failed: {reason[0] if reason else type(error).__name__}. --verbose tells all"
+        msg = f"Spark failed: {reason[0] if reason else type(error).__name__}. --verbose shows all"
         raise KvotaError(msg) from error
     finally:
         if is_ours:
@@ -69,7 +69,7 @@ def events_on_spark(args: argparse.Namespace, doing: str) -> Iterator["DataFrame
 
 
 def tasks_done(spark: "SparkSession") -> str:
-    """How many tasks of the running stages are done, e.g. ``(3 of 8 tasks)``."""
+    """Return how many tasks of the running stages are done, e.g. ``(3 of 8 tasks)``."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]

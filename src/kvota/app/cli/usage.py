@@ -1,13 +1,14 @@
-"""``kvota usage``: who uses how much, from the record."""
+"""``kvota usage`` shows from the record how much each tenant uses."""
 
 import argparse
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import sparkline, text_table
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan import format_quota
 
@@ -16,13 +17,11 @@ if TYPE_CHECKING:
 
 EXAMPLE = "kvota usage --events kvota-demo/shadow/record --by user --top 10"
 
-_DONE, _NEGATIVE = 0, 1
-
-# So many bars has a picture of the whole record.
+# How many bars a picture of the whole record has.
 _BARS = 24
 
 Row = Mapping[str, Any]
-_Party = tuple[Any, ...]
+_Key = tuple[Any, ...]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="whose charges are counted together (default: user)",
     )
     parser.add_argument(
-        "--top", type=int, default=20, metavar="N", help="show so many parties (default: 20)"
+        "--top", type=int, default=20, metavar="N", help="how many lines to show (default: 20)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ranked by share of the quota in force; 1 when the record holds no decision."""
+    """Print tenants by their share of the quota in force; return 1 if the record is empty."""
     with events_on_spark(args, "counting") as events:
         totals, windows = _read(events, args)
     if args.output == "json":
@@ -48,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
     elif totals:
         print(_table(totals, windows, args))
     else:
-        print("the record holds no decision yet")
-    return _DONE if totals else _NEGATIVE
+        print("the record has no decision yet")
+    return DONE if totals else NEGATIVE
 
 
 def _read(
     events: "DataFrame", args: argparse.Namespace
-) -> tuple[list[Row], dict[_Party, list[float]]]:
+) -> tuple[list[Row], dict[_Key, list[float]]]:
     from kvota.pipeline.usage import usage, usage_total
 
     everybody: list[Row] = [row.asDict() for row in usage_total(events, args.by).collect()]
@@ -63,20 +62,20 @@ def _read(
         return totals, {}
     from_s = int(totals[0]["window_start"].timestamp())
     window_s = -(-totals[0]["window_s"] // _BARS)
-    bars: dict[_Party, list[float]] = {
-        _party(row): [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
+    bars: dict[_Key, list[float]] = {
+        _key(row): [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
     }
     wanted = [row["quota_type"] for row in totals]
     some = events.where(events["quota_type"].isin(wanted))
     for window in usage(some, args.by, window_s=window_s).collect():
         place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
-        if _party(window.asDict()) in bars:
-            bars[_party(window.asDict())][place] = window["rate_mean"]
+        if _key(window.asDict()) in bars:
+            bars[_key(window.asDict())][place] = window["rate_mean"]
     return totals, bars
 
 
 def _rank(row: Row) -> tuple[bool, float, float]:
-    """Share of the quota first; without a quota by what was used."""
+    """Rank by the share of the quota first; without a quota by the amount used."""
     share = _share_of_quota(row)
     return (share is not None, share or 0.0, row["value_sum"])
 
@@ -85,12 +84,12 @@ def _share_of_quota(row: Row) -> float | None:
     return row["rate_10s_max"] / row["limit_last"] if row["limit_last"] else None
 
 
-def _party(row: Row) -> _Party:
+def _key(row: Row) -> _Key:
     return (row["quota_type"], row["node_id"], row["user"], row["client_id"])
 
 
 def _table(
-    totals: Sequence[Row], windows: Mapping[_Party, Sequence[float]], args: argparse.Namespace
+    totals: Sequence[Row], windows: Mapping[_Key, Sequence[float]], args: argparse.Namespace
 ) -> str:
     names = {"user": ["user"], "client": ["client_id"], "user-client": ["user", "client_id"]}[
         args.by
@@ -118,7 +117,7 @@ def _table(
             "none" if row["limit_last"] is None else _rate(row, "limit_last", raw=args.raw),
             "" if (share := _share_of_quota(row)) is None else f"{share:.0%}",
             _throttled(row),
-            sparkline(windows[_party(row)]),
+            sparkline(windows[_key(row)]),
         ]
         for row in totals
     ]
@@ -129,19 +128,18 @@ def _table(
 
 def _throttled(row: Row) -> str:
     share = f"{row['share_throttled']:.1%}"
-    held_back = row["throttled"] + row["rejected"]
-    return share if row["enforced"] or not held_back else f"would be {share}"
+    not_admitted = row["throttled"] + row["rejected"]
+    return share if row["enforced"] or not not_admitted else f"would be {share}"
 
 
 def _rate(row: Row, name: str, *, raw: bool) -> str:
-    return _amount(row["quota_type"], row[name], raw=raw)
+    return amount(row["quota_type"], row[name], raw=raw)
 
 
-def _amount(quota_type: str, rate: float, *, raw: bool) -> str:
+def amount(quota_type: str, rate: float, *, raw: bool) -> str:
+    """Write a rate with its unit; ``raw``: all its figures instead of three."""
     if raw:
-        return f"{rate!r} {'B' if quota_type in {'PRODUCE', 'FETCH'} else ''}/s".replace(
-            " /s", "/s"
-        )
+        return f"{rate!r} {'B' if quota_type in BYTE_RATE_TYPES else ''}/s".replace(" /s", "/s")
     return format_quota(QuotaType(quota_type), rate)
 
 
@@ -173,11 +171,5 @@ def _json(row: Row) -> dict[str, object]:
 
 
 def unit_of(quota_type: str) -> str:
-    """What a value of this quota type counts."""
-    return {
-        "PRODUCE": "bytes",
-        "FETCH": "bytes",
-        "REQUEST": "percent-seconds",
-        "CONTROLLER_MUTATION": "partitions",
-        "PRODUCER_ID": "producer ids",
-    }.get(quota_type, "")
+    """Return what a value of this quota type counts."""
+    return FACTS[QuotaType(quota_type)].value_unit if quota_type in FACTS else ""

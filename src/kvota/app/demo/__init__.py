@@ -1,1 +1,1 @@
-"""The whole circle on a real Kafka: tenants, shadow mode, replay, plan, quotas in force."""
+"""Shows the whole circle on a real Kafka: tenants, shadow mode, replay, plan, quotas in force."""

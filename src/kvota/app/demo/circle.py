@@ -1,4 +1,4 @@
-"""The demo: once round the circle, on a real Kafka, with real clients.
+"""The demo goes once round the circle, on a real Kafka, with real clients.
 
 Shadow mode with first-guess quotas → the record → usage, replay and a plan on Spark → the plan in force →
 the same tenants again → the law and the limits, judged from the record.
@@ -15,18 +15,20 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from kvota.app.demo.screen import Screen, table
+from kvota.app.demo.screen import Screen
 from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS, TenantReport, topic_of
 from kvota.app.demo.traffic import percentile, run_tenants
 from kvota.app.demo.verdicts import Charges, admitted_charges, verdicts
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.engine import QuotaTable
+from kvota.app.text_table import text_table
 from kvota.localkafka import LocalKafka
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.model.units import format_byte_rate, format_duration_ms, format_rate
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
+from kvota.model.units import format_byte_rate, format_duration_ms
 from kvota.planning.guardrails import Guardrails
+from kvota.planning.plan import format_quota
 from kvota.store.quotas_file import dump_quotas
 
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
@@ -35,7 +37,6 @@ if TYPE_CHECKING:  # Spark is imported when the first traffic has run
     from kvota.pipeline.law import LawResult
 
 STEPS = 8
-QUOTA_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
 # Windows of 2 x 1 s: Kafka's default of 11 lets a client run over for longer than the demo lasts.
 WINDOW = {
     "quota.window.num": 2,
@@ -43,7 +44,7 @@ WINDOW = {
     "controller.quota.window.num": 2,
     "controller.quota.window.size.seconds": 1,
 }
-FIRST_GUESS = QuotaTable(
+FIRST_GUESS = ConfiguredQuotas(
     {
         QuotaEntity(user=DEFAULT): {
             QuotaType.PRODUCE: 4e6,
@@ -52,13 +53,13 @@ FIRST_GUESS = QuotaTable(
         }
     }
 )
-# What the operator says this cluster can take.
+# The operator says that this cluster can take this much.
 CAPACITIES = {
     QuotaType.PRODUCE: 10e6,
     QuotaType.FETCH: 20e6,
     QuotaType.CONTROLLER_MUTATION: 8.0,
 }
-# A plan from 20 s of traffic, for a cluster that nobody depends on.
+# The plan is made from 20 s of traffic, for a cluster that nobody depends on.
 RELAXED = Guardrails(
     hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
 )
@@ -86,7 +87,7 @@ Uses = dict[tuple[str, str], Use]  # (tenant, quota type)
 
 
 def run_demo(folder: Path, *, seconds: float) -> int:
-    """Run the demo; its record and quotas stay in ``folder``. Returns 1 if a limit or the law broke.
+    """Run the demo; its record and quotas stay in ``folder``. Return 1 if a limit or the law broke.
 
     Raises:
         KvotaError: Kafka, the gateway or a tenant failed; nothing is left running.
@@ -133,7 +134,7 @@ class _Circle:
         with self._screen.step("Spark: a plan under the capacity stated"):
             plan = self._plan(spark)
         print(f"\n{plan.text}\n", flush=True)
-        after_seen, late_ms = self._traffic(_ENFORCED, plan.table)
+        after_seen, late_ms = self._traffic(_ENFORCED, plan.quotas)
         with self._screen.step("The law and the limits, from the record"):
             after = self._usage(spark, _ENFORCED)
             marks = _marks(admitted_charges(self._record(_ENFORCED)), late_ms)
@@ -165,8 +166,10 @@ class _Circle:
             print(f"\norders: {lost[0]} + {lost[1]} records not delivered")
         return 0 if held and complete and not any(lost) else 1
 
-    def _traffic(self, mode: str, quotas: QuotaTable) -> tuple[dict[str, TenantReport], float]:
-        """The tenants through a gateway in this mode; what they saw, and its latest mute's delay, ms."""
+    def _traffic(
+        self, mode: str, quotas: ConfiguredQuotas
+    ) -> tuple[dict[str, TenantReport], float]:
+        """Run the tenants through a gateway; return their reports and its latest mute's delay."""
         first_port = free_port_range(4)
         enforced = mode == _ENFORCED
         gateway = GatewayProcess(
@@ -175,7 +178,7 @@ class _Circle:
                 upstream=self._kafka.sasl_bootstrap_servers,
                 first_port=first_port,
                 node_ids="0-2",
-                enforce=dict.fromkeys(QUOTA_TYPES, enforced),
+                enforce=dict.fromkeys(CONFIGURABLE_TYPES, enforced),
                 record="record",
                 kafka=WINDOW,
             ),
@@ -227,7 +230,7 @@ class _Circle:
         }
 
     def _replayed(self, spark: "SparkSession") -> str:
-        """What analytics would have met under other quotas: one replay, several candidates."""
+        """Replay analytics under other quotas: one replay, several candidates."""
         from kvota.pipeline.events import read_events
         from kvota.pipeline.replay import replay
 
@@ -244,7 +247,7 @@ class _Circle:
             for row in rows
         ]
         header = ["analytics, replayed with", "requests over", "time throttled"]
-        return table(header, lines)
+        return text_table(header, lines)
 
     def _plan(self, spark: "SparkSession") -> "_Planned":
         from kvota.pipeline.events import read_events
@@ -273,12 +276,12 @@ class _Circle:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    table: QuotaTable
+    quotas: ConfiguredQuotas
     text: str
 
 
 def _marks(charges: Charges, late_ms: float) -> dict[tuple[str, str], str]:
-    """By (tenant, quota type): did its limit hold, or only with what a late mute gave away?"""
+    """Mark, by (tenant, quota type), limits that held, held but for a late mute, or did not."""
     strictly = verdicts(charges, late_ms=ROUNDING_MS)
     excused = verdicts(charges, late_ms=min(late_ms, LATE_MS_MAX) + ROUNDING_MS)
     return {
@@ -303,16 +306,16 @@ def _closing_table(before: Uses, after: Uses, marks: Mapping[tuple[str, str], st
                 f"{was.share_throttled:.0%}",
                 _amount(quota_type, now.limit if now else None),
                 _amount(quota_type, now.rate if now else 0.0),
-                _held_back(quota_type, now),
+                _throttled(quota_type, now),
                 marks.get(key, "-"),
             ]
         )
-    text = table(header, rows)
+    text = text_table(header, rows)
     width = text.index("limit") if "limit" in text else 0
     return f"{'':<24}{'before (shadow)':<{max(1, width - 24)}}after (enforced)\n{text}"
 
 
-def _held_back(quota_type: str, use: Use | None) -> str:
+def _throttled(quota_type: str, use: Use | None) -> str:
     if use is None:
         return "-"
     if quota_type == QuotaType.CONTROLLER_MUTATION and use.refused:
@@ -321,9 +324,7 @@ def _held_back(quota_type: str, use: Use | None) -> str:
 
 
 def _amount(quota_type: str, value: float | None) -> str:
-    if value is None:
-        return "unlimited"
-    return format_rate(value) if quota_type == "CONTROLLER_MUTATION" else format_byte_rate(value)
+    return "unlimited" if value is None else format_quota(QuotaType(quota_type), value)
 
 
 def _closing_lines(
@@ -356,7 +357,7 @@ def _what_was_seen(seen: dict[str, TenantReport]) -> str:
 
 
 def _prepare(folder: Path) -> None:
-    """An empty folder of our own; somebody else's is left alone."""
+    """Make an empty folder of our own; somebody else's is left alone."""
     if folder.exists() and not folder.is_dir():
         msg = f'"{folder}" is a file. Name a folder: --folder DIR'
         raise UsageError(msg)
@@ -377,7 +378,7 @@ def _prepare(folder: Path) -> None:
 
 @contextmanager
 def _terminated_as_interrupt() -> Iterator[None]:
-    """SIGTERM, or the terminal's end, ends the demo as Ctrl-C does: all that was started is stopped."""
+    """Let SIGTERM and the terminal's end stop all that was started, as Ctrl-C does."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What the demo shows while it works: one line per step, on stderr; results on stdout."""
+"""Shows one line per step on stderr while the demo works; results go to stdout."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ _SPINNER_S = 0.5
 
 
 class Screen:
-    """Numbered steps with their time; on a terminal the running step's line is kept up to date."""
+    """Shows numbered steps with their time; a terminal's line of the running step is updated."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -59,27 +59,10 @@ class Screen:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
     def heading(self, text: str) -> None:
-        """A line that stands out, on stdout."""
+        """Print a line that stands out on stdout."""
         print(f"\033[1m{text}\033[0m" if self._bold and sys.stdout.isatty() else text)
 
     @property
     def elapsed_s(self) -> float:
-        """Since the demo began."""
+        """Return the time since the demo began."""
         return time.monotonic() - self._started
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """Plain columns: the first on the left, the others on the right.
-
-    >>> print(table(["tenant", "rate"], [["orders", "1.9 MB/s"]]))
-    tenant      rate
-    orders  1.9 MB/s
-    """
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = []
-    for row in [header, *rows]:
-        cells = [row[0].ljust(widths[0])] + [
-            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

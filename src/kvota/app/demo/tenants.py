@@ -1,4 +1,4 @@
-"""The demo's tenants: real clients, unmodified, each in a process of its own.
+"""Runs one of the demo's tenants: real clients, unmodified, each in a process of its own.
 
     python -m kvota.app.demo.tenants NAME '{"bootstrap_servers": ..., "seconds": ..., "report": ...}'
 
@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.wire.error_code import ErrorCode
+
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
@@ -27,12 +29,11 @@ ORDER_BYTES = 1_000
 ANALYTICS_RECORD_BYTES = 16_000
 TOPICS_PER_STORM = 4
 PARTITIONS_PER_TOPIC = 4
-THROTTLING_QUOTA_EXCEEDED = 89
 
 
 @dataclass(slots=True)
 class TenantReport:
-    """What one tenant saw of one run."""
+    """One tenant's view of one run."""
 
     sent_records: int = 0
     failed_records: int = 0
@@ -44,7 +45,7 @@ class TenantReport:
 
 @dataclass(frozen=True, slots=True)
 class TenantJob:
-    """Where to connect, for how long, where to write the report."""
+    """One tenant's job: the servers, how long to run, and the file for the report."""
 
     bootstrap_servers: str
     password: str
@@ -53,7 +54,7 @@ class TenantJob:
 
 
 def topic_of(tenant: str) -> str:
-    """The tenant's own topic."""
+    """Return the name of the tenant's own topic."""
     return f"{tenant}-events"
 
 
@@ -77,7 +78,7 @@ def _librdkafka(job: TenantJob, name: str, mechanism: str) -> dict[str, object]:
 
 
 def _orders(job: TenantJob) -> TenantReport:
-    """A steady idempotent producer and a consumer of the same topic, in one process."""
+    """Run a steady idempotent producer and a consumer of the same topic, in one process."""
     from confluent_kafka import Consumer, KafkaException, Producer
 
     report = TenantReport()
@@ -126,7 +127,7 @@ def _orders(job: TenantJob) -> TenantReport:
 
 
 def _meet(producer: object, consumer: object, topic: str, deadline: float) -> None:
-    """Send until something has come back, then until it is quiet: from here on nothing is missed."""
+    """Send until something comes back, then read on, so that the consumer misses nothing later."""
     met = TenantReport()
     while not met.received_records and time.monotonic() < deadline:
         producer.produce(topic, b"%020d" % time.time_ns())  # type: ignore[attr-defined]
@@ -147,7 +148,7 @@ def _receive(consumer: object, report: TenantReport, wait_s: float) -> int:
 
 
 def _analytics(job: TenantJob) -> TenantReport:
-    """A producer that sends all it can and ignores throttling, as librdkafka does."""
+    """Run a producer that sends all it can and ignores throttling, as librdkafka does."""
     from confluent_kafka import Producer
 
     report = TenantReport()
@@ -175,14 +176,14 @@ def _analytics(job: TenantJob) -> TenantReport:
             producer.poll(0)
         except BufferError:
             producer.poll(0.02)
-    # What is still in its queue is given up: the demo measures what got through, and says so.
+    # Records still in its queue are given up: the demo measures what got through, and says so.
     producer.purge()
     producer.flush(10)
     return report
 
 
 def _ci_bot(job: TenantJob) -> TenantReport:
-    """Creates and deletes topics in storms; what is refused it tries again with the next storm."""
+    """Create and delete topics in storms; refused deletions are tried again with the next storm."""
     from kafka import KafkaAdminClient
     from kafka.errors import NodeNotReadyError
 
@@ -201,7 +202,7 @@ def _ci_bot(job: TenantJob) -> TenantReport:
         while time.monotonic() < end:
             try:
                 existing = _storm(admin, existing, report)
-            except NodeNotReadyError:  # the client itself keeps to the throttle time it was told
+            except NodeNotReadyError:  # the client itself keeps to the answered throttle time
                 time.sleep(0.05)
     finally:
         admin.close()
@@ -209,7 +210,7 @@ def _ci_bot(job: TenantJob) -> TenantReport:
 
 
 def _storm(admin: "KafkaAdminClient", existing: list[str], report: TenantReport) -> list[str]:
-    """Create a few topics, delete all there are; returns those that could not be deleted."""
+    """Create a few topics, delete all there are; return those that could not be deleted."""
     from kafka.admin import NewTopic
 
     names = [f"ci-{time.time_ns()}-{index}" for index in range(TOPICS_PER_STORM)]
@@ -229,9 +230,9 @@ def _storm(admin: "KafkaAdminClient", existing: list[str], report: TenantReport)
 
 
 def _split(results: list[dict[str, object]], report: TenantReport) -> list[str]:
-    """The topics that went well; refusals are counted."""
+    """Return the topics without an error; refusals are counted."""
     report.refused_topics += sum(
-        result["error_code"] == THROTTLING_QUOTA_EXCEEDED for result in results
+        result["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED for result in results
     )
     return [str(result["name"]) for result in results if result["error_code"] == 0]
 

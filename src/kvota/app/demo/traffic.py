@@ -8,17 +8,17 @@ import time
 from pathlib import Path
 
 from kvota.app.demo.tenants import TENANTS, TenantReport
-from kvota.localkafka.leashed import start_leashed
+from kvota.localkafka.processes.leashed import start_leashed
 from kvota.model.errors import UnreachableError
 
-# Beyond the traffic itself: starting clients, flushing, the consumer's last polls.
+# Time beyond the traffic itself, for starting clients, flushing and the consumer's last polls.
 _GRACE_S = 60.0
 
 
 def run_tenants(
     folder: Path, *, bootstrap_servers: str, passwords: dict[str, str], seconds: float
 ) -> dict[str, TenantReport]:
-    """All tenants at once for ``seconds``; returns what each of them saw.
+    """Run all tenants at once for ``seconds``; return their reports.
 
     Raises:
         UnreachableError: a tenant failed; quotes the end of what it said.
@@ -65,7 +65,7 @@ def _start(
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Nearest rank; NaN for no values."""
+    """Return the value with this share of the values below it; NaN if there are none."""
     if not values:
         return float("nan")
     ordered = sorted(values)

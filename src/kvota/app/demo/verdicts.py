@@ -1,4 +1,4 @@
-"""Every limit of a record judged: did it hold?"""
+"""Judges of every limit of a record whether it held."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -27,18 +27,18 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One tenant and quota type over all its counters."""
+    """The verdict on one tenant and quota type, over all its counters."""
 
     holds: bool
     worst: Held | None
 
 
-# By user, quota type, node, tags, limit, samples, sample_ms: (ts_us, value) in the order of decisions.
+# By user, quota type, node, tags, limit, samples and sample_ms: (ts_us, value) as they were decided.
 Charges = dict[tuple[object, ...], list[tuple[int, float]]]
 
 
 def admitted_charges(record: Path) -> Charges:
-    """What each counter admitted; anew from where its limit changed. Rejected charges admitted nothing."""
+    """Collect what each counter admitted, anew from where its limit changed."""
     charges: Charges = defaultdict(list)
     rows = pq.read_table(record, columns=_COLUMNS).sort_by("seq").to_pylist()
     for row in rows:
@@ -58,7 +58,7 @@ def admitted_charges(record: Path) -> Charges:
 
 
 def verdicts(charges: Charges, *, late_ms: float) -> dict[tuple[str, str], Verdict]:
-    """By (user, quota type): whether each counter's limit held in every interval.
+    """Judge, by (user, quota type), whether each counter's limit held in every interval.
 
     ``late_ms``: see ``planning.held``.
     """

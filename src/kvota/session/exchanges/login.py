@@ -7,9 +7,8 @@ from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
 from kvota.session.principal import WHOLE_LOGINS, Login
 from kvota.wire import sasl
+from kvota.wire.apis import SASL_BYTES_MAX
 from kvota.wire.error_code import ErrorCode
-
-TOKEN_BYTES_MAX = 524_288  # Kafka's sasl.server.max.receive.size
 
 
 class Handshake(Exchange):
@@ -86,7 +85,7 @@ class Token(Exchange):
         if len(data) < 4:
             return 4
         size = int.from_bytes(data[:4], "big", signed=True)
-        if not 0 <= size <= TOKEN_BYTES_MAX:
+        if not 0 <= size <= SASL_BYTES_MAX:
             msg = f"a SASL token of {size} bytes is announced"
             raise ProtocolError(msg)
         return 4 + size

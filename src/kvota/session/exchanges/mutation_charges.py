@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from kvota.engine import Decision, MutationQuota
-from kvota.model.charge_memo import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
+from kvota.engine import Decision, Lane, MutationQuota
+from kvota.model.decision_sink import CODE_OF_OUTCOME, NO_ANSWER, ChargeMemo
 from kvota.model.event import Outcome
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.shared import Shared
@@ -14,11 +14,6 @@ from kvota.wire.mutations import TopicResult
 
 # A request that timed out may have been carried out: what it cost stays charged.
 _PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
-_OUTCOME_CODES = {
-    Outcome.ADMITTED: ADMITTED,
-    Outcome.THROTTLED: THROTTLED,
-    Outcome.REJECTED: REJECTED,
-}
 
 
 @dataclass(slots=True)
@@ -123,6 +118,11 @@ class MutationCharges:
             self._append(charge, NO_ANSWER)
         self._charges.clear()
 
+    @property
+    def lane(self) -> Lane | None:
+        """What the charges were made on; None while no quota of the type exists."""
+        return self._quota.lane
+
     def mute_ms(self, now_us: int) -> int:
         """What is left of the throttle; 0 in shadow mode, and when all was given back."""
         if not self.enforced or self._owes_nothing:
@@ -162,7 +162,7 @@ class MutationCharges:
     def _new_memo(self, *, api_version: int) -> ChargeMemo:
         quota = self._quota
         return ChargeMemo(
-            node_id=-1,
+            node_id=CLUSTER_NODE_ID,
             quota_type=QuotaType.CONTROLLER_MUTATION,
             connection=self._connection,
             user=self._user,
@@ -184,5 +184,5 @@ class MutationCharges:
             charge.partitions,
             charge.decision.throttle_ms,
             upstream_ms,
-            _OUTCOME_CODES[charge.decision.outcome],
+            CODE_OF_OUTCOME[charge.decision.outcome],
         )

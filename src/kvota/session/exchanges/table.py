@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kvota.session.exchanges import addresses
+from kvota.session.exchanges.addresses import Addresses
 from kvota.session.exchanges.exchange import Exchange
 from kvota.session.exchanges.login import Authenticate, Handshake
 from kvota.session.exchanges.mutation import Mutation
@@ -15,21 +15,11 @@ from kvota.wire.apis import (
     DELETE_TOPICS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    Addresses,
-)
-
-# Where an answer of theirs names brokers is for ``wire.addresses`` to know.
-_REWRITTEN = frozenset(
-    {
-        Addresses.METADATA,
-        Addresses.FIND_COORDINATOR,
-        Addresses.DESCRIBE_CLUSTER,
-        Addresses.DESCRIBE_CONFIGS,
-    }
+    Treatment,
 )
 
 EXCHANGES: Mapping[int, type[Exchange]] = {
-    **{key: addresses.Addresses for key, api in APIS.items() if api.addresses in _REWRITTEN},
+    **{key: Addresses for key, api in APIS.items() if api.treatment is Treatment.REWRITE},
     API_VERSIONS: Versions,
     SASL_HANDSHAKE: Handshake,
     SASL_AUTHENTICATE: Authenticate,

@@ -1,0 +1,203 @@
+"""What one Produce with its answer costs in the machine of a connection: Python calls and µs.
+
+    ./run bench round_trip [--against /path/to/another/checkout]
+
+Compared in the same run: the least that any relay has to do with it (read both heads, remember the
+correlation id, match the answer), and the machine of another checkout of kvota, if one is named. Each tree
+runs in a process of its own; the processes take turns, and the best round of each counts, as other work on
+the machine only ever adds. Calls are counted by the interpreter's own profiler, C functions included.
+"""
+
+# What is measured is imported by the process that measures it, from the tree that it is told.
+# ruff: noqa: PLC0415
+
+import argparse
+import inspect
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+
+TREE = Path(__file__).parent.parent
+ROUNDS = 9
+COUNT = 20_000
+START_US = 1_700_000_000_000_000
+RECORD_BYTES = 1_024
+
+
+def conversation() -> tuple[bytes, bytes]:
+    """A Produce v9 of one record of 1 KiB, and its answer."""
+    topic = b"\x07orders"
+    records = bytes(70 + RECORD_BYTES)
+    body = b"\0" + b"\xff\xff" + (30_000).to_bytes(4, "big") + b"\x02" + topic + b"\x02"
+    body += bytes(4) + (len(records) + 1).to_bytes(2, "little") + records + b"\0\0\0"
+    head = (0).to_bytes(2, "big") + (9).to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\0\5bench\0"
+    request = (len(head) + len(body)).to_bytes(4, "big") + head + body
+    partition = bytes(4 + 2) + bytes(8) + b"\xff" * 8 + bytes(8) + b"\x01\0\0"
+    answer = (
+        (1).to_bytes(4, "big") + b"\0\x02" + topic + b"\x02" + partition + b"\0" + bytes(4) + b"\0"
+    )
+    return request, len(answer).to_bytes(4, "big") + answer
+
+
+def machine() -> object:
+    """A connection of the tree that is first on the path, under a quota that nobody reaches."""
+    from kvota.model.quota_entity import DEFAULT, QuotaEntity
+    from kvota.model.quota_type import QuotaType
+    from kvota.record.null_sink import NullSink
+    from kvota.session.budget import AnnouncedBudgets
+    from kvota.session.connection import Connection
+    from kvota.session.facts import ClusterFacts
+    from kvota.session.settings import ConnectionSettings
+    from kvota.session.shared import Shared
+    from kvota.session.topology import Advertised, Topology
+
+    entries = {QuotaEntity(user=DEFAULT): {QuotaType.PRODUCE: 1e12}}
+    advertised = Advertised(host="localhost", node_port_base=1, node_id_min=0, node_id_max=1)
+    more: dict[str, object] = {}
+    first: tuple[object, ...] = ()
+    try:
+        from kvota.callbacks import DefaultQuotaCallback
+        from kvota.engine import QuotaEngine
+        from kvota.model.configured_quotas import ConfiguredQuotas
+        from kvota.session.pausing import Pausing
+
+        callback = DefaultQuotaCallback(ConfiguredQuotas(entries))
+        engine = QuotaEngine(callback, {})
+        first = (Pausing(cap_ms=30_000),)
+        if "default_callback" in inspect.signature(Shared).parameters:
+            more["default_callback"] = callback
+    except ImportError:  # a checkout from before quota callbacks
+        from kvota.engine import QuotaEngine, QuotaTable
+
+        engine = QuotaEngine(QuotaTable(entries), {})
+    shared = Shared(
+        engine=engine,
+        sink=NullSink(),
+        topology=Topology(advertised),
+        budgets=AnnouncedBudgets(limit_bytes=2**27),
+        facts=ClusterFacts(),
+        settings=ConnectionSettings(enforced=frozenset({QuotaType.PRODUCE})),
+        **more,
+    )
+    return Connection(
+        shared, *first, number=1, dialled=("broker", 9092), node_id=1, wake=lambda: None
+    )
+
+
+def least() -> tuple[Callable[[bytes, int], bytes], Callable[[bytes, int], bytes]]:
+    """A relay that knows nothing but which answer belongs to which request."""
+    head, answer_head = Struct(">iIih").unpack_from, Struct(">ii").unpack_from
+    due: deque[tuple[int, int]] = deque()
+
+    def from_client(data: bytes, _now_us: int) -> bytes:
+        size, _key, correlation, _length = head(data, 0)
+        due.append((correlation, size))
+        return data
+
+    def from_upstream(data: bytes, _now_us: int) -> bytes:
+        _size, correlation = answer_head(data, 0)
+        if due.popleft()[0] != correlation:
+            raise AssertionError
+        return data
+
+    return from_client, from_upstream
+
+
+def calls(there: Callable[[bytes, int], object], back: Callable[[bytes, int], object]) -> list[str]:
+    """What one round trip calls."""
+    request, answer = conversation()
+    seen: list[str] = []
+
+    def note(frame: object, event: str, function: object) -> None:
+        if event == "call":
+            seen.append(frame.f_code.co_name)  # type: ignore[attr-defined]
+        elif event == "c_call":
+            seen.append(function.__name__)  # type: ignore[attr-defined]
+
+    sys.setprofile(note)
+    there(request, START_US + 1000)
+    back(answer, START_US + 1000)
+    sys.setprofile(None)
+    return seen[:-1]  # the last one is setprofile
+
+
+def us_per_round_trip(
+    there: Callable[[bytes, int], object], back: Callable[[bytes, int], object]
+) -> float:
+    request, answer = conversation()
+    now_us = START_US
+    start = time.perf_counter_ns()
+    for _ in range(COUNT):
+        now_us += 50
+        there(request, now_us)
+        back(answer, now_us)
+    return (time.perf_counter_ns() - start) / COUNT / 1000
+
+
+def measure() -> dict[str, object]:
+    """The figures of the tree that is first on the path."""
+    connection = machine()
+    there, back = connection.from_client, connection.from_upstream  # type: ignore[attr-defined]
+    request, answer = conversation()
+    if there(request, START_US) != request or back(answer, START_US) != answer:
+        raise AssertionError
+    names = calls(there, back)
+    bare = least()
+    return {
+        "calls": len(names),
+        "names": names,
+        "us": min(us_per_round_trip(there, back) for _ in range(3)),
+        "least_us": min(us_per_round_trip(*bare) for _ in range(3)),
+    }
+
+
+def measured_in(tree: Path) -> dict[str, float]:
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    command = [sys.executable, __file__, "--measure"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(ran.stdout)
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--against", type=Path, help="another checkout of kvota")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure()))
+        return 0
+    trees = {"this tree": TREE}
+    if options.against is not None:
+        if not (options.against / "src" / "kvota").is_dir():
+            print(
+                f"{options.against} is no checkout of kvota: it has no src/kvota", file=sys.stderr
+            )
+            return 2
+        trees["the other"] = options.against.resolve()
+    rounds = [{name: measured_in(tree) for name, tree in trees.items()} for _ in range(ROUNDS)]
+    least_us = min(one["least_us"] for figures in rounds for one in figures.values())
+    print(f"{'':12} {'calls':>5}  {'µs':>6}  x the least   (best of {ROUNDS} rounds)")
+    for name in trees:
+        best = min(figures[name]["us"] for figures in rounds)
+        count = rounds[0][name]["calls"]
+        print(f"{name:12} {count:5}  {best:6.3f}  {best / least_us:.2f}")
+    print(f"{'the least':12} {'':5}  {least_us:6.3f}  1.00")
+    if options.against is not None:
+        ratios = [figures["this tree"]["us"] / figures["the other"]["us"] for figures in rounds]
+        print(
+            f"this tree / the other: median {statistics.median(ratios):.3f}, "
+            f"{min(ratios):.3f} to {max(ratios):.3f}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""SIGHUP: gateway.toml and quotas.toml are read again, and what may change while it runs is put in force."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from kvota.app.config import GatewayConfig, load_files
+from kvota.gateway.gateway import Gateway
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
+from kvota.planning.plan import format_quota
+
+log = logging.getLogger("kvota.gateway")
+
+# More changed quotas than this are counted, not listed.
+_CHANGES_LOGGED_MAX = 20
+
+
+class Reload:
+    """Puts changed files in force, or keeps everything as it is and says why.
+
+    Args:
+        config: the settings that the gateway runs by.
+        gateway: what they are put in force in.
+    """
+
+    def __init__(self, config: GatewayConfig, gateway: Gateway) -> None:
+        self._config = config
+        self._gateway = gateway
+        # One thread: the files read last are those put in force last.
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-reload")
+
+    def begin(self) -> None:
+        """Read the files on another thread: 10,000 entities take half a second."""
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._reader, load_files, self._config.path)
+        reading.add_done_callback(self._put_in_force)
+
+    def _put_in_force(self, done: "asyncio.Future[tuple[GatewayConfig, ConfiguredQuotas]]") -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("SIGHUP: what is in force stays as it is. %s", error)
+            return
+        config, quotas = done.result()
+        before, self._config = self._config, _running(self._config, config)
+        quotas_before = self._gateway.shared.engine.quotas
+        self._gateway.put_in_force(
+            quotas,
+            enforced=config.gateway.connection.enforced,
+            windows=config.windows,
+            buckets=config.buckets,
+        )
+        for line in changes(before, quotas_before, config, quotas):
+            log.info("SIGHUP: %s", line)
+        log.info(
+            "SIGHUP: %s; quotas of %d entities from %s",
+            in_force(config),
+            len(quotas),
+            config.quotas_file,
+        )
+
+
+def in_force(config: GatewayConfig) -> str:
+    """Say which quota types are enforced, and which are only watched."""
+    enforced = config.gateway.connection.enforced
+    force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
+    shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
+    return f"enforces {force}; in shadow mode: {shadow}"
+
+
+def algorithm_text(config: GatewayConfig, quota_type: QuotaType) -> str:
+    """Say how a type is counted, e.g. ``token_bucket (burst 1 s, debt_max 15 s)``."""
+    bucket = config.buckets.get(quota_type)
+    if bucket is None:
+        window = config.windows[quota_type]
+        return f"{FACTS[quota_type].algorithms[0]} ({window.samples} x {window.sample_ms} ms)"
+    burst_s, debt_max_s = bucket.burst_ms / 1000, bucket.debt_max_ms / 1000
+    return f"{Algorithm.TOKEN_BUCKET} (burst {burst_s:g} s, debt_max {debt_max_s:g} s)"
+
+
+def changes(
+    before: GatewayConfig,
+    quotas_before: ConfiguredQuotas,
+    now: GatewayConfig,
+    quotas: ConfiguredQuotas,
+) -> list[str]:
+    """One line for each thing that is another now, or that needs a restart to be."""
+    lines = []
+    was_enforced = before.gateway.connection.enforced
+    is_enforced = now.gateway.connection.enforced
+    for quota_type in CONFIGURABLE_TYPES:
+        if (quota_type in was_enforced) != (quota_type in is_enforced):
+            modes = ("enforced", "shadow mode")
+            old, new = modes if quota_type in was_enforced else modes[::-1]
+            lines.append(f"{quota_type}: {old} -> {new}")
+        old, new = algorithm_text(before, quota_type), algorithm_text(now, quota_type)
+        if old != new:
+            lines.append(f"{quota_type}: {old} -> {new}")
+    changed = list(quotas_before.changes_to(quotas))
+    lines += [_change(quotas_before, change) for change in changed[:_CHANGES_LOGGED_MAX]]
+    if len(changed) > _CHANGES_LOGGED_MAX:
+        lines.append(f"and {len(changed) - _CHANGES_LOGGED_MAX} other quotas")
+    lines += [f"{name} is another one now; it needs a restart" for name in _restarts(before, now)]
+    return lines or ["nothing has changed"]
+
+
+def _change(before: ConfiguredQuotas, change: QuotaChange) -> str:
+    """E.g. ``+ user-principal 'analytics' PRODUCE none -> 2.36 MB/s``."""
+    old = before.limit(change.entity, change.quota_type)
+    sign = "+" if old is None else "-" if change.limit is None else "~"
+    texts = [
+        "none" if x is None else format_quota(change.quota_type, x) for x in (old, change.limit)
+    ]
+    return f"{sign} {change.entity} {change.quota_type} {texts[0]} -> {texts[1]}"
+
+
+def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
+    """Names of the tables whose changes are not taken over."""
+    same = replace(now.gateway.connection, enforced=before.gateway.connection.enforced)
+    pairs = {
+        "gateway.name": (before.name, now.name),
+        "gateway": (
+            (before.gateway.host, before.gateway.bootstrap_port, before.gateway.advertised),
+            (now.gateway.host, now.gateway.bootstrap_port, now.gateway.advertised),
+        ),
+        "upstream": (before.gateway.upstream, now.gateway.upstream),
+        "limits": (
+            (before.gateway.limits, before.gateway.connection),
+            (now.gateway.limits, same),
+        ),
+        "record": (before.record, now.record),
+    }
+    return [name for name, (old, new) in pairs.items() if old != new]
+
+
+def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
+    """What runs from now on: of the new settings only those that were taken over."""
+    connection = replace(before.gateway.connection, enforced=now.gateway.connection.enforced)
+    return replace(
+        before,
+        gateway=replace(before.gateway, connection=connection),
+        windows=now.windows,
+        buckets=now.buckets,
+        quotas_file=now.quotas_file,
+    )

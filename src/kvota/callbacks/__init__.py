@@ -1,0 +1,6 @@
+"""Who shares a counter, and what its limit is (KIP-257)."""
+
+from kvota.callbacks.default import DefaultQuotaCallback
+from kvota.model.quota_callback import ClientQuotaCallback
+
+__all__ = ["ClientQuotaCallback", "DefaultQuotaCallback"]

@@ -1,0 +1,363 @@
+"""The way from a client to the counter it is charged on."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kvota.engine.arithmetic import (
+    BLOCKED_THROTTLE_MS,
+    INT32_MAX,
+    is_blocked,
+    saturate_to_int32,
+)
+from kvota.engine.counting import Counting
+from kvota.engine.debt_bucket import MUST_WAIT, DebtBucket
+from kvota.engine.sampled_rate import SampledRate
+from kvota.engine.waiting_line import Turn, WaitingLine
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType
+from kvota.model.quota_window import QuotaWindow
+from kvota.model.tags import Tags, tags_text
+
+
+class Counter(Protocol):
+    """An algorithm with its contents; ``SampledRate`` and ``BucketCounter`` are such."""
+
+    @property
+    def last_ms(self) -> int:
+        """When something was last recorded, else when it was born."""
+        ...
+
+    @property
+    def window_ms(self) -> int:
+        """How long a window is in which nothing was recorded."""
+        ...
+
+    def configure(self, window: QuotaWindow, limit: float | None) -> None:
+        """Replace window and limit; the contents stay, unless the window is another one."""
+        ...
+
+    def is_as_new(self, now_ms: int) -> bool:
+        """True when no decision from now on would differ from that of a new counter."""
+        ...
+
+    def charge(self, value: float, now_ms: int, /) -> int:
+        """Record, then check; a debt bucket may answer ``MUST_WAIT``."""
+        ...
+
+    def admit(self, value: float, now_ms: int, /) -> int:
+        """Record, then check, whoever waits: an answer that is here, or a request whose turn it is."""
+        ...
+
+    def allowance(self, now_ms: int, /) -> int:
+        """Whole units that a charge may take before it violates."""
+        ...
+
+    def refuse(self, value: float, now_ms: int, /) -> int:
+        """Charge, and take back at once."""
+        ...
+
+    def peek(self, now_ms: int, /) -> int:
+        """The throttle that a charge of nothing would be told; changes nothing."""
+        ...
+
+
+class Lane:
+    """One counter as its clients see it. Mutable and slotted: the hot path reads it for each request.
+
+    ``charge(value, now_ms)`` records, then checks: 0, or the throttle in ms (<= 0 does not
+    throttle). ``allowance(now_ms)``: whole units the window still takes, 0 to 2**31-1.
+    ``refuse(value, now_ms)``: what a charge would be told, and nothing counted. ``peek(now_ms)``: what
+    a charge of nothing would be told; it changes nothing, so observers may ask at any time. All four
+    are bound methods of the counter, so that nothing stands between the hot path and it.
+
+    Whoever keeps a lane compares ``version`` with the one it has seen; where it differs, anything of
+    the lane may be another, and the engine has to be asked for it again.
+
+    Attributes:
+        algorithm: in force; the counter may still be another one, until it is charged.
+        configured_limit: per second, as the callback says; None: unlimited.
+        factor: what the configured limit is multiplied by.
+        limit: in force: both multiplied; None: unlimited.
+        is_blocked: the limit is below the floor of the quota type: every charge is recorded and
+            throttled by ``BLOCKED_THROTTLE_MS``.
+        samples: of the window in force; 0: no quota of this type exists, charges are only observed.
+        window_ms: how long an empty window is.
+        window_bytes: what fits into it (Kafka's maxValueInQuotaWindow).
+        line: those who wait for this counter, if any ever did.
+    """
+
+    __slots__ = (
+        "_counting",
+        "_counts_by",
+        "_floor",
+        "admit",
+        "algorithm",
+        "allowance",
+        "charge",
+        "configured_limit",
+        "counter",
+        "factor",
+        "is_blocked",
+        "limit",
+        "line",
+        "node_id",
+        "peek",
+        "quota_type",
+        "refuse",
+        "sample_ms",
+        "samples",
+        "tag_values",
+        "tags",
+        "version",
+        "window_bytes",
+        "window_ms",
+    )
+
+    charge: Callable[[float, int], int]
+    admit: Callable[[float, int], int]
+    allowance: Callable[[int], int]
+    refuse: Callable[[float, int], int]
+    peek: Callable[[int], int]
+
+    def __init__(
+        self,
+        quota_type: QuotaType,
+        node_id: int,
+        tags: Tags,
+        counter: Counter | None = None,
+        *,
+        text: str | None = None,
+        floor: float | None = None,
+    ) -> None:
+        """Without a counter: the lane of a type that has no quota; else ``configure`` it first.
+
+        ``text`` is that of the tags, where it is known; ``floor`` that of the quota type unless given.
+        """
+        self.quota_type = quota_type
+        self.node_id = node_id
+        self.tag_values = tags
+        self.tags = tags_text(tags) if text is None else text
+        self.counter = counter
+        self.version = 0
+        self.line: WaitingLine | None = None
+        self.configured_limit: float | None = None
+        self.factor = 1.0
+        self.limit: float | None = None
+        self.is_blocked = False
+        self.samples = self.sample_ms = 0
+        self.window_ms = 0
+        self.window_bytes = INT32_MAX
+        self._counting: Counting | None = None
+        self.algorithm = FACTS[quota_type].algorithms[0]
+        self._counts_by = self.algorithm if counter is None else _algorithm_of(counter)
+        self._floor = FACTS[quota_type].floor if floor is None else floor
+        self._lead_to(_NOTHING if counter is None else counter)
+
+    def configure(
+        self, *, counting: Counting, configured_limit: float | None, factor: float = 1.0
+    ) -> bool:
+        """Put these in force; true when anything is another now, and so the version.
+
+        Those who wait are not woken yet: call ``wake_waiters`` when all lanes are configured.
+        """
+        if (
+            configured_limit == self.configured_limit
+            and factor == self.factor
+            and counting == self._counting
+        ):
+            return False
+        assert self.counter is not None, "a lane without a counter has no limit"
+        limit = None if configured_limit is None else configured_limit * factor
+        if limit is not None and factor == 0.0:
+            limit = 0.0  # of an infinite one, too
+        self.configured_limit = configured_limit
+        self.factor = factor
+        self.limit = limit
+        self.is_blocked = limit is not None and is_blocked(limit, self._floor)
+        self._counting = counting
+        self.algorithm = counting.algorithm
+        self.samples = counting.window.samples
+        self.sample_ms = counting.window.sample_ms
+        if counting.algorithm is self._counts_by:
+            self._configure_counter(self.counter)
+        else:
+            # At its first charge; without one the counter is as it was when this is taken back.
+            self.window_ms = self._new_counter(0).window_ms
+            self._lead_to(_Successor(self))
+        self.window_bytes = INT32_MAX
+        if limit is not None:
+            window_bytes = saturate_to_int32(limit * (self.window_ms / 1000))
+            self.window_bytes = 0 if self.is_blocked else window_bytes
+        self.version += 1
+        return True
+
+    def start_anew(self, now_ms: int) -> Counter:
+        """Count by the algorithm in force from now on, in a new counter."""
+        assert self._counting is not None
+        self.counter = counter = self._new_counter(now_ms)
+        self._counts_by = self._counting.algorithm
+        self._configure_counter(counter)
+        self.version += 1
+        return counter
+
+    def foreseen(self, now_ms: int) -> Counter:
+        """The counter that the next charge would start; for those who only look."""
+        return self._new_counter(now_ms)
+
+    def _new_counter(self, now_ms: int) -> Counter:
+        assert self._counting is not None
+        return self._counting.new_counter(self.limit, now_ms)
+
+    def _configure_counter(self, counter: Counter) -> None:
+        assert self._counting is not None
+        limit = self.limit
+        if isinstance(counter, DebtBucket):
+            counter.set_debt_max(self._counting.debt_max_ms)
+            if self.is_blocked:
+                limit = 0.0  # what is charged all the same adds no debt: it would never be paid
+            if self.line:
+                counter.close_gate()
+        counter.configure(self._counting.window, limit)
+        self.window_ms = counter.window_ms
+        self._lead_to(_Blocked(counter) if self.is_blocked else counter)
+
+    # ------------------------------------------------------------------ waiting for a turn
+
+    @property
+    def makes_wait(self) -> bool:
+        """True while a request can have to wait for its turn: only a debt bucket does that."""
+        return isinstance(self.counter, DebtBucket) and self._counts_by is self.algorithm
+
+    def turn_in_ms(self, now_ms: int) -> int:
+        """How long it takes until the next of those who wait may go on; 0: it may."""
+        counter = self.counter
+        if not isinstance(counter, DebtBucket) or self._counts_by is not self.algorithm:
+            return 0
+        return BLOCKED_THROTTLE_MS if self.is_blocked else counter.turn_in_ms(now_ms)
+
+    def reject(self, now_ms: int) -> int:
+        """A request has to wait, uncharged: the throttle for its row, of what is owed without it."""
+        counter = self.counter
+        assert isinstance(counter, DebtBucket), "only a debt bucket makes anybody wait"
+        throttle_ms = counter.reject(now_ms)
+        return BLOCKED_THROTTLE_MS if self.is_blocked else throttle_ms
+
+    def went_back(self, now_ms: int) -> bool:
+        """True when the clock stands before the last row: waiting ends only behind another one."""
+        return isinstance(self.counter, DebtBucket) and self.counter.went_back(now_ms)
+
+    def join(self, wake: Callable[[], None]) -> Turn:
+        """Wait behind all others that wait; from now on nobody passes without a turn."""
+        turn = self.waiting_line().join(wake)
+        if isinstance(self.counter, DebtBucket):
+            self.counter.close_gate()
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        """Give the turn up: it has come, or the request is gone. The next one is woken."""
+        line = self.waiting_line()
+        line.leave(turn)
+        if not line and isinstance(self.counter, DebtBucket):
+            self.counter.open_gate()
+
+    def outdate(self) -> None:
+        """Whoever keeps this lane has to ask for its client's lane again; those who wait are woken."""
+        self.version += 1
+        self.wake_waiters()
+
+    def waiting_line(self) -> WaitingLine:
+        """Those who wait for this counter; made at first use."""
+        if self.line is None:
+            self.line = WaitingLine()
+        return self.line
+
+    def wake_waiters(self) -> None:
+        """Let all who wait look again, once."""
+        if self.line is not None:
+            self.line.wake_all()
+
+    def _lead_to(self, target: "Counter | _Blocked | _Successor | _Nothing") -> None:
+        self.charge = target.charge
+        self.admit = target.admit
+        self.allowance = target.allowance
+        self.refuse = target.refuse
+        self.peek = target.peek
+
+
+class _Blocked:
+    """A counter whose limit is below the floor: it counts on, and lets nothing pass freely."""
+
+    __slots__ = ("_counter",)
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+
+    def charge(self, value: float, now_ms: int, /) -> int:
+        if isinstance(self._counter, DebtBucket):
+            return MUST_WAIT
+        return self.admit(value, now_ms)
+
+    def admit(self, value: float, now_ms: int, /) -> int:
+        self._counter.admit(value, now_ms)
+        return BLOCKED_THROTTLE_MS
+
+    def allowance(self, _now_ms: int, /) -> int:
+        return 0
+
+    def refuse(self, value: float, now_ms: int, /) -> int:
+        self._counter.refuse(value, now_ms)
+        return BLOCKED_THROTTLE_MS
+
+    def peek(self, _now_ms: int, /) -> int:
+        return BLOCKED_THROTTLE_MS
+
+
+class _Successor:
+    """The lane of a counter whose algorithm is no longer in force: the first charge starts another."""
+
+    __slots__ = ("_lane",)
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    def charge(self, value: float, now_ms: int, /) -> int:
+        self._lane.start_anew(now_ms)
+        return self._lane.charge(value, now_ms)
+
+    def admit(self, value: float, now_ms: int, /) -> int:
+        self._lane.start_anew(now_ms)
+        return self._lane.admit(value, now_ms)
+
+    def refuse(self, value: float, now_ms: int, /) -> int:
+        self._lane.start_anew(now_ms)
+        return self._lane.refuse(value, now_ms)
+
+    def allowance(self, now_ms: int, /) -> int:
+        return 0 if self._lane.is_blocked else self._lane.foreseen(now_ms).allowance(now_ms)
+
+    def peek(self, _now_ms: int, /) -> int:
+        return BLOCKED_THROTTLE_MS if self._lane.is_blocked else 0
+
+
+class _Nothing:
+    """No counter at all: nothing is recorded, nobody is throttled."""
+
+    __slots__ = ()
+
+    def charge(self, _value: float, _now_ms: int, /) -> int:
+        return 0
+
+    def allowance(self, _now_ms: int, /) -> int:
+        return INT32_MAX
+
+    admit = refuse = charge
+
+    def peek(self, _now_ms: int, /) -> int:
+        return 0
+
+
+_NOTHING = _Nothing()
+
+
+def _algorithm_of(counter: Counter) -> Algorithm:
+    sampled = isinstance(counter, SampledRate)
+    return Algorithm.SAMPLED_RATE if sampled else Algorithm.TOKEN_BUCKET

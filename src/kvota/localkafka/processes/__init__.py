@@ -1,0 +1,1 @@
+"""Programs get their command lines here, and the leash on which they run."""

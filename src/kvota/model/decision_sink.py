@@ -1,0 +1,97 @@
+"""What the record is told of a charge: a memo of what stays the same, and the rest by position."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from kvota.model.event import Outcome
+from kvota.model.quota_type import QuotaType
+
+# Packed rows name an outcome by its place here.
+OUTCOMES: tuple[Outcome, ...] = (Outcome.ADMITTED, Outcome.THROTTLED, Outcome.REJECTED)
+CODE_OF_OUTCOME: Mapping[Outcome, int] = MappingProxyType(
+    {outcome: code for code, outcome in enumerate(OUTCOMES)}
+)
+# Plain names for hot paths and compiled kernels.
+ADMITTED, THROTTLED, REJECTED = range(len(OUTCOMES))
+
+# upstream_throttle_ms when no answer came (null in the table).
+NO_ANSWER = -1
+
+
+class ChargeMemo:
+    """The columns of an event that do not change from charge to charge.
+
+    ``generation`` and ``index`` belong to the sink: they say in which of its batches this memo is
+    already listed and where. Not frozen for that reason; every other field never changes.
+    """
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "enforced",
+        "generation",
+        "index",
+        "limit",
+        "node_id",
+        "quota_type",
+        "sample_ms",
+        "samples",
+        "tags",
+        "user",
+    )
+
+    def __init__(  # noqa: PLR0913  (one argument per column)
+        self,
+        *,
+        node_id: int,
+        quota_type: QuotaType,
+        connection: int,
+        user: str,
+        client_id: str,
+        tags: str,
+        api_key: int,
+        api_version: int,
+        limit: float | None,
+        samples: int,
+        sample_ms: int,
+        enforced: bool,
+    ) -> None:
+        self.node_id = node_id
+        self.quota_type = quota_type
+        self.connection = connection
+        self.user = user
+        self.client_id = client_id
+        self.tags = tags
+        self.api_key = api_key
+        self.api_version = api_version
+        self.limit = limit
+        self.samples = samples
+        self.sample_ms = sample_ms
+        self.enforced = enforced
+        self.generation = -1
+        self.index = -1
+
+
+class DecisionSink(Protocol):
+    """Where decisions go: the recorder, or nothing. Called on the hot path: positional, no keywords."""
+
+    def next_seq(self) -> int:
+        """The next sequence number of this run; taken at the decision."""
+        ...
+
+    def append(  # noqa: PLR0913, PLR0917  (one argument per column; keywords cost time)
+        self,
+        memo: ChargeMemo,
+        seq: int,
+        ts_us: int,
+        value: float,
+        throttle_ms: int,
+        upstream_throttle_ms: int,
+        outcome: int,
+        /,
+    ) -> None:
+        """Take one row; never blocks and never raises: what does not fit is dropped and counted."""
+        ...

@@ -1,0 +1,191 @@
+"""A quota callback that does not answer at once is asked outside; the request waits for the answer."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from kvota.callbacks import ClientQuotaCallback
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.caller import ASK_MS_MAX
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
+    CREATE_TOPICS,
+    HEARTBEAT,
+    answer,
+    fetch,
+    fetch_answer,
+    parts,
+    produce,
+    produce_answer,
+    request,
+)
+from kvota.testing.stage import Cluster, Stage, quotas
+
+
+class OneForAll(ClientQuotaCallback):
+    """Everybody shares one counter; it must be asked off the loop."""
+
+    def quota_metric_tags(
+        self, quota_type: QuotaType, user: str, client_id: str
+    ) -> Mapping[str, str]:
+        return {"group": "all"}
+
+    def quota_limit(self, quota_type: QuotaType, tags: Mapping[str, str]) -> float | None:
+        return 1_000.0
+
+    def update_quota(self, quota_type: QuotaType, entity: QuotaEntity, limit: float) -> None: ...
+
+    def remove_quota(self, quota_type: QuotaType, entity: QuotaEntity) -> None: ...
+
+    def quota_reset_required(self, quota_type: QuotaType) -> bool:
+        return False
+
+
+def asking(**limits: float) -> Stage:
+    return Stage(Cluster(quotas(**limits), callback=OneForAll()))
+
+
+def heartbeat(correlation: int) -> bytes:
+    return request(HEARTBEAT, 4, correlation=correlation)
+
+
+def creation() -> bytes:
+    topic = {
+        "name": "a",
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": (),
+        "configs": (),
+    }
+    topics = parts(CREATE_TOPICS, 7, "request", "CreatableTopic", topic)
+    return request(CREATE_TOPICS, 7, topics=topics, validate_only=False)
+
+
+@pytest.mark.parametrize(
+    "frame", [produce(), fetch(), creation()], ids=["produce", "fetch", "create"]
+)
+def test_the_first_request_of_a_client_waits_for_the_callbacks_answer(frame: bytes) -> None:
+    stage = asking()
+
+    assert stage.client(heartbeat(1) + frame + heartbeat(3)) == heartbeat(1)
+    assert stage.machine.pauses_reading
+    ((token, question),) = stage.asked
+    assert (question.user, question.client_id) == ("ANONYMOUS", "app")
+
+    forwarded = stage.answer(token, question.ask(OneForAll()))
+
+    assert forwarded != b""
+    assert not stage.machine.pausing.reasons & Reason.ASKING
+
+
+def test_the_answer_decides_whose_counter_is_charged() -> None:
+    stage = asking(PRODUCE=5.0)
+    stage.client(produce())
+    ((token, question),) = stage.asked
+
+    assert stage.answer(token, question.ask(OneForAll())) == produce()
+    stage.broker(produce_answer())
+
+    (row,) = stage.cluster.rows
+    assert (row.memo.tags, row.memo.limit) == ("group=all", 1_000.0)
+
+
+def test_a_client_is_asked_about_once() -> None:
+    stage = asking()
+    stage.client(produce())
+    ((token, question),) = stage.asked
+    stage.answer(token, question.ask(OneForAll()))
+
+    assert stage.client(produce(correlation=2)) == produce(correlation=2)
+    other = Stage(stage.cluster, number=2)
+    assert other.client(produce()) == produce()
+    assert (len(stage.asked), other.asked) == (1, [])
+
+
+def test_without_an_answer_in_time_the_client_counts_as_by_the_default_callback() -> None:
+    stage = asking(PRODUCE=5_000.0)
+    stage.client(produce())
+
+    assert stage.advance(ASK_MS_MAX - 1) == b""
+    assert stage.advance(1) == produce()
+
+    stage.broker(produce_answer())
+    (row,) = stage.cluster.rows
+    assert (row.memo.tags, row.memo.limit) == ("client-id=,user=ANONYMOUS", 5_000.0)
+
+
+def test_a_callback_that_fails_lets_the_request_go_on_at_once() -> None:
+    stage = asking(PRODUCE=5_000.0)
+    stage.client(produce())
+    ((token, _),) = stage.asked
+
+    assert stage.answer(token, ValueError("no")) == produce()
+
+    stage.broker(produce_answer())
+    assert stage.cluster.rows[0].memo.limit == 5_000.0
+
+
+def test_an_answer_that_comes_too_late_counts_from_then_on() -> None:
+    stage = asking(PRODUCE=5_000.0)
+    stage.client(produce())
+    ((token, question),) = stage.asked
+    stage.advance(ASK_MS_MAX)
+    stage.broker(produce_answer())
+
+    assert stage.answer(token, question.ask(OneForAll())) == b""
+    stage.client(produce(correlation=2))
+    stage.broker(produce_answer(correlation=2))
+
+    assert [row.memo.limit for row in stage.cluster.rows] == [5_000.0, 1_000.0]
+
+
+def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
+    stage = asking()
+    stage.client(produce())
+    ((first, question),) = stage.asked
+    stage.advance(ASK_MS_MAX)
+    stage.client(fetch(correlation=2))
+    assert len(stage.asked) == 2
+
+    assert stage.answer(first, question.ask(OneForAll())) == b""
+
+    assert stage.machine.pausing.reasons & Reason.ASKING
+
+
+def test_bytes_that_come_while_the_callback_is_asked_are_kept() -> None:
+    stage = asking()
+    frame = produce(records=b"r" * 40_000)
+    assert stage.client(frame[:20_000]) == b""
+    assert stage.client(frame[20_000:]) == b""
+    ((token, question),) = stage.asked
+
+    assert stage.answer(token, question.ask(OneForAll())) == frame
+    assert stage.cluster.shared.budgets.used_bytes == 0
+
+
+def test_a_fetch_in_flight_is_charged_although_its_client_must_be_asked_about_again() -> None:
+    stage = asking()
+    stage.client(fetch())
+    ((token, question),) = stage.asked
+    stage.answer(token, question.ask(OneForAll()))
+    stage.cluster.engine.replace_quotas(quotas(FETCH=1))
+
+    assert stage.broker(fetch_answer(records=b"f" * 100)) != b""
+
+    (row,) = stage.cluster.rows
+    assert row.memo.tags == "group=all"
+
+
+def test_a_mute_goes_on_beside_a_question() -> None:
+    stage = asking()
+    stage.client(heartbeat(1))
+    stage.broker(answer(HEARTBEAT, 4, correlation=1))
+    stage.machine.pausing.mute(ASK_MS_MAX * 3)
+    stage.client(b"")
+
+    assert stage.client(produce()) == b""
+    assert stage.advance(ASK_MS_MAX * 2) == b""
+    stage.look_again()
+    assert stage.advance(ASK_MS_MAX) == b""
+    assert len(stage.asked) == 1
