@@ -129,6 +129,22 @@ class Route:
         """The next charge looks its counter up anew."""
         self.lane_version = _OUTDATED
 
+    def keep_lane(self) -> None:
+        """The callback is asked first, and an answer is here: the last lane counts on until then.
+
+        Its limit may have changed meanwhile, and the row has to say so.
+        """
+        assert self.client_id is not None, "a Fetch that is answered was looked up when it was sent"
+        memo = self.memo
+        self.use(
+            self.lane,
+            self.client_id,
+            user=memo.user,
+            connection=memo.connection,
+            enforced=memo.enforced,
+        )
+        self.forget_lane()
+
     def use(
         self, lane: Lane, client_id: bytes, *, user: str, connection: int, enforced: bool
     ) -> None:
