@@ -123,6 +123,26 @@ async def test_a_mute_that_ends_while_the_broker_is_dialled(worlds: Worlds) -> N
     assert world.brokers[0].connections == 1
 
 
+async def test_a_broker_that_accepts_while_the_client_reads_slowly_is_not_read(
+    worlds: Worlds,
+) -> None:
+    world = await worlds()
+    may_dial = world.dial_later()
+    client = await world.connect()
+    client.send(heartbeat(1))
+    driver = await only_driver(world)
+    await until(lambda: reasons_of(driver) == Reason.DIALLING)
+    driver.client_full()
+
+    may_dial.set()
+    await until(lambda: world.brokers[0].frames)
+    assert driver.upstream is not None
+    assert driver.upstream.paused
+    driver.client_caught_up()
+
+    assert await client.frame() == heartbeat_answer(1)
+
+
 # ------------------------------------------------------------------ half-closed clients
 
 
