@@ -322,6 +322,41 @@ def test_a_quota_that_is_removed_lets_those_who_wait_go_on() -> None:
     assert stage.to_broker == produce()
 
 
+@pytest.mark.parametrize("change", ["no quota", "sampled rate"])
+def test_who_goes_on_without_a_turn_keeps_nobody_waiting_later(change: str) -> None:
+    cluster = cluster_of()
+    waits, comes = connections(cluster, 2)
+    owe(cluster, 20)
+    waits.client(produce())
+    if change == "no quota":
+        cluster.engine.replace_quotas(quotas())
+    else:
+        cluster.engine.replace_countings({}, {})
+    waits.wake_up()
+    assert waits.to_broker == produce()
+    cluster.engine.replace_countings({}, BOTH)
+    cluster.engine.replace_quotas(quotas(PRODUCE=LIMIT, FETCH=LIMIT))
+    cluster.now_ms += 100_000
+
+    assert comes.client(produce()) == produce()
+
+
+def test_a_request_whose_turn_comes_while_its_client_reads_nothing_lets_others_pass() -> None:
+    cluster = cluster_of()
+    first, second = connections(cluster, 2)
+    owe(cluster, 16)
+    first.client(produce())
+    second.client(produce())
+    first.pausing.reasons |= Reason.CLIENT_FULL
+
+    pass_time(1_100, first, second)
+    assert (first.to_broker, second.to_broker) == (b"", produce())
+    first.resume(Reason.CLIENT_FULL)
+    pass_time(1_100, first, second)
+
+    assert first.to_broker == produce()
+
+
 def test_a_blocked_counter_makes_wait_and_lets_go_on_when_its_factor_recovers() -> None:
     cluster = cluster_of()
     (stage,) = connections(cluster, 1)
