@@ -198,7 +198,7 @@ class Requests:
         now_us: int,
     ) -> bytes | bytearray | None:
         """Buffer ``data[pos:]`` until ``need`` bytes of it are here; forward what is before it."""
-        if not self.buffered:
+        if not self.buffered and (pos or self.place.taken_us != now_us):  # else looked at again
             self.place.kept_us = now_us
         self.buffered += data[pos:]
         self._need = need

@@ -16,6 +16,7 @@ from tests.unit.session.stage import ALL_TYPES, Cluster, Stage, quotas
 
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import Reason
@@ -202,6 +203,26 @@ def test_what_stood_behind_a_throttled_request_is_as_old_as_that_ones_answer() -
     assert in_line(stage)
 
     stage.advance(WAIT_MS_MAX - mute_ms - 1)
+    assert stage.closed == ""
+    stage.advance(1)
+    assert stage.closed != ""
+
+
+def test_a_wait_that_goes_on_in_another_line_ends_when_it_would_have_ended() -> None:
+    by_user = quotas(PRODUCE=LIMIT)
+    by_client = quotas(QuotaEntity(client_id="app"), PRODUCE=LIMIT)
+    cluster = Cluster(by_user, buckets=BOTH)
+    (stage,) = connections(cluster, 1)
+    owe(cluster, 1_000)
+    stage.client(produce())
+    for table in (by_client, by_user):
+        stage.advance(8_000)
+        cluster.engine.replace_quotas(table)
+        owe(cluster, 1_000)
+        stage.wake_up()
+
+    assert [row.outcome for row in cluster.rows] == [REJECTED] * 3
+    stage.advance(WAIT_MS_MAX - 16_000 - 1)
     assert stage.closed == ""
     stage.advance(1)
     assert stage.closed != ""
