@@ -14,6 +14,8 @@ from tests.unit.session.frames import (
 )
 from tests.unit.session.stage import ALL_TYPES, Cluster, Stage, quotas
 
+from tests.unit.session.test_charged_produce import RequestCounter
+
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.quota_entity import QuotaEntity
@@ -228,6 +230,19 @@ def test_a_wait_that_goes_on_in_another_line_ends_when_it_would_have_ended() -> 
     assert stage.closed != ""
 
 
+def test_a_counter_in_whose_line_somebody_waits_is_not_forgotten() -> None:
+    cluster = cluster_of()
+    (stage,) = connections(cluster, 1)
+    cluster.engine.set_factor(QuotaType.PRODUCE, 0.0)
+    stage.client(produce())
+
+    forgotten = cluster.engine.purge_expired(cluster.now_ms + 3_700_000)
+
+    assert (forgotten, stage.wakes) == (0, 0)
+    stage.end()
+    assert cluster.engine.purge_expired(cluster.now_ms + 3_700_000) == 1
+
+
 def test_without_acks_it_waits_for_its_turn_however_long() -> None:
     cluster = cluster_of()
     (stage,) = connections(cluster, 1)
@@ -269,6 +284,23 @@ def test_in_shadow_mode_it_goes_on_with_the_same_row_and_spends_nothing() -> Non
     (row,) = cluster.rows
     assert (row.outcome, row.throttle_ms, row.upstream_ms) == (REJECTED, 20_000, 0)
     assert stage.mutes == []
+    lane = cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    assert lane.peek(cluster.now_ms) == 20_000
+
+
+def test_in_shadow_mode_a_produce_with_further_quotas_spends_nothing_beyond_the_debt() -> None:
+    quota = RequestCounter()
+    cluster = cluster_of(enforced=frozenset(), produce_quotas=(quota,))
+    quota.sink_of = cluster
+    (stage,) = connections(cluster, 1)
+    owe(cluster, 20)
+
+    assert stage.client(produce()) == produce()
+    stage.broker(produce_answer())
+
+    rows = [row for row in cluster.rows if row.memo.quota_type is QuotaType.PRODUCE]
+    assert [(row.outcome, row.throttle_ms) for row in rows] == [(REJECTED, 20_000)]
     lane = cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", cluster.now_ms)
     assert lane is not None
     assert lane.peek(cluster.now_ms) == 20_000
