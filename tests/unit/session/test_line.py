@@ -385,7 +385,7 @@ def test_who_goes_on_without_a_turn_keeps_nobody_waiting_later(change: str) -> N
     assert waits.to_broker == produce()
     cluster.engine.replace_countings({}, BOTH)
     cluster.engine.replace_quotas(quotas(PRODUCE=LIMIT, FETCH=LIMIT))
-    cluster.now_ms += 100_000
+    cluster.clock.advance(100_000)
 
     assert comes.client(produce()) == produce()
 
