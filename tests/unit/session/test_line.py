@@ -13,7 +13,6 @@ from tests.unit.session.frames import (
     throttle_of,
 )
 from tests.unit.session.stage import ALL_TYPES, Cluster, Stage, quotas
-
 from tests.unit.session.test_charged_produce import RequestCounter
 
 from kvota.model.bucket_settings import BucketSettings
