@@ -157,7 +157,9 @@ class Counters:
             over = [
                 lane
                 for lane in self.of_type(quota_type)
-                if lane.counter is not None and not lane.line and is_over(lane.counter)
+                if lane.counter is not None
+                and not (lane.makes_wait and lane.line)
+                and is_over(lane.counter)
             ]
             for lane in over:
                 lanes = of_type[lane.tags]
