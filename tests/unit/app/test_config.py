@@ -8,6 +8,7 @@ from kvota.app.config import GatewayConfig, load_files, read_config
 from kvota.app.gateway_process import gateway_toml
 from kvota.engine import QuotaWindow
 from kvota.gateway.settings import GatewayLimits
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import ConfigurationError
 from kvota.model.quota_type import QuotaType
 from kvota.session.settings import ConnectionSettings
@@ -194,6 +195,7 @@ def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
         first_port=4000,
         node_ids="1-3",
         enforce={"PRODUCE": True, "FETCH": False},
+        buckets={QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)},
         record="events",
         kafka={"quota.window.num": 2},
         limits={"frame_time": "1s", "connections_max": 5},
@@ -204,5 +206,6 @@ def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
     assert config.gateway.upstream == (("a", 1), ("b", 2))
     assert config.gateway.advertised.node_port_base == 4001
     assert config.gateway.connection.enforced == {QuotaType.PRODUCE}
+    assert config.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)}
     assert config.gateway.limits.frame_ms == 1_000
     assert config.windows[QuotaType.FETCH].samples == 2
