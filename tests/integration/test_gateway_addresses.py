@@ -12,9 +12,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from tests.integration.address_scan import TAP_HOST, addresses_in, told_endpoints
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
-from tests.unit.session.frames import FETCH, METADATA, PRODUCE, parts, request
 
 from kvota.localkafka import LocalKafka
+from kvota.testing.frames import FETCH, METADATA, PRODUCE, parts, request
 from kvota.testing.kafka_messages import throttle
 
 NOT_LEADER = 6

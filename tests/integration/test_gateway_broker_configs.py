@@ -11,9 +11,9 @@ from kafka.admin import ConfigResourceType
 from tests.integration.address_scan import addresses_in
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
-from tests.unit.session.frames import DESCRIBE_CONFIGS, parts, request
 
 from kvota.localkafka import LocalKafka
+from kvota.testing.frames import DESCRIBE_CONFIGS, parts, request
 
 BROKER = 4
 # What LocalKafka sets, of what holds addresses.

@@ -23,10 +23,10 @@ from tests.integration.hostile_clients import (
 )
 from tests.integration.idempotent_producer import IdempotentProducer
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
-from tests.unit.session.frames import split
 
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.testing.frames import split
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
-from tests.unit.session.frames import METADATA, SASL_HANDSHAKE, request
 
 from kvota.localkafka import LocalKafka
+from kvota.testing.frames import METADATA, SASL_HANDSHAKE, request
 
 QUOTAS = """
 [[quota]]

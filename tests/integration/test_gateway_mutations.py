@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
-from tests.unit.session.frames import (
+
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.testing.frames import (
     CREATE_TOPICS,
     FETCH,
     METADATA,
@@ -16,9 +19,6 @@ from tests.unit.session.frames import (
     parts,
     request,
 )
-
-from kvota.localkafka import LocalKafka
-from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.testing.kafka_messages import from_frame, throttle
 
 # The design's example: 5 partitions/s, 100 x 1 s, so 500 at once; seven topics of 80 partitions.

@@ -1,12 +1,13 @@
 """However a conversation is cut into chunks: the same bytes, answers and rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from tests.unit.session.frames import (
+
+from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
     HEARTBEAT,
@@ -14,18 +15,17 @@ from tests.unit.session.frames import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    answer,
     decoded,
     fetch,
-    fetch_answer,
-    metadata_answer,
     parts,
     produce,
-    produce_answer,
     request,
     split,
 )
-from tests.unit.session.stage import ALL_TYPES, BROKER, Cluster, Stage, quotas
+from kvota.testing.script import Script
+from kvota.testing.scripted_broker import ScriptedBroker
+from kvota.testing.scripted_cluster import ScriptedCluster
+from kvota.testing.stage import ALL_TYPES, BROKER, Cluster, Stage, quotas
 
 ENDPOINTS = [(2, "broker-2.inside", 9092)]
 ENDPOINTS_BYTES_MAX = 40  # at an answer's end
@@ -33,103 +33,31 @@ FETCH = 1
 NO_ERROR = ErrorCode(0)
 
 
-@dataclass
-class Broker:
-    """Answers whatever has been forwarded, as far as these conversations need it."""
+class Answering(Script):
+    """Answers of one size, with the cluster's other node in each that may name it."""
 
-    answer_bytes: int
-    endpoints: bool
-    seen: int = 0
-    raw_tokens: int = 0
-    to_client: bytes = field(default=b"", repr=False)
+    def __init__(self, world: "World") -> None:
+        self._world = world
 
-    def answers(self, forwarded: bytes) -> bytes:
-        told = b""
-        while self.seen < len(forwarded):
-            size = int.from_bytes(forwarded[self.seen : self.seen + 4], "big")
-            frame = forwarded[self.seen : self.seen + 4 + size]
-            if len(frame) < 4 + size:
-                break
-            self.seen += 4 + size
-            told += self._answer(frame)
-        return told
+    def fetched_bytes(self) -> int:
+        return self._world.answer_bytes
 
-    def _answer(self, frame: bytes) -> bytes:
-        if self.raw_tokens:
-            self.raw_tokens -= 1
-            return bytes(4)
-        key, version = frame[5], frame[7]
-        correlation = int.from_bytes(frame[8:12], "big")
-        return _ANSWERS[key](self, frame, version, correlation)
+    def fetched_partitions(self) -> int:
+        return 3
 
-    def produced(self, frame: bytes, version: int, correlation: int) -> bytes:
-        if decoded(frame, PRODUCE, version, is_answer=False).acks == 0:
-            return b""
-        endpoints = ENDPOINTS if self.endpoints and version >= 10 else ()
-        error = 6 if endpoints else 0
-        return produce_answer(version, correlation=correlation, error=error, endpoints=endpoints)
+    def named_nodes(self, key: int) -> tuple[int, ...]:
+        return (2,) if self._world.endpoints else ()
 
-    def fetched(self, _frame: bytes, version: int, correlation: int) -> bytes:
-        endpoints = ENDPOINTS if self.endpoints and version >= 16 else ()
-        return fetch_answer(
-            version,
-            correlation=correlation,
-            records=b"f" * self.answer_bytes,
-            partitions=3,
-            endpoints=endpoints,
-        )
-
-    def described(self, frame: bytes, version: int, correlation: int) -> bytes:
-        topics = decoded(frame, METADATA, version, is_answer=False).topics or ()
-        return metadata_answer(
-            version,
-            correlation=correlation,
-            brokers=[(1, *BROKER)],
-            topics=[(topic.name or "asked-by-id", 3, 0) for topic in topics],
-        )
-
-    def created(self, frame: bytes, version: int, correlation: int) -> bytes:
-        asked = decoded(frame, CREATE_TOPICS, version, is_answer=False).topics
-        rows = (
-            {"name": topic.name, "error_code": ErrorCode(38 if "bad" in topic.name else 0), "configs": None}
-            for topic in asked
-        )  # fmt: skip
-        results = parts(CREATE_TOPICS, version, "response", "CreatableTopicResult", *rows)
-        return answer(CREATE_TOPICS, version, correlation=correlation, topics=results)
-
-    def shaken(self, _frame: bytes, version: int, correlation: int) -> bytes:
-        self.raw_tokens = int(version == 0)
-        return answer(
-            SASL_HANDSHAKE, version, correlation=correlation, throttle_ms=None, error_code=NO_ERROR
-        )
-
-    def let_in(self, _frame: bytes, version: int, correlation: int) -> bytes:
-        return answer(
-            SASL_AUTHENTICATE,
-            version,
-            correlation=correlation,
-            throttle_ms=None,
-            error_code=NO_ERROR,
-            auth_bytes=b"",
-        )
-
-    def offered(self, _frame: bytes, version: int, correlation: int) -> bytes:
-        return answer(API_VERSIONS, version, correlation=correlation, error_code=NO_ERROR)
-
-    def beaten(self, _frame: bytes, version: int, correlation: int) -> bytes:
-        return answer(HEARTBEAT, version, correlation=correlation)
+    def produce_error(self) -> int:
+        return ErrorCode.not_leader_or_follower.value if self._world.endpoints else 0
 
 
-_ANSWERS: dict[int, Callable[[Broker, bytes, int, int], bytes]] = {
-    0: Broker.produced,
-    1: Broker.fetched,
-    3: Broker.described,
-    12: Broker.beaten,
-    17: Broker.shaken,
-    18: Broker.offered,
-    19: Broker.created,
-    36: Broker.let_in,
-}
+def broker_of(world: "World") -> ScriptedBroker:
+    cluster = ScriptedCluster(
+        brokers={1: BROKER, 2: ("broker-2.inside", 9092)},
+        refused={"bad": ErrorCode.invalid_replication_factor.value},
+    )
+    return ScriptedBroker(cluster, Answering(world))
 
 
 # ------------------------------------------------------------------ conversations
@@ -208,12 +136,14 @@ def converse(world: World, cut: Cut) -> tuple[object, ...]:
             enforced=ALL_TYPES if world.enforced else frozenset(),
         )
     )
-    broker = Broker(world.answer_bytes, world.endpoints)
-    stage.client(*cut(world.login))
-    stage.broker(*cut(broker.answers(stage.to_broker)))
+    broker = broker_of(world)
+    asked = stage.client(*cut(world.login))
+    stage.broker(*cut(broker.answers(asked)))
     stage.client(*cut(b"".join(world.requests)))
+    seen = len(asked)
     for _ in range(100):
-        told = broker.answers(stage.to_broker)
+        forwarded, seen = stage.to_broker[seen:], len(stage.to_broker)
+        told = broker.answers(forwarded)
         stage.broker(*cut(told))
         if not told and not stage.advance(1_000_000):
             break
@@ -222,7 +152,7 @@ def converse(world: World, cut: Cut) -> tuple[object, ...]:
     return (
         stage.to_broker,
         stage.to_client,
-        [row.told() for row in stage.cluster.rows],
+        [row.columns() for row in stage.cluster.rows],
         stage.mutes,
         stage.warnings,
     )
@@ -325,8 +255,7 @@ def test_every_request_is_answered_once_and_in_order(world: World) -> None:
 def _login_answer_bytes(world: World) -> int:
     if not world.login:
         return 0
-    broker = Broker(0, endpoints=False)
-    return len(broker.answers(world.login))
+    return len(broker_of(world).answers(world.login))
 
 
 def _is_without_answer(frame: bytes) -> bool:

@@ -180,7 +180,6 @@ def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSet
 
 def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
     limits = reader.table("limits")
-    mute_ms_max = limits.value("mute_time_max", GatewayLimits().mute_ms_max, values.read_time_ms)
     default, connection = GatewayLimits(), ConnectionSettings()
     reader.known(
         ("limits",),
@@ -203,14 +202,13 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),
         frame_ms=limits.value("frame_time", default.frame_ms, values.read_time_ms),
-        mute_ms_max=mute_ms_max,
         drain_ms=limits.value("drain_time", default.drain_ms, values.read_time_ms),
         write_buffer_bytes=limits.value(
             "write_buffer_bytes", default.write_buffer_bytes, values.read_size_bytes
         ),
         connect_ms=upstream.value("connect_timeout", default.connect_ms, values.read_time_ms),
     ), {
-        "mute_ms_max": mute_ms_max,
+        "mute_ms_max": limits.value("mute_time_max", connection.mute_ms_max, values.read_time_ms),
         "request_bytes_max": limits.value(
             "request_bytes_max", connection.request_bytes_max, values.read_size_bytes
         ),

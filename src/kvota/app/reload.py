@@ -42,7 +42,7 @@ class Reload:
             return
         error = done.exception()
         if error is not None:
-            log.error("SIGHUP: everything in force stays as it is. %s", error)
+            log.error("SIGHUP: what is in force stays as it is. %s", error)
             return
         config, quotas = done.result()
         before, self._config = self._config, _running(self._config, config)
@@ -56,35 +56,29 @@ class Reload:
         for line in changes(before, quotas_before, config, quotas):
             log.info("SIGHUP: %s", line)
         log.info(
-            "SIGHUP: quotas of %d entities from %s are known; %s",
+            "SIGHUP: %s; quotas of %d entities from %s",
+            in_force(config),
             len(quotas),
             config.quotas_file,
-            in_force(config),
         )
 
 
 def in_force(config: GatewayConfig) -> str:
-    """Say which quota types are enforced and by which algorithm, and which are only watched."""
+    """Say which quota types are enforced, and which are only watched."""
     enforced = config.gateway.connection.enforced
-    force = ", ".join(_named(config, kind) for kind in CONFIGURABLE_TYPES if kind in enforced)
-    shadow = ", ".join(_named(config, kind) for kind in CONFIGURABLE_TYPES if kind not in enforced)
-    return f"enforces {force or 'nothing'}; in shadow mode: {shadow or 'nothing'}"
-
-
-def _named(config: GatewayConfig, quota_type: QuotaType) -> str:
-    if len(FACTS[quota_type].algorithms) == 1:
-        return quota_type
-    return f"{quota_type} ({algorithm_text(config, quota_type)})"
+    force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
+    shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
+    return f"enforces {force}; in shadow mode: {shadow}"
 
 
 def algorithm_text(config: GatewayConfig, quota_type: QuotaType) -> str:
-    """Say how a type is counted, e.g. ``token_bucket, burst 1 s, debt_max 15 s``."""
+    """Say how a type is counted, e.g. ``token_bucket (burst 1 s, debt_max 15 s)``."""
     bucket = config.buckets.get(quota_type)
     if bucket is None:
         window = config.windows[quota_type]
-        return f"{FACTS[quota_type].algorithms[0]}, {window.samples} x {window.sample_ms} ms"
+        return f"{FACTS[quota_type].algorithms[0]} ({window.samples} x {window.sample_ms} ms)"
     burst_s, debt_max_s = bucket.burst_ms / 1000, bucket.debt_max_ms / 1000
-    return f"{Algorithm.TOKEN_BUCKET}, burst {burst_s:g} s, debt_max {debt_max_s:g} s"
+    return f"{Algorithm.TOKEN_BUCKET} (burst {burst_s:g} s, debt_max {debt_max_s:g} s)"
 
 
 def changes(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import uvloop
 
 from kvota.app.config import GatewayConfig
-from kvota.app.reload import Reload, in_force
+from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import QuotaEngine
@@ -18,7 +18,7 @@ from kvota.gateway.gateway import Gateway
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -136,15 +136,15 @@ def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     """Return the first lines of the log: what is enforced, and where decisions go."""
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)
-    window = config.windows[QuotaType.CONTROLLER_MUTATION]
+    counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     return [
         (
             f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas_file}; "
             f"records to {where}"
         ),
         (
-            f"mutations are counted over {window.samples} x {window.sample_ms} ms; upstream {upstream}; "
-            f"limits per gateway process: {config.gateway.limits.connections_max} connections"
+            f"counted by: {counted}; upstream {upstream}; limits per gateway process: "
+            f"{config.gateway.limits.connections_max} connections"
         ),
     ]
 

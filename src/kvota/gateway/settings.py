@@ -17,7 +17,6 @@ class GatewayLimits:
             ``frame_bytes_per_s_min``.
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
             broker.
-        mute_ms_max: cap of one mute; the Java client's request timeout is 30 s.
         write_buffer_bytes: waiting for one slow reader before the other side is no longer read.
     """
 
@@ -25,7 +24,6 @@ class GatewayLimits:
     frame_ms: int = 30_000
     frame_bytes_per_s_min: int = 131_072
     announced_bytes_max: int = 128 * 2**20
-    mute_ms_max: int = 30_000
     write_buffer_bytes: int = 1_048_576
     connect_ms: int = 10_000
     drain_ms: int = 10_000

@@ -8,6 +8,10 @@ doubles where nobody waits for them.
 recorded or when the last throttle is over. *Think*: every throttle shifts all later requests. In the
 closed loops (backlog, think) each candidate has its own clock, and a refused request is sent again
 after its wait.
+
+Where bandwidth is counted by a token bucket, a Produce that comes while more than ``debt_max`` is owed
+spends nothing and counts as rejected in the open loop, as in shadow mode; in the closed ones it goes on
+when its turn comes.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
@@ -61,6 +65,10 @@ _spend = compiled.spend
 _rate_per_s = compiled.rate_per_s
 _bucket_throttle_long = compiled.bucket_throttle_long
 _counter_expired = compiled.counter_expired
+_unit_ms = compiled.unit_ms
+_debt_at = compiled.debt_at
+_debt_with = compiled.debt_with
+_debt_throttle = compiled.debt_throttle
 
 
 @step
@@ -158,6 +166,54 @@ def bucket_open_rows(
 
 
 @kernel
+def debt_open_rows(
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    complete: Flags,
+    quotas: Doubles,
+    relative: bool,
+    floor: float,
+    debt_max_ms: float,  # infinite: nobody waits for a turn
+    clock: Int64s,
+    debts: Doubles,
+    sums: Doubles,
+) -> None:
+    """Replay debt buckets in the open loop; ``debts`` has a place per candidate."""
+    limits, units_ms = np.empty(len(quotas)), np.empty(len(quotas))
+    for row in range(len(ts_us)):
+        if row == 0 or (relative and limit[row] != limit[row - 1]):
+            _set_limits(limits, quotas, limit[row], relative)
+            for c in range(len(quotas)):
+                units_ms[c] = 0.0 if _is_blocked(limits[c], floor) else _unit_ms(limits[c])
+        now_ms = ts_us[row] // 1000
+        amount = value[row]
+        burst_ms = float(samples[row] * sample_ms[row])
+        counts = _arrive(clock, now_ms, amount, samples[row] * sample_ms[row], complete[row])
+        if now_ms >= clock[JUDGED_MS]:
+            sums[VALUE, 0] += amount
+        if clock[RECORD_MS] == LONG_AGO_MS:
+            debts[:] = -burst_ms
+            clock[TOUCHED_MS] = now_ms
+        clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
+        before_ms = clock[TOUCHED_MS]
+        clock[TOUCHED_MS] = clock[RECORD_MS] = now_ms
+        can_wait = debt_max_ms < np.inf and amount >= 0
+        for c in range(len(quotas)):
+            blocked = _is_blocked(limits[c], floor)
+            owed_ms = _debt_at(debts[c], before_ms, now_ms, burst_ms)
+            refused = can_wait and (blocked or owed_ms > debt_max_ms)
+            left_ms = owed_ms if refused else _debt_with(owed_ms, amount, units_ms[c], burst_ms)
+            debts[c] = left_ms
+            if counts:
+                throttle_ms = float(_BLOCKED_THROTTLE_MS) if blocked else max(0.0, left_ms)
+                _note(sums, c, now_ms, throttle_ms, amount)
+                sums[REJECTED, c] += 1.0 if refused else 0.0
+
+
+@kernel
 def rate_open_rows(
     ts_us: Int64s,
     value: Doubles,
@@ -228,8 +284,15 @@ def _closed_bucket(
     limit: float,
     burst: float,
     check_first: bool,
+    blocked: bool,
 ) -> tuple[int, int, int]:
-    """Return when it was admitted, how often it was refused, and the throttle from ``sent_ms``."""
+    """Return when it was admitted, how often it was refused, and the throttle from ``sent_ms``.
+
+    Under a blocked limit a request that is checked first is given up after the last try.
+    """
+    if blocked and check_first:
+        wait_ms = _TRIES_MAX * _BLOCKED_THROTTLE_MS
+        return sent_ms + wait_ms, _TRIES_MAX, wait_ms
     have = _refill(tokens[c], own[OWN_TOUCHED_MS, c], sent_ms, limit, burst)
     admitted_ms, refusals = sent_ms, 0
     while check_first and have < 0 and refusals < _TRIES_MAX:
@@ -242,9 +305,47 @@ def _closed_bucket(
     own[OWN_TOUCHED_MS, c] = admitted_ms
     own[OWN_RECORD_MS, c] = admitted_ms
     throttle_ms = admitted_ms - sent_ms
-    if not check_first and amount >= 0 and left < 0:
+    if blocked and amount >= 0:
+        throttle_ms = _BLOCKED_THROTTLE_MS
+    elif not check_first and amount >= 0 and left < 0:
         throttle_ms = min(_bucket_throttle_long(left, limit), _WAIT_MS_MAX)
     return admitted_ms, refusals, throttle_ms
+
+
+@step
+def _closed_debt(
+    debts: Doubles,
+    own: Int64s,
+    c: int,
+    sent_ms: int,
+    amount: float,
+    limit: float,
+    burst_ms: float,
+    debt_max_ms: float,
+    blocked: bool,
+) -> tuple[int, int, int]:
+    """Return when it was admitted, how often it waited for its turn, and the throttle from ``sent_ms``.
+
+    Under a blocked limit no turn comes: who has to wait for it gives up.
+    """
+    owed_ms = _debt_at(debts[c], own[OWN_TOUCHED_MS, c], sent_ms, burst_ms)
+    admitted_ms, waits = sent_ms, 0
+    can_wait = debt_max_ms < np.inf and amount >= 0
+    if can_wait and (blocked or owed_ms > debt_max_ms):
+        admitted_ms += _BLOCKED_THROTTLE_MS if blocked else _debt_throttle(owed_ms - debt_max_ms)
+        owed_ms = _debt_at(owed_ms, sent_ms, admitted_ms, burst_ms)
+        waits = 1
+    if not blocked:
+        owed_ms = _debt_with(owed_ms, amount, _unit_ms(limit), burst_ms)
+    debts[c] = owed_ms
+    own[OWN_TOUCHED_MS, c] = admitted_ms
+    own[OWN_RECORD_MS, c] = admitted_ms
+    throttle_ms = admitted_ms - sent_ms
+    if blocked and amount >= 0:
+        throttle_ms = _BLOCKED_THROTTLE_MS
+    elif amount >= 0:
+        throttle_ms += _debt_throttle(owed_ms)
+    return admitted_ms, waits, throttle_ms
 
 
 @step
@@ -259,6 +360,7 @@ def _closed_rate(
     limit: float,
     samples: int,
     sample_ms: int,
+    blocked: bool,
 ) -> int:
     """Return the throttle from ``sent_ms``."""
     current, slots = record_rate(
@@ -277,12 +379,12 @@ def _closed_rate(
         return 0
     total, window_ms = measure_rate(starts, lasts, totals, slots, sent_ms, samples, sample_ms)
     over = max(0.0, _rate_per_s(total, window_ms) - limit)
-    wait_ms: int = _java_round(over / limit * window_ms)
+    wait_ms: int = _BLOCKED_THROTTLE_MS if blocked else _java_round(over / limit * window_ms)
     return min(wait_ms, _WAIT_MS_MAX)
 
 
 @kernel
-def closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the order of the steps)
+def closed_rows(
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -303,7 +405,7 @@ def closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the
     totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Replay either kind of counter in a closed loop: a client that must wait sends later."""
+    """Replay a sampled rate or a token bucket of mutations in a closed loop: a client that must wait sends later."""
     limits = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
@@ -328,13 +430,10 @@ def closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the
                     begin_rate(starts[c], lasts[c], totals[c], sent_ms)
             admitted_ms, refusals = sent_ms, 0
             blocked = _is_blocked(limits[c], floor)
-            if bucket and blocked and check_first:  # refused at every try, and then given up
-                refusals, throttle_ms = _TRIES_MAX, _TRIES_MAX * _BLOCKED_THROTTLE_MS
-                admitted_ms += throttle_ms
-            elif bucket:
+            if bucket:
                 burst = _burst_tokens(width, length_ms, limits[c])
                 admitted_ms, refusals, throttle_ms = _closed_bucket(
-                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first
+                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first, blocked
                 )
             else:
                 throttle_ms = _closed_rate(
@@ -348,13 +447,61 @@ def closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the
                     limits[c],
                     width,
                     length_ms,
+                    blocked,
                 )
-            if blocked and amount >= 0 and refusals == 0:
-                throttle_ms = _BLOCKED_THROTTLE_MS
             after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
             own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
             if counts:
                 _note(sums, c, sent_ms, float(throttle_ms), amount)
                 sums[REJECTED, c] += refusals
+                sums[DELAY_MS, c] += admitted_ms - now_ms
+                sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(admitted_ms - now_ms))
+
+
+@kernel
+def debt_closed_rows(
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    complete: Flags,
+    quotas: Doubles,
+    relative: bool,
+    floor: float,
+    debt_max_ms: float,  # infinite: nobody waits for a turn
+    mode: int,
+    clock: Int64s,
+    own: Int64s,
+    debts: Doubles,  # a place per candidate
+    sums: Doubles,
+) -> None:
+    """Replay debt buckets in a closed loop: a client sends later, and goes on when its turn comes."""
+    limits = np.empty(len(quotas))
+    for row in range(len(ts_us)):
+        if row == 0 or (relative and limit[row] != limit[row - 1]):
+            _set_limits(limits, quotas, limit[row], relative)
+        now_ms = ts_us[row] // 1000
+        window_ms, amount = samples[row] * sample_ms[row], value[row]
+        burst_ms = float(window_ms)
+        counts = _arrive(clock, now_ms, amount, window_ms, complete[row])
+        if now_ms >= clock[JUDGED_MS]:
+            sums[VALUE, 0] += amount
+        clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
+        for c in range(len(quotas)):
+            free_ms = own[OWN_FREE_MS, c]
+            sent_ms = max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
+            if own[OWN_RECORD_MS, c] == LONG_AGO_MS:
+                debts[c] = -burst_ms
+                own[OWN_TOUCHED_MS, c] = sent_ms
+            blocked = _is_blocked(limits[c], floor)
+            admitted_ms, waits, throttle_ms = _closed_debt(
+                debts, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
+            )
+            after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
+            own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
+            if counts:
+                _note(sums, c, sent_ms, float(throttle_ms), amount)
+                sums[REJECTED, c] += waits
                 sums[DELAY_MS, c] += admitted_ms - now_ms
                 sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(admitted_ms - now_ms))

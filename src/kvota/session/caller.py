@@ -78,7 +78,8 @@ class Caller:
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
         self.asks = 0
-        self._muted_by: tuple[Lane, int, str] | None = None  # lane, its version then, client id
+        # Whose counters the running mute is for, by quota type: lane, its version then, client id.
+        self._muted_by: dict[QuotaType, tuple[Lane, int, str]] = {}
         self.commands: list[Command] = []
 
     # ------------------------------------------------------------------ answers
@@ -98,25 +99,31 @@ class Caller:
 
     def mute(self, throttle_ms: int, lane: Lane, client_id: str) -> None:
         """Take no request for so long, unless the lane changes meanwhile."""
-        self._muted_by = lane, lane.version, client_id
+        if not self.pausing.is_muting:
+            self._muted_by.clear()
+        self._muted_by[lane.quota_type] = lane, lane.version, client_id
         self.pausing.mute(throttle_ms)
 
     def look_again(self, now_us: int) -> None:
-        """Where the counter behind the running mute has changed: wait as long as it says now."""
-        if self._muted_by is None or not self.pausing.is_muting:
-            return
-        lane, version, client_id = self._muted_by
-        quota_type = lane.quota_type
-        enforced = quota_type in self.shared.settings.enforced
-        if enforced and lane.version == version:
+        """Where a counter behind the running mute has changed: wait as long as they all say now."""
+        if not self.pausing.is_muting:
             return
         now_ms = now_us // 1000
-        user, engine = self.principal.name, self.shared.engine
-        found = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
-        if found is None:  # the callback is asked first, with the next request
-            return
-        self._muted_by = found, found.version, client_id
-        self.pausing.replace_mute(max(0, found.peek(now_ms)) if enforced else 0)
+        has_changed, longest_ms = False, 0
+        for quota_type, (charged, version, client_id) in list(self._muted_by.items()):
+            enforced = quota_type in self.shared.settings.enforced
+            lane = charged
+            if not enforced or lane.version != version:
+                user, engine = self.principal.name, self.shared.engine
+                found = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
+                if found is None:  # the callback is asked first, with the next request
+                    return
+                has_changed, lane = True, found
+                self._muted_by[quota_type] = found, found.version, client_id
+            if enforced:
+                longest_ms = max(longest_ms, lane.peek(now_ms))
+        if has_changed:
+            self.pausing.replace_mute(longest_ms)
 
     def wait(self) -> None:
         """Take nothing else of this connection: a mutation or a login is under way."""
@@ -163,7 +170,10 @@ class Caller:
 
     def ask(self, quota_type: QuotaType, client_id: str) -> None:
         """Ask the quota callback about this client, and take nothing until it has answered."""
-        self.asked = self.shared.engine.question(quota_type, self.principal.name, client_id)
+        question = self.shared.engine.question(quota_type, self.principal.name, client_id)
+        if question == self.asked and self.pausing.reasons & Reason.ASKING:
+            return  # an answer to a Fetch has asked it before; its time runs
+        self.asked = question
         self.asks += 1
         self.pausing.ask(ASK_MS_MAX)
         self.commands.append((Do.ASK, (self.asks, self.asked)))

@@ -165,14 +165,14 @@ class Connection:
     def arrived_bytes(self) -> int:
         """How much of the frame that is not here whole has arrived."""
         requests = self._requests
-        return (
-            requests.budget.taken_bytes - requests.left if requests.left else len(requests.buffered)
-        )
+        if not requests.left:
+            return len(requests.buffered)
+        return (requests.swallowed_bytes or requests.budget.taken_bytes) - requests.left
 
     @property
     def is_inside_frame(self) -> bool:
         """True while the broker has the head of a frame and not its end."""
-        return self._requests.left > 0
+        return self._requests.left > 0 and not self._requests.swallowed_bytes
 
     @property
     def is_in_line(self) -> bool:

@@ -53,6 +53,7 @@ class Requests:
 
     Attributes:
         left: bytes of the running frame that have not come yet.
+        swallowed_bytes: the running frame's size where it goes nowhere: the broker has none of it.
         buffered: received and not forwarded: half a head, or what waits while the connection pauses.
         count: requests taken so far.
         budget: what the running frame takes of the broker's announced-bytes budget.
@@ -69,12 +70,12 @@ class Requests:
         "_next_seq",
         "_pausing",
         "_routes",
-        "_swallows",
         "budget",
         "buffered",
         "count",
         "left",
         "place",
+        "swallowed_bytes",
     )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
@@ -87,12 +88,12 @@ class Requests:
         self._append_row = caller.append_row
         self._in_flight_max = caller.shared.settings.in_flight_max
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
-        self._swallows = False  # the rest of the running frame goes nowhere
         self.buffered = bytearray()
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
         self.place = LinePlace(caller, wake)
         self.count = 0
         self.left = 0
+        self.swallowed_bytes = 0
 
     # ------------------------------------------------------------------ received bytes
 
@@ -231,8 +232,9 @@ class Requests:
         self.left = left - here
         if not self.left:
             self.budget.give_back()
-        if self._swallows:
-            self._swallows = self.left > 0
+        if self.swallowed_bytes:
+            if not self.left:
+                self.swallowed_bytes = 0
             return data[here:], 0
         return data, here
 
@@ -276,9 +278,14 @@ class Requests:
                 return data
             if instead is None:
                 self.budget.give_back()  # taken anew at its turn
-        if instead == b"":  # answered by the gateway: what still comes of it goes nowhere
-            self._swallows = frame_end > len(data)
+        if instead == b"":  # answered by the gateway
+            self._swallow(size, frame_end - len(data))
         return instead
+
+    def _swallow(self, size: int, rest_bytes: int) -> None:
+        """The running frame goes nowhere, and what still comes of it neither: its room is free."""
+        self.swallowed_bytes = size if rest_bytes > 0 else 0
+        self.budget.give_back()
 
     def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
         """False: what this client may mutate is being asked."""

@@ -133,23 +133,35 @@ class Route:
         self, lane: Lane, client_id: bytes, *, user: str, connection: int, enforced: bool
     ) -> None:
         """Charge this client's requests on this lane from now on, and make their memo."""
-        self.lane = lane
         self.lane_version = lane.version
-        # An answer that is here cannot wait for a turn.
-        self.charge = lane.admit if self.key == FETCH else lane.charge
         self.enforced = enforced
         self.client_id = client_id
+        name = client_id.decode("utf-8", "replace")
+        self._remember(lane, user=user, connection=connection, client_id=name)
+
+    def use_last(self) -> None:
+        """Charge on the last client's counter as it is now; the route stays outdated."""
+        memo = self.memo
+        self._remember(
+            self.lane, user=memo.user, connection=memo.connection, client_id=memo.client_id
+        )
+
+    def _remember(self, lane: Lane, *, user: str, connection: int, client_id: str) -> None:
+        self.lane = lane
+        # An answer that is here cannot wait for a turn.
+        self.charge = lane.admit if self.key == FETCH else lane.charge
         self.memo = ChargeMemo(
             node_id=lane.node_id,
             quota_type=lane.quota_type,
             connection=connection,
             user=user,
-            client_id=client_id.decode("utf-8", "replace"),
+            client_id=client_id,
             tags=lane.tags,
             api_key=self.key,
             api_version=self.version,
             limit=lane.limit,
             samples=lane.samples,
             sample_ms=lane.sample_ms,
-            enforced=enforced,
+            algorithm=lane.algorithm,
+            enforced=self.enforced,
         )

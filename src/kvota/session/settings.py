@@ -11,7 +11,8 @@ class ConnectionSettings:
 
     Attributes:
         enforced: quota types in force; the others are in shadow mode.
-        mute_ms_max: what a client is told at most under ``token_bucket``; also the cap of one mute.
+        mute_ms_max: cap of one mute, and what a client is told at most under ``token_bucket``; the
+            Java client's request timeout is 30 s.
         request_bytes_max: cap of one request; Kafka's socket.request.max.bytes is 100 MiB.
         in_flight_max: requests forwarded and not yet answered before reading pauses; clients keep 5
             to 1,000, the bound only stops runaway pipelining.

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import cache
 from random import Random
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -52,6 +53,7 @@ def versions(key: int) -> list[int]:
     return sorted(schema_name_map[api_key_map[key]])
 
 
+@cache
 def payload_type(key: int, version: int, kind: Kind) -> Any:
     """The class of kio for one message."""
     module = load_payload_module(key, version, _TYPES[kind])
@@ -62,6 +64,7 @@ def payload_type(key: int, version: int, kind: Kind) -> Any:
     )
 
 
+@cache
 def part_type(payload: Any, name: str) -> Any:
     """The class of kio for a part of a message, e.g. ``NodeEndpoint``; ``payload``: its class."""
     module = load_payload_module(payload.__api_key__, payload.__version__, payload.__type__)

@@ -62,6 +62,7 @@ def test_only_the_upstream_must_be_said(tmp_path: Path) -> None:
     assert config.quotas_file == tmp_path / "quotas.toml"
     assert config.record.folder is None
     assert set(config.windows.values()) == {QuotaWindow(11, 1000)}
+    assert config.buckets == {}
 
 
 def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
@@ -83,8 +84,12 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
             file = "other.toml"
             [quotas.FETCH]
             enforce = true
+            algorithm = "token_bucket"
+            burst = "2s"
+            debt_max = "3s"
             [quotas.PRODUCE]
             enforce = false
+            algorithm = "sampled_rate"
             [record]
             folder = "events"
             bytes_max = "1GiB"
@@ -123,18 +128,19 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
         connections_max=10,
         announced_bytes_max=12,
         frame_ms=13,
-        mute_ms_max=14_000,
         drain_ms=60_000,
         write_buffer_bytes=16_000,
         connect_ms=3_000,
     )
     assert gateway.connection == ConnectionSettings(
         enforced=frozenset({QuotaType.FETCH}),
+        mute_ms_max=14_000,
         request_bytes_max=11 * 2**20,
         in_flight_max=17,
         mutation_partitions_max=18,
         default_partitions=19,
     )
+    assert config.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=2_000, debt_max_ms=3_000)}
     assert config.quotas_file == tmp_path / "other.toml"
     assert (record.folder, record.folder_bytes_max) == (tmp_path / "events", 2**30)
     assert (record.age_s_max, record.flush_interval_s) == (172_800, 0.25)

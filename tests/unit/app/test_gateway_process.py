@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.unit.session.frames import HEARTBEAT, request
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.model.errors import UnreachableError
+from kvota.testing.frames import HEARTBEAT, request
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -222,15 +222,52 @@ def test_sigterm_ends_it_in_order(gateway: GatewayProcess) -> None:
 def test_sighup_puts_other_quotas_in_force(gateway: GatewayProcess) -> None:
     gateway.reload(QUOTAS + '[[quota]]\nuser = "b"\nproducer_byte_rate = 5\n')
 
-    assert "SIGHUP: quotas of 2 entities from quotas.toml are in force" in gateway.log
+    assert "SIGHUP: + user-principal 'b' PRODUCE none -> 5 B/s" in gateway.log
+    assert "SIGHUP: enforces nothing; in shadow mode: PRODUCE, FETCH" in gateway.log
+    assert "quotas of 2 entities from quotas.toml" in gateway.log
     assert gateway.running
+
+
+def test_sighup_takes_over_what_is_enforced_and_by_which_algorithm(gateway: GatewayProcess) -> None:
+    path = gateway.folder / "gateway.toml"
+    more = '[quotas.PRODUCE]\nenforce = true\nalgorithm = "token_bucket"\nburst = "2s"\n'
+    path.write_text(path.read_text() + more)
+    gateway.reload(QUOTAS)
+
+    assert "SIGHUP: PRODUCE: shadow mode -> enforced" in gateway.log
+    assert (
+        "SIGHUP: PRODUCE: sampled_rate (11 x 1000 ms) -> token_bucket (burst 2 s, debt_max 15 s)"
+        in gateway.log
+    )
+    assert "SIGHUP: enforces PRODUCE; in shadow mode: FETCH, CONTROLLER_MUTATION" in gateway.log
+
+
+def test_sighup_says_what_needs_a_restart_and_what_has_not_changed(gateway: GatewayProcess) -> None:
+    path = gateway.folder / "gateway.toml"
+    text = path.read_text()
+    path.write_text(text + '[limits]\nmute_time_max = "9s"\n')
+    gateway.reload(QUOTAS)
+    path.write_text(text)
+    gateway.reload(QUOTAS)
+
+    assert "SIGHUP: limits is another one now; it needs a restart" in gateway.log
+    assert gateway.log.count("SIGHUP: nothing has changed") == 1
+
+
+def test_sighup_with_a_faulty_gateway_toml_changes_nothing(gateway: GatewayProcess) -> None:
+    path = gateway.folder / "gateway.toml"
+    path.write_text(path.read_text() + '[quotas.PRODUCE]\nalgorithm = "leaky"\n')
+    gateway.reload(QUOTAS + '[[quota]]\nuser = "b"\nproducer_byte_rate = 5\n')
+
+    assert 'quotas.PRODUCE.algorithm: "leaky" is not an algorithm' in gateway.log
+    assert "user-principal 'b'" not in gateway.log
 
 
 def test_sighup_with_a_faulty_file_keeps_the_quotas_and_says_why(gateway: GatewayProcess) -> None:
     gateway.reload('[[quota]]\nuser = "b"\nproducer_byte_rate = "lots"\n')
 
-    assert "SIGHUP: the quotas in force stay as they are. quotas.toml:3: quota[0]" in gateway.log
-    assert "are in force" not in gateway.log
+    assert "SIGHUP: what is in force stays as it is. quotas.toml:3: quota[0]" in gateway.log
+    assert "entities from quotas.toml" not in gateway.log.split("SIGHUP", 1)[1]
     assert gateway.running
 
 

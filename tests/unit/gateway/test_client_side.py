@@ -10,17 +10,17 @@ from tests.unit.gateway.world import (
     heartbeat_answer,
     until,
 )
-from tests.unit.session.frames import (
-    fetch,
-    fetch_answer,
-    produce,
-    produce_answer,
-)
 
 from kvota.gateway.client_side import ClientSide
 from kvota.gateway.driver import Driver
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.session.connection import Connection
+from kvota.testing.frames import (
+    fetch,
+    fetch_answer,
+    produce,
+    produce_answer,
+)
 
 KEPT_PER_CONNECTION = (ClientSide, UpstreamSide, Driver, Connection)
 

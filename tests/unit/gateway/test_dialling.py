@@ -11,7 +11,8 @@ from tests.unit.gateway.world import (
     heartbeat_answer,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.testing.frames import (
     METADATA,
     decoded,
     request,

@@ -8,18 +8,18 @@ from tests.unit.gateway.world import (
     heartbeat_answer,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.gateway.settings import GatewayLimits
+from kvota.session.pausing import Reason
+from kvota.session.settings import ConnectionSettings
+from kvota.testing.frames import (
     decoded,
     fetch,
     produce,
     produce_answer,
     throttle_of,
 )
-from tests.unit.session.stage import quotas
-
-from kvota.gateway.settings import GatewayLimits
-from kvota.session.pausing import Reason
-from kvota.session.settings import ConnectionSettings
+from kvota.testing.stage import ALL_TYPES, quotas
 
 
 async def test_a_client_that_does_not_read_stops_its_broker_from_being_read(worlds: Worlds) -> None:
@@ -94,7 +94,9 @@ async def test_a_throttled_client_is_answered_at_once_and_then_not_read(worlds: 
 
 async def test_the_cap_of_a_mute_lets_one_request_pass_at_a_time(worlds: Worlds) -> None:
     world = await worlds(
-        table=quotas(FETCH=10_000), limits=GatewayLimits(mute_ms_max=100, drain_ms=100)
+        table=quotas(FETCH=10_000),
+        limits=GatewayLimits(drain_ms=100),
+        connection=ConnectionSettings(enforced=ALL_TYPES, mute_ms_max=100),
     )
     world.brokers[0].answer_bytes = 5_000_000
     client = await world.connect()

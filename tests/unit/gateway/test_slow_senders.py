@@ -10,12 +10,12 @@ from tests.unit.gateway.world import (
     silent,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.gateway.settings import GatewayLimits
+from kvota.testing.frames import (
     produce,
     produce_answer,
 )
-
-from kvota.gateway.settings import GatewayLimits
 
 
 async def test_a_connection_that_never_says_anything_is_closed(worlds: Worlds) -> None:

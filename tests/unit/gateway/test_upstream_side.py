@@ -9,7 +9,8 @@ from tests.unit.gateway.world import (
     silent,
     until,
 )
-from tests.unit.session.frames import (
+
+from kvota.testing.frames import (
     METADATA,
     produce,
     request,

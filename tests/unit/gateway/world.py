@@ -6,17 +6,6 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from tests.unit.session.frames import (
-    HEARTBEAT,
-    METADATA,
-    answer,
-    fetch_answer,
-    metadata_answer,
-    produce_answer,
-    request,
-)
-from tests.unit.session.stage import ALL_TYPES, Rows
-
 from kvota.app.gateway_process import free_port_range
 from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
 from kvota.engine import QuotaEngine
@@ -30,6 +19,16 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
+from kvota.testing.frames import (
+    HEARTBEAT,
+    METADATA,
+    answer,
+    fetch_answer,
+    metadata_answer,
+    produce_answer,
+    request,
+)
+from kvota.testing.stage import ALL_TYPES, Rows
 
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"
@@ -77,7 +76,7 @@ class Broker:
         return BROKER_HOST, self.port
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**24)
+        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**20)
 
     async def stop(self) -> None:
         """Close listener and connections, as a broker that dies."""
@@ -228,12 +227,34 @@ class World:
     def drivers(self) -> list[Driver]:
         return list(self.gateway._places)
 
+    def dial_later(self) -> asyncio.Event:
+        """Brokers accept nothing before the event that is returned."""
+        gate, dial = asyncio.Event(), self.gateway._dialler.dial
+
+        async def dial_behind_gate(*arguments: object) -> object:
+            await gate.wait()
+            return await dial(*arguments)  # type: ignore[arg-type]
+
+        self.gateway._dialler.dial = dial_behind_gate  # type: ignore[assignment, method-assign]
+        return gate
+
     def sweep(self) -> None:
         """What upkeep does every other second."""
         self.gateway._slow_senders.sweep(asyncio.get_running_loop().time() * 1000)
 
 
 Worlds = Callable[..., Awaitable[World]]
+
+
+async def only_driver(world: World) -> Driver:
+    """The driver of the only connection, once it is there."""
+    await until(lambda: world.drivers)
+    (driver,) = world.drivers
+    return driver
+
+
+def reasons_of(driver: Driver) -> int:
+    return driver.machine.pausing.reasons
 
 
 def heartbeat(correlation: int = 1) -> bytes:

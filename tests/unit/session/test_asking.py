@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.callbacks import ClientQuotaCallback
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.caller import ASK_MS_MAX
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
     CREATE_TOPICS,
     HEARTBEAT,
     answer,
@@ -14,13 +20,7 @@ from tests.unit.session.frames import (
     produce_answer,
     request,
 )
-from tests.unit.session.stage import Cluster, Stage, quotas
-
-from kvota.callbacks import ClientQuotaCallback
-from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
-from kvota.session.caller import ASK_MS_MAX
-from kvota.session.pausing import Reason
+from kvota.testing.stage import Cluster, Stage, quotas
 
 
 class OneForAll(ClientQuotaCallback):
@@ -175,6 +175,39 @@ def test_a_fetch_in_flight_is_charged_although_its_client_must_be_asked_about_ag
 
     (row,) = stage.cluster.rows
     assert row.memo.tags == "group=all"
+
+
+def test_the_row_of_such_a_fetch_says_the_limit_that_it_was_held_against() -> None:
+    """The law: another client's answer may have changed the limit of the counter meanwhile."""
+    stage = asking()
+    stage.client(fetch())
+    ((token, question),) = stage.asked
+    stage.answer(token, question.ask(OneForAll()))
+    stage.cluster.engine.replace_quotas(quotas(FETCH=1))
+    stage.cluster.engine.set_limit(QuotaType.FETCH, 50.0, tags="group=all")
+
+    stage.broker(fetch_answer(records=b"f" * 1_000))
+
+    (row,) = stage.cluster.rows
+    assert row.memo.limit == 50.0
+    assert row.throttle_ms > 10_000
+
+
+def test_answers_to_fetches_do_not_ask_again_while_a_question_is_open() -> None:
+    stage = asking()
+    stage.client(fetch(correlation=1))
+    ((token, question),) = stage.asked
+    stage.answer(token, question.ask(OneForAll()))
+    stage.client(fetch(correlation=2))
+    stage.cluster.engine.replace_quotas(quotas(FETCH=1))
+
+    stage.broker(fetch_answer(correlation=1))
+    stage.advance(ASK_MS_MAX // 2)
+    stage.broker(fetch_answer(correlation=2))
+
+    assert len(stage.asked) == 2
+    stage.advance(ASK_MS_MAX // 2)
+    assert not stage.machine.pausing.reasons & Reason.ASKING
 
 
 def test_a_mute_goes_on_beside_a_question() -> None:

@@ -3,7 +3,11 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED, ChargeMemo
+from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.session.produce_quota import Charge, ProduceRequest
+from kvota.testing.frames import (
     HEARTBEAT,
     PRODUCE,
     produce,
@@ -11,11 +15,7 @@ from tests.unit.session.frames import (
     request,
     throttle_of,
 )
-from tests.unit.session.stage import Cluster, Row, Stage, quotas
-
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED, ChargeMemo
-from kvota.model.quota_type import QuotaType
-from kvota.session.produce_quota import Charge, ProduceRequest
+from kvota.testing.stage import Cluster, Row, Stage, quotas
 
 REFUSAL_MS = 700
 
@@ -49,6 +49,7 @@ class RequestCounter:
             limit=1.0,
             samples=11,
             sample_ms=1000,
+            algorithm=Algorithm.SAMPLED_RATE,
             enforced=self.enforced,
         )
         assert self.sink_of is not None
@@ -135,10 +136,19 @@ def test_what_still_comes_of_a_refused_request_is_swallowed() -> None:
 
     assert stage.client(frame[:20_000], frame[20_000:30_000]) == b""
     assert stage.to_client == produce_answer(error=89)
-    assert stage.machine.is_inside_frame
+    assert stage.machine.incomplete
+    assert stage.machine.arrived_bytes == pytest.approx(30_000, abs=4)
     assert stage.client(frame[30_000:] + heartbeat) == heartbeat
-    assert stage.cluster.shared.budgets.used_bytes == 0
+    assert not stage.machine.incomplete
+
+
+def test_the_broker_has_nothing_of_a_refused_request_and_no_room_is_kept_for_it() -> None:
+    stage = stage_with(RequestCounter(allowed=0), PRODUCE=1e9)
+
+    stage.client(produce(records=b"x" * 50_000)[:20_000])
+
     assert not stage.machine.is_inside_frame
+    assert stage.cluster.shared.budgets.used_bytes == 0
 
 
 def test_a_refusal_comes_in_the_order_of_the_answers() -> None:

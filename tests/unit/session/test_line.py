@@ -1,7 +1,13 @@
 """Under ``token_bucket``: a Produce beyond the debt that may be owed waits for its turn."""
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.session.line_place import WAIT_MS_MAX
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
     HEARTBEAT,
     PRODUCE,
     answer,
@@ -12,13 +18,7 @@ from tests.unit.session.frames import (
     request,
     throttle_of,
 )
-from tests.unit.session.stage import ALL_TYPES, Cluster, Stage, quotas
-
-from kvota.model.bucket_settings import BucketSettings
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
-from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.session.line_place import WAIT_MS_MAX
-from kvota.session.pausing import Reason
+from kvota.testing.stage import ALL_TYPES, Cluster, Stage, quotas
 
 LIMIT = 10_000
 BUCKET = BucketSettings(burst_ms=1_000, debt_max_ms=15_000)
@@ -48,13 +48,10 @@ def owe(cluster: Cluster, seconds: float) -> None:
 
 def pass_time(ms: int, *stages: Stage) -> None:
     """All connections live through the same time, 10 ms at a time; who is woken goes on."""
-    cluster = stages[0].cluster
-    end_ms = cluster.now_ms + ms
-    while cluster.now_ms < end_ms:
-        start_ms = cluster.now_ms
+    for _ in range(ms // 10):
+        stages[0].cluster.clock.advance(10)
         for stage in stages:
-            cluster.now_ms = start_ms
-            stage.advance(10)
+            stage.advance(0)
         for stage in stages:
             while stage.wakes:
                 stage.wakes -= 1
@@ -122,7 +119,7 @@ def test_a_newcomer_stands_behind_those_who_wait_although_little_is_owed() -> No
     waits, comes = connections(cluster, 2)
     owe(cluster, 15.02)
     waits.client(produce())
-    cluster.now_ms += 500
+    cluster.clock.advance(500)
 
     assert comes.client(produce()) == b""
     assert in_line(comes)
@@ -135,7 +132,7 @@ def test_when_nobody_waits_any_more_nobody_needs_a_turn() -> None:
     waits.client(produce())
     pass_time(100, waits, comes)
     assert waits.to_broker != b""
-    cluster.now_ms += 5_000
+    cluster.clock.advance(5_000)
 
     assert comes.client(produce()) != b""
 
@@ -145,7 +142,7 @@ def test_after_25_s_the_connection_is_closed_uncharged_and_the_next_one_moves_up
     first, second = connections(cluster, 2)
     owe(cluster, 1_000)
     first.client(produce())
-    cluster.now_ms += 1_000
+    cluster.clock.advance(1_000)
     second.client(produce())
 
     pass_time(WAIT_MS_MAX - 1_000, first, second)
@@ -164,7 +161,7 @@ def test_a_client_that_was_silent_for_a_minute_has_its_full_25_s() -> None:
     (stage,) = connections(cluster, 1)
     stage.client(request(HEARTBEAT, 4, correlation=1))
     stage.broker(answer(HEARTBEAT, 4, correlation=1))
-    cluster.now_ms += 60_000
+    cluster.clock.advance(60_000)
     owe(cluster, 1_000)
     stage.client(produce())
 
@@ -341,7 +338,7 @@ def test_a_clock_that_steps_back_keeps_nobody_waiting_for_longer() -> None:
     (stage,) = connections(cluster, 1)
     owe(cluster, 20)
     stage.client(produce())
-    cluster.now_ms -= 3_600_000
+    cluster.clock.step_wall(-3_600_000)
 
     stage.wake_up()
     assert [row.outcome for row in cluster.rows] == [REJECTED, REJECTED]

@@ -2,7 +2,9 @@
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.unit.session.frames import (
+
+from kvota.model.errors import ProtocolError
+from kvota.testing.frames import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     answer,
@@ -10,9 +12,7 @@ from tests.unit.session.frames import (
     produce_answer,
     request,
 )
-from tests.unit.session.stage import Cluster, Stage, quotas
-
-from kvota.model.errors import ProtocolError
+from kvota.testing.stage import Cluster, Stage, quotas
 
 OK, FAILED, ILLEGAL_STATE = ErrorCode(0), ErrorCode(58), ErrorCode(34)
 PLAIN_ALICE = b"\0alice\0alice-secret"

@@ -1,7 +1,10 @@
 """Running mutes are looked at again when the quotas behind them change."""
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.quota_type import QuotaType
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
     CREATE_TOPICS,
     HEARTBEAT,
     fetch,
@@ -10,10 +13,7 @@ from tests.unit.session.frames import (
     produce,
     request,
 )
-from tests.unit.session.stage import Cluster, Stage, quotas
-
-from kvota.model.quota_type import QuotaType
-from kvota.session.pausing import Reason
+from kvota.testing.stage import Cluster, Stage, quotas
 
 LARGE = b"x" * 100_000
 BEHIND = request(HEARTBEAT, 4, correlation=9)
@@ -105,6 +105,18 @@ def test_a_consumers_mute_is_looked_at_again() -> None:
     stage.advance(0)
 
     assert not stage.muted
+
+
+def test_the_longer_one_of_two_mutes_goes_on_when_the_other_ones_quota_changes() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000, FETCH=1_000)), cap_ms=10**9)
+    stage.client(fetch(correlation=1) + produce(correlation=2, records=LARGE) + BEHIND)
+    stage.broker(fetch_answer(correlation=1, records=b"x" * 11_000))
+    assert stage.mutes[0] > 80_000 > stage.mutes[1] > 0
+    stage.cluster.engine.replace_quotas(quotas(PRODUCE=1_000, FETCH=1e9))
+
+    stage.look_again()
+
+    assert stage.advance(80_000) == b""
 
 
 def test_an_admins_mute_is_looked_at_again() -> None:

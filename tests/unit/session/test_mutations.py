@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.unit.session.frames import (
+
+from kvota.engine import QuotaWindow
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.errors import ProtocolError
+from kvota.model.quota_type import QuotaType
+from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -24,12 +29,8 @@ from tests.unit.session.frames import (
     throttle_of,
     topic_id,
 )
-from tests.unit.session.stage import BROKER, START_MS, Cluster, Row, Stage, quotas
-
-from kvota.engine import QuotaWindow
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
-from kvota.model.errors import ProtocolError
-from kvota.model.quota_type import QuotaType
+from kvota.testing.manual_clock import START_MS
+from kvota.testing.stage import BROKER, Cluster, Row, Stage, quotas
 
 EXISTS, INVALID_PARTITIONS, THROTTLING, POLICY = 36, 37, 89, 44
 UNKNOWN = 3
@@ -272,6 +273,7 @@ def test_topics_are_charged_their_partitions_one_by_one() -> None:
     assert charges(rows) == [(3, ADMITTED), (5, ADMITTED)]
     assert {row.memo.node_id for row in rows} == {-1}
     assert {row.memo.quota_type for row in rows} == {QuotaType.CONTROLLER_MUTATION}
+    assert {row.memo.algorithm.value for row in rows} == {"token_bucket"}
     assert [row.seq for row in rows] == [0, 1]
 
 
@@ -715,8 +717,8 @@ def test_a_counter_forgotten_while_our_question_is_under_way_is_not_charged() ->
     stage = Stage(cluster())
     question = stage.client(create(("a", 300)))
 
-    stage.cluster.now_ms += 3_600_001
-    assert stage.cluster.engine.purge_expired(stage.cluster.now_ms) == 1
+    stage.cluster.clock.advance(3_600_001)
+    assert stage.cluster.purge_counters() == 1
     tell(stage, question)
     stage.broker(created(("a", 0, 300)))
     tell(stage, stage.client(create(("b", 1))))
@@ -795,6 +797,17 @@ def test_too_many_partitions_for_one_topic_are_refused_beside_others() -> None:
     assert forwarded == grow(("b", 8))
     told = stage.broker(grown(("b", 0)))
     assert results(told, CREATE_PARTITIONS, 3) == {"a": INVALID_PARTITIONS, "b": 0}
+    assert charges(stage.cluster.rows) == [(5, ADMITTED)]
+
+
+def test_neither_of_two_mentions_of_a_topic_goes_up_alone() -> None:
+    """The broker refuses both; one alone it would carry out, and nobody would be charged."""
+    stage = Stage(cluster(rate=10**6))
+    frame = grow(("twice", 20_000), ("once", 8), ("twice", 9))
+
+    assert tell(stage, stage.client(frame), ("twice", 0, 3), ("once", 0, 3)) == frame
+
+    stage.broker(grown(("twice", 42), ("once", 0)))
     assert charges(stage.cluster.rows) == [(5, ADMITTED)]
 
 

@@ -2,7 +2,11 @@
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.unit.session.frames import (
+
+from kvota.model.errors import ProtocolError
+from kvota.session.pausing import Reason
+from kvota.session.requests import EVIDENCE_BYTES
+from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
     DESCRIBE_CLUSTER,
@@ -21,11 +25,7 @@ from tests.unit.session.frames import (
     resized,
     split,
 )
-from tests.unit.session.stage import BROKER, GATEWAY, Cluster, Stage, quotas
-
-from kvota.model.errors import ProtocolError
-from kvota.session.pausing import Reason
-from kvota.session.requests import EVIDENCE_BYTES
+from kvota.testing.stage import BROKER, GATEWAY, Cluster, Stage, quotas
 
 
 def heartbeat(correlation: int = 1) -> bytes:

@@ -1,7 +1,12 @@
 """Mutes: what is held back, for how long, and what passes in between."""
 
 import pytest
-from tests.unit.session.frames import (
+
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.quota_type import QuotaType
+from kvota.session.fetch_room import FETCH_WAIT_MS_MAX
+from kvota.session.pausing import Reason
+from kvota.testing.frames import (
     FETCH,
     HEARTBEAT,
     PRODUCE,
@@ -15,12 +20,7 @@ from tests.unit.session.frames import (
     split,
     throttle_of,
 )
-from tests.unit.session.stage import Cluster, Stage, quotas
-
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
-from kvota.model.quota_type import QuotaType
-from kvota.session.fetch_room import FETCH_WAIT_MS_MAX
-from kvota.session.pausing import Reason
+from kvota.testing.stage import Cluster, Stage, quotas
 
 # One request of LARGE under 1,000 bytes/s is some 90 s too much.
 LARGE = b"x" * 100_000
@@ -267,7 +267,7 @@ def test_a_wait_for_room_ends_when_the_clock_steps_back() -> None:
     stage = stage_with(FETCH=10_000)
     fetched(stage, 40_000, 40_000)
     assert stage.client(fetch(correlation=2)) == b""
-    stage.cluster.now_ms -= 3_600_000
+    stage.cluster.clock.step_wall(-3_600_000)
 
     assert stage.machine.resume(Reason.MUTED, stage.cluster.now_ms * 1000)
 

@@ -244,8 +244,9 @@ class Mutation(Exchange):
         most, asked = self._shared.settings.mutation_partitions_max, 0
         for index, topic in enumerate(self._request.topics):
             facts = self._facts.get(_key_of(topic))
-            if facts is None or facts.error_code != ErrorCode.NONE:
-                continue  # the broker refuses it
+            named_twice = self._times_named[_key_of(topic)] > 1
+            if named_twice or facts is None or facts.error_code != ErrorCode.NONE:
+                continue  # the broker refuses it; one of two alone it would carry out, uncharged
             more = max(0, topic.partitions - facts.partitions)
             if asked + more > most:
                 text = f"{more} new partitions beside {asked} in one request; at most {most} are allowed."

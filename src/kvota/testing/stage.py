@@ -1,11 +1,19 @@
 """A stage for one connection's machine: bytes go in by hand, time passes by hand, no sockets.
 
-Performs the machine's commands as the gateway's driver does.
+It performs the machine's commands as the gateway's driver does.
+
+>>> from kvota.testing.frames import produce
+>>> stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+>>> forwarded = stage.client(produce(records=bytes(60_000)))
+>>> stage.muted, stage.client(produce())
+(True, b'')
+>>> len(stage.advance(60_000)) == len(produce())
+True
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import Question, QuotaEngine, QuotaWindow
@@ -24,10 +32,11 @@ from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
+from kvota.testing.manual_clock import ManualClock
 
 ALL_TYPES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION})
-START_MS = 1_700_000_000_000
 GATEWAY = "gateway.example"
+NODE_PORT_BASE = 20_000
 BROKER = ("broker-1.inside", 9092)
 
 
@@ -42,7 +51,7 @@ class Row(NamedTuple):
     upstream_ms: int
     outcome: int
 
-    def told(self) -> tuple[object, ...]:
+    def columns(self) -> tuple[object, ...]:
         """Everything the event says, comparable between runs."""
         memo = self.memo
         columns = (memo.node_id, memo.quota_type, memo.user, memo.client_id, memo.tags)
@@ -51,18 +60,31 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """A sink that keeps every row."""
+    """A sink that keeps every row, in the order in which they were written."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._seq = 0
 
     def next_seq(self) -> int:
+        """The next number of a decision, from 0 on."""
         self._seq += 1
         return self._seq - 1
 
-    def append(self, *row: object) -> None:
-        self.rows.append(Row(*row))  # type: ignore[arg-type]
+    def append(  # noqa: PLR0917  (the protocol's signature)
+        self,
+        memo: ChargeMemo,
+        seq: int,
+        ts_us: int,
+        value: float,
+        throttle_ms: int,
+        upstream_throttle_ms: int,
+        outcome: int,
+        /,
+    ) -> None:
+        """Keep one row."""
+        row = Row(memo, seq, ts_us, value, throttle_ms, upstream_throttle_ms, outcome)
+        self.rows.append(row)
 
 
 def quotas(entity: QuotaEntity | None = None, **limits: float) -> ConfiguredQuotas:
@@ -73,7 +95,22 @@ def quotas(entity: QuotaEntity | None = None, **limits: float) -> ConfiguredQuot
 
 @dataclass
 class Cluster:
-    """What the connections of one gateway share, and the clock."""
+    """What the connections of one gateway share, and the clock.
+
+    The one place of this kit that knows how an engine is made and given other quotas.
+
+    Attributes:
+        table: the quotas in force at the start.
+        enforced: quota types in force; the others are in shadow mode.
+        windows: of quota types that have another window than Kafka's default.
+        budget_bytes: announced bytes on their way to one broker.
+        limits: further ``ConnectionSettings``.
+        nodes: the lowest and the highest node id the gateway serves.
+        clock: time passes here only.
+        sink: takes the rows.
+        callback: decides who shares a counter; Kafka's own rules if None.
+        produce_quotas: what a Produce is charged on beside its bytes.
+    """
 
     table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
     enforced: frozenset[QuotaType] = ALL_TYPES
@@ -82,12 +119,12 @@ class Cluster:
     budget_bytes: int = 128 * 2**20
     limits: Mapping[str, int] = field(default_factory=dict)
     nodes: tuple[int, int] = (0, 9)
+    clock: ManualClock = field(default_factory=ManualClock)
+    sink: Rows = field(default_factory=Rows)
     callback: ClientQuotaCallback | None = None
     produce_quotas: tuple[ProduceQuota, ...] = ()
 
     def __post_init__(self) -> None:
-        self.now_ms = START_MS
-        self.sink = Rows()
         default_callback = DefaultQuotaCallback(self.table)
         self.engine = QuotaEngine(
             self.callback or default_callback, dict(self.windows), dict(self.buckets)
@@ -98,7 +135,7 @@ class Cluster:
             topology=Topology(
                 Advertised(
                     host=GATEWAY,
-                    node_port_base=20_000,
+                    node_port_base=NODE_PORT_BASE,
                     node_id_min=self.nodes[0],
                     node_id_max=self.nodes[1],
                 )
@@ -117,7 +154,21 @@ class Cluster:
 
     @property
     def rows(self) -> list[Row]:
+        """The rows written so far."""
         return self.sink.rows
+
+    @property
+    def now_ms(self) -> int:
+        """Unix milliseconds."""
+        return self.clock.now_ms()
+
+    def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
+        """Put other quotas in force, as a reload does; connections have to ``look_again``."""
+        self.shared.replace_quotas(quotas)
+
+    def purge_counters(self) -> int:
+        """Forget idle counters, as the gateway does from time to time; returns how many."""
+        return self.engine.purge_expired(self.now_ms)
 
 
 class _LoggedPausing(Pausing):
@@ -135,12 +186,18 @@ class _LoggedPausing(Pausing):
 class Stage:
     """One connection of a cluster.
 
+    Args:
+        cluster: what it shares with others; one without quotas if None.
+        number: of the connection.
+        cap_ms: how long one mute lasts at most.
+
     Attributes:
         to_broker: everything forwarded so far.
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
         closed: why the machine has asked for its end; empty: it has not.
+        wakes: how often the announced-bytes budget has woken it.
         asked: tokens and questions for the quota callback.
     """
 
@@ -187,11 +244,12 @@ class Stage:
     def advance(self, ms: int) -> bytes:
         """Time passes; returns what goes to the broker because a mute ends meanwhile."""
         before = len(self.to_broker)
-        end_ms = self.cluster.now_ms + ms
+        clock = self.cluster.clock
+        end_ms = clock.monotonic_ms() + ms
         while self._deadline_ms is not None and self._deadline_ms <= end_ms:
-            self.cluster.now_ms = max(self.cluster.now_ms, self._deadline_ms)
-            self._go_on(self.machine.deadline_passed(self.cluster.now_ms, self._now_us))
-        self.cluster.now_ms = end_ms
+            clock.advance(max(0, self._deadline_ms - clock.monotonic_ms()))
+            self._go_on(self.machine.deadline_passed(clock.monotonic_ms(), clock.now_us()))
+        clock.advance(end_ms - clock.monotonic_ms())
         return self.to_broker[before:]
 
     def end(self) -> None:
@@ -201,37 +259,37 @@ class Stage:
 
     @property
     def muted(self) -> bool:
+        """True while a quota keeps the client back."""
         return bool(self.pausing.reasons & Reason.MUTED)
 
     # ------------------------------------------------------------------ the driver
 
     @property
     def _now_us(self) -> int:
-        return self.cluster.now_ms * 1000
+        return self.cluster.clock.now_us()
 
     def _perform(self) -> None:
         commands = self.machine.commands
         while commands:
             code, argument = commands.pop(0)
             if code == Do.SEND_CLIENT:
-                self.to_client += argument
+                self.to_client += cast("bytes", argument)
             elif code == Do.SEND_UPSTREAM:
-                self.to_broker += argument
+                self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
-                assert isinstance(argument, int)
-                self._go_on(self.machine.resume(argument, self._now_us))
+                self._go_on(self.machine.resume(cast("int", argument), self._now_us))
             elif code == Do.CLOSE:
                 self.closed = str(argument)
                 self.end()
             elif code == Do.ASK:
-                self.asked.append(argument)
+                self.asked.append(cast("tuple[int, Question]", argument))
             else:
                 assert code == Do.WARN, code
                 self.warnings.append(str(argument))
         if self.closed:
             self._deadline_ms = None
         elif self.pausing.deadline_changed:
-            self._deadline_ms = self.machine.next_deadline_ms(self.cluster.now_ms)
+            self._deadline_ms = self.machine.next_deadline_ms(self.cluster.clock.monotonic_ms())
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
         self.to_broker += forwarded or b""

@@ -1,13 +1,15 @@
 """Kafka frames for screenplays, encoded by kio; what a test does not name is fixed, not random."""
 
+import datetime
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from kvota.testing.kafka_messages import (
+    Kind,
     RandomMessages,
     from_frame,
     part_type,
@@ -15,6 +17,7 @@ from kvota.testing.kafka_messages import (
     throttle,
     to_frame,
 )
+from kvota.wire.headers import skip_header_tags
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, DESCRIBE_CLUSTER = 17, 18, 36, 60
@@ -63,14 +66,21 @@ def answer(
     return resized(frame[:8] + tags + frame[9:])
 
 
+def with_correlation(frame: bytes, correlation: int) -> bytes:
+    """The same answer to another request."""
+    return frame[:4] + correlation.to_bytes(4, "big", signed=True) + frame[8:]
+
+
 def resized(frame: bytes) -> bytes:
     """The frame with its size field mended."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:]
 
 
-def parts(key: int, version: int, kind: str, name: str, *rows: dict[str, object]) -> tuple:
+def parts(
+    key: int, version: int, kind: Kind, name: str, *rows: Mapping[str, object]
+) -> tuple[Any, ...]:
     """Parts of a message, e.g. its topics."""
-    part = part_type(payload_type(key, version, kind), name)  # type: ignore[arg-type]
+    part = part_type(payload_type(key, version, kind), name)
     messages = RandomMessages(Random(1))
     return tuple(messages.entity(part, **row) for row in rows)
 
@@ -169,7 +179,7 @@ def produce_answer(
     topic["partition_responses"] = parts(
         PRODUCE, version, "response", "PartitionProduceResponse", partition
     )
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "responses": parts(PRODUCE, version, "response", "TopicProduceResponse", topic)
     }
     if version >= 10:
@@ -177,7 +187,9 @@ def produce_answer(
     return answer(PRODUCE, version, correlation=correlation, throttle_ms=throttle_ms, **fields)
 
 
-def node_endpoints(key: int, version: int, endpoints: Sequence[tuple[int, str, int]]) -> tuple:
+def node_endpoints(
+    key: int, version: int, endpoints: Sequence[tuple[int, str, int]]
+) -> tuple[Any, ...]:
     """Node endpoints of a Produce or Fetch answer."""
     return parts(
         key,
@@ -263,9 +275,9 @@ def metadata_answer(
     *,
     correlation: int,
     brokers: Sequence[tuple[int, str, int]] = (),
-    topics: Sequence[tuple[str, int, int]] = (),
+    topics: Sequence[tuple[str | uuid.UUID, int, int]] = (),
 ) -> bytes:
-    """Brokers, and topics as (name, error code, partitions)."""
+    """Brokers, and topics as (name, error code, partitions); an id in place of a name is not known."""
     partition: dict[str, object] = {
         "error_code": ErrorCode(0),
         "leader_id": 1,
@@ -283,10 +295,12 @@ def metadata_answer(
             "is_internal": False,
             "partitions": parted,
         }
-        if version >= 10:
+        if isinstance(name, uuid.UUID):
+            row |= {"name": None if version >= 12 else "", "topic_id": name}
+        elif version >= 10:
             row["topic_id"] = topic_id(name)
         rows.append(row)
-    told = (
+    nodes = (
         {"node_id": node_id, "host": host, "port": port, "rack": None}
         for node_id, host, port in brokers
     )
@@ -294,7 +308,7 @@ def metadata_answer(
         METADATA,
         version,
         correlation=correlation,
-        brokers=parts(METADATA, version, "response", "MetadataResponseBroker", *told),
+        brokers=parts(METADATA, version, "response", "MetadataResponseBroker", *nodes),
         topics=parts(METADATA, version, "response", "MetadataResponseTopic", *rows),
     )
 
@@ -305,13 +319,19 @@ def topic_id(name: str) -> uuid.UUID:
 
 
 def decoded(frame: bytes, key: int, version: int, *, is_answer: bool = True) -> Any:
-    """The kio message in a frame; refuses bytes behind it."""
+    """The kio message in a frame; refuses bytes behind it, and looks past a request's header tags."""
+    if not is_answer and payload_type(key, version, "request").__flexible__:
+        at = 14 + max(0, int.from_bytes(frame[12:14], "big", signed=True))
+        behind = skip_header_tags(frame, at, len(frame))
+        assert behind is not None, "a header without an end"
+        frame = resized(frame[:at] + b"\0" + frame[behind:])
     return from_frame(frame, key, version, "response" if is_answer else "request")
 
 
 def throttle_of(frame: bytes, key: int, version: int) -> int:
     """throttle_time_ms of an answer, read by kio."""
-    return round(decoded(frame, key, version).throttle_time.total_seconds() * 1000)
+    throttle_time: datetime.timedelta = decoded(frame, key, version).throttle_time
+    return round(throttle_time.total_seconds() * 1000)
 
 
 def split(frames: bytes) -> list[bytes]:

@@ -1,0 +1,180 @@
+"""Checks of what a client got: one answer for each request, in order, and only changed where it must be."""
+
+from collections import Counter
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from tests.simulation.asks import Ask
+from tests.simulation.watch import Upward, Watch
+
+from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
+from kvota.testing.frames import (
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+    decoded,
+    topic_id,
+)
+from kvota.testing.scripted_broker import Reply, described, fetched, produced
+from kvota.testing.stage import GATEWAY, NODE_PORT_BASE, Row
+
+# With what the gateway refuses a topic itself.
+_REFUSED = frozenset(
+    {
+        ErrorCode.throttling_quota_exceeded,
+        ErrorCode.policy_violation,
+        ErrorCode.invalid_partitions,
+    }
+)
+_RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+# Node endpoints of three brokers, in a streamed answer.
+_TAIL_BYTES_MAX = 150
+
+
+def check_answers(
+    watch: Watch,
+    reply_of: dict[Upward, Reply],
+    row_of: dict[Upward, tuple[Row, ...]],
+    *,
+    refusal: Any,
+) -> None:
+    """Every request that has an answer got it, in its turn.
+
+    Args:
+        watch: the connection.
+        reply_of: what the broker said to what went up.
+        row_of: the rows of each Produce and Fetch.
+        refusal: makes the answer to a Produce that a further quota has refused.
+    """
+    if b"inside" in watch.to_client:
+        raise watch.fail("a broker's address has reached the client")
+    up_of = {upward.ask: upward for upward in watch.upward if upward.ask is not None}
+    expected = [ask for ask in watch.asks if ask.is_answered]
+    if len(watch.answers) > len(expected):
+        raise watch.fail(f"{len(watch.answers)} answers to {len(expected)} requests")
+    due = [ask for ask in expected if ask in up_of] if watch.drained else expected
+    unanswered = set(due) - set(expected[: len(watch.answers)])
+    if not watch.is_broken and (unanswered or watch.out):
+        raise watch.fail(f"never answered: {', '.join(map(str, unanswered))}")
+    for ask in watch.asks:
+        if not (
+            watch.is_broken or watch.drained or ask.is_answered or ask.is_refused or ask in up_of
+        ):
+            raise watch.fail(f"never forwarded: {ask}")
+    for (answer, _, _), ask in zip(watch.answers, expected, strict=False):
+        if not ask.is_token and answer[4:8] != ask.frame[8:12]:
+            raise watch.fail(f"not the answer whose turn it was, {ask}: {answer[:12].hex()}")
+        upward = up_of.get(ask)
+        if upward is None:
+            _check_local(watch, ask, answer, refusal)
+        else:
+            rows = row_of.get(upward, ())
+            if not _fits(ask, answer, reply_of[upward], rows, upward):
+                raise watch.fail(f"another answer than expected to {ask}: {answer[:80].hex()}")
+
+
+def _check_local(watch: Watch, ask: Ask, answer: bytes, refusal: Any) -> None:
+    """An answer of the gateway's own."""
+    fits = False
+    if ask.is_too_new:
+        message = decoded(answer, API_VERSIONS, 0)
+        fits = message.error_code is ErrorCode.unsupported_version
+    elif ask.key == FETCH:
+        message = decoded(answer, FETCH, ask.version)
+        fits = not message.responses and message.throttle_time.total_seconds() > 0
+    elif ask.key == PRODUCE:
+        fits = ask.is_refused and answer == refusal(ask.version, ask.correlation)
+    elif ask.is_mutation:
+        fits = all(result.error_code in _REFUSED for result in results_of(ask, answer))
+        fits = fits and _names_all(ask, answer)
+    if not fits:
+        raise watch.fail(f"the gateway's own answer to {ask}: {answer[:80].hex()}")
+
+
+def _fits(ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...], upward: Upward) -> bool:
+    if ask.is_token:
+        return answer == reply.answer
+    if ask.key in {PRODUCE, FETCH}:
+        return bool(rows) and _data_fits(ask, answer, reply, rows)
+    if ask.key == METADATA:
+        fields = dict(reply.fields)
+        brokers = tuple(map(_served, fields["brokers"]))
+        topics = fields["topics"]
+        return answer == described(ask.version, ask.correlation, brokers=brokers, topics=topics)
+    if ask.key == API_VERSIONS:
+        message = decoded(answer, API_VERSIONS, ask.version)
+        offered = decoded(reply.answer, API_VERSIONS, ask.version)
+        most = {api.api_key: api.max_version for api in offered.api_keys}
+        return bool(message.api_keys) and all(
+            0 <= api.max_version <= most[api.api_key] for api in message.api_keys
+        )
+    if ask.is_mutation:
+        return _mutation_fits(ask, answer, reply, upward)
+    return answer == reply.answer
+
+
+def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
+    """A node as clients may see it."""
+    return node[0], GATEWAY, NODE_PORT_BASE + node[0]
+
+
+def _data_fits(ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
+    """The broker's answer, with the longer throttle time and without its addresses."""
+    make = produced if ask.key == PRODUCE else fetched
+    own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
+    fields = dict(reply.fields)
+    throttle_ms = max(own_ms, reply.throttle_ms)
+    plain = fields | {"endpoints": tuple(map(_served, fields.get("endpoints", ())))}
+    if answer == make(ask.version, ask.correlation, throttle_ms=throttle_ms, **plain):
+        return True
+    if len(reply.answer) <= BUFFERED_FETCH_BYTES_MAX or not fields.get("endpoints"):
+        return False
+    # Its size had gone out when its last tags came: blanked, not rewritten.
+    whole = make(ask.version, ask.correlation, throttle_ms=throttle_ms, **fields)
+    head = len(whole) - _TAIL_BYTES_MAX
+    return len(answer) == len(whole) and answer[:head] == whole[:head]
+
+
+def results_of(ask: Ask, answer: bytes) -> list[Any]:
+    return list(getattr(decoded(answer, ask.key, ask.version), _RESULTS[ask.key]))
+
+
+def _identity(topic: Any) -> object:
+    """What tells topics apart, in requests and in answers alike."""
+    if isinstance(topic, str):
+        return topic
+    return topic.name if topic.name is not None else topic.topic_id
+
+
+def _names_all(ask: Ask, answer: bytes) -> bool:
+    """Every topic asked about stands in the answer, and no other."""
+    named = set()
+    for result in results_of(ask, answer):
+        named.add(result.name)
+        named.add(getattr(result, "topic_id", None))
+        if result.name is not None:
+            named.add(topic_id(result.name))
+    asked = {_identity(topic) for topic in ask.topics}
+    return asked <= named and len(results_of(ask, answer)) <= len(ask.topics)
+
+
+def _mutation_fits(ask: Ask, answer: bytes, reply: Reply, upward: Upward) -> bool:
+    """The broker's results as they are, and one of the gateway's for each topic that stayed."""
+    message = decoded(answer, ask.key, ask.version)
+    told = getattr(decoded(reply.answer, ask.key, ask.version), _RESULTS[ask.key])
+    results = getattr(message, _RESULTS[ask.key])
+    own = results[len(told) :]
+    stayed = Counter(map(_identity, ask.topics))
+    stayed.subtract(map(_identity, upward.topics))
+    throttle_ms = round(message.throttle_time.total_seconds() * 1000)
+    return (
+        tuple(results[: len(told)]) == tuple(told)
+        and all(result.error_code in _REFUSED for result in own)
+        and len(own) == sum(stayed.values())
+        and throttle_ms >= reply.throttle_ms
+        and _names_all(ask, answer)
+    )

@@ -1,0 +1,123 @@
+"""What goes wrong in a world from outside: quotas change, clocks are set, brokers die."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.simulation.brokers import BrokerEnd
+from tests.simulation.timeline import Timeline
+
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.testing.stage import Cluster
+
+Entries = dict[QuotaEntity, dict[QuotaType, float]]
+
+_ENTITIES = (
+    QuotaEntity(user=DEFAULT),
+    QuotaEntity(user="alice"),
+    QuotaEntity(client_id=DEFAULT),
+    QuotaEntity(client_id="app"),
+    QuotaEntity(user=DEFAULT, client_id=DEFAULT),
+    QuotaEntity(user="bob", client_id="app"),
+)
+# From always too little to hardly ever.
+_LIMITS: dict[QuotaType, tuple[float, ...]] = {
+    QuotaType.PRODUCE: (0.5, 300.0, 1_000.0, 5_000.0, 20_000.0, 1e9),
+    QuotaType.FETCH: (300.0, 2_000.0, 10_000.0, 60_000.0, 1e9),
+    QuotaType.CONTROLLER_MUTATION: (0.1, 1.0, 2.5, 10.0, 1e6),
+}
+_STEPS_MS = (-3_600_000, -30_000, -1_000, -1, 1, 999, 40_000, 3_700_000)
+_FIRST_MS = 60_000
+
+
+def drawn_quotas(rng: Random) -> Entries:
+    """Quotas of one kind, of several kinds, or none; each limit is another number than ever before."""
+    entries: Entries = {}
+    for entity in rng.sample(_ENTITIES, rng.choice((0, 1, 1, 1, 2, 3))):
+        limits = {
+            quota_type: round(rng.choice(limits) * rng.uniform(0.9, 1.1), 6)
+            for quota_type, limits in _LIMITS.items()
+            if rng.random() < 0.8
+        }
+        if limits:
+            entries[entity] = limits
+    return entries
+
+
+@dataclass
+class Faults:
+    """Draws what goes wrong and when, and keeps what the checks must know of it.
+
+    Attributes:
+        excuses_ms: when the wall clock was set forward or quotas changed, monotonic: a mute may end early.
+        limits: of each table that was in force, with the tick at which it came.
+    """
+
+    cluster: Cluster
+    timeline: Timeline
+    rng: Random
+    tick: Callable[[], int]
+    excuses_ms: list[int] = field(default_factory=list)
+    limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
+
+    def begin(
+        self,
+        ends: Callable[[], list[BrokerEnd]],
+        *,
+        drain: Callable[[], None],
+        look_again: Callable[[], None],
+    ) -> None:
+        """Schedule them all.
+
+        Args:
+            ends: lists the brokers' ends of connections at that time.
+            drain: stops all connections of that time.
+            look_again: tells all connections that quotas have changed.
+        """
+        rng = self.rng
+        for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
+            self._sometime(lambda: self._reload(look_again))
+        for _ in range(rng.choice((0, 0, 0, 1, 3))):
+            self._sometime(self._set_clock)
+        for _ in range(rng.choice((0, 0, 0, 1))):
+            self._sometime(lambda: self._kill(ends()))
+        if rng.random() < 0.3:
+            self._sometime(self.cluster.purge_counters)
+        if rng.random() < 0.1:
+            self._sometime(drain)
+
+    def _sometime(self, action: Callable[[], object]) -> None:
+        latest_ms = self.rng.choice((300, 4_000, _FIRST_MS))
+        self.timeline.after_us(self.rng.randrange(latest_ms * 1000), action)  # type: ignore[arg-type]
+
+    def note_limits(self, entries: Entries) -> None:
+        of_type: dict[QuotaType, set[float]] = {quota_type: set() for quota_type in _LIMITS}
+        for limits in entries.values():
+            for quota_type, limit in limits.items():
+                of_type[quota_type].add(limit)
+        self.limits.append((self.tick(), of_type))
+
+    def _reload(self, look_again: Callable[[], None]) -> None:
+        """The operator has other quotas."""
+        entries = drawn_quotas(self.rng)
+        self.cluster.replace_quotas(ConfiguredQuotas(entries))
+        self.excuses_ms.append(self.cluster.clock.monotonic_ms())
+        self.note_limits(entries)
+        look_again()
+
+    def _set_clock(self) -> None:
+        step_ms = self.rng.choice(_STEPS_MS)
+        self.cluster.clock.step_wall(step_ms)
+        if step_ms > 0:
+            self.excuses_ms.append(self.cluster.clock.monotonic_ms())
+
+    def _kill(self, ends: list[BrokerEnd]) -> None:
+        """All connections of one broker break; it is back at once."""
+        if not ends:
+            return
+        node_id = self.rng.choice(ends).node_id
+        for end in ends:
+            if end.node_id == node_id:
+                end.die()

@@ -1,0 +1,297 @@
+"""The gateway's driver in simulated time: performs what a connection's machine says, as the real one does."""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from tests.simulation.asked_callback import Asking
+from tests.simulation.pipe import Pipe
+from tests.simulation.timeline import Timeline, Timer
+from tests.simulation.watch import Watch
+
+from kvota.engine import Question
+from kvota.session.commands import Do
+from kvota.session.connection import Connection
+from kvota.session.pausing import Pausing, Reason
+from kvota.testing.stage import Cluster
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers import BrokerEnd
+
+Dial = Callable[["Relay"], "tuple[Pipe, Pipe, BrokerEnd] | None"]
+
+_DIAL_US = (0, 300, 5_000, 400_000)
+_LATE_US = (0, 0, 0, 300, 20_000, 250_000)
+
+
+class _LoggedPausing(Pausing):
+    """Keeps a list of the mutes."""
+
+    def __init__(self, watch: Watch, *, cap_ms: int) -> None:
+        super().__init__(cap_ms=cap_ms)
+        self._watch = watch
+
+    def mute(self, throttle_ms: int) -> None:
+        self._watch.mutes.append((self._watch.clock.monotonic_ms(), throttle_ms))
+        super().mute(throttle_ms)
+
+
+class Relay:
+    """One client's connection through the gateway, both ends.
+
+    Args:
+        cluster: what all connections share.
+        timeline: simulated time.
+        rng: draws how late timers are.
+        watch: sees every byte that goes in or out.
+        asking: answers questions to the quota callback.
+        cap_ms: how long one mute lasts at most.
+        dial: connects to the broker: the pipe up, the pipe down, its end; None: nobody is there.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        timeline: Timeline,
+        rng: Random,
+        watch: Watch,
+        asking: Asking,
+        *,
+        cap_ms: int,
+        dial: Dial,
+    ) -> None:
+        self.watch = watch
+        self.closed = False
+        self.broker: BrokerEnd | None = None
+        self.pausing = _LoggedPausing(watch, cap_ms=cap_ms)
+        self.machine = Connection(
+            cluster.shared,
+            self.pausing,
+            number=watch.number,
+            dialled=watch.address,
+            node_id=watch.node_id if watch.knows_node else -2,
+            wake=self._wake,
+        )
+        self._clock = cluster.clock
+        self._timeline = timeline
+        self._rng = rng
+        self._dial = dial
+        self._asking = asking
+        self._up: Pipe | None = None
+        self._down: Pipe | None = None
+        self._before_dialled: list[bytes | bytearray] | None = None
+        self._timer: Timer | None = None
+        self._eof = False
+        self._open_question: Question | None = None
+
+    def serve(self, incoming: Pipe, outgoing: Pipe) -> None:
+        """A client has connected."""
+        self._incoming, self._outgoing = incoming, outgoing
+        incoming.on_data = self._received
+        incoming.on_end = self._half_closed
+        outgoing.on_full = self._client_full
+
+    # ------------------------------------------------------------------ the client's end
+
+    def _received(self, data: bytes) -> None:
+        self._forward(self.machine.from_client(data, self._clock.now_us()))
+        self._settle()
+
+    def _half_closed(self) -> None:
+        if self._up is None and self._before_dialled is None:
+            self.close()
+            return
+        self._eof = True
+        self._pass_eof()
+
+    def client_gone(self) -> None:
+        """Reset: nothing reaches it any more, and what it sent and was not read is lost."""
+        self._incoming.leave()
+        self.close()
+
+    def _client_full(self, full: bool) -> None:
+        if self.closed:
+            return
+        if full:
+            self.pausing.reasons |= Reason.CLIENT_FULL
+            self._set_reading()
+        else:
+            self._resume(Reason.CLIENT_FULL)
+        if self._down is not None:
+            self._down.pause() if full else self._down.resume()
+
+    # ------------------------------------------------------------------ performing
+
+    def _settle(self) -> None:
+        """Commands, the deadline, reading or not: after every call of the machine."""
+        commands = self.machine.commands
+        while commands and not self.closed:
+            code, argument = commands.pop(0)
+            match code:
+                case Do.SEND_CLIENT:
+                    self._deliver(cast("bytes", argument))
+                case Do.SEND_UPSTREAM:
+                    self._forward(cast("bytes", argument))
+                case Do.RESUME:
+                    now_us = self._clock.now_us()
+                    self._forward(self.machine.resume(cast("int", argument), now_us))
+                case Do.ASK:
+                    self._ask(*cast("tuple[int, Question]", argument))
+                case Do.WARN:
+                    pass
+                case _:
+                    msg = f"unknown command {code}"
+                    raise AssertionError(msg)
+        if self.closed:
+            return
+        self.watch.check_progress(self.machine)
+        if self.pausing.deadline_changed:
+            self._set_timer()
+        self._set_reading()
+        self._pass_eof()
+        if self.pausing.reasons & Reason.DRAINING and self.machine.idle:
+            self.close()
+
+    def drain(self) -> None:
+        """The gateway stops: take no further request; what is half here and what is due go on."""
+        if not self.closed:
+            self.watch.drained = True
+            self.pausing.reasons |= Reason.DRAINING
+            self._settle()
+
+    def _resume(self, reason: int) -> None:
+        self._forward(self.machine.resume(reason, self._clock.now_us()))
+        self._settle()
+
+    def _ask(self, token: int, question: Question) -> None:
+        if question == self._open_question:
+            raise self.watch.fail(f"asked again before there was an answer: {question}")
+        self._open_question = question
+        self._asking.ask(question, partial(self._resolved, token))
+
+    def _resolved(self, token: int, result: object) -> None:
+        self._open_question = None
+        if not self.closed:
+            self._forward(self.machine.resolved(token, result, self._clock.now_us()))
+            self._settle()
+
+    def look_again(self) -> None:
+        """Quotas have changed."""
+        if not self.closed:
+            self.machine.look_again(self._clock.now_us())
+            self._settle()
+
+    def _set_reading(self) -> None:
+        if self.machine.pauses_reading:
+            self._incoming.pause()
+        else:
+            self._incoming.resume()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline_ms = self.machine.next_deadline_ms(self._clock.monotonic_ms())
+        if deadline_ms is not None:
+            early_us = deadline_ms * 1000 - self._timeline.now_us
+            late_us = self._rng.choice(_LATE_US)
+            self._timer = self._timeline.after_us(max(0, early_us) + late_us, self._deadline)
+
+    def _deadline(self) -> None:
+        now_ms, now_us = self._clock.monotonic_ms(), self._clock.now_us()
+        self._forward(self.machine.deadline_passed(now_ms, now_us))
+        self._settle()
+
+    def _wake(self) -> None:
+        self._timeline.after_us(self._rng.choice((0, 0, 700)), self._woken)
+
+    def _woken(self) -> None:
+        if self.closed:
+            self.machine.pass_room_on()
+            return
+        self._forward(self.machine.woken(self._clock.now_us()))
+        self._settle()
+
+    def _deliver(self, data: bytes | bytearray | None) -> None:
+        if data:
+            self.watch.delivered(data)
+            self._outgoing.send(data)
+
+    # ------------------------------------------------------------------ the broker's end
+
+    def _forward(self, data: bytes | bytearray | None) -> None:
+        if not data:
+            return
+        self.watch.forwarded(data)
+        if self._up is not None:
+            self._up.send(data)
+        elif self._before_dialled is not None:
+            self._before_dialled.append(data)
+        else:
+            self._before_dialled = [data]
+            self.pausing.reasons |= Reason.DIALLING
+            self._timeline.after_us(self._rng.choice(_DIAL_US), self._dialled)
+
+    def _dialled(self) -> None:
+        if self.closed:
+            return
+        reached = self._dial(self)
+        if reached is None:
+            self.watch.broker_gone = True
+            self.close()
+            return
+        self._up, self._down, self.broker = reached
+        if self.broker.node_id != self.watch.node_id:
+            self.watch.node_ids.add(self.broker.node_id)
+            self.machine.redialled(self.broker.address, self.broker.node_id)
+        self._up.on_full = self._broker_full
+        self._down.on_data = self._answered
+        self._down.on_end = self._broker_closed
+        waiting, self._before_dialled = self._before_dialled or [], None
+        for data in waiting:
+            self._up.send(data)
+        self._resume(Reason.DIALLING)
+
+    def _answered(self, data: bytes) -> None:
+        if self.closed:
+            return
+        self.watch.fed(data)
+        self._deliver(self.machine.from_upstream(data, self._clock.now_us()))
+        self._settle()
+
+    def _broker_full(self, full: bool) -> None:
+        if self.closed:
+            return
+        if full:
+            self.pausing.reasons |= Reason.UPSTREAM_FULL
+            self._set_reading()
+        else:
+            self._resume(Reason.UPSTREAM_FULL)
+
+    def _broker_closed(self) -> None:
+        self.machine.upstream_gone()
+        self.close()
+
+    def _pass_eof(self) -> None:
+        """The client sends no more, and all it has sent has gone on: the broker may know."""
+        if self._eof and self._up is not None and not self.pausing.reasons:
+            self._up.finish()
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """Client and broker are left; where half a frame is with the broker, it closes first."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.machine.close()
+        self._incoming.leave()
+        self._outgoing.finish()
+        if self._up is None:
+            self.machine.upstream_gone()
+            return
+        self._up.finish()
+        if self._down is not None:
+            self._down.resume()

@@ -1,0 +1,193 @@
+"""Checks of the record: each charge has one row, and each row a charge."""
+
+from collections import defaultdict
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from tests.simulation.answers import results_of
+from tests.simulation.asks import Ask
+from tests.simulation.further_quota import TAGS
+from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
+
+from kvota.model.decision_sink import NO_ANSWER, REJECTED
+from kvota.model.quota_type import QuotaType
+from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE
+from kvota.testing.scripted_broker import Reply
+from kvota.testing.scripted_cluster import TopicOutcome
+from kvota.testing.stage import Row
+
+# Kafka charges a Fetch with 4 bytes and the answer's body.
+_SIZE_FIELD = 4
+_FLEXIBLE_FETCH_FROM = 12
+
+
+def check_sequence(rows: TimedRows) -> None:
+    """Numbers are dense: nothing that was decided is missing, and nothing stands there twice."""
+    seqs = sorted(row.seq for row in rows.rows)
+    if seqs != list(range(len(rows.decided))):
+        raise InvariantError(f"{len(rows.decided)} decisions, and rows {seqs}")
+
+
+def check_limits(
+    rows: TimedRows, limits: list[tuple[int, dict[QuotaType, set[float]]]], *, is_asked: bool
+) -> None:
+    """Each charge is held against a limit that was in force when it was decided.
+
+    Where the callback has to be asked, the last answer counts until there is a new one.
+    """
+    for row in rows.rows:
+        tick, _ = rows.decided[row.seq]
+        tables = [of_type for since, of_type in limits if since < tick]
+        in_force = tables if is_asked else tables[-1:]
+        quota_type, limit = row.memo.quota_type, row.memo.limit
+        if limit is not None and not any(limit in of_type[quota_type] for of_type in in_force):
+            raise InvariantError(f"a limit that was no more in force: {row.columns()}")
+
+
+def rows_of(rows: TimedRows) -> dict[tuple[int, QuotaType], list[Row]]:
+    """Rows of each connection and quota type, in the order of decisions."""
+    found: dict[tuple[int, QuotaType], list[Row]] = defaultdict(list)
+    for row in sorted(rows.rows, key=lambda row: row.seq):
+        found[row.memo.connection, row.memo.quota_type].append(row)
+    return found
+
+
+def match_produce(
+    watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
+) -> dict[Upward, tuple[Row, ...]]:
+    """One row for each Produce of which anything went up; one more where there is a further quota."""
+    further = [row for row in rows if row.memo.tags == TAGS]
+    rows = [row for row in rows if row.memo.tags != TAGS]
+    charged = [one for one in watch.upward if one.ask is not None and one.ask.key == PRODUCE]
+    half = watch.half_forwarded()
+    if half is not None and half.ask is not None and half.ask.key == PRODUCE:
+        charged.append(half)
+    if [row.value for row in rows] != [upward.size for upward in charged]:
+        raise watch.fail(
+            f"Produce rows of {[row.value for row in rows]}, forwarded {[one.size for one in charged]}"
+        )
+    if further and len(further) != len(rows):
+        raise watch.fail(f"{len(rows)} rows, and {len(further)} of the further quota")
+    for row, upward in zip(further + rows, (charged if further else []) + charged, strict=True):
+        assert upward.ask is not None
+        _check_memo(watch, row, upward.ask, upward.user)
+        answered = upward.is_answered and upward.ask.is_answered
+        told_ms = reply_of[upward].throttle_ms if answered else NO_ANSWER
+        if row.upstream_ms != told_ms:
+            raise watch.fail(f"the broker's throttle was {told_ms}, recorded {row}")
+    both = zip(further, rows, strict=True) if further else ((row,) for row in rows)
+    return dict(zip(charged, both, strict=True))
+
+
+def match_fetch(
+    watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply], *, is_asked: bool
+) -> dict[Upward, tuple[Row, ...]]:
+    """One row for each Fetch answer whose head has arrived; waits have rows of their own.
+
+    An answer does not wait until the callback has been asked about a new user: then the last one pays.
+    """
+    charges = [row for row in rows if row.outcome != REJECTED]
+    fetches = [one for one in watch.upward if one.ask is not None and one.ask.key == FETCH]
+    whole = sum(one.is_answered for one in fetches)
+    # Where a connection broke, a large answer may have been charged and not have arrived whole.
+    if not whole <= len(charges) <= whole + bool(watch.down):
+        raise watch.fail(f"{len(charges)} Fetch rows, {whole} answers")
+    for upward, row in zip(fetches, charges, strict=False):
+        assert upward.ask is not None
+        if not is_asked:
+            _check_memo(watch, row, upward.ask, upward.answered_user)
+        reply = reply_of[upward]
+        head = 9 if upward.ask.version >= _FLEXIBLE_FETCH_FROM else 8
+        if row.value != len(reply.answer) - head + _SIZE_FIELD:
+            raise watch.fail(f"an answer of {len(reply.answer)} bytes is charged as {row.value}")
+        if row.upstream_ms != reply.throttle_ms:
+            raise watch.fail(f"the broker's throttle was {reply.throttle_ms}, recorded {row}")
+    _check_waits(watch, rows)
+    return {upward: (row,) for upward, row in zip(fetches, charges, strict=False)}
+
+
+def _check_waits(watch: Watch, rows: list[Row]) -> None:
+    """A wait for room has one row, however often it was looked at: one for each answer at most."""
+    waits: set[int] = set()
+    for row in rows:
+        version = row.memo.api_version  # each has a wait of its own
+        if row.outcome != REJECTED:
+            waits.discard(version)
+        elif version in waits:
+            raise watch.fail(f"a second row of one wait: {row}")
+        else:
+            waits.add(version)
+
+
+def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
+    memo = row.memo
+    nodes = watch.node_ids if watch.knows_node else {*watch.node_ids, -2}
+    expected = (ask.key, ask.version, user, ask.client_id or "")
+    if memo.node_id not in nodes:
+        raise watch.fail(f"one of the nodes {watch.node_ids} and not {memo.node_id}")
+    if (memo.api_key, memo.api_version, memo.user, memo.client_id) != expected:
+        raise watch.fail(f"{memo.user!r} {memo.client_id!r} is charged for {ask}, {expected}")
+
+
+def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]) -> None:
+    """What was charged and not given back is what the cluster has really changed.
+
+    In shadow mode a rejected topic goes up all the same: its row says what it would have cost, and
+    nothing of it is given back.
+    """
+    admitted = sum(row.value for row in rows if row.outcome != REJECTED)
+    rejected = sum(row.value for row in rows if row.outcome == REJECTED and not row.memo.enforced)
+    changed = unsure = 0.0
+    for upward in watch.upward:
+        if upward.ask is None or not upward.ask.is_mutation or not upward.is_answered:
+            continue
+        reply = reply_of[upward]
+        for outcome in reply.outcomes:
+            if upward.ask.validate_only:
+                continue
+            changed += outcome.partitions
+            if outcome.error_code == ErrorCode.request_timed_out.value:
+                perhaps = _perhaps_created(upward, outcome)  # what may have been done stays charged
+                changed += perhaps or 0
+                unsure += perhaps is None and float("inf")
+        if upward.ask.key == CREATE_TOPICS and upward.ask.version < 5:
+            asked = [getattr(topic, "num_partitions", 0) for topic in upward.topics]
+            if -1 in asked and not all(
+                getattr(topic, "assignments", ()) for topic in upward.topics
+            ):
+                unsure = float("inf")  # its answer does not say how many there are
+    # A connection that breaks leaves charges behind whose end nobody knows.
+    most = float("inf") if watch.is_broken else changed + unsure
+    least = changed if unsure == 0 else 0
+    if not least <= admitted + rejected or not admitted <= most:
+        raise watch.fail(f"{changed} partitions were changed, {admitted} (+{rejected}) are charged")
+    refused = sum(
+        result.error_code is ErrorCode.throttling_quota_exceeded
+        for (answer, _, _), ask in zip(
+            watch.answers, (ask for ask in watch.asks if ask.is_answered), strict=False
+        )
+        if ask.is_mutation
+        for result in results_of(ask, answer)
+    )
+    rows_refused = sum(row.outcome == REJECTED and row.memo.enforced for row in rows)
+    if refused > rows_refused or (refused < rows_refused and not watch.is_broken):
+        raise watch.fail(f"{refused} topics were refused, {rows_refused} rows say so")
+
+
+def _perhaps_created(upward: Upward, outcome: TopicOutcome) -> int | None:
+    """How many partitions a topic may have that timed out; None: who knows."""
+    if upward.ask is None or upward.ask.key != CREATE_TOPICS:
+        return 0  # there is no topic of this name to delete or to grow
+    asked: Any = next(one for one in upward.topics if getattr(one, "name", None) == outcome.name)
+    if asked.assignments:
+        return len(asked.assignments)
+    return None if asked.num_partitions == -1 else asked.num_partitions
+
+
+def reply_of(watch: Watch, replies: list[Reply]) -> dict[Upward, Reply]:
+    """What the broker said to each frame that reached it; it sees them in the order they went up."""
+    if len(replies) > len(watch.upward):
+        raise watch.fail(f"{len(watch.upward)} frames went up, the broker saw {len(replies)}")
+    if len(replies) < len(watch.upward) and not watch.is_broken:
+        raise watch.fail(f"{len(watch.upward)} frames went up, the broker saw {len(replies)} only")
+    return dict(zip(watch.upward, replies, strict=False))

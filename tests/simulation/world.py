@@ -1,0 +1,276 @@
+"""A world: clients, a gateway's connections, brokers, one clock; all drawn from one seed.
+
+What is drawn
+    1 to 8 clients of a few users and client ids (some invent an id for each request): producers, consumers,
+    admins and clients that do everything; 1 to 3 brokers; quotas of none, one or several kinds, in
+    force or in shadow mode, per quota type; the cap of a mute; the budget of announced bytes; in each
+    direction of each connection, how its bytes are cut; how late answers and timers are; whether
+    clients log in, and how.
+What goes wrong
+    ``faults`` (quotas reload, clocks step, brokers die), ``clients.Manners`` (a client leaves at any byte,
+    half-closes, ignores its throttle time), ``brokers.DrawnScript`` (errors, late and large answers).
+What is checked
+    ``watch`` while it goes on: nothing lost, doubled, reordered or changed on its way up. When all is
+    quiet: ``answers``, ``rows``, ``mutes``, ``law``, and that nothing is left: budget, what is due,
+    reasons to pause.
+How to repeat
+    A run is a function of its seed: ``pytest tests/simulation --seed 12345``.
+"""
+
+from random import Random
+
+from tests.simulation.answers import check_answers
+from tests.simulation.asked_callback import AskedCallback, Asking
+from tests.simulation.asks import Ask, Asks
+from tests.simulation.brokers import BrokerEnd, DrawnScript
+from tests.simulation.clients import Client, Manners
+from tests.simulation.faults import Faults, drawn_quotas
+from tests.simulation.further_quota import FurtherQuota, refusal
+from tests.simulation.law import check_law
+from tests.simulation.mutes import check_mutes, check_mutes_have_rows
+from tests.simulation.pipe import STYLES, Pipe
+from tests.simulation.relays import Relay
+from tests.simulation.rows import (
+    check_limits,
+    check_mutations,
+    check_sequence,
+    match_fetch,
+    match_produce,
+    reply_of,
+    rows_of,
+)
+from tests.simulation.timeline import Timeline
+from tests.simulation.watch import InvariantError, TimedRows, Watch
+
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_type import QuotaType
+from kvota.testing.manual_clock import ManualClock
+from kvota.testing.scripted_broker import ScriptedBroker
+from kvota.testing.scripted_cluster import ScriptedCluster
+from kvota.testing.stage import Cluster
+
+_USERS = ("alice", "bob", "team a")
+_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
+# Errors of mutations: invalid topic, timed out, not allowed, policy.
+_REFUSED = (17, 7, 31, 44)
+# Of worlds in which everybody sends large requests at once, with a budget for one of them.
+_BULK_RATIO = 0.12
+_PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
+
+
+class World:
+    """One run; make it with its seed, then ``run`` it once."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._rng = rng = Random(seed)
+        clock = ManualClock()
+        self.rows = TimedRows(clock)
+        self.timeline = Timeline(clock)
+        self.upstream = ScriptedCluster(
+            brokers={node: (f"broker-{node}.inside", 9092) for node in range(1, rng.randint(2, 4))},
+            default_partitions=rng.choice((1, 3)),
+            tells_configs=rng.random() < 0.8,
+        )
+        self._is_bulk = rng.random() < _BULK_RATIO
+        entries = drawn_quotas(rng)
+        quotas = ConfiguredQuotas(entries)
+        self._is_asked = rng.random() < 0.2
+        callback = AskedCallback(quotas) if self._is_asked else None
+        self.cluster = Cluster(
+            quotas,
+            enforced=frozenset(one for one in _TYPES if rng.random() < 0.75),
+            budget_bytes=rng.choice((1_000, 20_000, 70_000) + (128 * 2**20,) * (not self._is_bulk)),
+            limits={
+                "in_flight_max": rng.choice((2, 5_000)),
+                "mutation_partitions_max": rng.choice((50, 10_000)),
+                "default_partitions": rng.choice((1, 8, self.upstream.default_partitions)),
+            },
+            clock=clock,
+            sink=self.rows,
+            callback=callback,
+            produce_quotas=(FurtherQuota(self.rows, self._ask),) if rng.random() < 0.15 else (),
+        )
+        self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
+        self.faults.note_limits(entries)
+        self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
+        self._cap_ms = rng.choice((3_000, 30_000))
+        self._logs_in = rng.random() < 0.4
+        self._ends: list[BrokerEnd] = []
+        self.relays: list[Relay] = []
+        for number in range(rng.randint(1, 8)):
+            latest_us = 1_000 if self._is_bulk else rng.choice((1_000, 3_000_000, 40_000_000))
+            start_us = rng.randrange(latest_us)
+            self.timeline.after_us(start_us, lambda number=number: self._connect(number))
+        self.faults.begin(lambda: self._ends, drain=self._drain, look_again=self._look_again)
+
+    def run(self) -> None:
+        """Until nothing is due any more; then everything is checked.
+
+        Raises:
+            InvariantError: an invariant does not hold.
+        """
+        self.timeline.run(self._check_now)
+        self._check_end()
+
+    # ------------------------------------------------------------------ connections
+
+    def _drain(self) -> None:
+        for relay in self.relays:
+            relay.drain()
+
+    def _look_again(self) -> None:
+        for relay in self.relays:
+            self.timeline.after_us(self._rng.choice((0, 500)), relay.look_again)
+
+    def _pipe(self) -> Pipe:
+        rng = self._rng
+        room_bytes = rng.choice((300, 10_000, 2**20, 2**20))
+        style = rng.choice(("halves", "large")) if self._is_bulk else rng.choice(STYLES)
+        return Pipe(self.timeline, rng, style=style, room_bytes=room_bytes)
+
+    def _connect(self, number: int) -> None:
+        rng = self._rng
+        node_id = rng.choice(list(self.upstream.brokers))
+        watch = Watch(
+            number=number,
+            node_id=node_id,
+            address=self.upstream.brokers[node_id],
+            rows=self.rows,
+            clock=self.cluster.clock,
+            knows_node=rng.random() < 0.8,
+            node_ids={node_id},
+        )
+        relay = Relay(
+            self.cluster,
+            self.timeline,
+            rng,
+            watch,
+            self._asking,
+            cap_ms=self._cap_ms,
+            dial=self._dial,
+        )
+        self.relays.append(relay)
+        to_gateway, to_client = self._pipe(), self._pipe()
+        relay.serve(to_gateway, to_client)
+        asks, logins = self._plan(number)
+        client = Client(
+            self.timeline,
+            rng,
+            watch,
+            asks,
+            self._manners(asks),
+            logins=logins,
+            gone=relay.client_gone,
+        )
+        client.connect(to_gateway, to_client)
+
+    def _ask(self, number: int, correlation: int) -> Ask:
+        watch = next(relay.watch for relay in self.relays if relay.watch.number == number)
+        asks = (ask for ask in watch.asks if not ask.is_token)
+        return next(ask for ask in asks if ask.correlation == correlation)
+
+    def _manners(self, asks: list[Ask]) -> Manners:
+        rng = self._rng
+        leaving_ratio = 0.4 if self._is_bulk else 0.15
+        all_bytes = sum(len(ask.frame) for ask in asks)
+        return Manners(
+            depth=rng.choice((1, 1, 5, 5, 100)),
+            honours_throttle=rng.random() < 0.5,
+            half_closes=rng.random() < 0.2,
+            leaves_after=rng.randrange(all_bytes) if rng.random() < leaving_ratio else None,
+        )
+
+    def _plan(self, number: int) -> tuple[list[Ask], int]:
+        """What one client asks, and how many of these are its login."""
+        rng = self._rng
+        prefix = f"{number}-"
+        for name in ("a", "b"):
+            if rng.random() < 0.6:
+                self.upstream.topics[prefix + name] = rng.choice((1, 5, 12))
+        self.upstream.refused[prefix + "bad"] = rng.choice(_REFUSED)
+        client_ids: tuple[str | None, ...] = rng.choice(
+            (("app",), ("app", "other"), (None,), ("größe",), tuple(f"id-{n}" for n in range(40)))
+        )
+        asks = Asks(rng, client_ids=client_ids, prefix=prefix, is_bulk=self._is_bulk)
+        plan = asks.login(rng.choice(_USERS)) if self._logs_in else []
+        logins = len(plan)
+        roles = (_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY)
+        role = _PRODUCER if self._is_bulk else rng.choice(roles)
+        for _ in range(rng.randint(1, 20)):
+            plan.append(self._drawn_ask(asks, role))
+            if self._logs_in and rng.random() < 0.05:
+                plan += asks.login(rng.choice(_USERS), first=False)
+        return plan, logins
+
+    def _drawn_ask(self, asks: Asks, role: str) -> Ask:
+        rng = self._rng
+        passing = (asks.heartbeat, asks.metadata, asks.api_versions)
+        draws = {
+            _PRODUCER: (asks.produce,),
+            _CONSUMER: (asks.fetch,),
+            _ADMIN: (asks.create, asks.create, asks.delete, asks.grow),
+            _ANY: (asks.produce, asks.fetch, asks.create, *passing),
+        }
+        return rng.choice(draws[role] if rng.random() < 0.85 else passing)()
+
+    def _dial(self, relay: Relay) -> tuple[Pipe, Pipe, BrokerEnd] | None:
+        if self._rng.random() < 0.03:
+            return None
+        up, down = self._pipe(), self._pipe()
+        script = DrawnScript(self._rng, self.upstream)
+        node_id = relay.watch.node_id
+        if self._rng.random() < 0.07:
+            node_id = self._rng.choice(list(self.upstream.brokers))
+        scripted = ScriptedBroker(self.upstream, script, node_id=node_id)
+        end = BrokerEnd(self.timeline, scripted, relay.watch, incoming=up, outgoing=down)
+        self._ends.append(end)
+        return up, down, end
+
+    # ------------------------------------------------------------------ checks
+
+    def _check_now(self) -> None:
+        for budget in self.cluster.shared.budgets._of.values():
+            if budget.used_bytes < 0:
+                raise InvariantError(f"the budget is {budget.used_bytes}")
+
+    def _check_end(self) -> None:
+        budgets = self.cluster.shared.budgets
+        if budgets.used_bytes or any(budget.is_waited_for for budget in budgets._of.values()):
+            raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
+        check_sequence(self.rows)
+        check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
+        check_law(self.rows.rows)
+        by_connection = rows_of(self.rows)
+        for relay in self.relays:
+            self._check_connection(relay, by_connection)
+
+    def _check_connection(self, relay: Relay, rows: dict) -> None:
+        watch, machine = relay.watch, relay.machine
+        if not relay.closed:
+            raise watch.fail(f"never ends: {relay.pausing.reasons!r}, {machine.due_count} due")
+        if machine.due_count:
+            raise watch.fail(f"{machine.due_count} answers are due at the end")
+        if not (machine.idle or watch.is_broken):
+            raise watch.fail("not idle at the end")
+        if watch.up and not watch.is_broken:
+            raise watch.fail(f"half a frame went up: {bytes(watch.up[:14]).hex()}")
+        replies = reply_of(watch, relay.broker.replies if relay.broker else [])
+        produce = rows.get((watch.number, QuotaType.PRODUCE), [])
+        row_of = match_produce(watch, produce, replies)
+        fetched = rows.get((watch.number, QuotaType.FETCH), [])
+        row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked)
+        mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
+        check_answers(watch, replies, row_of, refusal=refusal)
+        check_mutations(watch, mutations, replies)
+        charged = [row for row in self.rows.rows if row.memo.connection == watch.number]
+        excuses_ms = self.faults.excuses_ms
+        check_mutes_have_rows(watch, self.rows, charged, excuses_ms=excuses_ms)
+        check_mutes(
+            watch,
+            self.rows,
+            row_of,
+            replies,
+            cap_ms=self._cap_ms,
+            excuses_ms=excuses_ms,
+        )
