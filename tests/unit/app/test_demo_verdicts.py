@@ -34,6 +34,7 @@ def _verdicts(folder: Path, values: list[float], **columns: object) -> Verdicts:
         "limit": 1_000.0,
         "samples": 1,
         "sample_ms": 1_000,
+        "algorithm": "token_bucket",
         "outcome": "throttled",
     }
     table: dict[str, object] = {
@@ -98,9 +99,17 @@ def test_a_changed_limit_does_not_begin_a_new_account(tmp_path: Path) -> None:
 
 
 def test_bandwidth_counted_by_a_sampled_rate_is_not_judged(tmp_path: Path) -> None:
-    _verdicts(tmp_path, [3.0] * 1_600)
-
+    assert _verdicts(tmp_path, [3.0] * 1_600, algorithm="sampled_rate") == {}
     assert verdicts(tmp_path, {}) == {}
+
+
+def test_another_algorithm_begins_a_new_account(tmp_path: Path) -> None:
+    algorithms = ["token_bucket", "sampled_rate", "token_bucket"]
+
+    judged = _verdicts(tmp_path, [3_000.0, 9e9, 3_000.0], algorithm=algorithms)
+
+    assert judged["a", "PRODUCE"].holds
+    assert not _verdicts(tmp_path, [3_000.0, 3_000.0, 1.0])["a", "PRODUCE"].holds
 
 
 def test_what_had_no_limit_is_not_judged(tmp_path: Path) -> None:

@@ -76,10 +76,7 @@ def run_demo(folder: Path, *, seconds: float) -> int:
     """
     _prepare(folder)
     screen = Screen(STEPS)
-    screen.note(
-        f"Three tenants share one Kafka: {', '.join(TENANTS)}. First everybody does as they like, and "
-        "kvota only watches; then it makes a plan and holds them to it. About two minutes."
-    )
+    screen.note(tables.who_they_are())
     with _terminated_as_interrupt(), ExitStack() as stack:
         passwords = {name: f"{name}-secret" for name in TENANTS}
         with screen.step("Apache Kafka 4.3.1, one node") as said:

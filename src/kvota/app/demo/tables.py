@@ -4,8 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvota.app.demo.screen import wrapped
-from kvota.app.demo.tenants import ANALYTICS, CI_BOT, ORDERS, TENANTS
-from kvota.app.demo.tenants import TenantReport as Seen
+from kvota.app.demo.tenants import (
+    ANALYTICS,
+    ANALYTICS_CONNECTIONS,
+    CI_BOT,
+    ORDER_BYTES,
+    ORDERS,
+    ORDERS_PER_S,
+    TENANTS,
+    TenantReport,
+)
 from kvota.app.text_table import text_table
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_byte_rate, format_duration_ms
@@ -36,7 +44,17 @@ class Tried:
     share_throttled: float
 
 
-def what_was_seen(seen: Mapping[str, Seen]) -> list[str]:
+def who_they_are() -> str:
+    """Return who takes part, and what will happen."""
+    return (
+        f"Three tenants share one Kafka: {ORDERS} sends {format_byte_rate(ORDERS_PER_S * ORDER_BYTES)} and "
+        f"minds its latency, {ANALYTICS} sends all it can over {ANALYTICS_CONNECTIONS} connections, {CI_BOT} "
+        "creates and deletes topics in storms. First kvota only watches; then it plans quotas and holds "
+        "all three to them. About two minutes."
+    )
+
+
+def what_was_seen(seen: Mapping[str, TenantReport]) -> list[str]:
     """Return a line for each tenant: what its own clients saw."""
     orders, analytics, bot = seen[ORDERS], seen[ANALYTICS], seen[CI_BOT]
     of_orders = (
@@ -45,7 +63,7 @@ def what_was_seen(seen: Mapping[str, Seen]) -> list[str]:
     )
     return [
         f"{ORDERS}: {of_orders}",
-        f"{ANALYTICS}: {analytics.delivered_records:,} records delivered, all that its clients could send",
+        f"{ANALYTICS}: {analytics.delivered_records:,} records delivered",
         f"{CI_BOT}: {bot.created_topics:,} topics created, {bot.refused_topics:,} refused",
     ]
 

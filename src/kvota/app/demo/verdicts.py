@@ -23,6 +23,7 @@ _OTHERS = (
     "limit",
     "samples",
     "sample_ms",
+    "algorithm",
     "outcome",
 )
 
@@ -31,6 +32,8 @@ Verdicts = dict[tuple[str, str], Held]  # by (user, quota type)
 
 @dataclass(slots=True)
 class _Counter:
+    quota_type: QuotaType
+    algorithm: Algorithm
     users: set[str] = field(default_factory=set)
     burst_ms: int = 0
     rows: list[Decided] = field(default_factory=list)
@@ -41,48 +44,53 @@ def verdicts(record: Path, buckets: Mapping[QuotaType, BucketSettings]) -> Verdi
 
     Args:
         record: of an enforced run.
-        buckets: the bandwidth types that were counted by a token bucket, with what they might owe. Of
-            a sampled rate nothing is claimed, so other bandwidth is not judged.
+        buckets: what might be owed in bandwidth that was counted by token buckets. Of a sampled rate
+            nothing is claimed, so it is not judged.
     """
     judged: Verdicts = {}
-    for (*_, quota_type, _), counter in _counters(record).items():
-        promise = _promise(QuotaType(str(quota_type)), counter.burst_ms, buckets)
+    for counter in _counters(record):
+        promise = _promise(counter, buckets)
         if promise is None:
             continue
         found = held(counter.rows, promise)
         for user in counter.users:
-            key = (user, str(quota_type))
+            key = (user, counter.quota_type.value)
             judged[key] = max(judged.get(key, found), found, key=_excess_s)
     return judged
 
 
-def _counters(record: Path) -> dict[tuple[object, ...], _Counter]:
-    """Collect the rows of each counter that has a limit, in the order of the decisions."""
-    counters: dict[tuple[object, ...], _Counter] = defaultdict(_Counter)
+def _counters(record: Path) -> list[_Counter]:
+    """Collect the rows of each counter that has a limit, in the order of the decisions.
+
+    A counter begins anew where its algorithm changes.
+    """
+    counters: dict[tuple[object, ...], list[_Counter]] = defaultdict(list)
     for row in pq.read_table(record, columns=[*_COUNTER, *_OTHERS]).sort_by("seq").to_pylist():
         if row["limit"] is None:
             continue
-        counter = counters[tuple(row[name] for name in _COUNTER)]
+        algorithm = Algorithm(row["algorithm"])
+        begun = counters[tuple(row[name] for name in _COUNTER)]
+        if not begun or begun[-1].algorithm is not algorithm:
+            begun.append(_Counter(QuotaType(row["quota_type"]), algorithm))
+        counter = begun[-1]
         counter.users.add(row["user"])
         counter.burst_ms = max(counter.burst_ms, row["samples"] * row["sample_ms"])
         is_rejected = row["outcome"] == Outcome.REJECTED.value
         spent_s = None if is_rejected else row["value"] / row["limit"]
         counter.rows.append(Decided(row["ts_us"] // 1000, spent_s, row["connection"]))
-    return counters
+    return [counter for begun in counters.values() for counter in begun]
 
 
-def _promise(
-    quota_type: QuotaType, burst_ms: int, buckets: Mapping[QuotaType, BucketSettings]
-) -> Promise | None:
-    if FACTS[quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET:
-        return Promise(burst_s=burst_ms / 1000)
-    bucket = buckets.get(quota_type)
-    if bucket is None:
+def _promise(counter: _Counter, buckets: Mapping[QuotaType, BucketSettings]) -> Promise | None:
+    if FACTS[counter.quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET:
+        return Promise(burst_s=counter.burst_ms / 1000)
+    bucket = buckets.get(counter.quota_type)
+    if bucket is None or counter.algorithm is not Algorithm.TOKEN_BUCKET:
         return None
     return Promise(
-        burst_s=burst_ms / 1000,
+        burst_s=counter.burst_ms / 1000,
         debt_max_s=bucket.debt_max_ms / 1000,
-        answer_per_connection=quota_type is QuotaType.FETCH,
+        answer_per_connection=counter.quota_type is QuotaType.FETCH,
     )
 
 
