@@ -113,6 +113,14 @@ class World:
         self.timeline.run(self._check_now)
         self._check_end()
 
+    def transcript(self) -> list[object]:
+        """Everything that has happened, comparable between runs."""
+        seen: list[object] = [row.columns() for row in self.rows.rows]
+        for relay in self.relays:
+            ups = [(up.at_ms, up.size) for up in relay.watch.upward]
+            seen += [bytes(relay.watch.to_client), ups, relay.watch.mutes]
+        return [self.timeline.events, self.timeline.now_us, seen]
+
     # ------------------------------------------------------------------ connections
 
     def _drain(self) -> None:

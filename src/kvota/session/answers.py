@@ -260,10 +260,9 @@ class Answers:
         if at + 4 > min(frame_end, len(data)):
             raise _bad_head(frame_end - pos - 4, entry[0], entry[0])
         upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-        if route.client_id != client_id or route.is_outdated:
-            # Where the callback is asked first, the last lane counts on until it has answered.
-            if not self._caller.look_up(route, client_id, now_us):
-                route.use_last()
+        is_new = route.client_id != client_id or route.is_outdated
+        if is_new and not self._caller.look_up(route, client_id, now_us):
+            route.use_last()  # the callback is asked first; until it has answered the last lane counts
         value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
         seq = self._caller.shared.sink.next_seq()
