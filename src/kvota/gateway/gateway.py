@@ -105,7 +105,7 @@ class Gateway:
         shared = self.shared
         shared.put_in_force(replace(shared.settings, enforced=enforced))
         shared.engine.replace_countings(windows, buckets)
-        shared.engine.replace_quotas(quotas)
+        shared.replace_quotas(quotas)
         self.look_again()
 
     def look_again(self) -> None:
@@ -144,6 +144,7 @@ class Gateway:
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("")
             self._slow_senders.sweep(loop.time() * 1000)
+            self.shared.engine.refresh()  # a callback may have changed its mind by itself
             if loop.time() >= purge_at:
                 purge_at += _PURGE_S
                 self.shared.engine.purge_expired(time.time_ns() // 1_000_000)

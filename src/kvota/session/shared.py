@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kvota.engine import QuotaEngine
+from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.session.budget import AnnouncedBudgets
@@ -38,3 +39,15 @@ class Shared:
         self.settings = settings
         for quota_type in changed:
             self.engine.outdate(quota_type)
+
+    def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
+        """Put these configured quotas in force, for clients of whom the callback does not know, too."""
+        changes = tuple(self.engine.quotas.changes_to(quotas))
+        self.engine.apply(changes)
+        if self.default_callback is self.engine.callback:
+            return
+        for change in changes:
+            if change.limit is None:
+                self.default_callback.remove_quota(change.quota_type, change.entity)
+            else:
+                self.default_callback.update_quota(change.quota_type, change.entity, change.limit)

@@ -164,15 +164,7 @@ class Cluster:
 
     def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
         """Put other quotas in force, as a reload does; connections have to ``look_again``."""
-        before = self.engine.quotas
-        self.engine.replace_quotas(quotas)
-        default_callback = self.shared.default_callback
-        if default_callback is not self.engine.callback:
-            for change in before.changes_to(quotas):
-                if change.limit is None:
-                    default_callback.remove_quota(change.quota_type, change.entity)
-                else:
-                    default_callback.update_quota(change.quota_type, change.entity, change.limit)
+        self.shared.replace_quotas(quotas)
 
     def purge_counters(self) -> int:
         """Forget idle counters, as the gateway does from time to time; returns how many."""
