@@ -225,6 +225,20 @@ async def test_who_never_reads_is_aborted_in_the_end(
     await asyncio.wait_for(here.lost.wait(), 5)
 
 
+async def test_who_does_not_even_hear_of_the_end_is_aborted_too(
+    ends: tuple[Here, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LINGER_S", 0.2)
+    here, peer = ends
+    peer.transport.pause_reading()
+    here.transport.write(b"x" * 1_000)
+
+    close_when_written(here, asyncio.get_running_loop())
+
+    await asyncio.wait_for(here.lost.wait(), 5)
+    assert here.linger is None
+
+
 async def test_a_goodbye_reads_past_what_still_comes(ends: tuple[Here, Peer]) -> None:
     here, peer = ends
     here.pause()
