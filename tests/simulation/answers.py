@@ -73,7 +73,7 @@ def check_answers(
             _check_local(watch, ask, answer, refusal)
         else:
             rows = row_of.get(upward, ())
-            if not _fits(ask, answer, reply_of[upward], rows, upward):
+            if not _fits(watch, upward, answer, reply_of[upward], rows):
                 raise watch.fail(f"another answer than expected to {ask}: {answer[:80].hex()}")
 
 
@@ -95,11 +95,13 @@ def _check_local(watch: Watch, ask: Ask, answer: bytes, refusal: Any) -> None:
         raise watch.fail(f"the gateway's own answer to {ask}: {answer[:80].hex()}")
 
 
-def _fits(ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...], upward: Upward) -> bool:
+def _fits(watch: Watch, upward: Upward, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
+    ask = upward.ask
+    assert ask is not None
     if ask.is_token:
         return answer == reply.answer
     if ask.key in {PRODUCE, FETCH}:
-        return bool(rows) and _data_fits(ask, answer, reply, rows)
+        return bool(rows) and _data_fits(watch, ask, answer, reply, rows)
     if ask.key == METADATA:
         fields = dict(reply.fields)
         brokers = tuple(map(_served, fields["brokers"]))
@@ -122,10 +124,12 @@ def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
     return node[0], GATEWAY, NODE_PORT_BASE + node[0]
 
 
-def _data_fits(ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
+def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
     """The broker's answer, with the longer throttle time and without its addresses."""
     make = produced if ask.key == PRODUCE else fetched
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
+    if rows[-1].memo.quota_type in watch.buckets:
+        own_ms = min(own_ms, watch.cap_ms)  # a Java client keeps to what it was told, come what may
     fields = dict(reply.fields)
     throttle_ms = max(own_ms, reply.throttle_ms)
     plain = fields | {"endpoints": tuple(map(_served, fields.get("endpoints", ())))}

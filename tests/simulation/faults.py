@@ -30,6 +30,7 @@ _LIMITS: dict[QuotaType, tuple[float, ...]] = {
 }
 _STEPS_MS = (-3_600_000, -30_000, -1_000, -1, 1, 999, 40_000, 3_700_000)
 _FIRST_MS = 60_000
+_LIFTED_US = 3_600_000_000
 
 
 def drawn_quotas(rng: Random) -> Entries:
@@ -99,9 +100,15 @@ class Faults:
                 of_type[quota_type].add(limit)
         self.limits.append((self.tick(), of_type))
 
+    def lift_in_the_end(self, look_again: Callable[[], None]) -> None:
+        """An hour later there are no quotas: who waits behind a blocked counter may go on."""
+        self.timeline.after_us(_LIFTED_US, lambda: self._put_in_force({}, look_again))
+
     def _reload(self, look_again: Callable[[], None]) -> None:
         """The operator has other quotas."""
-        entries = drawn_quotas(self.rng)
+        self._put_in_force(drawn_quotas(self.rng), look_again)
+
+    def _put_in_force(self, entries: Entries, look_again: Callable[[], None]) -> None:
         self.cluster.replace_quotas(ConfiguredQuotas(entries))
         self.excuses_ms.append(self.cluster.clock.monotonic_ms())
         self.note_limits(entries)

@@ -127,22 +127,7 @@ class Relay:
         """Commands, the deadline, reading or not: after every call of the machine."""
         commands = self.machine.commands
         while commands and not self.closed:
-            code, argument = commands.pop(0)
-            match code:
-                case Do.SEND_CLIENT:
-                    self._deliver(cast("bytes", argument))
-                case Do.SEND_UPSTREAM:
-                    self._forward(cast("bytes", argument))
-                case Do.RESUME:
-                    now_us = self._clock.now_us()
-                    self._forward(self.machine.resume(cast("int", argument), now_us))
-                case Do.ASK:
-                    self._ask(*cast("tuple[int, Question]", argument))
-                case Do.WARN:
-                    pass
-                case _:
-                    msg = f"unknown command {code}"
-                    raise AssertionError(msg)
+            self._perform(*commands.pop(0))  # which may add others
         if self.closed:
             return
         self.watch.check_progress(self.machine)
@@ -155,6 +140,9 @@ class Relay:
 
     def drain(self) -> None:
         """The gateway stops: take no further request; what is half here and what is due go on."""
+        if self.machine.is_in_line and not self.closed:
+            self.watch.broker_gone = True
+            self.close()
         if not self.closed:
             self.watch.drained = True
             self.pausing.reasons |= Reason.DRAINING
@@ -163,6 +151,26 @@ class Relay:
     def _resume(self, reason: int) -> None:
         self._forward(self.machine.resume(reason, self._clock.now_us()))
         self._settle()
+
+    def _perform(self, code: int, argument: object) -> None:
+        match code:
+            case Do.SEND_CLIENT:
+                self._deliver(cast("bytes", argument))
+            case Do.SEND_UPSTREAM:
+                self._forward(cast("bytes", argument))
+            case Do.RESUME:
+                now_us = self._clock.now_us()
+                self._forward(self.machine.resume(cast("int", argument), now_us))
+            case Do.ASK:
+                self._ask(*cast("tuple[int, Question]", argument))
+            case Do.CLOSE:
+                self.watch.broker_gone = True  # what has gone up may lose its answer
+                self.close()
+            case Do.WARN:
+                pass
+            case _:
+                msg = f"unknown command {code}"
+                raise AssertionError(msg)
 
     def _ask(self, token: int, question: Question) -> None:
         if question == self._open_question:

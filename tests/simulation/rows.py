@@ -57,7 +57,8 @@ def match_produce(
 ) -> dict[Upward, tuple[Row, ...]]:
     """One row for each Produce of which anything went up; one more where there is a further quota."""
     further = [row for row in rows if row.memo.tags == TAGS]
-    rows = [row for row in rows if row.memo.tags != TAGS]
+    # What waits in line is not charged: its row says so, and nothing has gone up for it.
+    rows = [row for row in rows if row.memo.tags != TAGS and not _waited(row)]
     charged = [one for one in watch.upward if one.ask is not None and one.ask.key == PRODUCE]
     half = watch.half_forwarded()
     if half is not None and half.ask is not None and half.ask.key == PRODUCE:
@@ -80,7 +81,12 @@ def match_produce(
 
 
 def match_fetch(
-    watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply], *, is_asked: bool
+    watch: Watch,
+    rows: list[Row],
+    reply_of: dict[Upward, Reply],
+    *,
+    is_asked: bool,
+    is_bucket: bool,
 ) -> dict[Upward, tuple[Row, ...]]:
     """One row for each Fetch answer whose head has arrived; waits have rows of their own.
 
@@ -102,8 +108,13 @@ def match_fetch(
             raise watch.fail(f"an answer of {len(reply.answer)} bytes is charged as {row.value}")
         if row.upstream_ms != reply.throttle_ms:
             raise watch.fail(f"the broker's throttle was {reply.throttle_ms}, recorded {row}")
-    _check_waits(watch, rows)
+    if not is_bucket:  # there a wait that was long enough is answered, and another one follows
+        _check_waits(watch, rows)
     return {upward: (row,) for upward, row in zip(fetches, charges, strict=False)}
+
+
+def _waited(row: Row) -> bool:
+    return row.outcome == REJECTED and row.memo.enforced
 
 
 def _check_waits(watch: Watch, rows: list[Row]) -> None:

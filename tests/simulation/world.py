@@ -42,6 +42,7 @@ from tests.simulation.rows import (
 from tests.simulation.timeline import Timeline
 from tests.simulation.watch import InvariantError, TimedRows, Watch
 
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.testing.manual_clock import ManualClock
@@ -50,12 +51,19 @@ from kvota.testing.scripted_cluster import ScriptedCluster
 from kvota.testing.stage import Cluster
 
 _USERS = ("alice", "bob", "team a")
-_TYPES = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION)
+_BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
+_TYPES = (*_BANDWIDTH, QuotaType.CONTROLLER_MUTATION)
 # Errors of mutations: invalid topic, timed out, not allowed, policy.
 _REFUSED = (17, 7, 31, 44)
 # Of worlds in which everybody sends large requests at once, with a budget for one of them.
 _BULK_RATIO = 0.12
 _PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
+
+
+def _drawn_bucket(rng: Random) -> BucketSettings:
+    return BucketSettings(
+        burst_ms=rng.choice((1, 1_000, 10_000)), debt_max_ms=rng.choice((0, 2_000, 15_000))
+    )
 
 
 class World:
@@ -77,11 +85,16 @@ class World:
         quotas = ConfiguredQuotas(entries)
         self._is_asked = rng.random() < 0.2
         callback = AskedCallback(quotas) if self._is_asked else None
+        self._cap_ms = rng.choice((3_000, 30_000))
+        of_buckets = rng.choice((0.0, 0.0, 0.5))
+        self._buckets = frozenset(one for one in _BANDWIDTH if rng.random() < of_buckets)
         self.cluster = Cluster(
             quotas,
             enforced=frozenset(one for one in _TYPES if rng.random() < 0.75),
+            buckets=dict.fromkeys(self._buckets, _drawn_bucket(rng)),
             budget_bytes=rng.choice((1_000, 20_000, 70_000) + (128 * 2**20,) * (not self._is_bulk)),
             limits={
+                "mute_ms_max": self._cap_ms,
                 "in_flight_max": rng.choice((2, 5_000)),
                 "mutation_partitions_max": rng.choice((50, 10_000)),
                 "default_partitions": rng.choice((1, 8, self.upstream.default_partitions)),
@@ -94,7 +107,6 @@ class World:
         self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
         self.faults.note_limits(entries)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
-        self._cap_ms = rng.choice((3_000, 30_000))
         self._logs_in = rng.random() < 0.4
         self._ends: list[BrokerEnd] = []
         self.relays: list[Relay] = []
@@ -103,6 +115,8 @@ class World:
             start_us = rng.randrange(latest_us)
             self.timeline.after_us(start_us, lambda number=number: self._connect(number))
         self.faults.begin(lambda: self._ends, drain=self._drain, look_again=self._look_again)
+        if self._buckets:
+            self.faults.lift_in_the_end(self._look_again)
 
     def run(self) -> None:
         """Until nothing is due any more; then everything is checked.
@@ -112,6 +126,14 @@ class World:
         """
         self.timeline.run(self._check_now)
         self._check_end()
+
+    def transcript(self) -> list[object]:
+        """Everything that has happened, comparable between runs."""
+        seen: list[object] = [row.columns() for row in self.rows.rows]
+        for relay in self.relays:
+            ups = [(up.at_ms, up.size) for up in relay.watch.upward]
+            seen += [bytes(relay.watch.to_client), ups, relay.watch.mutes]
+        return [self.timeline.events, self.timeline.now_us, seen]
 
     # ------------------------------------------------------------------ connections
 
@@ -138,6 +160,8 @@ class World:
             address=self.upstream.brokers[node_id],
             rows=self.rows,
             clock=self.cluster.clock,
+            cap_ms=self._cap_ms,
+            buckets=self._buckets,
             knows_node=rng.random() < 0.8,
             node_ids={node_id},
         )
@@ -240,7 +264,7 @@ class World:
             raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
-        check_law(self.rows.rows)
+        check_law(self.rows.rows, buckets=self._buckets)
         by_connection = rows_of(self.rows)
         for relay in self.relays:
             self._check_connection(relay, by_connection)
@@ -259,7 +283,8 @@ class World:
         produce = rows.get((watch.number, QuotaType.PRODUCE), [])
         row_of = match_produce(watch, produce, replies)
         fetched = rows.get((watch.number, QuotaType.FETCH), [])
-        row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked)
+        is_bucket = QuotaType.FETCH in self._buckets
+        row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked, is_bucket=is_bucket)
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
         check_answers(watch, replies, row_of, refusal=refusal)
         check_mutations(watch, mutations, replies)

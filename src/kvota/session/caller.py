@@ -110,18 +110,20 @@ class Caller:
             return
         now_ms = now_us // 1000
         has_changed, longest_ms = False, 0
-        for quota_type, (charged, version, client_id) in list(self._muted_by.items()):
+        muted_by = {}
+        user, engine = self.principal.name, self.shared.engine
+        for quota_type, (lane, version, client_id) in self._muted_by.items():
             enforced = quota_type in self.shared.settings.enforced
-            lane = charged
+            now: Lane | None = lane
             if not enforced or lane.version != version:
-                user, engine = self.principal.name, self.shared.engine
-                found = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
-                if found is None:  # the callback is asked first, with the next request
-                    return
-                has_changed, lane = True, found
-                self._muted_by[quota_type] = found, found.version, client_id
+                has_changed = True
+                now = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
+            if now is None:  # the callback is asked first, with the next request
+                return
+            muted_by[quota_type] = now, now.version, client_id
             if enforced:
-                longest_ms = max(longest_ms, lane.peek(now_ms))
+                longest_ms = max(longest_ms, now.peek(now_ms))
+        self._muted_by = muted_by
         if has_changed:
             self.pausing.replace_mute(longest_ms)
 
