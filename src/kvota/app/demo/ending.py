@@ -52,24 +52,21 @@ class Ending:
         ]
         if not self.law_holds:
             sentences.append(f"the law does not hold: {self.law}")
-        for run, seen in (("before", self.before), ("after", self.after)):
-            sentences += _lost(run, seen)
+        sentences += _lost("before", self.before) + _lost("after", self.after)
+        if disturbed := self.after[ORDERS].failed_records:
+            sentences.append(
+                f"{ORDERS}, after: {disturbed:,} records were not delivered, though it keeps to its limit"
+            )
         return sentences
 
 
 def _lost(run: str, seen: Mapping[str, TenantReport]) -> list[str]:
-    sentences = [
+    return [
         f"{tenant}, {run}: of {seen[tenant].delivered_records:,} records that were reported as "
         f"delivered {seen[tenant].stored_records:,} are there"
         for tenant in (ORDERS, ANALYTICS)
         if seen[tenant].stored_records < seen[tenant].delivered_records
     ]
-    if seen[ORDERS].failed_records:
-        sentences.append(
-            f"{ORDERS}, {run}: {seen[ORDERS].failed_records:,} records were not delivered, though it "
-            "keeps to its limit"
-        )
-    return sentences
 
 
 def legend(bucket: BucketSettings, mutations: QuotaWindow) -> str:

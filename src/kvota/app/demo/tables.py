@@ -111,7 +111,7 @@ def plan_table(lines: Sequence[PlanLine], used: Uses, capacities: Mapping[QuotaT
         f"{quota_type.value} {format_quota(quota_type, most)}"
         for quota_type, most in capacities.items()
     )
-    rows = [_plan_row(line, used) for line in lines]
+    rows = sorted((_plan_row(line, used) for line in lines), key=_by_tenant)
     header = ["tenant", "quota", "used", "needs", "limit", "because"]
     tolerance = Tolerance()
     return "\n".join(
@@ -179,8 +179,9 @@ def _throttled(use: Use | None) -> str:
     return f"{use.refused:,} refused" if use.refused else f"{use.share_throttled:.0%}"
 
 
-def _by_tenant(key: tuple[str, str]) -> tuple[int, tuple[str, str]]:
-    return (TENANTS.index(key[0]) if key[0] in TENANTS else len(TENANTS), key)
+def _by_tenant(row: Sequence[str]) -> tuple[int, str, str]:
+    """Order by the first two columns, tenant and quota type."""
+    return (TENANTS.index(row[0]) if row[0] in TENANTS else len(TENANTS), row[0], row[1])
 
 
 def _amount(quota_type: str, value: float | None) -> str:

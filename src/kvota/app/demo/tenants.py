@@ -36,7 +36,7 @@ PARTITIONS_PER_TOPIC = 4
 # Behind the time it was sent and its number.
 _PADDING = b"." * (ORDER_BYTES - 30)
 _MEET_S = 60.0
-_FLUSH_S = 30.0
+_FLUSH_S = 60.0
 _QUIET_S = 10.0
 
 
