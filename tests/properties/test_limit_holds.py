@@ -29,8 +29,8 @@ from kvota.session.line_place import LinePlace
 
 pytestmark = pytest.mark.timeout(180)
 
-_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
-_SEEDS_PER_TEST = 20
+_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+_SEEDS_PER_TEST = 15
 _FRAME_BYTES_MAX = 1_500_000
 _SETTLED_US = 22_000_000
 
@@ -50,7 +50,7 @@ def drawn(seed: int) -> Scenario:
     """Adversarial crowds under a limit that changes, on a clock that steps."""
     rng = Random(seed)
     limit = rng.choice((200.0, 2_000.0, 20_000.0, 200_000.0))
-    seconds = rng.choice((20.0, 60.0, 200.0))
+    seconds = rng.choice((60.0, 200.0))
     return Scenario(
         seed=seed,
         limit=limit,
@@ -66,24 +66,25 @@ def drawn(seed: int) -> Scenario:
         late_s=rng.choice((0.002, 0.05, 2.0)),
         crowds=tuple(_habits(rng, limit) for _ in range(rng.randrange(1, 4))),
         changes=tuple(_change(rng, limit, seconds) for _ in range(rng.choice((0, 0, 3, 8)))),
-        events_max=2_500,
+        events_max=4_000,
     )
 
 
 def _habits(rng: Random, limit: float) -> Habits:
-    low = max(0.001, min(10_000.0, 10 ** rng.uniform(-3, 4)), 60 / limit)
-    low = min(low, _FRAME_BYTES_MAX / limit)
+    # Mostly of what many are sent under any limit, at times anything from 0.001 to 10,000 s.
+    exponent = rng.choice((rng.uniform(-3, 4), rng.uniform(-1.3, 0.7), rng.uniform(-1.3, 0.3)))
+    low = min(max(10**exponent, 60 / limit), _FRAME_BYTES_MAX / limit)
     high = min(low * rng.choice((1.0, 3.0, 100.0)), 10_000.0, _FRAME_BYTES_MAX / limit)
-    think_s = rng.choice((0.001, 0.05, 1.0, 20.0))
+    think_s = rng.choice((0.001, 0.05, 0.2, 1.0, 20.0))
     return Habits(
-        connections=rng.choice((1, 2, 5, 20, 50, 200)),
+        connections=rng.choice((1, 2, 5, 20, 50, 100, 200)),
         client_id=rng.choice(("app", "app", "app", "other")),
         cost_s=(low, high),
         think_s=(think_s / 10, think_s),
         depth=rng.choice((1, 1, 2, 10)),
         acks=rng.choice((-1, -1, 1, 0)),
         honours=rng.random() < 0.3,
-        patience_s=rng.choice((None, None, 5.0, 30.0)),
+        patience_s=rng.choice((None, None, None, 5.0, 30.0, 30.0)),
         stops_short=rng.choice((0.0, 0.0, 0.5)),
     )
 
@@ -103,7 +104,7 @@ def _change(rng: Random, limit: float, seconds: float) -> Change:
     return Change(rng.uniform(0.0, seconds), what, value)
 
 
-@pytest.mark.parametrize("first_seed", range(0, 10 * _SEEDS_PER_TEST, _SEEDS_PER_TEST))
+@pytest.mark.parametrize("first_seed", range(0, 8 * _SEEDS_PER_TEST, _SEEDS_PER_TEST))
 def test_the_bound_holds_in_worlds_from_a_seed(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + _SEEDS_PER_TEST):
         judge(drawn(seed))
