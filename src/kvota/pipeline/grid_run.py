@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from kvota.pipeline import grid_kernels as k
+from kvota.pipeline import closed_kernels, open_kernels
+from kvota.pipeline import grid_sums as k
 from kvota.pipeline.arrow_columns import Array, arrays
 
 RESULT_SPARK = (
@@ -152,10 +153,12 @@ class CounterRun:
         how = (*question, float(columns["debt_max_ms"][0]))
         if self._mode == k.OPEN:
             state = (self._clock, self._tokens, self._sums)
-            k.debt_open_rows(*rows, columns["complete"], *how, *state)
+            open_kernels.debt_open_rows(*rows, columns["complete"], *how, *state)
         else:
             own_state = (self._clock, self._own, self._tokens, self._sums)
-            k.debt_closed_rows(*rows, columns["complete"], *how, self._mode, *own_state)
+            closed_kernels.debt_closed_rows(
+                *rows, columns["complete"], *how, self._mode, *own_state
+            )
 
     def _feed_kafkas(
         self, rows: list[Array], columns: Mapping[str, Array], question: tuple[Array, bool, float]
@@ -164,13 +167,13 @@ class CounterRun:
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
             how = (self._is_bucket, self._mode)
-            k.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
+            closed_kernels.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
         elif self._is_bucket:
             bucket = (self._clock, self._tokens)
-            k.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
+            open_kernels.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
         else:
             ring = (self._starts[0], self._lasts[0], self._totals[0])
-            k.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
+            open_kernels.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
 
     def result(self) -> dict[str, Array]:
         """Return one row per candidate, as columns by name."""

@@ -376,7 +376,7 @@ def test_under_another_algorithm_a_counter_starts_anew_wherever_the_rows_are_cut
 @pytest.mark.timeout(120)
 def test_uncompiled_the_kernels_give_the_same_and_stay_within_their_arrays() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_grid_kernels as t; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_replay_kernels as t; "
         "print([t.run(t.traffic(1), mode, kind) for mode in t.MODES for kind in t.KINDS])"
     )
 
