@@ -76,6 +76,7 @@ def legend(bucket: BucketSettings, mutations: QuotaWindow) -> str:
     ahead = f"limit x (elapsed + {burst_s:g} s burst + {debt_s:g} s debt) + one request"
     return "\n".join(
         [
+            _labelled("rate", "the mean of the run; the burst may lift it above the limit in so short a one"),
             _labelled("would be throttled", "requests over the first guess; shadow mode let them pass"),
             _labelled("throttled", "requests that had to wait; refused: topics, to be tried again later"),
             _labelled(f"held {HELD}", "in every interval, short or long, no more was admitted than"),
