@@ -42,14 +42,20 @@ def draw(result: Path, plot: Path = PLOT) -> None:
         parts += group(LEFT + number * step, step, top, ways)
         connections, value_bytes = name.split("x")
         middle = LEFT + (number + 0.5) * step
-        parts.append(text(middle, BOTTOM + 20, f"{int(connections)} connections", anchor="middle"))
+        parts.append(text(middle, BOTTOM + 20, connections_text(int(connections)), anchor="middle"))
         parts.append(text(middle, BOTTOM + 37, f"x {int(value_bytes) // 1000} KB", anchor="middle"))
     y = height_of(1.0, top)
     parts.append(
         f'<line x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}" stroke="#1f2933" stroke-width="1.5"/>'
     )
+    source = f"rate over {kept['seconds']:g} s, from {kept['settle']:g} s after the start; {kept['command']}"
+    parts.append(text(LEFT, HEIGHT - 6, source, size=11))
     parts.append("</svg>")
     plot.write_text("\n".join(parts) + "\n")
+
+
+def connections_text(count: int) -> str:
+    return "1 connection" if count == 1 else f"{count} connections"
 
 
 def legend() -> list[str]:

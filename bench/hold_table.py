@@ -268,7 +268,7 @@ def main(arguments: list[str]) -> int:
             delete_topic(ports[BROKER], case.name)
     missed = [text for case in cases for text in missed_bars(case, found[case.name][BUCKET])]
     if not args.only:
-        keep(found, missed, arguments)
+        keep(found, missed, args)
     print("\n".join(missed) or "all bars hold")
     return 1 if missed else 0
 
@@ -285,10 +285,12 @@ def delete_topic(port: int, name: str) -> None:
     admin.close()
 
 
-def keep(found: dict[str, dict[str, Figures]], missed: list[str], arguments: list[str]) -> None:
+def keep(found: dict[str, dict[str, Figures]], missed: list[str], args: argparse.Namespace) -> None:
     """The figures as JSON, and drawn for the page."""
     kept = {
-        "command": f"./run bench hold --table {' '.join(arguments)}".rstrip(),
+        "command": f"./run bench hold --table{' --honour' if args.honour else ''}",
+        "seconds": args.seconds,
+        "settle": args.settle,
         "quota_bytes_per_s": QUOTA,
         "cases": {
             name: {way: asdict(figures) for way, figures in ways.items()}
