@@ -37,6 +37,7 @@ class Caller:
     """
 
     __slots__ = (
+        "_is_muted_to_the_end",
         "_muted_by",
         "answer_left",
         "answered_us",
@@ -80,6 +81,7 @@ class Caller:
         self.asks = 0
         # Whose counters the running mute is for, by quota type: lane, its version then, client id.
         self._muted_by: dict[QuotaType, tuple[Lane, int, str]] = {}
+        self._is_muted_to_the_end = False
         self.commands: list[Command] = []
 
     # ------------------------------------------------------------------ answers
@@ -99,14 +101,24 @@ class Caller:
 
     def mute(self, throttle_ms: int, lane: Lane, client_id: str) -> None:
         """Take no request for so long, unless the lane changes meanwhile."""
-        if not self.pausing.is_muting:
-            self._muted_by.clear()
+        self._forget_past_mutes()
         self._muted_by[lane.quota_type] = lane, lane.version, client_id
         self.pausing.mute(throttle_ms)
 
+    def mute_to_the_end(self, throttle_ms: int) -> None:
+        """Take no request for so long: a quota says so of which nothing else is known here."""
+        self._forget_past_mutes()
+        self._is_muted_to_the_end = True
+        self.pausing.mute(throttle_ms)
+
+    def _forget_past_mutes(self) -> None:
+        if not self.pausing.is_muting:
+            self._muted_by.clear()
+            self._is_muted_to_the_end = False
+
     def look_again(self, now_us: int) -> None:
         """Where a counter behind the running mute has changed: wait as long as they all say now."""
-        if not self.pausing.is_muting:
+        if not self.pausing.is_muting or self._is_muted_to_the_end:
             return
         now_ms = now_us // 1000
         has_changed, longest_ms = False, 0

@@ -66,9 +66,11 @@ def take_charged_produce(
         append_rows(caller, charges, NO_ANSWER)
     else:
         caller.expect((correlation, Due.CHARGED, route, charges))
-    mute_ms = max(charge.mute_ms for charge in charges)
-    if mute_ms > 0:
-        caller.mute(mute_ms, lane, route.memo.client_id)
+    *further, of_bytes = (charge.mute_ms for charge in charges)
+    if of_bytes > 0:
+        caller.mute(of_bytes, lane, route.memo.client_id)
+    if max(further) > 0:
+        caller.mute_to_the_end(max(further))
     return frame
 
 

@@ -197,3 +197,15 @@ def test_a_further_quota_sees_who_asks_and_the_part_that_is_here() -> None:
     (seen,) = quota.seen
     assert (seen.user, seen.client_id, seen.connection) == ("ANONYMOUS", "app", 1)
     assert (seen.node_id, seen.version, seen.frame) == (1, 9, frame[:20_000])
+
+
+def test_the_mute_of_a_further_quota_outlasts_a_changed_limit_of_the_bytes() -> None:
+    stage = stage_with(RequestCounter(throttle_ms=20_000), PRODUCE=10_000)
+    heartbeat = request(HEARTBEAT, 4, correlation=7)
+    stage.client(produce(records=b"x" * 200_000) + heartbeat)
+
+    stage.cluster.replace_quotas(quotas(PRODUCE=1e9))
+    stage.look_again()
+
+    assert stage.advance(19_999) == b""
+    assert stage.advance(1) == heartbeat
