@@ -66,12 +66,17 @@ def take_charged_produce(
         append_rows(caller, charges, NO_ANSWER)
     else:
         caller.expect((correlation, Due.CHARGED, route, charges))
+    _mute(caller, route, charges)
+    return frame
+
+
+def _mute(caller: Caller, route: Route, charges: list[Charge]) -> None:
+    """Wait for the longest throttle; the last charge is that of the bytes, whose limit may change."""
     *further, of_bytes = (charge.mute_ms for charge in charges)
     if of_bytes > 0:
-        caller.mute(of_bytes, lane, route.memo.client_id)
+        caller.mute(of_bytes, route.lane, route.memo.client_id)
     if max(further) > 0:
         caller.mute_to_the_end(max(further))
-    return frame
 
 
 def append_rows(caller: Caller, charges: list[Charge], upstream_ms: int) -> None:
