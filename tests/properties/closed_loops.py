@@ -23,7 +23,8 @@ from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.pausing import Pausing, Reason
 from kvota.testing.frames import produce_answer
-from kvota.testing.stage import ALL_TYPES, BROKER, START_MS, Cluster, Row
+from kvota.testing.manual_clock import START_MS
+from kvota.testing.stage import ALL_TYPES, BROKER, Cluster, Row
 
 PRODUCE = QuotaType.PRODUCE
 BUCKET = BucketSettings(burst_ms=1_000, debt_max_ms=15_000)

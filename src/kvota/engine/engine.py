@@ -181,11 +181,16 @@ class QuotaEngine:
         """Put these quotas in force in place of all others."""
         self.apply(self._quotas.changes_to(quotas))
 
-    def refresh(self) -> None:
-        """Ask the callback whether anything changed by other means; call it now and then."""
-        for quota_type in QuotaType:
-            if self.callback.quota_reset_required(quota_type):
-                self._look_again(quota_type, is_reset=True)
+    def refresh(self) -> bool:
+        """Ask the callback whether anything changed by other means; call it now and then.
+
+        Returns:
+            True when it has: running mutes may be other ones now.
+        """
+        changed = [kind for kind in QuotaType if self.callback.quota_reset_required(kind)]
+        for quota_type in changed:
+            self._look_again(quota_type, is_reset=True)
+        return bool(changed)
 
     def set_limit(
         self, quota_type: QuotaType, limit: float | None, *, tags: str, node_id: int | None = None
@@ -227,7 +232,7 @@ class QuotaEngine:
 
     def outdate(self, quota_type: QuotaType) -> None:
         """Whoever keeps a lane of this type asks for it again: its holders treat it otherwise now."""
-        for lane in {*self._counters.of_type(quota_type), *self._clients.values()}:
+        for lane in dict.fromkeys((*self._counters.of_type(quota_type), *self._clients.values())):
             if lane.quota_type is quota_type:
                 lane.outdate()
 

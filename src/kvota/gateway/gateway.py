@@ -144,7 +144,8 @@ class Gateway:
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("")
             self._slow_senders.sweep(loop.time() * 1000)
-            self.shared.engine.refresh()  # a callback may have changed its mind by itself
+            if self.shared.engine.refresh():  # a callback may change its mind by itself
+                self.look_again()
             if loop.time() >= purge_at:
                 purge_at += _PURGE_S
                 self.shared.engine.purge_expired(time.time_ns() // 1_000_000)

@@ -111,6 +111,11 @@ class Caller:
         self._is_muted_to_the_end = True
         self.pausing.mute(throttle_ms)
 
+    def wait_for_room(self, at_most_ms: int) -> None:
+        """Take no request for so long: a Fetch waits, and looks again by itself."""
+        self._forget_past_mutes()
+        self.pausing.mute(at_most_ms)
+
     def _forget_past_mutes(self) -> None:
         if not self.pausing.is_muting:
             self._muted_by.clear()

@@ -62,7 +62,7 @@ def _wait(caller: Caller, route: Route, missing_bytes: int, left_ms: int, now_us
         sink = caller.shared.sink
         seq = sink.next_seq()
         sink.append(route.memo, seq, now_us, room.expected_bytes, throttle_ms, NO_ANSWER, REJECTED)
-    caller.pausing.mute(min(look_again_ms(missing_bytes, route.memo), left_ms))
+    caller.wait_for_room(min(look_again_ms(missing_bytes, route.memo), left_ms))
 
 
 def _answered_empty(caller: Caller, route: Route, correlation: int, throttle_ms: int) -> bytes:

@@ -25,7 +25,6 @@ class Topology:
         self._advertised = advertised
         self.brokers: dict[int, tuple[str, int]] = {}
         self._node_of_address: dict[tuple[str, int], int] = {}
-        self.version = 0  # grows with every change, so that connections look up their node again
 
     def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int]:
         """The gateway's address for a broker that an answer names; remembers the broker.
@@ -47,7 +46,6 @@ class Topology:
                 del self._node_of_address[old]
             self.brokers[node_id] = (host, port)
             self._node_of_address[host, port] = node_id
-            self.version += 1
         return told.host, told.node_port_base + node_id
 
     def node_at(self, host: str, port: int) -> int | None:

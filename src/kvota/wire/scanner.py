@@ -105,11 +105,6 @@ class Scanner:
         length_bytes = self._length() if self.flexible else self.int32()
         return self._body(length_bytes)
 
-    def skip_blob(self) -> None:
-        """Steps over bytes, null or not."""
-        length_bytes = self._length() if self.flexible else self.int32()
-        self._skip_body(length_bytes)
-
     def text(self) -> str | None:
         """Reads a string (int16 length, or compact); returns None for null."""
         encoded = self._body(self._text_length())

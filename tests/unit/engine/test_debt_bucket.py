@@ -128,6 +128,7 @@ def test_a_changed_limit_keeps_the_debt_in_seconds() -> None:
 
 def test_a_longer_burst_is_no_gift_and_a_shorter_one_no_debt() -> None:
     bucket = bucket_of()
+    bucket.charge(0, NOW_MS)  # it is full until its first charge, whatever its burst
 
     bucket.configure(QuotaWindow(1, 5_000), LIMIT)
     assert bucket.allowance(NOW_MS) == 1_000

@@ -20,7 +20,6 @@ READS: dict[str, Callable[[Scanner], object]] = {
     "blob": Scanner.blob,
     "text": Scanner.text,
     "skip_text": Scanner.skip_text,
-    "skip_blob": Scanner.skip_blob,
     "count": lambda scanner: scanner.count(1),
     "skip_tags": Scanner.skip_tags,
 }

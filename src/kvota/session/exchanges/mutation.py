@@ -1,6 +1,6 @@
 """Topic mutations, admitted topic by topic as Kafka's controller does (KIP-599).
 
-A mutation request is held while questions of the gateway's own, on the caller's connection, find out
+A mutation request is kept back while questions of the gateway's own, on the caller's connection, find out
 what exists. Each topic that could succeed is charged; refused ones are taken out of the request and
 merged back into the answer. What upstream then refuses is given back. While that goes on nothing else
 of the connection is forwarded: a broker, too, has one request of a connection in hand.
@@ -17,6 +17,7 @@ from kvota.session.exchanges.mutation_charges import MutationCharges
 from kvota.wire import mutations, questions
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.mutation_answers import MutationAnswer
 from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
 from kvota.wire.questions import TopicFacts
 
@@ -90,7 +91,16 @@ class Mutation(Exchange):
             ProtocolError: the broker's answer cannot be read.
         """
         if self._asked is _Asked.FORWARDED:
-            return self._ended(caller, self._merged(frame, now_us), now_us)
+            key, version, _ = self._head
+            scanned = mutations.scan_answer(frame, key, version)
+            refusals, upstream_ms = list(self._refusals.values()), scanned.throttle_ms
+            mute_ms = self._charges.settle(
+                self._by_place(scanned), upstream_ms, refused_any=bool(refusals), now_us=now_us
+            )
+            self._end(caller, mute_ms)
+            if not refusals and mute_ms <= upstream_ms:
+                return frame
+            return mutations.merge(frame, key, version, refusals, max(mute_ms, upstream_ms))
         self._learn(caller, frame, now_us)
         upstream = self._next_question(caller)
         if upstream is not None:
@@ -98,7 +108,11 @@ class Mutation(Exchange):
         else:
             admitted = self._decide(now_us)
             if admitted is None:
-                return self._ended(caller, self._own_answer(now_us), now_us)
+                key, version, correlation = self._head
+                mute_ms = self._charges.mute_ms(now_us)
+                self._end(caller, mute_ms)
+                refusals = list(self._refusals.values())
+                return mutations.answer(correlation, key, version, refusals, mute_ms)
             upstream = self._forward(caller, admitted)
         caller.commands.append((Do.SEND_UPSTREAM, upstream))
         return b""
@@ -112,12 +126,11 @@ class Mutation(Exchange):
         caller.expect((self._head.correlation, Due.EXCHANGE, self))
         return request
 
-    def _ended(self, caller: Caller, answer: bytes, now_us: int) -> bytes:
-        mute_ms, lane = self._charges.mute_ms(now_us), self._charges.lane
+    def _end(self, caller: Caller, mute_ms: int) -> None:
+        lane = self._charges.lane
         if mute_ms > 0 and lane is not None:
             caller.mute(mute_ms, lane, self._request.client_id)
         caller.go_on()
-        return answer
 
     # ------------------------------------------------------------------ asking
 
@@ -259,34 +272,16 @@ class Mutation(Exchange):
             name=topic.name, topic_id=topic.topic_id, error_code=error_code, message=message
         )
 
-    # ------------------------------------------------------------------ answering
-
-    def _own_answer(self, now_us: int) -> bytes:
-        """The whole answer, when nothing of the request went upstream."""
-        key, version, correlation = self._head
-        refusals = list(self._refusals.values())
-        return mutations.answer(correlation, key, version, refusals, self._charges.mute_ms(now_us))
-
-    def _merged(self, frame: bytes, now_us: int) -> bytes:
-        """The broker's answer with the refused topics in it and the longer of both throttle times."""
-        key, version, _ = self._head
-        scanned = mutations.scan_answer(frame, key, version)
+    def _by_place(self, answer: MutationAnswer) -> dict[int, TopicResult]:
+        """What the broker said of each topic, by the topic's place in the request."""
         by_topic: dict[str | bytes | None, TopicResult] = {}
-        for result in scanned.topics:
+        for result in answer.topics:
             by_topic[result.name] = by_topic[result.topic_id] = result
-        results = {
+        return {
             index: by_topic[_key_of(topic)]
             for index, topic in enumerate(self._request.topics)
             if _key_of(topic) in by_topic
         }
-        self._charges.settle(
-            results, scanned.throttle_ms, refused_any=bool(self._refusals), now_us=now_us
-        )
-        mute_ms = self._charges.mute_ms(now_us)
-        if not self._refusals and mute_ms <= scanned.throttle_ms:
-            return frame
-        throttle_ms = max(mute_ms, scanned.throttle_ms)
-        return mutations.merge(frame, key, version, list(self._refusals.values()), throttle_ms)
 
 
 def _newest_metadata(caller: Caller) -> int:

@@ -82,7 +82,7 @@ class MutationCharges:
 
     def settle(
         self, results: dict[int, TopicResult], upstream_ms: int, *, refused_any: bool, now_us: int
-    ) -> None:
+    ) -> int:
         """The broker has answered: record the charges, give back what it refused, correct the rest.
 
         Args:
@@ -90,6 +90,9 @@ class MutationCharges:
             upstream_ms: the throttle time in its answer.
             refused_any: true where a topic of the request did not go up.
             now_us: when.
+
+        Returns:
+            What is left of the throttle, in ms.
         """
         for charge in self._charges.values():
             self._append(charge, upstream_ms)
@@ -111,6 +114,7 @@ class MutationCharges:
         # A client that has got everything back owes nothing; the rows keep the throttle as computed.
         self._owes_nothing = bool(self._charges) and not kept and not refused_any
         self._charges.clear()
+        return self.mute_ms(now_us)
 
     def abandon(self) -> None:
         """No answer comes: what was charged stays charged and is recorded."""
