@@ -40,10 +40,12 @@ class Model:
         self.limit = Fraction(limit)
         self.burst_ms = burst_ms
         self.debt_max_ms = debt_max_ms
-        self.debt_ms = Fraction(-burst_ms)
+        self.debt_ms: Fraction | None = None  # full until the first charge, whatever the burst is then
         self.seen_ms = _BEGIN_MS
 
     def at(self, now_ms: int) -> Fraction:
+        if self.debt_ms is None:
+            return Fraction(-self.burst_ms)
         return max(self.debt_ms - max(0, now_ms - self.seen_ms), Fraction(-self.burst_ms))
 
     def owe(self, value: int, now_ms: int) -> int:
