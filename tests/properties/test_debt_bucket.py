@@ -40,7 +40,9 @@ class Model:
         self.limit = Fraction(limit)
         self.burst_ms = burst_ms
         self.debt_max_ms = debt_max_ms
-        self.debt_ms: Fraction | None = None  # full until the first charge, whatever the burst is then
+        self.debt_ms: Fraction | None = (
+            None  # full until the first charge, whatever the burst is then
+        )
         self.seen_ms = _BEGIN_MS
 
     def at(self, now_ms: int) -> Fraction:

@@ -50,7 +50,7 @@ def who_they_are() -> str:
         f"Three tenants share one Kafka: {ORDERS} sends {format_byte_rate(ORDERS_PER_S * ORDER_BYTES)} and "
         f"minds its latency, {ANALYTICS} sends all it can over {ANALYTICS_CONNECTIONS} connections, {CI_BOT} "
         "creates and deletes topics in storms. First kvota only watches; then it plans quotas and holds "
-        "all three to them. About two minutes."
+        "all three to them. Two to four minutes."
     )
 
 
