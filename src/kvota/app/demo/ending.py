@@ -103,9 +103,7 @@ def closing_lines(ending: Ending) -> str:
         ),
         _labelled("next", f"./run kvota usage --events {record}"),
         _labelled("", f"./run kvota replay --events {record} --law"),
-        _labelled(
-            "", "docs/quotas-that-hold.md: why limits hold here; docs/gateway.md: your own cluster"
-        ),
+        _labelled("", "docs/quotas-that-hold.md: why it holds; docs/gateway.md: your own cluster"),
     ]
     return "\n".join(lines)
 
