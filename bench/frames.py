@@ -6,7 +6,9 @@ import time
 from kafka.record import MemoryRecordsBuilder
 
 
-def produce_frame(topic: str, value_bytes: int, *, acks: int = 1) -> bytes:
+def produce_frame(
+    topic: str, value_bytes: int, *, acks: int = 1, client_id: str = "bench"
+) -> bytes:
     """Produce v8 with one record."""
     builder = MemoryRecordsBuilder(2, 0, value_bytes + 1_000)
     builder.append(timestamp=int(time.time() * 1000), key=None, value=bytes(value_bytes))
@@ -20,7 +22,7 @@ def produce_frame(topic: str, value_bytes: int, *, acks: int = 1) -> bytes:
         + struct.pack(">iii", 1, 0, len(records))
         + bytes(records)
     )
-    return _framed(0, 8, body)
+    return _framed(0, 8, body, client_id)
 
 
 def fetch_frame(topic: str, max_bytes: int) -> bytes:
@@ -38,7 +40,7 @@ def fetch_frame(topic: str, max_bytes: int) -> bytes:
     return _framed(1, 11, body)
 
 
-def _framed(key: int, version: int, body: bytes) -> bytes:
-    client_id = b"bench"
-    head = struct.pack(">hhih", key, version, 1, len(client_id)) + client_id
+def _framed(key: int, version: int, body: bytes, client_id: str = "bench") -> bytes:
+    name = client_id.encode()
+    head = struct.pack(">hhih", key, version, 1, len(name)) + name
     return struct.pack(">i", len(head) + len(body)) + head + body

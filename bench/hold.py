@@ -1,6 +1,7 @@
 """Does a byte-rate quota hold, and as a broker's own does?
 
     ./run bench hold [--seconds 100] [--batch-bytes 1000000] [--large-fetches]
+    ./run bench hold --table [options]    users with many connections: see hold_table.py
 
 Clients at full speed under 1,000,000 bytes/s with Kafka's default window of 11 x 1 s: librdkafka (which
 ignores throttling) and Java producing, librdkafka consuming; each once through the gateway and once
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+import hold_table
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.cluster.ports import free_ports
@@ -194,6 +196,8 @@ def preload_huge(kafka: LocalKafka, bootstrap: str) -> None:
 
 
 def main() -> int:
+    if "--table" in sys.argv[1:]:
+        return hold_table.main([argument for argument in sys.argv[1:] if argument != "--table"])
     options = argparse.ArgumentParser(description="does a quota hold")
     options.add_argument("--seconds", type=float, default=100.0)
     options.add_argument(

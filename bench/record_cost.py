@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kvota.files.whole_file import write_whole
 from kvota.model.decision_sink import ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.event_table import event_table, parquet_bytes, warm_up
 from kvota.record.row_appender import RowAppender
 from kvota.record.row_batch import RowBatch
@@ -41,6 +41,7 @@ def make_memos() -> list[ChargeMemo]:
             limit=8e6,
             samples=11,
             sample_ms=1000,
+            algorithm=Algorithm.SAMPLED_RATE,
             enforced=True,
         )
         for number in range(CONNECTIONS)

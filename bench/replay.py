@@ -63,6 +63,7 @@ def write_events(folder: Path, count: int) -> None:
             "limit": np.full(rows, 50_000.0),
             "samples": np.full(rows, 11, np.int16),
             "sample_ms": np.full(rows, 1000, np.int32),
+            "algorithm": _same("sampled_rate", rows),
             "outcome": _same("admitted", rows),
             "enforced": pa.array(np.zeros(rows, np.bool_)),
             "throttle_ms": np.zeros(rows, np.int32),
@@ -92,12 +93,14 @@ def numba_loop(folder: Path, quotas: tuple[float, ...]) -> tuple[float, float, i
         column[name] = column[name].astype(np.int64)
     column["strict"] = np.zeros(len(order), np.bool_)
     column["complete"] = np.ones(len(order), np.bool_)
+    column["bucket"] = column["debt"] = np.zeros(len(order), np.bool_)
+    column["debt_max_ms"] = np.full(len(order), np.inf)
     column["floor"] = np.full(len(order), FACTS[QuotaType.PRODUCE].floor)
     cuts = [0, *(np.flatnonzero(np.diff(counter[order])) + 1).tolist(), len(order)]
     loaded = time.perf_counter()
     grid, state_bytes = Grid(quotas=quotas), 0
     for start, end in itertools.pairwise(cuts):
-        run = CounterRun(start, grid, is_bucket=False)
+        run = CounterRun(start, grid)
         run.feed({name: values[start:end] for name, values in column.items()})
         run.result()
         state_bytes = run.state_bytes

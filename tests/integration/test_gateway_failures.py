@@ -144,4 +144,4 @@ def test_quotas_put_in_force_hold_for_open_connections_and_the_rows_say_which(
     assert list(dict.fromkeys(limits)) == [1e9, 450.0], rows
     assert limits.count(450.0) >= 3
     assert rows[-1]["outcome"] == "throttled", rows
-    assert "the quotas in force stay as they are. quotas.toml:3" in gateway.log
+    assert "what is in force stays as it is. quotas.toml:3" in gateway.log

@@ -54,6 +54,8 @@ class Faults:
     Attributes:
         excuses_ms: when the wall clock was set forward or quotas changed, monotonic: a mute may end early.
         limits: of each table that was in force, with the tick at which it came.
+        stepped_back_ms: by how much the wall clock was set back in all; so much longer is what is left
+            of a mutation's throttle, which is reckoned on it.
     """
 
     cluster: Cluster
@@ -62,6 +64,7 @@ class Faults:
     tick: Callable[[], int]
     excuses_ms: list[int] = field(default_factory=list)
     limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
+    stepped_back_ms: int = 0
 
     def begin(
         self,
@@ -117,6 +120,7 @@ class Faults:
     def _set_clock(self) -> None:
         step_ms = self.rng.choice(_STEPS_MS)
         self.cluster.clock.step_wall(step_ms)
+        self.stepped_back_ms += max(0, -step_ms)
         if step_ms > 0:
             self.excuses_ms.append(self.cluster.clock.monotonic_ms())
 

@@ -6,7 +6,7 @@ from tests.simulation.asks import Ask
 from tests.simulation.watch import TimedRows
 
 from kvota.model.decision_sink import ADMITTED, THROTTLED, ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.testing.scripted_broker import produced
 
@@ -48,6 +48,7 @@ class FurtherQuota:
             limit=None,
             samples=0,
             sample_ms=0,
+            algorithm=Algorithm.SAMPLED_RATE,
             enforced=True,
         )
         throttle_ms = _THROTTLE_MS if self._asked % 3 == 0 else 0

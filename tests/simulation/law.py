@@ -5,7 +5,7 @@ from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError
 
 from kvota.model.decision_sink import REJECTED
-from kvota.model.quota_type import FACTS, QuotaType
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
 from kvota.testing.stage import Row
@@ -26,6 +26,10 @@ def check_law(rows: list[Row], *, buckets: frozenset[QuotaType]) -> None:
     first = [at == 0 or counters[at] != counters[at - 1] for at in range(len(rows))]
     strict = [memo.api_version >= STRICT_FROM.get(memo.api_key, _NEVER) for memo in memos]
     bucket = [memo.quota_type is mutation for memo in memos]
+    debt = [
+        memo.algorithm is Algorithm.TOKEN_BUCKET and memo.quota_type is not mutation
+        for memo in memos
+    ]
     refused = [row.outcome == REJECTED and row.memo.quota_type is not mutation for row in rows]
     throttle_ms = np.zeros(len(rows), np.int32)
     outcome = np.zeros(len(rows), np.int8)
@@ -34,7 +38,9 @@ def check_law(rows: list[Row], *, buckets: frozenset[QuotaType]) -> None:
         np.array(first),
         np.full(len(rows), fill_value=True),
         np.array(bucket),
+        np.array(debt),
         np.array(strict),
+        np.array([memo.quota_type is QuotaType.PRODUCE for memo in memos]),
         np.array(refused),
         np.array([row.ts_us for row in rows], np.int64),
         np.array([row.value for row in rows], np.float64),

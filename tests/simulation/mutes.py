@@ -77,7 +77,12 @@ def check_mutes(
 
 
 def check_mutes_have_rows(
-    watch: Watch, rows: TimedRows, charged: list[Row], *, excuses_ms: list[int]
+    watch: Watch,
+    rows: TimedRows,
+    charged: list[Row],
+    *,
+    excuses_ms: list[int],
+    stepped_back_ms: int,
 ) -> None:
     """Nobody is muted for longer than a row says.
 
@@ -86,6 +91,7 @@ def check_mutes_have_rows(
         rows: with the time of each decision.
         charged: the rows of this connection.
         excuses_ms: once quotas have changed, running mutes are other ones than the rows say.
+        stepped_back_ms: by how much the wall clock was set back in all.
     """
     mutation_ms = max(
         (row.throttle_ms for row in charged if row.memo.quota_type is _MUTATION), default=0
@@ -98,7 +104,7 @@ def check_mutes_have_rows(
         exact_ms = {row.throttle_ms for row in now}
         exact_ms |= {_with_window_ms(row, watch.buckets) for row in now}
         # What is left of a mutation's throttle, and how long a Fetch waits until it is looked at again.
-        most_ms = max(mutation_ms, _LOOK_AGAIN_MS if waits else 0)
+        most_ms = max(mutation_ms and mutation_ms + stepped_back_ms, _LOOK_AGAIN_MS if waits else 0)
         if for_ms not in exact_ms and for_ms > most_ms:
             raise watch.fail(f"muted for {for_ms} ms at {at_ms}, and no row says so: {exact_ms}")
 

@@ -290,7 +290,13 @@ class World:
         check_mutations(watch, mutations, replies)
         charged = [row for row in self.rows.rows if row.memo.connection == watch.number]
         excuses_ms = self.faults.excuses_ms
-        check_mutes_have_rows(watch, self.rows, charged, excuses_ms=excuses_ms)
+        check_mutes_have_rows(
+            watch,
+            self.rows,
+            charged,
+            excuses_ms=excuses_ms,
+            stepped_back_ms=self.faults.stepped_back_ms,
+        )
         check_mutes(
             watch,
             self.rows,

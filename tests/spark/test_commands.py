@@ -126,14 +126,40 @@ def test_factors_of_the_quotas_in_force_are_shown_with_units(
     recorded_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--factors", "0.5,2", "--mode", "backlog", "--window", "5x500ms", "--top", "2"]
+    by_rate = ["--algorithm", "sampled_rate"]
 
-    code = main(["replay", "--events", str(recorded_folder), *arguments])
+    code = main(["replay", "--events", str(recorded_folder), *arguments, *by_rate])
 
     lines = capsys.readouterr().out.splitlines()
     assert code == 0
     assert lines[0] == "backlog loop, 5 samples of 500 ms"
     assert lines[2].endswith("longest delay")
     assert len(lines) == 3 + 2 * 2
+
+
+def test_the_way_of_counting_is_said(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--candidates", "20KB/s,5/s", "--algorithm", "token_bucket", "--burst", "2s"]
+
+    code = main(
+        ["replay", "--events", str(recorded_folder), *arguments, "--debt-max", "5s", "--top", "99"]
+    )
+
+    (first, *_) = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert first.startswith("open loop, ")
+    assert "token_bucket with a burst of 2.00 s and 5.00 s of debt" in first
+    assert "samples of" in first
+
+
+@pytest.mark.parametrize("value", ["0s", "soon", "5"])
+def test_an_impossible_burst_is_wrong_use(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", "--events", ".", "--factors", "1", "--burst", value])
+
+    assert ended.value.code == 2
+    assert f'"{value}" is not' in capsys.readouterr().err
 
 
 def test_a_plan_is_only_shown_unless_it_is_asked_for(

@@ -61,6 +61,51 @@ def test_columns_an_older_file_lacks_are_null(
     assert rows[0].asDict().keys() == {column.name for column in EVENT_COLUMNS}
 
 
+# All columns of version 1, in its words.
+_VERSION_1 = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("ts_us", "seq", "connection")),
+        *((name, pa.string()) for name in ("gateway", "run_id", "quota_type", "user", "client_id")),
+        *((name, pa.string()) for name in ("tags", "outcome")),
+        *((name, pa.int32()) for name in ("node_id", "sample_ms", "throttle_ms")),
+        *((name, pa.int16()) for name in ("api_key", "api_version", "samples")),
+        ("value", pa.float64()),
+        ("limit", pa.float64()),
+        ("enforced", pa.bool_()),
+        ("upstream_throttle_ms", pa.int32()),
+    ],
+    metadata={"schema_version": "1"},
+)
+
+
+def test_in_a_file_of_version_1_each_type_was_counted_by_its_own_first_algorithm(
+    spark: SparkSession, recorded_rows: list[EventRow], write_events: WriteEvents
+) -> None:
+    folder = write_events(recorded_rows[:5])
+    types = ("PRODUCE", "FETCH", "REQUEST", "CONTROLLER_MUTATION", "PRODUCER_ID", "unheard of")
+    texts = dict.fromkeys(("gateway", "user", "client_id", "tags"), "a") | {"outcome": "admitted"}
+    rows = [
+        dict.fromkeys(_VERSION_1.names, 1)
+        | texts
+        | {"run_id": "old", "quota_type": kind, "enforced": True}
+        for kind in types
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, _VERSION_1), folder / "old.parquet")
+
+    events = read_events(spark, folder).select("run_id", "quota_type", "algorithm").collect()
+
+    assert find_events([folder]).bad == ()
+    assert {row["quota_type"]: row["algorithm"] for row in events if row["run_id"] == "old"} == {
+        "PRODUCE": "sampled_rate",
+        "FETCH": "sampled_rate",
+        "REQUEST": "sampled_rate",
+        "CONTROLLER_MUTATION": "token_bucket",
+        "PRODUCER_ID": "token_bucket",
+        "unheard of": None,
+    }
+    assert len(events) == len(types) + 5
+
+
 def test_a_column_of_another_type_makes_a_file_foreign(
     recorded_rows: list[EventRow], write_events: WriteEvents
 ) -> None:
@@ -84,7 +129,7 @@ def test_a_newer_schema_version_is_not_guessed_at(
 
     (bad,) = find_events([folder]).bad
 
-    assert bad.reason == "schema_version 9, this kvota reads 1"
+    assert bad.reason == "schema_version 9, this kvota reads 1 and 2"
 
 
 def test_odd_names_of_folders_are_only_names(

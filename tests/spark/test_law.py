@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
+from tests.spark.conftest import of_version_1
 
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
 from kvota.pipeline import law, read_events, replay_rows
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 QUOTA_TYPES = {"PRODUCE", "FETCH", "CONTROLLER_MUTATION"}
 SEQ = 1
+RUN_ID, QUOTA_TYPE, ALGORITHM = 3, 5, 16
 
 WriteEvents = Callable[..., Path]
 
@@ -31,6 +33,55 @@ def test_every_row_of_a_recorded_run_is_replayed_equal(
     assert {of_type.quota_type for of_type in result.of_types} == QUOTA_TYPES
     assert min(of_type.throttled for of_type in result.of_types) >= 1000
     assert str(result) == f"{result.rows:,} rows, {result.throttled:,} throttled, all equal"
+
+
+def test_a_record_begun_in_version_1_is_replayed_with_what_followed(
+    spark: SparkSession, recorded_rows: list[EventRow], write_events: WriteEvents
+) -> None:
+    run = [row for row in recorded_rows if row[RUN_ID] == "run-1"]
+    begin = next(
+        place
+        for place, row in enumerate(run)
+        if row[ALGORITHM] == "token_bucket" and row[QUOTA_TYPE] != "CONTROLLER_MUTATION"
+    )
+    old = of_version_1(write_events(run[:begin], name="old"))
+    new = write_events(run[begin:6_000], name="new")
+
+    result = law(read_events(spark, old, new))
+
+    assert result.holds
+    assert (result.rows, result.unjudged, result.missing) == (6_000, 0, 0)
+    assert begin > 1_000
+
+
+@pytest.mark.parametrize("enforced", [True, False], ids=["enforced", "shadow"])
+def test_bandwidth_is_replayed_under_both_algorithms(recorded: DataFrame, enforced: bool) -> None:
+    throttled = {
+        (row["quota_type"], row["algorithm"], row["outcome"]): row["count"]
+        for row in recorded.where((F.col("enforced") == enforced) & (F.col("throttle_ms") > 0))
+        .groupBy("quota_type", "algorithm", "outcome")
+        .count()
+        .collect()
+    }
+
+    for kind in ("PRODUCE", "FETCH"):
+        for algorithm in ("sampled_rate", "token_bucket"):
+            assert throttled[kind, algorithm, "throttled"] >= 50
+    assert throttled["PRODUCE", "token_bucket", "rejected"] >= 50
+    assert ("PRODUCE", "sampled_rate", "rejected") not in throttled
+    assert recorded.where("value < 0 and quota_type = 'PRODUCE'").count() >= 20
+
+
+def test_a_row_of_an_algorithm_nobody_knows_is_not_replayed(recorded: DataFrame) -> None:
+    some = recorded.where((F.col("run_id") == "run-1") & (F.col("seq") < 900))
+    odd = some.withColumn(
+        "algorithm",
+        F.when(F.col("seq") < 3, F.lit("leaky_cup")).otherwise(F.col("algorithm")),
+    )
+
+    result = law(odd)
+
+    assert (result.not_replayed, result.rows) == (3, 897)
 
 
 def test_one_limit_a_thousandth_off_is_found(recorded: DataFrame) -> None:
@@ -70,7 +121,8 @@ def test_a_blocked_charge_obeys_the_law_with_its_throttle_and_with_no_other(
 def test_a_record_without_its_beginning_is_judged_only_where_that_is_possible(
     recorded: DataFrame,
 ) -> None:
-    result = law(recorded.where((F.col("run_id") == "run-1") & (F.col("seq") >= 9_000)))
+    # (Not right behind a step back of the clock: what it left in the samples lives longer.)
+    result = law(recorded.where((F.col("run_id") == "run-1") & (F.col("seq") >= 9_200)))
 
     assert result.holds
     assert result.unjudged > 0

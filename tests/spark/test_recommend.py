@@ -65,6 +65,7 @@ def two_tenants(
             None,
             0,
             0,
+            "sampled_rate",
             "admitted",
             False,
             0,

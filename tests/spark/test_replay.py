@@ -6,7 +6,8 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.engine import QuotaWindow
 from kvota.model.errors import UsageError
-from kvota.pipeline import Factors, OfCounters, replay
+from kvota.model.quota_type import Algorithm
+from kvota.pipeline import Counted, Factors, OfCounters, replay
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -40,7 +41,8 @@ def test_a_counter_has_a_row_per_candidate_with_its_names(recorded: DataFrame) -
 
     bob = [row for row in rows if row["user"] == "bob" and row["client_id"] == "app-1"]
     assert {row["quota_type"] for row in bob} == {"FETCH", "CONTROLLER_MUTATION"}
-    assert {row["algorithm"] for row in bob if row["quota_type"] == "FETCH"} == {"sampled_rate"}
+    of_fetch = {row["algorithm"] for row in bob if row["quota_type"] == "FETCH"}
+    assert of_fetch == {"sampled_rate", "token_bucket"}  # that of the counter's last row
     assert {row["algorithm"] for row in bob if row["node_id"] == -1} == {"token_bucket"}
     assert sorted({(row["candidate"], row["quota"]) for row in rows}) == [
         (0, 1e4),
@@ -60,7 +62,7 @@ def test_counters_made_anew_merge_gateways_and_runs_in_the_order_of_time(
     assert len(rows) == len(users) == 4 * 3
     assert {(row["gateway"], row["run_id"], row["client_id"]) for row in rows} == {("", "", None)}
     assert sum(row["events"] for row in rows) == sum(
-        row[5] == "FETCH" and row[16] != "rejected" for row in recorded_rows
+        row[5] == "FETCH" and row[17] != "rejected" for row in recorded_rows
     )
     assert {row["tags"] for row in rows if row["user"] == "team a"} == {"client-id=,user=team%20a"}
 
@@ -104,13 +106,60 @@ def test_waiting_clients_are_delayed_and_thinking_ones_are_throttled_less(
 def test_algorithm_and_window_can_be_others_than_recorded(recorded: DataFrame) -> None:
     some = recorded.where("quota_type = 'PRODUCE' and user = 'bob'")
 
-    rows = replay(
-        some, [1e5], by="user", algorithm="token_bucket", window=QuotaWindow(30, 500)
-    ).collect()
+    ways = [
+        Counted(algorithm=Algorithm.SAMPLED_RATE, window=QuotaWindow(30, 500)),
+        Counted(algorithm=Algorithm.SAMPLED_RATE),
+        Counted(algorithm=Algorithm.TOKEN_BUCKET, burst_ms=3_000),
+        Counted(algorithm=Algorithm.TOKEN_BUCKET),
+    ]
+    rows = [replay(some, [1e5], by="user", counted=way).collect()[0] for way in ways]
 
-    assert {(row["algorithm"], row["samples"], row["sample_ms"]) for row in rows} == {
-        ("token_bucket", 30, 500)
-    }
+    assert [(row["algorithm"], row["samples"], row["sample_ms"]) for row in rows] == [
+        ("sampled_rate", 30, 500),
+        ("sampled_rate", 11, 1_000),  # Kafka's: the last row was counted by the other algorithm
+        ("token_bucket", 1, 3_000),
+        ("token_bucket", 1, 300),  # as last recorded
+    ]
+    assert len({row["over"] for row in rows}) > 1
+
+
+def test_mutations_have_one_algorithm_only(recorded: DataFrame) -> None:
+    some = recorded.where("quota_type = 'CONTROLLER_MUTATION' and user = 'bob'")
+
+    by_rate = replay(some, [5.0], counted=Counted(algorithm=Algorithm.SAMPLED_RATE)).collect()
+
+    assert {row["algorithm"] for row in by_rate} == {"token_bucket"}
+    assert by_rate == replay(some, [5.0]).collect()
+
+
+def test_a_produce_that_waited_is_demanded_once_and_one_only_watched_is_demand(
+    recorded: DataFrame, recorded_rows: list[EventRow]
+) -> None:
+    waits = [row for row in recorded_rows if row[5] == "PRODUCE" and row[17] == "rejected"]
+
+    rows = replay(recorded, [1e5], by="user", quota_types=["PRODUCE"]).collect()
+
+    demanded = [
+        row for row in recorded_rows if row[5] == "PRODUCE" and row[12] >= 0 and row not in waits
+    ]
+    only_watched = [row for row in waits if not row[18]]
+    assert len(waits) > len(only_watched) > 0
+    assert sum(row["events"] for row in rows) == len(demanded) + len(only_watched)
+
+
+def test_beyond_the_debt_allowed_a_produce_is_rejected(recorded: DataFrame) -> None:
+    some = recorded.where("quota_type = 'PRODUCE' and user = 'bob' and node_id = 0")
+
+    def rejected(debt_max_ms: int, mode: str) -> tuple[int, float]:
+        how = Counted(algorithm=Algorithm.TOKEN_BUCKET, debt_max_ms=debt_max_ms)
+        (row,) = replay(some, [2e4], by="user", counted=how, mode=mode).collect()
+        return row["rejected"], row["worst_ms"]
+
+    few, worst_ms = rejected(0, "open")
+    assert few > rejected(600_000, "open")[0] > 0
+    assert worst_ms < rejected(600_000, "open")[1]
+    with pytest.raises(UsageError, match="burst_ms: 0 is below 1"):
+        Counted(burst_ms=0)
 
 
 def test_each_counter_can_have_candidates_of_its_own(recorded: DataFrame) -> None:

@@ -16,7 +16,7 @@ from kvota.testing.recorded_traffic import EventRow
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 TS_US, NODE_ID, QUOTA_TYPE, USER, CLIENT_ID, VALUE = 0, 4, 5, 7, 8, 12
-OUTCOME, ENFORCED, THROTTLE_MS = 16, 17, 18
+OUTCOME, ENFORCED, THROTTLE_MS = 17, 18, 19
 
 WriteEvents = Callable[..., Path]
 
@@ -43,6 +43,7 @@ def event(second: float, value: float, **changes: object) -> EventRow:
         "limit": 100.0,
         "samples": 11,
         "sample_ms": 1000,
+        "algorithm": "sampled_rate",
         "outcome": "admitted",
         "enforced": True,
         "throttle_ms": 0,
@@ -70,11 +71,14 @@ def test_totals_are_the_sums_of_the_rows(
     for row in recorded_rows:
         sums = expected[(row[QUOTA_TYPE], row[NODE_ID], *key(row))]
         sums[0] += used(row)
-        waited = row[OUTCOME] == "rejected" and row[QUOTA_TYPE] == "FETCH"
+        is_rejected = row[OUTCOME] == "rejected"
+        fetch_waited = is_rejected and row[QUOTA_TYPE] == "FETCH"
+        produce_waited = is_rejected and row[QUOTA_TYPE] == "PRODUCE" and row[ENFORCED]
+        waited = fetch_waited or produce_waited
         sums[1] += row[VALUE] >= 0 and not waited
-        sums[2] += row[OUTCOME] == "throttled" or waited
-        sums[3] += row[OUTCOME] == "rejected" and not waited
-        sums[4] += max(0, row[THROTTLE_MS])
+        sums[2] += row[OUTCOME] == "throttled" or fetch_waited
+        sums[3] += is_rejected and not waited
+        sums[4] += 0 if produce_waited else max(0, row[THROTTLE_MS])
 
     found = {
         (row["quota_type"], row["node_id"], row["user"], row["client_id"]): [
@@ -162,6 +166,31 @@ def test_a_fetch_that_waited_for_room_is_one_throttled_request(
 
     assert (alice["value_sum"], alice["events"], alice["rejected"]) == (150.0, 2, 0)
     assert (alice["throttled"], alice["share_throttled"], alice["censored"]) == (1, 0.5, True)
+
+
+def test_a_produce_that_waited_for_its_turn_counts_where_it_went_on(
+    spark: SparkSession, write_events: WriteEvents
+) -> None:
+    bucket = {"algorithm": "token_bucket", "samples": 1}
+    waits = bucket | {"outcome": "rejected", "throttle_ms": 16_000}
+    rows = [
+        event(0, 80.0, **bucket),
+        event(1, 70.0, **waits),
+        event(2, 70.0, outcome="throttled", throttle_ms=15_700, **bucket),
+        event(3, 70.0, user="bob", **waits),  # it gave up
+        event(4, 60.0, user="carol", **waits | {"enforced": False}),  # nobody waits in shadow mode
+    ]
+
+    alice, bob, carol = (
+        usage_total(read_events(spark, write_events(rows))).orderBy("user").collect()
+    )
+
+    assert (alice["value_sum"], alice["events"], alice["rejected"]) == (150.0, 2, 0)
+    assert (alice["throttled"], alice["share_throttled"], alice["censored"]) == (1, 0.5, True)
+    assert alice["throttle_ms_sum"] == 15_700
+    assert (bob["value_sum"], bob["events"], bob["censored"]) == (0.0, 0, True)
+    assert (carol["value_sum"], carol["events"], carol["rejected"]) == (60.0, 1, 1)
+    assert (carol["share_throttled"], carol["censored"]) == (1.0, False)
 
 
 def test_the_last_limit_is_that_of_the_latest_row(

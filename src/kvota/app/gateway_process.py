@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,9 @@ from typing import Self
 
 from kvota.localkafka.cluster.ports import PORT_MAX, PORT_MIN, is_free
 from kvota.localkafka.processes.leashed import start_leashed
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import UnreachableError
+from kvota.model.quota_type import Algorithm, QuotaType
 
 _READY_S = 20.0
 _STOP_S = 20.0
@@ -41,11 +42,15 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
     first_port: int,
     node_ids: str = "0-9",
     enforce: Mapping[str, bool] | None = None,
+    buckets: Mapping[QuotaType, BucketSettings] | None = None,
     record: str | None = None,
     kafka: Mapping[str, int] | None = None,
     limits: Mapping[str, int | str] | None = None,
 ) -> str:
-    """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``."""
+    """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``.
+
+    The quota types in ``buckets`` are counted by a token bucket.
+    """
     servers = ", ".join(f'"{server.strip()}"' for server in upstream.split(","))
     lines = [
         "[gateway]",
@@ -57,8 +62,15 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
         f"bootstrap_servers = [{servers}]",
         "",
     ]
-    for quota_type, is_enforced in (enforce or {}).items():
-        lines += [f"[quotas.{quota_type}]", f"enforce = {str(is_enforced).lower()}", ""]
+    for quota_type in dict.fromkeys([*(enforce or {}), *(buckets or {})]):
+        lines += [f"[quotas.{quota_type}]"]
+        if enforce and quota_type in enforce:
+            lines += [f"enforce = {str(enforce[quota_type]).lower()}"]
+        if buckets and quota_type in buckets:
+            bucket = buckets[QuotaType(quota_type)]
+            lines += [f'algorithm = "{Algorithm.TOKEN_BUCKET.value}"']
+            lines += [f'burst = "{bucket.burst_ms}ms"', f'debt_max = "{bucket.debt_max_ms}ms"']
+        lines += [""]
     if record is not None:
         lines += ["[record]", f'folder = "{record}"', 'flush_interval = "500ms"', ""]
     for name, table in (("kafka", kafka), ("limits", limits)):
@@ -142,12 +154,6 @@ class GatewayProcess:
             os.close(self._leash)
             self._leash = None
         return code
-
-    @property
-    def mute_late_ms(self) -> float:
-        """Return by how much the latest mute of a gateway that has ended was late."""
-        found = re.findall(r"the latest ended ([0-9.]+) ms late", self.log)
-        return max((float(late) for late in found), default=0.0)
 
     def reload(self, quotas: str) -> None:
         """Write other quotas and put them in force; return when they are."""

@@ -139,7 +139,7 @@ class Counters:
 
         Of more than ``crowd`` counters, also those that are as good as new: clients choose their ids
         themselves, and an hour of invented ones would fill the memory. No decision depends on it
-        (if the clock does not go back behind the purge).
+        (if the clock does not go back behind the purge). Where somebody waits in line it is not idle.
         """
         forgotten = self._forget(
             lambda counter: (
@@ -157,7 +157,9 @@ class Counters:
             over = [
                 lane
                 for lane in self.of_type(quota_type)
-                if lane.counter is not None and is_over(lane.counter)
+                if lane.counter is not None
+                and not (lane.makes_wait and lane.line)
+                and is_over(lane.counter)
             ]
             for lane in over:
                 lanes = of_type[lane.tags]

@@ -59,7 +59,8 @@ class DebtBucket:
         self.last_ms = born_ms
         self._debt_max_ms = self._gate_ms = float(debt_max_ms)
         self.configure(window, limit)
-        self._debt_ms = self._full_ms
+        # Full, whatever the burst is when the first one comes: only from then on there are rows.
+        self._debt_ms = float("-inf")
 
     @property
     def window_ms(self) -> int:

@@ -40,7 +40,14 @@ class ClientSide(Side):
         driver: of this connection, once connected.
     """
 
-    __slots__ = ("_before_dialled", "_listener_node_id", "_machine", "_reception", "driver")
+    __slots__ = (
+        "_before_dialled",
+        "_dialling",
+        "_listener_node_id",
+        "_machine",
+        "_reception",
+        "driver",
+    )
 
     driver: Driver
 
@@ -49,6 +56,7 @@ class ClientSide(Side):
         self._reception = reception
         self._listener_node_id = listener_node_id
         self._before_dialled: list[bytes | bytearray] = []
+        self._dialling: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ asyncio's calls
 
@@ -96,6 +104,8 @@ class ClientSide(Side):
         """The client is gone (or was closed by us)."""
         self.forget_linger()
         self._before_dialled.clear()
+        if self._dialling is not None:
+            self._dialling.cancel()
         self.driver.client_lost()
         self._reception.places.leave(self.driver)
 
@@ -106,7 +116,7 @@ class ClientSide(Side):
         reasons = self._machine.pausing.reasons
         if not reasons & Reason.DIALLING:
             self._machine.pausing.reasons = reasons | Reason.DIALLING
-            self._reception.tasks.create_task(self._dial())
+            self._dialling = self._reception.tasks.create_task(self._dial())
 
     async def _dial(self) -> None:
         driver = self.driver
@@ -126,6 +136,7 @@ class ClientSide(Side):
         waiting, self._before_dialled = self._before_dialled, []
         for data in waiting:
             driver.write_upstream(data)
+        self._dialling = None
         driver.dialled(upstream)
 
     async def _connect(self) -> UpstreamSide | None:

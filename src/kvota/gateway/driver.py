@@ -103,7 +103,7 @@ class Driver:
             self.client.pause()
         else:
             self.client.resume()
-        if self._eof and not machine.pausing.reasons:
+        if self._eof:
             self._pass_eof()
 
     def _perform(self, code: int, argument: object) -> None:
@@ -219,13 +219,11 @@ class Driver:
         self.resume(Reason.CLIENT_FULL)
 
     def client_sends_no_more(self) -> bool:
-        """True when the connection stays open for what is due, or still waits to go up."""
-        reasons = self.machine.pausing.reasons
-        if self.closing or not (self.has_asked or reasons):
+        """True when answers to what it has sent are still to come, and the connection stays open for them."""
+        if self.closing or not self.has_asked:
             return False
         self._eof = True
-        if not reasons:
-            self._pass_eof()
+        self._pass_eof()
         return True
 
     def client_lost(self) -> None:
@@ -243,11 +241,9 @@ class Driver:
         del self.client
 
     def _pass_eof(self) -> None:
-        """The client sends no more, and nothing it has sent waits (unless its end is missing)."""
-        if self.upstream is not None:
+        """Tell the broker once nothing pauses: what the client has sent has then gone up."""
+        if self.upstream is not None and not self.machine.pausing.reasons:
             half_close(self.upstream)
-        else:
-            self.close("")  # it was never dialled: nothing is due
 
     # ------------------------------------------------------------------ the end
 

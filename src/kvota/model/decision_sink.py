@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from kvota.model.event import Outcome
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 
 # Packed rows name an outcome by its place here.
 OUTCOMES: tuple[Outcome, ...] = (Outcome.ADMITTED, Outcome.THROTTLED, Outcome.REJECTED)
@@ -27,6 +27,7 @@ class ChargeMemo:
     """
 
     __slots__ = (
+        "algorithm",
         "api_key",
         "api_version",
         "client_id",
@@ -57,6 +58,7 @@ class ChargeMemo:
         limit: float | None,
         samples: int,
         sample_ms: int,
+        algorithm: Algorithm,
         enforced: bool,
     ) -> None:
         self.node_id = node_id
@@ -70,6 +72,7 @@ class ChargeMemo:
         self.limit = limit
         self.samples = samples
         self.sample_ms = sample_ms
+        self.algorithm = algorithm
         self.enforced = enforced
         self.generation = -1
         self.index = -1

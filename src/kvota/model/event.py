@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
+# Version 1 had no algorithm: each quota type was counted by the first of its own.
+READABLE_VERSIONS = ("1", SCHEMA_VERSION)
 
 ColumnType = Literal["long", "int", "short", "double", "boolean", "string"]
 
@@ -54,11 +56,18 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         "samples of the quota window in force; 0: no quota of this type existed, the charge was "
         "observed and moved no counter",
     ),
-    Column("sample_ms", "int", "length of one sample in force, 0 where samples is 0"),
+    Column(
+        "sample_ms",
+        "int",
+        "length of one sample in force, 0 where samples is 0; the burst where bandwidth is counted by a "
+        "token bucket (samples is 1 then)",
+    ),
+    Column("algorithm", "string", "sampled_rate or token_bucket"),
     Column(
         "outcome",
         "string",
-        "admitted, throttled, rejected (a rejected FETCH: charged and taken back, it waited for room)",
+        "admitted, throttled, rejected (a rejected FETCH: charged and taken back, it waited for room; "
+        "a rejected PRODUCE: uncharged, it had to wait for its turn)",
     ),
     Column("enforced", "boolean", "false in shadow mode"),
     Column("throttle_ms", "int", "as computed at ts_us // 1000, before any cap"),

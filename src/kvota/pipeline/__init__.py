@@ -7,12 +7,13 @@
 from kvota.pipeline.events import BadInput, bad_input, find_events, read_events, read_files
 from kvota.pipeline.law import Difference, LawOfType, LawResult, law, replay_rows
 from kvota.pipeline.recommend import Recommendation, Verified, Wishes, recommend
-from kvota.pipeline.replay import Factors, OfCounters, replay
+from kvota.pipeline.replay import Counted, Factors, OfCounters, replay
 from kvota.pipeline.spark_session import end_session, session
 from kvota.pipeline.usage import usage, usage_total
 
 __all__ = [
     "BadInput",
+    "Counted",
     "Difference",
     "Factors",
     "LawOfType",

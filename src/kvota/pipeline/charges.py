@@ -26,8 +26,9 @@ _KEYS: dict[By, tuple[str, ...]] = {
     "user-client": ("node_id", "quota_type", "user", "client_id"),
 }
 
-# The quota types that can be replayed so far; others have no kernel yet.
-RATE_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+# The quota types that can be replayed so far; others have no kernel yet. Bandwidth can be counted by
+# either algorithm, mutations by Kafka's token bucket only.
+BANDWIDTH_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
 BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 
 # A run counts as complete if it begins with this seq or a lower one. seq counts from 0, and one lost
@@ -43,10 +44,12 @@ def charges(
     In:  the events table, whole: whether a run is complete is seen from its first row. Of it only
          the ``quota_types`` asked for, if any.
     Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
-         (else a sampled rate), strict boolean, value double, limit double, floor double (a limit below
-         it blocks), samples int, sample_ms int, complete boolean (the run's first row is in the
-         record), refused boolean (a Fetch that waited for room: it was charged and taken back at
-         once), throttle_ms int, outcome string.
+         (the token bucket of mutations), debt boolean (the one of bandwidth; neither: a sampled rate),
+         strict boolean, queues boolean (a Produce: it waits for its turn where the debt is large),
+         value double, limit double, floor double (a limit below it blocks), samples int, sample_ms
+         int, complete boolean (the run's first row is in the record), refused boolean (bandwidth that
+         was rejected), waited boolean (the row is of a wait, the request has another one), throttle_ms
+         int, outcome string.
 
     Within a counter the order is seq; for counters made anew (ts_us, gateway, run_id, seq).
     """
@@ -58,10 +61,11 @@ def charges(
         (F.lit(0) if by == "counter" else ranked).alias("run"),
         (F.col("first_seq") <= _FIRST_SEQ_MAX).alias("complete"),
     )
-    wanted = {*RATE_TYPES, *BUCKET_TYPES}
+    wanted = {*BANDWIDTH_TYPES, *BUCKET_TYPES}
     if quota_types is not None:
         wanted &= set(quota_types)
-    chosen = events.where(F.col("quota_type").isin(*sorted(wanted)))
+    is_known = F.col("algorithm").isin(*(algorithm.value for algorithm in Algorithm))
+    chosen = events.where(F.col("quota_type").isin(*sorted(wanted)) & is_known)
     with_run = chosen.join(F.broadcast(of_runs), ["gateway", "run_id"])
     return with_run.select(
         counter_id(by).alias("counter_id"),
@@ -69,14 +73,17 @@ def charges(
         "seq",
         "ts_us",
         F.col("quota_type").isin(*BUCKET_TYPES).alias("bucket"),
+        _is_debt().alias("debt"),
         _is_strict().alias("strict"),
+        (F.col("quota_type") == QuotaType.PRODUCE.value).alias("queues"),
         "value",
         "limit",
         _floor().alias("floor"),
         F.coalesce(F.col("samples").cast("int"), F.lit(0)).alias("samples"),
         F.coalesce(F.col("sample_ms"), F.lit(0)).alias("sample_ms"),
         "complete",
-        is_refused_fetch().alias("refused"),
+        _is_refused().alias("refused"),
+        is_wait().alias("waited"),
         "throttle_ms",
         "outcome",
     )
@@ -152,10 +159,33 @@ def _is_strict() -> Column:
     return F.coalesce(is_mutation & reduce(operator.or_, strict), F.lit(col=False))
 
 
-def is_refused_fetch() -> Column:
+def _is_debt() -> Column:
+    is_bucket = F.col("algorithm").eqNullSafe(Algorithm.TOKEN_BUCKET.value)
+    return is_bucket & F.col("quota_type").isin(*BANDWIDTH_TYPES)
+
+
+def is_waiting_fetch() -> Column:
     """Return a column that is true for the row of a Fetch that waited for room; never null."""
-    is_rate = F.col("quota_type").isin(*RATE_TYPES)
-    return is_rate & F.col("outcome").eqNullSafe(Outcome.REJECTED.value)
+    return (F.col("quota_type") == QuotaType.FETCH.value) & _is_refused()
+
+
+def is_waiting_produce() -> Column:
+    """Return a column that is true for the row of a Produce that waited for its turn; never null.
+
+    In shadow mode nobody waits: a rejected row is its request's only one.
+    """
+    is_held = F.coalesce(F.col("enforced"), F.lit(col=False))
+    return (F.col("quota_type") == QuotaType.PRODUCE.value) & _is_refused() & is_held
+
+
+def is_wait() -> Column:
+    """Return a column that is true for rows of waits: the request has another row where it went on."""
+    return is_waiting_fetch() | is_waiting_produce()
+
+
+def _is_refused() -> Column:
+    is_bandwidth = F.col("quota_type").isin(*BANDWIDTH_TYPES)
+    return is_bandwidth & F.col("outcome").eqNullSafe(Outcome.REJECTED.value)
 
 
 def _encoded(column: str) -> Column:

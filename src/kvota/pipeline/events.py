@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
 from kvota.model.errors import UsageError
-from kvota.model.event import EVENT_COLUMNS, SCHEMA_VERSION, Column, ColumnType
+from kvota.model.event import EVENT_COLUMNS, READABLE_VERSIONS, SCHEMA_VERSION, ColumnType
+from kvota.model.event import Column as EventColumn
+from kvota.model.quota_type import FACTS
 from kvota.record.event_schema import ARROW_TYPES
 
 logger = logging.getLogger(__name__)
@@ -105,7 +108,8 @@ def find_events(paths: Iterable[Path | str]) -> FoundEvents:
 def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
     """Read the events table from folders or files; bad files are left out, with a warning logged.
 
-    Out: the columns of ``model.event.EVENT_COLUMNS``, null where a file lacks one.
+    Out: the columns of ``model.event.EVENT_COLUMNS``, null where a file lacks one; but for algorithm,
+         which is then the quota type's own first.
 
     Raises:
         UsageError: as ``find_events``.
@@ -119,13 +123,22 @@ def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
 def read_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     """Read the events table from files that ``find_events`` found good."""
     patterns = [_PATTERN_CHARACTERS.sub(r"\\\1", str(file.absolute())) for file in files]
-    return spark.read.schema(EVENTS_SCHEMA).parquet(*patterns)
+    rows = spark.read.schema(EVENTS_SCHEMA).parquet(*patterns)
+    return rows.withColumn("algorithm", F.coalesce("algorithm", _first_algorithm()))
 
 
 def bad_input(spark: SparkSession, bad: Iterable[BadInput]) -> DataFrame:
     """Return the table ``bad_input``: source, file, offset, reason, sample."""
     rows = [(item.source, str(item.file), item.offset, item.reason, item.sample) for item in bad]
     return spark.createDataFrame(rows, BAD_INPUT_SCHEMA)
+
+
+def _first_algorithm() -> Column:
+    """Return the algorithm of rows from before there was more than one."""
+    names = (
+        F.lit(text) for kind in FACTS for text in (kind.value, FACTS[kind].algorithms[0].value)
+    )
+    return F.try_element_at(F.create_map(*names), F.col("quota_type"))
 
 
 def _files(places: Sequence[Path]) -> list[Path]:
@@ -161,10 +174,9 @@ def _fault(footer: pq.FileMetaData) -> str | None:
     except pa.ArrowException as error:
         return f"not an events file ({error})"
     version = (footer.metadata or {}).get(b"schema_version", SCHEMA_VERSION.encode())
-    if version != SCHEMA_VERSION.encode():
-        return (
-            f"schema_version {version.decode(errors='replace')}, this kvota reads {SCHEMA_VERSION}"
-        )
+    if version not in {readable.encode() for readable in READABLE_VERSIONS}:
+        found, readable = version.decode(errors="replace"), " and ".join(READABLE_VERSIONS)
+        return f"schema_version {found}, this kvota reads {readable}"
     missing = sorted(_ESSENTIAL_COLUMNS - set(schema.names))
     if len(set(schema.names)) < len(schema.names):
         return "not an events file (two columns of one name)"
@@ -174,7 +186,7 @@ def _fault(footer: pq.FileMetaData) -> str | None:
     return f"not an events file ({'; '.join(wrong)})" if wrong else None
 
 
-def _wrong_type(schema: pa.Schema, column: Column) -> str:
+def _wrong_type(schema: pa.Schema, column: EventColumn) -> str:
     """Say that the column has another type; Spark would fail only when it reaches the row group."""
     if column.name not in schema.names:
         return ""

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from kvota.pipeline import grid_kernels as k
+from kvota.pipeline import closed_kernels, open_kernels
+from kvota.pipeline import grid_sums as k
 from kvota.pipeline.arrow_columns import Array, arrays
 
 RESULT_SPARK = (
@@ -77,8 +78,7 @@ def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
                 if running is None or running.counter_id != counter_id:
                     if running is not None:
                         finished.append(running.result())
-                    is_bucket = bool(columns["bucket"][start])
-                    running = CounterRun(counter_id, grid, is_bucket=is_bucket)
+                    running = CounterRun(counter_id, grid)
                 running.feed({name: column[start:end] for name, column in columns.items()})
             if sum(len(part["candidate"]) for part in finished) > _ROWS_PER_BATCH:
                 yield _batch(finished)
@@ -93,9 +93,11 @@ def grid_stage(grid: Grid) -> Callable[[Batches], Batches]:
 class CounterRun:
     """One counter under all its candidates; it is fed with pieces of its rows, in order."""
 
-    def __init__(self, counter_id: int, grid: Grid, *, is_bucket: bool) -> None:
+    def __init__(self, counter_id: int, grid: Grid) -> None:
         self.counter_id = counter_id
-        self._is_bucket = is_bucket
+        # Of the last row: a token bucket of mutations, of bandwidth; neither: a sampled rate.
+        self._is_bucket = False
+        self._is_debt = False
         self._mode = _MODES[grid.mode]
         self._relative = grid.relative
         self._quotas = np.array(grid.of(counter_id))
@@ -108,7 +110,7 @@ class CounterRun:
         self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
         self._tokens = np.zeros(count)
         # In the open loop the samples do not depend on the candidate: one row of them.
-        self._rings = 0 if is_bucket else 1 if self._mode == k.OPEN else count
+        self._rings = 1 if self._mode == k.OPEN else count
         self._starts = np.zeros((self._rings, 0), np.int64)
         self._lasts = np.zeros((self._rings, 0), np.int64)
         self._totals = np.zeros((self._rings, 0))
@@ -118,23 +120,60 @@ class CounterRun:
         """Take the next rows of this counter."""
         if not len(self._quotas):
             return
-        self._make_room(int(columns["samples"].max()) + 1)
         self._limit = columns["limit"][-1]
+        debt = columns["debt"]
+        if debt.all() or not debt.any():
+            self._feed(columns)
+            return
+        cuts = [0, *(np.flatnonzero(debt[1:] != debt[:-1]) + 1).tolist(), len(debt)]
+        for start, end in pairwise(cuts):
+            self._feed({name: column[start:end] for name, column in columns.items()})
+
+    def _feed(self, columns: Mapping[str, Array]) -> None:
+        """Take rows of one algorithm; under another one than before the counter starts anew."""
+        self._is_bucket = bool(columns["bucket"][0])
+        if columns["debt"][0] != self._is_debt:
+            self._is_debt = not self._is_debt
+            self._clock[k.RECORD_MS] = k.LONG_AGO_MS
+            self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
+        if not (self._is_bucket or self._is_debt):
+            self._make_room(int(columns["samples"].max()) + 1)
         names = ("ts_us", "value", "limit", "samples", "sample_ms")
         rows = [columns[name] for name in names]
-        strict, complete = columns["strict"], columns["complete"]
         # A counter has one quota type, and so one floor.
         question = (self._quotas, self._relative, float(columns["floor"][0]))
+        if self._is_debt:
+            self._feed_debt(rows, columns, question)
+        else:
+            self._feed_kafkas(rows, columns, question)
+
+    def _feed_debt(
+        self, rows: list[Array], columns: Mapping[str, Array], question: tuple[Array, bool, float]
+    ) -> None:
+        how = (*question, float(columns["debt_max_ms"][0]))
+        if self._mode == k.OPEN:
+            state = (self._clock, self._tokens, self._sums)
+            open_kernels.debt_open_rows(*rows, columns["complete"], *how, *state)
+        else:
+            own_state = (self._clock, self._own, self._tokens, self._sums)
+            closed_kernels.debt_closed_rows(
+                *rows, columns["complete"], *how, self._mode, *own_state
+            )
+
+    def _feed_kafkas(
+        self, rows: list[Array], columns: Mapping[str, Array], question: tuple[Array, bool, float]
+    ) -> None:
+        strict, complete = columns["strict"], columns["complete"]
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
             how = (self._is_bucket, self._mode)
-            k.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
+            closed_kernels.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
         elif self._is_bucket:
             bucket = (self._clock, self._tokens)
-            k.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
+            open_kernels.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
         else:
             ring = (self._starts[0], self._lasts[0], self._totals[0])
-            k.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
+            open_kernels.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
 
     def result(self) -> dict[str, Array]:
         """Return one row per candidate, as columns by name."""
@@ -143,7 +182,7 @@ class CounterRun:
         span_ms = np.maximum(sums[k.END_MS] - clock[k.JUDGED_MS], 1).astype(np.int64)
         shared = {
             "counter_id": self.counter_id,
-            "bucket": self._is_bucket,
+            "bucket": self._is_bucket or self._is_debt,
             "samples": clock[k.SAMPLES],
             "sample_ms": clock[k.SAMPLE_MS],
             "events": clock[k.EVENTS],

@@ -5,13 +5,13 @@ of batches.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
-# ruff: noqa: PLR0913, PLR0917
+# ruff: noqa: FBT001, PLR0913, PLR0917
 
 import numpy as np
 import numpy.typing as npt
 
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
-from kvota.pipeline.compiled_arithmetic import compiled, kernel
+from kvota.pipeline.compiled_arithmetic import compiled, kernel, step
 from kvota.pipeline.counter_steps import (
     Doubles,
     Flags,
@@ -25,8 +25,10 @@ Int32s = npt.NDArray[np.int32]
 Int8s = npt.NDArray[np.int8]
 
 # Places in the state.
-_EXISTS, _TOUCHED_MS, _RECORD_MS, _CURRENT, _SLOTS, _SAMPLES, _SAMPLE_MS, _KNOWN_MS = range(8)
-STATE_SIZE = 8
+_EXISTS, _TOUCHED_MS, _RECORD_MS, _CURRENT, _SLOTS, _SAMPLES, _SAMPLE_MS, _KNOWN_MS, _IS_DEBT = (
+    range(9)
+)
+STATE_SIZE = 9
 
 # From when on the contents of a counter are known: never, or always.
 _NEVER_MS = 2**62
@@ -41,15 +43,40 @@ _spend = compiled.spend
 _bucket_throttle = compiled.bucket_throttle
 _rate_throttle = compiled.rate_throttle
 _counter_expired = compiled.counter_expired
+_unit_ms = compiled.unit_ms
+_debt_at = compiled.debt_at
+_debt_with = compiled.debt_with
+_debt_throttle = compiled.debt_throttle
+
+
+@step
+def _debt_row(
+    debt_ms: float,
+    value: float,
+    limit: float,
+    burst_ms: float,
+    blocked: bool,
+    refused: bool,
+    queues: bool,
+) -> tuple[float, int]:
+    """Return the debt after a row, of which ``debt_ms`` is step 1, and the throttle that was told."""
+    cost_ms = 0.0 if blocked or not limit > 0 else _unit_ms(limit)
+    owed_ms = debt_ms if refused and queues else _debt_with(debt_ms, value, cost_ms, burst_ms)
+    if value < 0:  # what is given back is recorded without a check
+        return owed_ms, 0
+    throttle_ms = _BLOCKED_THROTTLE_MS if blocked else _debt_throttle(owed_ms)
+    return debt_ms if refused else owed_ms, throttle_ms
 
 
 @kernel
 def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the order of the steps)
     first: Flags,  # the row begins another counter
     complete: Flags,  # the run's first rows are in the record, so a new counter is really new
-    bucket: Flags,  # else a sampled rate
+    bucket: Flags,  # the token bucket of mutations
+    debt: Flags,  # the token bucket of bandwidth; neither: a sampled rate
     strict: Flags,
-    refused: Flags,  # of rates: charged and taken back
+    queues: Flags,  # a Produce: a refused one was not charged at all
+    refused: Flags,  # of bandwidth: it had to wait, and what was charged was taken back
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,  # NaN: none
@@ -57,7 +84,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     samples: Int64s,
     sample_ms: Int64s,
     state: Int64s,  # STATE_SIZE places
-    tokens: Doubles,  # one place
+    tokens: Doubles,  # one place; the debt of a debt bucket
     starts: Int64s,  # of the samples, at least max(samples) + 1 places
     lasts: Int64s,
     totals: Doubles,
@@ -79,23 +106,32 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
         length_ms = sample_ms[row]
         now_ms = ts_us[row] // 1000
         bound = _UNLIMITED if np.isnan(limit[row]) else limit[row]
+        is_debt = debt[row]
+        # Another burst keeps what is owed, and so does an hour without a charge.
         if (
             state[_EXISTS] == 0
-            or state[_SAMPLES] != width
-            or state[_SAMPLE_MS] != length_ms
-            or _counter_expired(state[_RECORD_MS], now_ms)
+            or state[_IS_DEBT] != is_debt
+            or (
+                not is_debt
+                and (
+                    state[_SAMPLES] != width
+                    or state[_SAMPLE_MS] != length_ms
+                    or _counter_expired(state[_RECORD_MS], now_ms)
+                )
+            )
         ):
             if state[_EXISTS] == 1 or complete[row]:
                 state[_KNOWN_MS] = _ALWAYS_MS
-            elif not bucket[row]:
+            elif not bucket[row] and not is_debt:
                 # By then every sample from before the record is forgotten; a bucket's debt may be older.
                 state[_KNOWN_MS] = now_ms + (width + 1) * length_ms
             state[_EXISTS] = 1
+            state[_IS_DEBT] = is_debt
             state[_SAMPLES] = width
             state[_SAMPLE_MS] = length_ms
             state[_RECORD_MS] = now_ms
-            state[_TOUCHED_MS] = 0
-            tokens[0] = 0.0
+            state[_TOUCHED_MS] = now_ms if is_debt else 0
+            tokens[0] = -float(width * length_ms) if is_debt else 0.0  # a full debt bucket
             state[_CURRENT] = 0
             state[_SLOTS] = 1
             begin_rate(starts, lasts, totals, now_ms)
@@ -104,6 +140,18 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
         judged[row] = state[_KNOWN_MS] == _ALWAYS_MS
         checked = value[row] >= 0  # what is given back is recorded without a check
         blocked = _is_blocked(bound, floor[row])
+        if is_debt:
+            burst_ms = float(width * length_ms)
+            owed_ms = _debt_at(tokens[0], state[_TOUCHED_MS], now_ms, burst_ms)
+            state[_TOUCHED_MS] = now_ms
+            tokens[0], throttle_ms[row] = _debt_row(
+                owed_ms, value[row], bound, burst_ms, blocked, refused[row], queues[row]
+            )
+            if refused[row]:
+                outcome[row] = REJECTED
+            elif throttle_ms[row] > 0:
+                outcome[row] = THROTTLED
+            continue
         if bucket[row]:
             if blocked and strict[row] and checked:  # it does not even touch the bucket
                 throttle_ms[row] = _BLOCKED_THROTTLE_MS
@@ -144,10 +192,10 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             length_ms,
         )
         state[_RECORD_MS] = now_ms
+        total, window_ms = measure_rate(
+            starts, lasts, totals, state[_SLOTS], now_ms, width, length_ms
+        )
         if checked:
-            total, window_ms = measure_rate(
-                starts, lasts, totals, state[_SLOTS], now_ms, width, length_ms
-            )
             throttle_ms[row] = (
                 _BLOCKED_THROTTLE_MS if blocked else _rate_throttle(total, bound, window_ms)
             )

@@ -13,7 +13,14 @@ from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
 from kvota.pipeline.charges import counters
-from kvota.pipeline.replay import Mode, OfCounters, ordered_charges, replay_ordered
+from kvota.pipeline.replay import (
+    AS_RECORDED,
+    Counted,
+    Mode,
+    OfCounters,
+    ordered_charges,
+    replay_ordered,
+)
 from kvota.pipeline.usage import usage_total
 from kvota.planning.diff import Change, Effect, changes, effects, with_plan
 from kvota.planning.guardrails import Guardrails
@@ -101,6 +108,7 @@ class Wishes:
     guardrails: Guardrails = field(default_factory=Guardrails)
     tolerance: Tolerance = field(default_factory=Tolerance)
     headroom: float = HEADROOM
+    counted: Counted = AS_RECORDED  # as the charges will be under the plan
 
 
 def recommend(
@@ -129,7 +137,8 @@ def recommend(
     chosen = events.where(events["quota_type"].isin(types))
     progress("reading usage")
     tenants = _Tenants(chosen, wanted)
-    ordered = ordered_charges(events, wanted.level, quota_types=types).persist()
+    rows = ordered_charges(events, wanted.level, counted=wanted.counted, quota_types=types)
+    ordered = rows.persist()
     try:
         progress("finding needs, first 20 candidates each")
         first = _trials(ordered, tenants.first_grid())

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import UsageError
 from kvota.model.quota_type import Algorithm
 from kvota.model.quota_window import QuotaWindow
@@ -18,6 +19,7 @@ Mode = Literal["open", "backlog", "think"]
 
 # Kafka's window, for charges from a time when no quota of their type existed.
 _DEFAULT_WINDOW = QuotaWindow()
+_DEFAULT_BUCKET = BucketSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +39,51 @@ class OfCounters:
 Candidates = Sequence[float] | Factors | OfCounters
 
 
-def replay(  # noqa: PLR0913  (each a question of its own; all but two have an answer already)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How charges are counted in a replay; what is None is as recorded.
+
+    Attributes:
+        algorithm: of bandwidth; mutations have but one.
+        window: of sampled rates and mutations; Kafka's 11 x 1 s where none was recorded.
+        burst_ms: of bandwidth by ``token_bucket``; 1 s where none was recorded.
+        debt_max_ms: a Produce that comes while more is owed waits for its turn; no row says it.
+
+    Raises:
+        UsageError: a burst below 1 ms, a debt below 0.
+    """
+
+    algorithm: Algorithm | None = None
+    window: QuotaWindow | None = None
+    burst_ms: int | None = None
+    debt_max_ms: int = _DEFAULT_BUCKET.debt_max_ms
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be counted with."""
+        burst_ms = _DEFAULT_BUCKET.burst_ms if self.burst_ms is None else self.burst_ms
+        try:
+            BucketSettings(burst_ms=burst_ms, debt_max_ms=self.debt_max_ms)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+
+
+AS_RECORDED = Counted()
+
+
+def replay(
     events: DataFrame,
     candidates: Candidates,
     *,
     by: By = "counter",
-    algorithm: Algorithm | None = None,
+    counted: Counted = AS_RECORDED,
     mode: Mode = "open",
-    window: QuotaWindow | None = None,
     quota_types: Iterable[str] | None = None,
 ) -> DataFrame:
     """Replay the recorded charges under candidate quotas; one row per counter and candidate.
 
     In:  the events table.
     Out: counter_id long, gateway, run_id string, node_id int, quota_type, tags, user, client_id string,
-         algorithm, mode string, samples, sample_ms int, candidate int, quota double, events long,
+         algorithm, mode string, samples, sample_ms int (the last ones), candidate int, quota double, events long,
          value_sum double, over long, throttle_ms_sum, throttled_ms double (union of the throttled
          spans), worst_ms, value_within double, rejected long, delay_ms_sum, delay_ms_max double
          (closed modes), span_ms, warmup_ms long, share_over, share_throttled double.
@@ -60,16 +92,15 @@ def replay(  # noqa: PLR0913  (each a question of its own; all but two have an a
         events: what was recorded.
         candidates: quotas per second for every counter, or ``Factors``, or ``OfCounters``.
         by: the counters as recorded, or made anew per user, client id or both.
-        algorithm: None: each quota type's own (bandwidth: sampled rate, mutations: token bucket).
+        counted: by which algorithm, and how; else each row as recorded.
         mode: ``open``: requests come when they came; ``backlog``: a throttled client's requests
             wait; ``think``: every throttle shifts all that follows. The truth lies between.
-        window: None: as recorded.
         quota_types: None: all that can be replayed.
 
     Raises:
         UsageError: a candidate is not above 0.
     """
-    rows = ordered_charges(events, by, algorithm=algorithm, window=window, quota_types=quota_types)
+    rows = ordered_charges(events, by, counted=counted, quota_types=quota_types)
     replayed = replay_ordered(rows, candidates, mode)
     bucket_or_rate = F.when(F.col("bucket"), Algorithm.TOKEN_BUCKET.value).otherwise(
         Algorithm.SAMPLED_RATE.value
@@ -93,27 +124,33 @@ def ordered_charges(
     events: DataFrame,
     by: By = "counter",
     *,
-    algorithm: Algorithm | None = None,
-    window: QuotaWindow | None = None,
+    counted: Counted = AS_RECORDED,
     quota_types: Iterable[str] | None = None,
 ) -> DataFrame:
     """Return the charges as ``replay_ordered`` takes them: a counter in one partition, in order.
 
-    Refused Fetches are left out: each was fetched later, and is in the record once more. The rows are
-    worth keeping (``persist``) where several replays follow.
+    Rows of waits are left out: each of these requests went on later, and is in the record once more.
+    The rows are worth keeping (``persist``) where several replays follow.
     """
+    debt = F.col("debt")
+    if counted.algorithm is not None:
+        is_bucket = F.lit(counted.algorithm == Algorithm.TOKEN_BUCKET)
+        debt = ~F.col("bucket") & is_bucket
     rows = charges(events, by, quota_types=quota_types).withColumns(
         {
-            "samples": _window_column("samples", window),
-            "sample_ms": _window_column("sample_ms", window),
+            "debt": debt,
+            # Infinite: nobody waits for a turn.
+            "debt_max_ms": F.when(F.col("queues"), float(counted.debt_max_ms)).otherwise(inf),
+            "samples": F.when(debt, 1).otherwise(_window_column("samples", counted)),
+            "sample_ms": F.when(debt, _burst_column(counted)).otherwise(
+                _window_column("sample_ms", counted)
+            ),
         }
     )
-    if algorithm is not None:
-        rows = rows.withColumn("bucket", F.lit(algorithm == Algorithm.TOKEN_BUCKET))
     order = ("seq",) if by == "counter" else ("ts_us", "run", "seq")
     return (
-        rows.where(~F.col("refused"))
-        .drop("refused", "throttle_ms", "outcome")
+        rows.where(~F.col("waited"))
+        .drop("waited", "queues", "refused", "throttle_ms", "outcome")
         .repartition(partitions(events), "counter_id")
         .sortWithinPartitions("counter_id", *order)
     )
@@ -152,8 +189,15 @@ def _check(quotas: Sequence[float]) -> None:
             raise UsageError(msg)
 
 
-def _window_column(name: str, window: QuotaWindow | None) -> Column:
-    if window is not None:
-        return F.lit(getattr(window, name))
-    unknown = F.col("samples") == 0
+def _window_column(name: str, counted: Counted) -> Column:
+    if counted.window is not None:
+        return F.lit(getattr(counted.window, name))
+    unknown = F.col("debt") | (F.col("samples") == 0)
     return F.when(unknown, F.lit(getattr(_DEFAULT_WINDOW, name))).otherwise(F.col(name))
+
+
+def _burst_column(counted: Counted) -> Column:
+    if counted.burst_ms is not None:
+        return F.lit(counted.burst_ms)
+    known = F.col("debt") & (F.col("samples") > 0)
+    return F.when(known, F.col("sample_ms")).otherwise(F.lit(_DEFAULT_BUCKET.burst_ms))

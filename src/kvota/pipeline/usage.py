@@ -11,7 +11,15 @@ from kvota.model.errors import UsageError
 from kvota.model.event import Outcome
 from kvota.pipeline import usage_kernel as k
 from kvota.pipeline.arrow_columns import Array, arrays
-from kvota.pipeline.charges import By, counter_id, counters, is_refused_fetch, partitions
+from kvota.pipeline.charges import (
+    By,
+    counter_id,
+    counters,
+    is_wait,
+    is_waiting_fetch,
+    is_waiting_produce,
+    partitions,
+)
 
 WINDOW_S = 60
 
@@ -66,7 +74,8 @@ def usage(events: DataFrame, by: By = "user", *, window_s: int = WINDOW_S) -> Da
          throttle_ms_sum long, share_throttled double, enforced boolean (false: would be throttled),
          censored boolean (it was throttled, so it may have wanted more), limit_last double.
 
-    Charges that were rejected and enforced used nothing; give-backs are subtracted.
+    Charges that were rejected and enforced used nothing; give-backs are subtracted. A Produce that
+    waited for its turn counts where it went on; until then it is only a sign of wanting more (censored).
 
     Raises:
         UsageError: ``window_s`` is below 1.
@@ -101,21 +110,23 @@ def seconds(events: DataFrame, by: By = "user") -> DataFrame:
          enforced, censored boolean, limit_last double.
     """
     was_rejected = F.col("outcome") == Outcome.REJECTED.value
-    # A Fetch that waited for room is in the record twice: when it was refused, and with its answer.
-    waited = is_refused_fetch()
+    # A request that waited is in the record twice: when its wait began, and where it went on. The
+    # second row of a Produce says that it was throttled; that of a Fetch may come when there is room.
+    waited = is_wait()
     rejected = was_rejected & ~waited
-    throttled = waited | (F.col("outcome") == Outcome.THROTTLED.value)
+    throttled = is_waiting_fetch() | (F.col("outcome") == Outcome.THROTTLED.value)
     used = F.when(was_rejected & F.col("enforced"), 0.0).otherwise(F.col("value"))
     censored = (F.coalesce(F.col("upstream_throttle_ms"), F.lit(0)) > 0) | (
         F.col("enforced") & (was_rejected | throttled)
     )
+    told_ms = F.greatest(F.col("throttle_ms"), F.lit(0))
     latest = F.col("ts_us") * _SEQ_PLACES + F.pmod(F.col("seq"), F.lit(_SEQ_PLACES))
     return events.groupBy(counter_id(by).alias("counter_id"), _second().alias("second")).agg(
         F.sum(used).alias("value_sum"),
         F.count_if((F.col("value") >= 0) & ~waited).alias("events"),
         F.count_if(throttled).alias("throttled"),
         F.count_if(rejected).alias("rejected"),
-        F.sum(F.greatest(F.col("throttle_ms"), F.lit(0))).alias("throttle_ms_sum"),
+        F.sum(F.when(is_waiting_produce(), 0).otherwise(told_ms)).alias("throttle_ms_sum"),
         F.max("enforced").alias("enforced"),
         F.max(censored).alias("censored"),
         F.max_by("limit", latest).alias("limit_last"),

@@ -1,68 +1,102 @@
-"""Judges from the record alone whether a limit held."""
+"""Judges from the record alone whether a limit held.
+
+What a token bucket promises, in every interval, short or long, in seconds of quota (value / limit in
+force):
+
+    admitted <= elapsed + burst + debt_max + one request
+
+``elapsed`` is how far the decision clock went forward: a step back counts as nothing. Fetches are charged when
+their answers are here, so what is on its way to each connection may come on top: one answer per
+connection. Of a sampled rate nothing is claimed, so there is nothing to judge.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kvota.model.quota_type import FACTS, Algorithm, QuotaType
-from kvota.model.quota_window import QuotaWindow
+# The sums are of doubles.
+_ROUNDING = 1e-9
+
+
+class Decided(NamedTuple):
+    """One row of one counter, in the order of the decisions.
+
+    ``spent_s`` is value / limit in force, below 0: given back; None: rejected, only its time counts.
+    """
+
+    now_ms: int
+    spent_s: float | None
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The time that a counter may be ahead of the clock, beside one request.
+
+    Attributes:
+        burst_s: what a full bucket holds.
+        debt_max_s: what may be owed when one more is admitted (Kafka's mutations: nothing).
+        answer_per_connection: true for Fetches.
+    """
+
+    burst_s: float
+    debt_max_s: float = 0.0
+    answer_per_connection: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The worst interval of one counter, with what was admitted in it and what was allowed."""
+    """The interval of one counter in which it came nearest to its promise, or broke it most."""
 
     holds: bool
-    admitted: float
-    allowed: float
-    interval_s: float
+    admitted_s: float
+    allowed_s: float
+    elapsed_s: float
 
 
-def held(
-    quota_type: QuotaType,
-    charges: Iterable[tuple[int, float]],
-    *,
-    limit: float,
-    window: QuotaWindow,
-    late_ms: float = 0.0,
-) -> Held:
-    """Judge whether in *every* interval no more was admitted than the quota's arithmetic allows.
+def held(rows: Iterable[Decided], promise: Promise) -> Held:
+    """Judge whether in *every* interval no more was admitted than was promised.
 
-    Sampled rate: limit x (elapsed + (samples - 1) x sample length) + one request, which is what
-    record first, check second leaves open. Token bucket: limit x elapsed + the bucket's burst + one
-    request.
+    It is enough to look at the intervals that end with a charge, and of those at the one that has most
+    ahead of the clock: it begins where everything before had been paid for. The one request is the
+    last, as one is admitted only while no more than ``debt_max`` is owed.
 
-    Args:
-        quota_type: its default algorithm decides which of the two.
-        charges: (Unix microseconds, admitted value) of one counter under one limit, in the order of
-            the decisions; what was given back is negative. A clock that steps back counts as standing.
-        limit: per second, above 0.
-        window: in force.
-        late_ms: how much later than its throttle time a mute has ended at most, as the gateway
-            measured it. A client that was let go late catches up: Kafka's rate looks at the window,
-            not at the single wait.
+    >>> rows = [Decided(0, 1.0), Decided(0, 2.0), Decided(500, 0.25), Decided(500, 0.25)]
+    >>> held(rows[:3], Promise(burst_s=1.0, debt_max_s=1.5)).holds
+    True
+    >>> held(rows, Promise(burst_s=1.0, debt_max_s=1.5))
+    Held(holds=False, admitted_s=3.5, allowed_s=3.25, elapsed_s=0.5)
     """
-    is_bucket = FACTS[quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET
-    samples = window.samples if is_bucket else window.samples - 1
-    slack = limit * (samples * window.sample_ms + late_ms) / 1000
-    largest = total = now_s = 0.0
-    first_us: int | None = None
-    # The start that is worst for every later end: the largest limit x time - (sum before it).
-    start_s, start_total, start_value = 0.0, 0.0, float("-inf")
-    worst_excess, admitted, interval_s = float("-inf"), 0.0, 0.0
-    for ts_us, value in charges:
-        first_us = ts_us if first_us is None else first_us
-        now_s = max(now_s, (ts_us - first_us) / 1e6)
-        largest = max(largest, value)
-        if limit * now_s - total > start_value:
-            start_s, start_total, start_value = now_s, total, limit * now_s - total
-        total += value
-        excess = total - limit * now_s + start_value
-        if excess > worst_excess:
-            worst_excess, admitted, interval_s = excess, total - start_total, now_s - start_s
-    allowed = limit * interval_s + slack + largest
+    worst = Held(holds=True, admitted_s=0.0, allowed_s=float("inf"), elapsed_s=0.0)
+    answers_s: dict[int, float] = {}
+    answers_sum_s = 0.0
+    last_ms: int | None = None
+    admitted_s, elapsed_ms = 0.0, 0  # of the interval that has most ahead of the clock
+    for now_ms, spent_s, connection in rows:
+        elapsed_ms += max(0, now_ms - (now_ms if last_ms is None else last_ms))
+        last_ms = now_ms
+        if admitted_s <= elapsed_ms / 1000:
+            admitted_s, elapsed_ms = 0.0, 0
+        if spent_s is None:
+            continue
+        admitted_s += spent_s
+        if spent_s <= 0:
+            continue
+        if promise.answer_per_connection:
+            more_s = max(0.0, spent_s - answers_s.get(connection, 0.0))
+            answers_s[connection] = answers_s.get(connection, 0.0) + more_s
+            answers_sum_s += more_s
+        allowed_s = elapsed_ms / 1000 + promise.burst_s + promise.debt_max_s + spent_s
+        found = _judged(admitted_s, allowed_s + answers_sum_s, elapsed_ms / 1000)
+        if found.admitted_s - found.allowed_s > worst.admitted_s - worst.allowed_s:
+            worst = found
+    return worst
+
+
+def _judged(admitted_s: float, allowed_s: float, elapsed_s: float) -> Held:
     return Held(
-        holds=admitted <= allowed * (1 + 1e-9),  # the sums are of doubles
-        admitted=admitted,
-        allowed=allowed,
-        interval_s=interval_s,
+        holds=admitted_s <= allowed_s + _ROUNDING * (1 + admitted_s),
+        admitted_s=admitted_s,
+        allowed_s=allowed_s,
+        elapsed_s=elapsed_s,
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, OUTCOMES, ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.event_schema import WRITE_SCHEMA
 from kvota.record.row_batch import ROW, ROW_BYTES
 
@@ -36,6 +36,7 @@ _MEMO_TEXTS: dict[str, Callable[[ChargeMemo], str]] = {
     "user": lambda memo: memo.user,
     "client_id": lambda memo: memo.client_id,
     "tags": lambda memo: memo.tags,
+    "algorithm": lambda memo: memo.algorithm,
 }
 _MEMO_NUMBERS: dict[str, Callable[[ChargeMemo], int]] = {
     "node_id": lambda memo: memo.node_id,
@@ -116,6 +117,7 @@ def warm_up() -> None:
         limit=None,
         samples=0,
         sample_ms=0,
+        algorithm=Algorithm.SAMPLED_RATE,
         enforced=False,
     )
     row = ROW.pack(0, 0, 0.0, 0, NO_ANSWER, 0, ADMITTED)

@@ -5,7 +5,7 @@ further quotas, each is asked first, with the part of the frame that is here; on
 the client itself, and nothing of the frame goes on.
 """
 
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.heads import read_acks
@@ -31,9 +31,12 @@ def take_charged_produce(
     client_id_length = int.from_bytes(frame[12:14], "big", signed=True)
     no_acks = read_acks(frame, 0, size + 4, client_id_length, route) == bytes(2)
     lane, now_ms = route.lane, now_us // 1000
-    must_wait = route.enforced and lane.makes_wait and (lane.line or lane.turn_in_ms(now_ms))
-    if must_wait and not place.may_go_on(route, size, awaits_answer=not no_acks, now_us=now_us):
-        return None
+    owes_too_much = lane.makes_wait and bool(lane.line or lane.turn_in_ms(now_ms))
+    spends = route.enforced or not owes_too_much
+    if owes_too_much and route.enforced:
+        awaits_answer = not no_acks
+        if not place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
+            return None
     request = ProduceRequest(
         connection=caller.number,
         user=caller.principal.name,
@@ -52,10 +55,12 @@ def take_charged_produce(
             place.leave()
             return b""
         charges.append(charged)
-    throttle_ms = lane.admit(size, now_ms)
+    throttle_ms = lane.admit(size, now_ms) if spends else lane.reject(now_ms)
     place.leave()
     seq = caller.shared.sink.next_seq()
     outcome = THROTTLED if throttle_ms > 0 else ADMITTED
+    if not spends:
+        outcome = REJECTED
     charges.append(Charge(route.memo, seq, now_us, size, throttle_ms, outcome))
     if no_acks:
         append_rows(caller, charges, NO_ANSWER)

@@ -82,6 +82,13 @@ class LinePlace:
         if lane is not None and turn is not None:
             lane.leave(turn)
 
+    def let_pass(self) -> None:
+        """Something else keeps the request back: where it is the first, the others go before it."""
+        if self._lane is not None and self._turn is not None:
+            line = self._lane.waiting_line()
+            if line.is_first(self._turn):
+                self.leave()
+
     def close(self) -> None:
         """Never wake again: with a method of the driver the two would be a cycle."""
         self.leave()

@@ -42,7 +42,7 @@ CLIENT_ID_BYTES_MAX = 1_024
 
 # Plain ints: the interpreter compares an enum's members the slow way.
 _PASS, _PRODUCE, _FETCH, _EXCHANGE = map(int, (Due.PASS, Due.PRODUCE, Due.FETCH, Due.EXCHANGE))
-_IN_FLIGHT, _BUDGET = int(Reason.IN_FLIGHT), int(Reason.BUDGET)
+_IN_FLIGHT, _BUDGET, _IN_LINE = map(int, (Reason.IN_FLIGHT, Reason.BUDGET, Reason.IN_LINE))
 _NO_ACKS = b"\x00\x00"
 # Of these what is here goes on while the rest arrives; others must be whole.
 _GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE})
@@ -199,7 +199,7 @@ class Requests:
         now_us: int,
     ) -> bytes | bytearray | None:
         """Buffer ``data[pos:]`` until ``need`` bytes of it are here; forward what is before it."""
-        if not self.buffered:
+        if not self.buffered and (pos or self.place.taken_us != now_us):  # else looked at again
             self.place.kept_us = now_us
         self.buffered += data[pos:]
         self._need = need
@@ -207,7 +207,10 @@ class Requests:
 
     def go_on(self, now_us: int) -> bytes | bytearray | None:
         """A reason to pause is over: take what is buffered, unless there is another one."""
-        if self._pausing.reasons:
+        reasons = self._pausing.reasons
+        if reasons:
+            if not reasons & _IN_LINE:
+                self.place.let_pass()
             return None
         self.place.resumed_us = now_us
         if not self.buffered:
@@ -215,7 +218,11 @@ class Requests:
             self._need = int(self._caller.sends_tokens)
             return None
         self._need = min(self._need, len(self.buffered))
-        return self.take(b"", now_us)
+        count = self.count
+        forwarded = self.take(b"", now_us)
+        if self.count != count and not self._pausing.reasons & _IN_LINE:
+            self.place.leave()  # what has waited went on, perhaps without a turn
+        return forwarded
 
     def _unbuffered(self, now_us: int) -> bytes:
         self.place.taken_us = now_us

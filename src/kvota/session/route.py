@@ -162,5 +162,6 @@ class Route:
             limit=lane.limit,
             samples=lane.samples,
             sample_ms=lane.sample_ms,
+            algorithm=lane.algorithm,
             enforced=self.enforced,
         )

@@ -1,15 +1,18 @@
 """A record that looks like a gateway's, made by driving the engine itself over seeded random traffic."""
 
 import random
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.engine import QuotaEngine
+from kvota.engine import Lane, QuotaEngine
+from kvota.engine.debt_bucket import MUST_WAIT
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.event import Outcome
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
@@ -22,6 +25,9 @@ CLIENT_IDS = ("app-1", "app,2=x", "", "größe", "app-3")
 # api key, lowest and highest version used
 _PRODUCE, _FETCH = (0, 3, 13), (1, 4, 17)
 _MUTATIONS = ((19, 4, 7), (20, 3, 6), (37, 1, 3))
+
+# Who waits behind so many others has given up.
+_WAITING_MAX = 40
 
 EventRow = tuple[object, ...]
 
@@ -41,8 +47,20 @@ class _Charge:
     limit: float | None
     samples: int
     sample_ms: int
+    algorithm: Algorithm
     outcome: Outcome
     throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A Produce that waits for its turn."""
+
+    node_id: int
+    user: str
+    client_id: str
+    version: int
+    value: float
 
 
 def quotas_at_start() -> ConfiguredQuotas:
@@ -67,8 +85,9 @@ def quotas_at_start() -> ConfiguredQuotas:
 class RecordedTraffic:
     """One run of a gateway: rows of the events table in the order of ``seq``.
 
-    In the course of a run quotas are changed, removed and set again, windows are replaced, the clock
-    steps back, and nothing happens for over an hour.
+    In the course of a run quotas are changed, removed and set again, windows, bursts and algorithms are
+    replaced, the clock steps back, and nothing happens for over an hour. Some of what a Produce was
+    charged is given back; where quotas are enforced it waits for its turn, and may give up.
     """
 
     def __init__(
@@ -87,6 +106,7 @@ class RecordedTraffic:
         self._now_us = start_us
         self._seq = 0
         self._engine = QuotaEngine(DefaultQuotaCallback(quotas_at_start()), {})
+        self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)  # a client gives up, too
 
     def rows(self, count: int) -> Iterator[EventRow]:
         """At least ``count`` rows, in the order of ``EVENT_COLUMNS``."""
@@ -97,6 +117,7 @@ class RecordedTraffic:
                 self._change(9 - len(changes))
                 changes.pop(0)
             self._let_time_pass()
+            yield from self._turn()
             yield from self._request()
 
     def _let_time_pass(self) -> None:
@@ -118,17 +139,21 @@ class RecordedTraffic:
         mutation = QuotaType.CONTROLLER_MUTATION
         if step == 0:
             engine.apply([QuotaChange(everybody, QuotaType.PRODUCE, 25_000.0)])
+            engine.replace_countings({}, {QuotaType.PRODUCE: BucketSettings()})
         elif step == 1:  # removed while others of the kind stay: recorded, unlimited
             engine.apply([QuotaChange(everybody, mutation, None)])
         elif step == 2:
             engine.apply([QuotaChange(everybody, mutation, 6.0)])
+            buckets = {QuotaType.FETCH: BucketSettings(burst_ms=700)}
+            engine.replace_countings({}, buckets)
         elif step == 3:  # the last of a type: nothing is recorded any more
             engine.replace_quotas(ConfiguredQuotas({alice: {QuotaType.PRODUCE: 30_000.0}}))
         elif step == 4:
             engine.replace_quotas(quotas_at_start())
         elif step == 5:
             windows = {QuotaType.PRODUCE: QuotaWindow(3, 700), mutation: QuotaWindow(5, 2000)}
-            engine.replace_countings(windows)
+            buckets = {QuotaType.FETCH: BucketSettings(burst_ms=2_500)}
+            engine.replace_countings(windows, buckets)
         elif step == 6:  # a kind that did not exist: other counters for everybody
             engine.apply([QuotaChange(QuotaEntity(client_id=DEFAULT), QuotaType.FETCH, 50_000.0)])
         elif step == 7:  # below the floors: blocked, with and without a factor
@@ -136,7 +161,8 @@ class RecordedTraffic:
             engine.set_factor(QuotaType.FETCH, 0.0, node_id=NODES[1])
             engine.set_factor(mutation, 0.0, tags=tags_text(_BOB))
         else:
-            engine.replace_countings({})
+            buckets = {QuotaType.PRODUCE: BucketSettings(burst_ms=300, debt_max_ms=4_000)}
+            engine.replace_countings({}, buckets)
             engine.set_factor(QuotaType.FETCH, 0.25)
             engine.set_factor(mutation, 1.0, tags=tags_text(_BOB))
 
@@ -151,31 +177,50 @@ class RecordedTraffic:
         else:
             yield from self._mutation(user, client_id)
 
+    def _turn(self) -> Iterator[EventRow]:
+        """The Produce that waits for the longest time goes on, if its turn has come."""
+        if not self._waiting:
+            return
+        waiting = self._waiting[0]
+        lane = self._lane(QuotaType.PRODUCE, waiting.node_id, waiting.user, waiting.client_id)
+        now_ms = self._now_us // 1000
+        if lane.turn_in_ms(now_ms) > 0:
+            self._waiting.rotate(-1)
+            return
+        self._waiting.popleft()
+        charge = _charge(lane, waiting.value, lane.admit(waiting.value, now_ms))
+        yield self._row(charge, (_PRODUCE[0], waiting.version), waiting.user, waiting.client_id)
+
     def _bandwidth(
         self, quota_type: QuotaType, api: tuple[int, int, int], user: str, client_id: str
     ) -> Iterator[EventRow]:
         node_id, now_ms = self._random.choice(NODES), self._now_us // 1000
-        lane = self._engine.lane(quota_type, node_id, user, client_id, now_ms)
-        assert lane is not None, "the default callback answers at once"
+        lane = self._lane(quota_type, node_id, user, client_id)
         value = int(self._random.paretovariate(1.1) * 20_000) % 5_000_000
-        throttle_ms = lane.charge(value, now_ms)
-        charge = _Charge(
-            quota_type,
-            node_id,
-            lane.tags,
-            value,
-            lane.limit,
-            lane.samples,
-            lane.sample_ms,
-            Outcome.THROTTLED if throttle_ms > 0 else Outcome.ADMITTED,
-            throttle_ms,
-        )
         version = self._random.randint(api[1], api[2])
+        # What a Fetch was answered cannot wait any more.
+        decide = lane.charge if quota_type is QuotaType.PRODUCE else lane.admit
+        throttle_ms = decide(value, now_ms)
+        if throttle_ms == MUST_WAIT:
+            rejected = _charge(lane, value, lane.reject(now_ms), Outcome.REJECTED)
+            yield self._row(rejected, (api[0], version), user, client_id)
+            if self._enforced:
+                self._waiting.append(_Waiting(node_id, user, client_id, version, value))
+            return
+        charge = _charge(lane, value, throttle_ms)
         yield self._row(charge, (api[0], version), user, client_id)
+        if quota_type is QuotaType.PRODUCE and self._random.random() < 0.03:  # it ended early
+            lane.admit(-value // 3, now_ms)
+            given_back = _charge(lane, -value // 3, 0)
+            yield self._row(given_back, (api[0], version), user, client_id)
         if self._enforced and quota_type is QuotaType.FETCH and lane.allowance(now_ms) < value:
-            throttle_ms = lane.refuse(value, now_ms)
-            next_ = replace(charge, outcome=Outcome.REJECTED, throttle_ms=throttle_ms)
-            yield self._row(next_, (api[0], version), user, client_id)
+            rejected = _charge(lane, value, lane.refuse(value, now_ms), Outcome.REJECTED)
+            yield self._row(rejected, (api[0], version), user, client_id)
+
+    def _lane(self, quota_type: QuotaType, node_id: int, user: str, client_id: str) -> Lane:
+        lane = self._engine.lane(quota_type, node_id, user, client_id, self._now_us // 1000)
+        assert lane is not None, "the default callback answers at once"
+        return lane
 
     def _mutation(self, user: str, client_id: str) -> Iterator[EventRow]:
         api_key, lowest, highest = self._random.choice(_MUTATIONS)
@@ -193,6 +238,7 @@ class RecordedTraffic:
                 quota.limit,
                 quota.samples,
                 quota.sample_ms,
+                Algorithm.TOKEN_BUCKET,
                 decision.outcome,
                 decision.throttle_ms,
             )
@@ -221,6 +267,7 @@ class RecordedTraffic:
             charge.limit,
             charge.samples,
             charge.sample_ms,
+            charge.algorithm.value,
             charge.outcome.value,
             self._enforced,
             charge.throttle_ms,
@@ -231,3 +278,21 @@ class RecordedTraffic:
 def hash_of_connection(user: str, client_id: str) -> int:
     """A connection per user and client id."""
     return USERS.index(user) * len(CLIENT_IDS) + CLIENT_IDS.index(client_id)
+
+
+def _charge(lane: Lane, value: float, throttle_ms: int, outcome: Outcome | None = None) -> _Charge:
+    """What the row of a charge on this lane says; the outcome follows from the throttle if not given."""
+    if outcome is None:
+        outcome = Outcome.THROTTLED if throttle_ms > 0 else Outcome.ADMITTED
+    return _Charge(
+        lane.quota_type,
+        lane.node_id,
+        lane.tags,
+        value,
+        lane.limit,
+        lane.samples,
+        lane.sample_ms,
+        lane.algorithm,
+        outcome,
+        throttle_ms,
+    )

@@ -304,6 +304,12 @@ class Stage:
         self._go_on(self.machine.woken(self._now_us))
         return self.to_broker[before:]
 
+    def resume(self, reason: int) -> bytes:
+        """A reason to pause is over; returns what goes to the broker because of it."""
+        before = len(self.to_broker)
+        self._go_on(self.machine.resume(reason, self._now_us))
+        return self.to_broker[before:]
+
     def answer(self, token: int, result: object) -> bytes:
         """What ``Do.ASK`` asked for is here; returns what goes to the broker because of it."""
         before = len(self.to_broker)

@@ -201,6 +201,7 @@ def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
         first_port=4000,
         node_ids="1-3",
         enforce={"PRODUCE": True, "FETCH": False},
+        buckets={QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)},
         record="events",
         kafka={"quota.window.num": 2},
         limits={"frame_time": "1s", "connections_max": 5},
@@ -211,5 +212,6 @@ def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
     assert config.gateway.upstream == (("a", 1), ("b", 2))
     assert config.gateway.advertised.node_port_base == 4001
     assert config.gateway.connection.enforced == {QuotaType.PRODUCE}
+    assert config.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)}
     assert config.gateway.limits.frame_ms == 1_000
     assert config.windows[QuotaType.FETCH].samples == 2

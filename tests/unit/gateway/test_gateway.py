@@ -1,63 +1,146 @@
-"""The gateway as a whole: its end, and what it offers to others."""
+"""What the gateway as a whole offers to others: other quotas, another look at who waits."""
+
+import asyncio
+from typing import cast
 
 import pytest
-from tests.unit.gateway.world import (
-    Worlds,
-    heartbeat,
-    heartbeat_answer,
-    silent,
-    until,
-)
+from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, until
 
-from kvota.gateway.settings import GatewayLimits
-from kvota.testing.frames import (
-    produce,
-    produce_answer,
-    split,
-)
-from kvota.testing.stage import quotas
+from kvota.gateway.driver import Driver
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.session.connection import Connection
+from kvota.testing.frames import produce, throttle_of
+from kvota.testing.stage import ALL_TYPES, quotas
+
+Looked = list[Connection]
 
 
-async def test_draining_answers_what_is_in_flight_and_takes_no_more(worlds: Worlds) -> None:
-    world = await worlds(limits=GatewayLimits(drain_ms=8_000))
-    idle, busy = await world.connect(), await world.connect()
-    await idle.ask(heartbeat())
-    world.brokers[0].gate.clear()
-    busy.send(produce() + heartbeat(2))
-    await until(lambda: sum(driver.machine.due_count for driver in world.drivers) == 2)
-
-    ended = world.stop_soon()
-    assert await idle.rest() == b""
-    busy.send(heartbeat(3))
-    with pytest.raises(OSError, match=r"onnect"):
-        await world.connect()
-    world.brokers[0].gate.set()
-
-    assert split(await busy.rest()) == [produce_answer(), heartbeat_answer(2)]
-    await ended
-    assert heartbeat(3) not in world.brokers[0].frames
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
+    """The machines that have looked again."""
+    looked: Looked = []
+    monkeypatch.setattr(Connection, "look_again", lambda machine, _: looked.append(machine))
+    return looked
 
 
-async def test_draining_ends_though_a_broker_never_answers(
-    worlds: Worlds, caplog: pytest.LogCaptureFixture
+class Numbered:
+    """Takes a place, and notes when it is looked at."""
+
+    has_asked = True
+
+    def __init__(self, number: int, order: list[int]) -> None:
+        self._number = number
+        self._order = order
+
+    def look_again(self) -> None:
+        self._order.append(self._number)
+
+
+def take_places(world: World, places: int) -> list[int]:
+    """Fills so many places; returns the numbers of those who are looked at, as it grows."""
+    order: list[int] = []
+    for number in range(places):
+        world.gateway._places.take(cast("Driver", Numbered(number, order)))
+    return order
+
+
+def put_in_force(world: World, table: ConfiguredQuotas) -> None:
+    world.gateway.put_in_force(table, enforced=ALL_TYPES, windows={}, buckets={})
+
+
+async def test_other_quotas_are_told_to_every_connection(worlds: Worlds, looked: Looked) -> None:
+    world = await worlds()
+    clients = [await world.connect() for _ in range(5)]
+    for client in clients:
+        await client.ask(heartbeat())
+
+    put_in_force(world, quotas(PRODUCE=1_000))
+    await until(lambda: looked)
+
+    assert looked == [driver.machine for driver in world.drivers]
+    assert len(looked) == 5
+
+
+async def test_a_muted_client_goes_on_when_its_quota_is_lifted(worlds: Worlds) -> None:
+    world = await worlds(table=quotas(PRODUCE=1_000))
+    client = await world.connect()
+    assert throttle_of(await client.ask(produce(records=b"r" * 1_000_000)), 0, 9) > 60_000
+    client.send(heartbeat(2))
+
+    put_in_force(world, quotas(PRODUCE=100_000_000))
+
+    assert await client.frame() == heartbeat_answer(2)
+
+
+async def test_a_mute_that_another_look_shortens_ends_when_it_says(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await worlds(behaviour=silent, limits=GatewayLimits(drain_ms=100))
+    monkeypatch.setattr(
+        Connection, "look_again", lambda machine, _: machine.pausing.replace_mute(50)
+    )
+    world = await worlds()
     client = await world.connect()
-    client.send(produce())
-    await until(lambda: world.brokers[0].frames)
+    await client.ask(heartbeat(1))
+    (driver,) = world.drivers
+    driver.machine.pausing.mute(20_000)
+    driver.look()
+    client.send(heartbeat(2))
+    began = asyncio.get_running_loop().time()
 
-    await world.stop()
+    world.gateway.look_again()
 
-    assert await client.rest() == b""
-    assert "1 connections had not finished after 100 ms" in caplog.text
-    assert [row.upstream_ms for row in world.sink.rows] == [-1]
+    assert await client.frame() == heartbeat_answer(2)
+    assert asyncio.get_running_loop().time() - began >= 0.045
 
 
-async def test_draining_does_not_wait_for_a_muted_client(worlds: Worlds) -> None:
-    world = await worlds(table=quotas(PRODUCE=1_000), limits=GatewayLimits(drain_ms=60_000))
-    client = await world.connect()
-    await client.ask(produce(records=b"r" * 1_000_000))
+async def test_a_connection_that_has_ended_meanwhile_is_not_looked_at(
+    worlds: Worlds, looked: Looked
+) -> None:
+    world = await worlds()
+    for _ in range(2):
+        await world.connect()
+    await until(lambda: world.open_connections == 2)
+    gone, here = world.drivers
 
-    await world.stop()
+    world.gateway.look_again()
+    gone.close("")
+    await until(lambda: looked)
 
-    assert await client.rest() == b""
+    assert looked == [here.machine]
+
+
+async def test_thousands_of_connections_are_looked_at_some_at_a_time(worlds: Worlds) -> None:
+    world = await worlds()
+    order = take_places(world, 950)
+    looked_at: list[int] = []
+
+    world.gateway.look_again()
+    while len(order) < 950:
+        await asyncio.sleep(0)
+        looked_at.append(len(order))
+    world.gateway._places._taken.clear()
+
+    assert looked_at == [200, 400, 600, 800, 950]
+
+
+async def test_who_waits_for_a_look_keeps_the_place_when_another_is_asked_for(
+    worlds: Worlds,
+) -> None:
+    world = await worlds()
+    order = take_places(world, 500)
+
+    world.gateway.look_again()
+    await asyncio.sleep(0)
+    world.gateway.look_again()
+    await until(lambda: not world.gateway._to_look_again)
+    world.gateway._places._taken.clear()
+
+    assert order == [*range(500), *range(200)]
+
+
+async def test_a_look_at_nobody_is_no_work(worlds: Worlds) -> None:
+    world = await worlds()
+
+    world.gateway.look_again()
+
+    assert not world.gateway._to_look_again

@@ -12,6 +12,7 @@ from tests.unit.gateway.world import (
 )
 
 from kvota.gateway.settings import GatewayLimits
+from kvota.session.pausing import Reason
 from kvota.testing.frames import (
     produce,
     produce_answer,
@@ -103,3 +104,26 @@ async def test_who_finds_no_room_is_closed_in_time(
 
     assert await client.rest() == b""
     assert "no room for its request in" in caplog.text
+
+
+async def test_a_frame_that_its_broker_reads_slowly_keeps_its_room_though_others_wait(
+    worlds: Worlds,
+) -> None:
+    world = await worlds(limits=GatewayLimits(announced_bytes_max=150_000, drain_ms=1_000))
+    held_up, other = await world.connect(), await world.connect()
+    large = produce(records=b"r" * 100_000)
+    held_up.send(large[:20_000])
+    await until(lambda: world.shared.budgets.used_bytes > 0)
+    (driver,) = (driver for driver in world.drivers if driver.machine.is_inside_frame)
+    driver.pause(Reason.UPSTREAM_FULL)
+    other.send(large[:20_000])
+    await until(lambda: driver.machine.keeps_others_waiting)
+
+    for _ in range(3):
+        world.sweep()
+    driver.resume(Reason.UPSTREAM_FULL)
+    held_up.send(large[20_000:])
+    other.send(large[20_000:])
+
+    assert await held_up.frame() == produce_answer()
+    assert await other.frame() == produce_answer()

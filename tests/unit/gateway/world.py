@@ -76,7 +76,7 @@ class Broker:
         return BROKER_HOST, self.port
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**24)
+        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**20)
 
     async def stop(self) -> None:
         """Close listener and connections, as a broker that dies."""
@@ -227,12 +227,34 @@ class World:
     def drivers(self) -> list[Driver]:
         return list(self.gateway._places)
 
+    def dial_later(self) -> asyncio.Event:
+        """Brokers accept nothing before the event that is returned."""
+        gate, dial = asyncio.Event(), self.gateway._dialler.dial
+
+        async def dial_behind_gate(*arguments: object) -> object:
+            await gate.wait()
+            return await dial(*arguments)  # type: ignore[arg-type]
+
+        self.gateway._dialler.dial = dial_behind_gate  # type: ignore[assignment, method-assign]
+        return gate
+
     def sweep(self) -> None:
         """What upkeep does every other second."""
         self.gateway._slow_senders.sweep(asyncio.get_running_loop().time() * 1000)
 
 
 Worlds = Callable[..., Awaitable[World]]
+
+
+async def only_driver(world: World) -> Driver:
+    """The driver of the only connection, once it is there."""
+    await until(lambda: world.drivers)
+    (driver,) = world.drivers
+    return driver
+
+
+def reasons_of(driver: Driver) -> int:
+    return driver.machine.pausing.reasons
 
 
 def heartbeat(correlation: int = 1) -> bytes:

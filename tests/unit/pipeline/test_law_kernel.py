@@ -37,6 +37,11 @@ def numbers(rows: list[EventRow], name: str) -> np.ndarray:
     return np.array([row[COLUMN[name]] for row in rows])
 
 
+def is_debt(rows: list[EventRow]) -> np.ndarray:
+    is_bandwidth = numbers(rows, "quota_type") != "CONTROLLER_MUTATION"
+    return is_bandwidth & (numbers(rows, "algorithm") == "token_bucket")
+
+
 def replayed(
     rows: list[EventRow], cuts: list[int], *, complete: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,7 +55,9 @@ def replayed(
         first,
         np.full(len(rows), complete),
         numbers(rows, "quota_type") == "CONTROLLER_MUTATION",
+        is_debt(rows),
         np.array([version >= STRICT_SINCE.get(key, 99) for key, version in api]),
+        numbers(rows, "quota_type") == "PRODUCE",
         (numbers(rows, "quota_type") != "CONTROLLER_MUTATION")
         & (numbers(rows, "outcome") == "rejected"),
         numbers(rows, "ts_us").astype(np.int64),
@@ -114,13 +121,14 @@ def test_without_the_start_of_the_run_a_rate_is_judged_after_its_window_and_a_bu
     None
 ):
     rows = recorded(4, 4_000)
-    is_rate = numbers(rows, "quota_type") != "CONTROLLER_MUTATION"
+    is_rate = numbers(rows, "algorithm") == "sampled_rate"
+    is_bucket = numbers(rows, "quota_type") == "CONTROLLER_MUTATION"
     counts = numbers(rows, "samples") > 0
 
     _, _, judged = replayed(rows, [], complete=False)
 
     assert 0.5 < judged[is_rate & counts].mean() < 1
-    assert judged[~is_rate & counts].mean() < 0.5
+    assert judged[is_bucket & counts].mean() < 0.5
     assert judged[~counts].all()
 
 
@@ -157,7 +165,7 @@ def is_blocked(row: EventRow) -> bool:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_charge_under_a_blocked_limit_is_replayed_as_30_s(kind: str) -> None:
-    rows = recorded(1, 20_000)
+    rows = recorded(1, 30_000)
     blocked = [
         place
         for place, row in enumerate(rows)
@@ -179,7 +187,8 @@ def test_the_floor_of_each_row_decides_whether_it_is_blocked() -> None:
         (*row[: COLUMN["quota_type"]], "CONTROLLER_MUTATION", *row[COLUMN["quota_type"] + 1 :])
         for row in rows
     ]
-    blocked = [place for place, row in enumerate(rows) if is_blocked(row)]
+    is_charge = numbers(rows, "value") >= 0
+    blocked = [place for place, row in enumerate(rows) if is_blocked(row) and is_charge[place]]
 
     as_bytes, _, _ = replayed(rows, [])
     as_partitions, _, _ = replayed(of_mutations, [])

@@ -1,53 +1,99 @@
 """``planning.held``: the record's own verdict on a limit."""
 
-from kvota.model.quota_type import QuotaType
-from kvota.model.quota_window import QuotaWindow
-from kvota.planning.held import held
+from kvota.planning.held import Decided, Promise, held
 
-WINDOW = QuotaWindow(samples=2, sample_ms=1000)
-SECOND_US = 1_000_000
+BUCKET = Promise(burst_s=1.0, debt_max_s=2.0)
+FETCHES = Promise(burst_s=1.0, debt_max_s=2.0, answer_per_connection=True)
+MUTATIONS = Promise(burst_s=2.0)
 
 
 def test_a_steady_rate_at_the_limit_holds() -> None:
-    charges = [(second * SECOND_US, 100.0) for second in range(60)]
+    rows = [Decided(second * 1000, 1.0) for second in range(60)]
 
-    assert held(QuotaType.PRODUCE, charges, limit=100.0, window=WINDOW).holds
+    assert held(rows, BUCKET).holds
 
 
 def test_ten_per_cent_over_for_a_minute_does_not_hold() -> None:
-    charges = [(second * SECOND_US, 110.0) for second in range(60)]
+    rows = [Decided(second * 1000, 1.1) for second in range(60)]
 
-    verdict = held(QuotaType.PRODUCE, charges, limit=100.0, window=WINDOW)
+    verdict = held(rows, BUCKET)
 
     assert not verdict.holds
-    assert verdict.admitted > verdict.allowed
+    assert verdict.admitted_s > verdict.allowed_s
+    assert verdict.elapsed_s == 59
 
 
 def test_an_excess_in_the_middle_is_found_though_the_mean_is_fine() -> None:
-    quiet = [(second * SECOND_US, 10.0) for second in range(30)]
-    burst = [(30 * SECOND_US + step * 10_000, 50.0) for step in range(10)]
-    later = [((31 + second) * SECOND_US, 10.0) for second in range(30)]
+    quiet = [Decided(second * 1000, 0.1) for second in range(30)]
+    rush = [Decided(30_000 + step * 10, 0.5) for step in range(10)]
+    later = [Decided((31 + second) * 1000, 0.1) for second in range(30)]
 
-    verdict = held(QuotaType.PRODUCE, [*quiet, *burst, *later], limit=100.0, window=WINDOW)
+    verdict = held([*quiet, *rush, *later], BUCKET)
 
     assert not verdict.holds
-    assert verdict.interval_s < 1
+    assert verdict.elapsed_s < 1
 
 
-def test_one_request_larger_than_the_window_is_what_record_first_leaves_open() -> None:
-    assert held(QuotaType.PRODUCE, [(0, 5_000.0)], limit=100.0, window=WINDOW).holds
+def test_one_request_may_be_of_any_size_but_nothing_may_follow_it() -> None:
+    assert held([Decided(0, 50.0)], BUCKET).holds
+    assert not held([Decided(0, 50.0), Decided(1, 0.1)], BUCKET).holds
 
 
-def test_a_bucket_may_spend_its_burst_and_one_request_but_no_more() -> None:
-    full = [(0, 100.0), (1, 100.0), (2, 70.0)]
+def test_the_one_request_is_the_last_not_the_largest() -> None:
+    small, large = [Decided(0, 0.4)] * 7, Decided(0, 50.0)
 
-    assert held(QuotaType.CONTROLLER_MUTATION, full, limit=100.0, window=WINDOW).holds
-    assert not held(
-        QuotaType.CONTROLLER_MUTATION, [*full, (3, 70.0)], limit=100.0, window=WINDOW
-    ).holds
+    assert held([*small, large], BUCKET).holds
+    assert not held([large, *small], BUCKET).holds
+
+
+def test_a_bucket_of_mutations_may_spend_its_burst_and_one_topic_but_no_more() -> None:
+    spent = [Decided(0, 1.0), Decided(1, 1.0), Decided(1, 0.7)]
+
+    assert held(spent, MUTATIONS).holds
+    assert not held([*spent, Decided(2, 0.7)], MUTATIONS).holds
 
 
 def test_what_was_given_back_makes_room() -> None:
-    charges = [(0, 300.0), (1, -300.0), (2, 200.0), (3, 200.0)]
+    rows = [Decided(0, 3.0), Decided(1, -3.0), Decided(2, 2.0), Decided(3, 2.0)]
 
-    assert held(QuotaType.CONTROLLER_MUTATION, charges, limit=100.0, window=WINDOW).holds
+    assert held(rows, MUTATIONS).holds
+
+
+def test_what_was_given_back_pays_nothing_in_advance() -> None:
+    rows = [Decided(0, -50.0), Decided(1, 3.5), Decided(2, 0.1)]
+
+    assert not held(rows, BUCKET).holds
+
+
+def test_what_was_rejected_spends_nothing() -> None:
+    assert held([Decided(0, 3.0), *[Decided(1, None)] * 100], BUCKET).holds
+
+
+def test_a_clock_that_steps_back_pays_for_nothing_twice_only_when_it_goes_on() -> None:
+    back = [Decided(10_000, 3.0), Decided(5_000, 0.0), Decided(5_000, 1.0)]
+
+    assert held([*back, Decided(5_999, 0.1)], BUCKET).holds is False
+    assert held([*back, Decided(6_001, 0.1)], BUCKET).holds
+
+
+def test_time_that_passed_between_rejected_rows_counts() -> None:
+    rows = [Decided(0, 3.0), Decided(1_000, None), Decided(500, None), Decided(500, 1.0)]
+
+    assert held([*rows, Decided(500, 0.1)], BUCKET).holds
+
+
+def test_every_connection_may_have_one_answer_on_its_way() -> None:
+    rows = [Decided(0, 5.0, connection) for connection in range(10)]
+
+    assert held(rows, FETCHES).holds
+    assert not held(rows, BUCKET).holds
+
+
+def test_one_connection_may_not_have_ten_answers() -> None:
+    rows = [Decided(0, 5.0, connection=1)] * 10
+
+    assert not held(rows, FETCHES).holds
+
+
+def test_nothing_at_all_holds() -> None:
+    assert held([], BUCKET).holds

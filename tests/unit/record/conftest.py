@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvota.model.decision_sink import ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
 
@@ -41,6 +41,7 @@ def make_memo() -> MemoMaker:
             "limit": 1_000_000.0,
             "samples": 11,
             "sample_ms": 1000,
+            "algorithm": Algorithm.SAMPLED_RATE,
             "enforced": True,
         }
         return ChargeMemo(**(columns | changes))  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvota.model.decision_sink import ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
 
@@ -44,6 +44,7 @@ def make_memo() -> ChargeMemo:
         limit=None,
         samples=11,
         sample_ms=1000,
+        algorithm=Algorithm.SAMPLED_RATE,
         enforced=True,
     )
 

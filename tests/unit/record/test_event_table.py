@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
 from kvota.model.event import EVENT_COLUMNS
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.event_table import event_table, parquet_bytes
 from kvota.record.row_batch import ROW
 
@@ -30,6 +30,7 @@ MEMOS = st.builds(
     limit=st.none() | st.floats(allow_nan=False),
     samples=INT16,
     sample_ms=INT32,
+    algorithm=st.sampled_from(Algorithm),
     enforced=st.booleans(),
 )
 ROWS = st.tuples(

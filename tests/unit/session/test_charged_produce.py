@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED, ChargeMemo
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.testing.frames import (
     HEARTBEAT,
@@ -49,6 +49,7 @@ class RequestCounter:
             limit=1.0,
             samples=11,
             sample_ms=1000,
+            algorithm=Algorithm.SAMPLED_RATE,
             enforced=self.enforced,
         )
         assert self.sink_of is not None

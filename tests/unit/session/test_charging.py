@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.model.errors import ProtocolError
@@ -330,6 +331,24 @@ def test_other_quotas_hold_from_the_next_request_on() -> None:
 
     limits = [(row.memo.quota_type, row.memo.limit) for row in stage.cluster.rows]
     assert limits == [("PRODUCE", 10**9), ("FETCH", TIGHT), ("PRODUCE", TIGHT)]
+
+
+def test_each_row_says_the_algorithm_in_force_at_its_charge() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=10**9)))
+    stage.client(produce())
+    stage.broker(produce_answer())
+
+    stage.cluster.engine.replace_countings({}, {QuotaType.PRODUCE: BucketSettings(burst_ms=700)})
+    for correlation in (2, 3):
+        stage.client(produce(correlation=correlation))
+        stage.broker(produce_answer(correlation=correlation))
+
+    memos = [row.memo for row in stage.cluster.rows]
+    assert [(memo.algorithm.value, memo.samples, memo.sample_ms) for memo in memos] == [
+        ("sampled_rate", 11, 1_000),
+        ("token_bucket", 1, 700),
+        ("token_bucket", 1, 700),
+    ]
 
 
 def test_a_node_that_becomes_known_has_its_own_counter_from_then_on() -> None:

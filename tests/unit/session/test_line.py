@@ -1,9 +1,11 @@
 """Under ``token_bucket``: a Produce beyond the debt that may be owed waits for its turn."""
 
 import pytest
+from tests.unit.session.test_charged_produce import RequestCounter
 
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import Reason
@@ -204,6 +206,39 @@ def test_what_stood_behind_a_throttled_request_is_as_old_as_that_ones_answer() -
     assert stage.closed != ""
 
 
+def test_a_wait_that_goes_on_in_another_line_ends_when_it_would_have_ended() -> None:
+    by_user = quotas(PRODUCE=LIMIT)
+    by_client = quotas(QuotaEntity(client_id="app"), PRODUCE=LIMIT)
+    cluster = Cluster(by_user, buckets=BOTH)
+    (stage,) = connections(cluster, 1)
+    owe(cluster, 1_000)
+    stage.client(produce())
+    for table in (by_client, by_user):
+        stage.advance(8_000)
+        cluster.engine.replace_quotas(table)
+        owe(cluster, 1_000)
+        stage.wake_up()
+
+    assert [row.outcome for row in cluster.rows] == [REJECTED] * 3
+    stage.advance(WAIT_MS_MAX - 16_000 - 1)
+    assert stage.closed == ""
+    stage.advance(1)
+    assert stage.closed != ""
+
+
+def test_a_counter_in_whose_line_somebody_waits_is_not_forgotten() -> None:
+    cluster = cluster_of()
+    (stage,) = connections(cluster, 1)
+    cluster.engine.set_factor(QuotaType.PRODUCE, 0.0)
+    stage.client(produce())
+
+    forgotten = cluster.engine.purge_expired(cluster.now_ms + 3_700_000)
+
+    assert (forgotten, stage.wakes) == (0, 0)
+    stage.end()
+    assert cluster.engine.purge_expired(cluster.now_ms + 3_700_000) == 1
+
+
 def test_without_acks_it_waits_for_its_turn_however_long() -> None:
     cluster = cluster_of()
     (stage,) = connections(cluster, 1)
@@ -245,6 +280,23 @@ def test_in_shadow_mode_it_goes_on_with_the_same_row_and_spends_nothing() -> Non
     (row,) = cluster.rows
     assert (row.outcome, row.throttle_ms, row.upstream_ms) == (REJECTED, 20_000, 0)
     assert stage.mutes == []
+    lane = cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    assert lane.peek(cluster.now_ms) == 20_000
+
+
+def test_in_shadow_mode_a_produce_with_further_quotas_spends_nothing_beyond_the_debt() -> None:
+    quota = RequestCounter()
+    cluster = cluster_of(enforced=frozenset(), produce_quotas=(quota,))
+    quota.sink_of = cluster
+    (stage,) = connections(cluster, 1)
+    owe(cluster, 20)
+
+    assert stage.client(produce()) == produce()
+    stage.broker(produce_answer())
+
+    rows = [row for row in cluster.rows if row.memo.quota_type is QuotaType.PRODUCE]
+    assert [(row.outcome, row.throttle_ms) for row in rows] == [(REJECTED, 20_000)]
     lane = cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", cluster.now_ms)
     assert lane is not None
     assert lane.peek(cluster.now_ms) == 20_000
@@ -317,6 +369,41 @@ def test_a_quota_that_is_removed_lets_those_who_wait_go_on() -> None:
     stage.wake_up()
 
     assert stage.to_broker == produce()
+
+
+@pytest.mark.parametrize("change", ["no quota", "sampled rate"])
+def test_who_goes_on_without_a_turn_keeps_nobody_waiting_later(change: str) -> None:
+    cluster = cluster_of()
+    waits, comes = connections(cluster, 2)
+    owe(cluster, 20)
+    waits.client(produce())
+    if change == "no quota":
+        cluster.engine.replace_quotas(quotas())
+    else:
+        cluster.engine.replace_countings({}, {})
+    waits.wake_up()
+    assert waits.to_broker == produce()
+    cluster.engine.replace_countings({}, BOTH)
+    cluster.engine.replace_quotas(quotas(PRODUCE=LIMIT, FETCH=LIMIT))
+    cluster.clock.advance(100_000)
+
+    assert comes.client(produce()) == produce()
+
+
+def test_a_request_whose_turn_comes_while_its_client_reads_nothing_lets_others_pass() -> None:
+    cluster = cluster_of()
+    first, second = connections(cluster, 2)
+    owe(cluster, 16)
+    first.client(produce())
+    second.client(produce())
+    first.pausing.reasons |= Reason.CLIENT_FULL
+
+    pass_time(1_100, first, second)
+    assert (first.to_broker, second.to_broker) == (b"", produce())
+    first.resume(Reason.CLIENT_FULL)
+    pass_time(1_100, first, second)
+
+    assert first.to_broker == produce()
 
 
 def test_a_blocked_counter_makes_wait_and_lets_go_on_when_its_factor_recovers() -> None:

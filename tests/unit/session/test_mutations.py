@@ -273,6 +273,7 @@ def test_topics_are_charged_their_partitions_one_by_one() -> None:
     assert charges(rows) == [(3, ADMITTED), (5, ADMITTED)]
     assert {row.memo.node_id for row in rows} == {-1}
     assert {row.memo.quota_type for row in rows} == {QuotaType.CONTROLLER_MUTATION}
+    assert {row.memo.algorithm.value for row in rows} == {"token_bucket"}
     assert [row.seq for row in rows] == [0, 1]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.text_table import text_table
@@ -58,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a user (or client id) counts for so many; may be repeated",
     )
     parser.add_argument("--by", choices=("user", "client", "user-client"), default="user")
+    add_counting_options(parser)
     _add_guardrails(parser)
     parser.add_argument(
         "--plan-file", type=Path, metavar="FILE", help="write the quotas of the plan into this file"
@@ -130,6 +132,7 @@ def run(args: argparse.Namespace) -> int:
                 weights=dict(args.weight),
                 guardrails=rules,
                 headroom=args.headroom,
+                counted=counted(args),
             ),
         )
     if args.output == "json":

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import add_event_options, events_on_spark
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm
-from kvota.model.quota_window import QuotaWindow
-from kvota.model.units import format_duration_ms, parse_byte_rate, parse_duration_ms
+from kvota.model.units import format_duration_ms, parse_byte_rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,18 +63,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="counters as recorded, or one per user, client id or both (default: counter)",
     )
     parser.add_argument(
-        "--algorithm",
-        choices=[algorithm.value for algorithm in Algorithm],
-        help="default: each quota type's own",
-    )
-    parser.add_argument(
         "--mode",
         choices=("open", "backlog", "think"),
         default="open",
         help="open: requests come when they came; backlog: throttled ones wait; think: every throttle "
         "shifts all that follows (default: open)",
     )
-    parser.add_argument("--window", type=_window, help="e.g. 11x1s (default: as recorded)")
+    add_counting_options(parser)
     parser.add_argument(
         "--top",
         type=int,
@@ -169,9 +164,8 @@ def _replayed(events: "DataFrame", args: argparse.Namespace) -> list[dict[str, A
             events,
             Factors(quotas) if args.factors else quotas,
             by=args.by,
-            algorithm=args.algorithm,
+            counted=counted(args),
             mode=args.mode,
-            window=args.window,
             quota_types=quota_types,
         )
         found += [row.asDict() for row in table.collect()]
@@ -212,11 +206,16 @@ def _table(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
         ]
         for row in rows
     ]
-    first = rows[0]
-    how = (
-        f"{args.mode} loop, {first['samples']} samples of {format_duration_ms(first['sample_ms'])}"
-    )
-    return f"{how}\n\n{text_table(header, lines, left=3)}"
+    ways = dict.fromkeys(_how_counted(row, args) for row in rows)
+    return f"{args.mode} loop, {'; '.join(ways)}\n\n{text_table(header, lines, left=3)}"
+
+
+def _how_counted(row: Mapping[str, Any], args: argparse.Namespace) -> str:
+    length = format_duration_ms(row["sample_ms"])
+    if row["quota_type"] in _BYTE_TYPES and row["algorithm"] == Algorithm.TOKEN_BUCKET:
+        most = format_duration_ms(args.debt_max)
+        return f"token_bucket with a burst of {length} and {most} of debt"
+    return f"{row['samples']} samples of {length}"
 
 
 def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
@@ -267,12 +266,3 @@ def _factors(text: str) -> list[float]:
         msg = f'"{text}" is not a list of factors above 0, e.g. 0.5,1,2'
         raise argparse.ArgumentTypeError(msg)
     return factors
-
-
-def _window(text: str) -> QuotaWindow:
-    samples, _, length = text.partition("x")
-    try:
-        return QuotaWindow(int(samples), parse_duration_ms(length))
-    except ValueError as error:
-        msg = f'"{text}" is not a window, e.g. 11x1s'
-        raise argparse.ArgumentTypeError(msg) from error

@@ -12,7 +12,7 @@ from kvota.localkafka.processes.leashed import start_leashed
 from kvota.model.errors import UnreachableError
 
 # Time beyond the traffic itself, for starting clients, flushing and the consumer's last polls.
-_GRACE_S = 60.0
+_GRACE_S = 180.0
 
 
 def run_tenants(

@@ -1,78 +1,98 @@
 """Judges of every limit of a record whether it held."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from kvota.model.quota_type import QuotaType
-from kvota.model.quota_window import QuotaWindow
-from kvota.planning.held import Held, held
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.event import Outcome
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType
+from kvota.planning.held import Decided, Held, Promise, held
 
-_COLUMNS = [
+# The columns that make a counter.
+_COUNTER = ("gateway", "run_id", "node_id", "quota_type", "tags")
+_OTHERS = (
     "seq",
     "ts_us",
+    "connection",
     "user",
-    "quota_type",
-    "node_id",
-    "tags",
     "value",
     "limit",
     "samples",
     "sample_ms",
+    "algorithm",
     "outcome",
-]
+)
+
+Verdicts = dict[tuple[str, str], Held]  # by (user, quota type)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict on one tenant and quota type, over all its counters."""
-
-    holds: bool
-    worst: Held | None
-
-
-# By user, quota type, node, tags, limit, samples and sample_ms: (ts_us, value) as they were decided.
-Charges = dict[tuple[object, ...], list[tuple[int, float]]]
+@dataclass(slots=True)
+class _Counter:
+    quota_type: QuotaType
+    algorithm: Algorithm
+    users: set[str] = field(default_factory=set)
+    burst_ms: int = 0
+    rows: list[Decided] = field(default_factory=list)
 
 
-def admitted_charges(record: Path) -> Charges:
-    """Collect what each counter admitted, anew from where its limit changed."""
-    charges: Charges = defaultdict(list)
-    rows = pq.read_table(record, columns=_COLUMNS).sort_by("seq").to_pylist()
-    for row in rows:
-        if row["limit"] is None or row["outcome"] == "rejected":
-            continue
-        counter = (
-            row["user"],
-            row["quota_type"],
-            row["node_id"],
-            row["tags"],
-            row["limit"],
-            row["samples"],
-            row["sample_ms"],
-        )
-        charges[counter].append((row["ts_us"], row["value"]))
-    return charges
+def verdicts(record: Path, buckets: Mapping[QuotaType, BucketSettings]) -> Verdicts:
+    """Judge, by (user, quota type), every counter with a limit; of several the worst is returned.
 
-
-def verdicts(charges: Charges, *, late_ms: float) -> dict[tuple[str, str], Verdict]:
-    """Judge, by (user, quota type), whether each counter's limit held in every interval.
-
-    ``late_ms``: see ``planning.held``.
+    Args:
+        record: of an enforced run.
+        buckets: what might be owed in bandwidth that was counted by token buckets. Of a sampled rate
+            nothing is claimed, so it is not judged.
     """
-    judged: dict[tuple[str, str], Verdict] = {}
-    for (user, quota_type, _, _, limit, samples, sample_ms), values in charges.items():
-        found = held(
-            QuotaType(str(quota_type)),
-            values,
-            limit=float(str(limit)),
-            window=QuotaWindow(int(str(samples)), int(str(sample_ms))),
-            late_ms=late_ms,
-        )
-        key = (str(user), str(quota_type))
-        before = judged.get(key)
-        if before is None or (before.holds and not found.holds):
-            judged[key] = Verdict(found.holds, found)
+    judged: Verdicts = {}
+    for counter in _counters(record):
+        promise = _promise(counter, buckets)
+        if promise is None:
+            continue
+        found = held(counter.rows, promise)
+        for user in counter.users:
+            key = (user, counter.quota_type.value)
+            judged[key] = max(judged.get(key, found), found, key=_excess_s)
     return judged
+
+
+def _counters(record: Path) -> list[_Counter]:
+    """Collect the rows of each counter that has a limit, in the order of the decisions.
+
+    A counter begins anew where its algorithm changes.
+    """
+    counters: dict[tuple[object, ...], list[_Counter]] = defaultdict(list)
+    for row in pq.read_table(record, columns=[*_COUNTER, *_OTHERS]).sort_by("seq").to_pylist():
+        if row["limit"] is None:
+            continue
+        algorithm = Algorithm(row["algorithm"])
+        begun = counters[tuple(row[name] for name in _COUNTER)]
+        if not begun or begun[-1].algorithm is not algorithm:
+            begun.append(_Counter(QuotaType(row["quota_type"]), algorithm))
+        counter = begun[-1]
+        counter.users.add(row["user"])
+        counter.burst_ms = max(counter.burst_ms, row["samples"] * row["sample_ms"])
+        is_rejected = row["outcome"] == Outcome.REJECTED.value
+        spent_s = None if is_rejected else row["value"] / row["limit"]
+        counter.rows.append(Decided(row["ts_us"] // 1000, spent_s, row["connection"]))
+    return [counter for begun in counters.values() for counter in begun]
+
+
+def _promise(counter: _Counter, buckets: Mapping[QuotaType, BucketSettings]) -> Promise | None:
+    if FACTS[counter.quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET:
+        return Promise(burst_s=counter.burst_ms / 1000)
+    bucket = buckets.get(counter.quota_type)
+    if bucket is None or counter.algorithm is not Algorithm.TOKEN_BUCKET:
+        return None
+    return Promise(
+        burst_s=counter.burst_ms / 1000,
+        debt_max_s=bucket.debt_max_ms / 1000,
+        answer_per_connection=counter.quota_type is QuotaType.FETCH,
+    )
+
+
+def _excess_s(found: Held) -> float:
+    return found.admitted_s - found.allowed_s

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kvota.engine import Decision, Lane, MutationQuota
 from kvota.model.decision_sink import CODE_OF_OUTCOME, NO_ANSWER, ChargeMemo
 from kvota.model.event import Outcome
-from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, Algorithm, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.shared import Shared
@@ -173,6 +173,7 @@ class MutationCharges:
             limit=quota.limit,
             samples=quota.samples,
             sample_ms=quota.sample_ms,
+            algorithm=Algorithm.TOKEN_BUCKET,
             enforced=self.enforced,
         )
 

@@ -13,12 +13,17 @@ import pytest
 
 from kvota.engine import QuotaWindow, SampledRate, TokenBucket
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, java_round, rate_window_ms
+from kvota.engine.debt_bucket import DebtBucket
 from kvota.pipeline.grid_run import CounterRun, Grid
 
 QUOTAS = (40.0, 150.0, 400.0, 1_000.0, 5_000.0)
 WINDOW = QuotaWindow(5, 400)
 START_MS = 1_900_000_000_000
 MODES = ("open", "backlog", "think")
+# What counts: a sampled rate, the token bucket of mutations, that of bandwidth: of a Fetch, which nobody
+# keeps back, or of a Produce.
+KINDS = ("rate", "bucket", "fetch debt", "produce debt")
+DEBT_MAX_MS = 700
 
 
 @dataclass
@@ -28,7 +33,13 @@ class Rows:
     strict: list[bool]
 
     def columns(
-        self, *, limit: float = float("nan"), complete: bool = True, floor: float = 1.0
+        self,
+        kind: str,
+        *,
+        limit: float = float("nan"),
+        complete: bool = True,
+        floor: float = 1.0,
+        debt_max_ms: float = DEBT_MAX_MS,
     ) -> dict[str, np.ndarray]:
         count = len(self.ms)
         return {
@@ -39,6 +50,9 @@ class Rows:
             "sample_ms": np.full(count, WINDOW.sample_ms, np.int64),
             "floor": np.full(count, floor),
             "strict": np.array(self.strict, np.bool_),
+            "bucket": np.full(count, kind == "bucket"),
+            "debt": np.full(count, kind.endswith("debt")),
+            "debt_max_ms": np.full(count, debt_max_ms if kind == "produce debt" else np.inf),
             "complete": np.full(count, complete),
         }
 
@@ -57,11 +71,9 @@ def traffic(seed: int, *, count: int = 400, strict: float = 0.5) -> Rows:
     return rows
 
 
-def run(
-    rows: Rows, mode: str, *, is_bucket: bool, cuts: tuple[int, ...] = ()
-) -> dict[str, list[float]]:
-    counter = CounterRun(1, Grid(quotas=QUOTAS, mode=mode), is_bucket=is_bucket)
-    columns = rows.columns()
+def run(rows: Rows, mode: str, kind: str, *, cuts: tuple[int, ...] = ()) -> dict[str, list[float]]:
+    counter = CounterRun(1, Grid(quotas=QUOTAS, mode=mode))
+    columns = rows.columns(kind)
     edges = [0, *cuts, len(rows.ms)]
     for start, end in pairwise(edges):
         counter.feed({name: column[start:end] for name, column in columns.items()})
@@ -74,7 +86,7 @@ class Expected:
 
     quota: float
     mode: str
-    is_bucket: bool
+    kind: str
     over: int = 0
     rejected: int = 0
     throttle_ms_sum: float = 0.0
@@ -86,6 +98,7 @@ class Expected:
     last_ms: int | None = None
     bucket: TokenBucket = field(init=False)
     rate: SampledRate = field(init=False)
+    debt: DebtBucket | None = None
 
     def __post_init__(self) -> None:
         self.anew()
@@ -100,9 +113,11 @@ class Expected:
         if self.last_ms is not None and sent_ms - self.last_ms > 3_600_000:
             self.anew()
         admitted_ms = sent_ms
-        if self.is_bucket and strict and value >= 0:
+        if self.kind.endswith("debt"):
+            admitted_ms, throttle = self._owe(sent_ms, value)
+        elif self.kind == "bucket" and strict and value >= 0:
             admitted_ms, throttle = self._strict(sent_ms, value)
-        elif self.is_bucket:
+        elif self.kind == "bucket":
             self.bucket.record(value, sent_ms)
             tokens = self.bucket.measure(sent_ms)
             throttle = -tokens / self.quota * 1000 if tokens < 0 and value >= 0 else 0.0
@@ -129,6 +144,29 @@ class Expected:
         self.last_ms = admitted_ms
         return admitted_ms, float(admitted_ms - sent_ms)
 
+    def _owe(self, sent_ms: int, value: float) -> tuple[int, float]:
+        debt = self.debt
+        if debt is None:
+            window = QuotaWindow(1, WINDOW.samples * WINDOW.sample_ms)
+            debt = self.debt = DebtBucket(
+                window, self.quota, debt_max_ms=DEBT_MAX_MS, born_ms=sent_ms
+            )
+        admitted_ms = sent_ms
+        must_wait = self.kind == "produce debt" and value >= 0 and debt.turn_in_ms(sent_ms) > 0
+        self.rejected += must_wait
+        if must_wait and self.mode == "open":
+            debt.reject(sent_ms)
+            return sent_ms, debt._debt_ms
+        if must_wait:
+            debt.reject(sent_ms)
+            admitted_ms += debt.turn_in_ms(sent_ms)
+        debt.admit(value, admitted_ms)
+        if value < 0:
+            return admitted_ms, 0.0
+        if self.mode == "open":
+            return admitted_ms, max(0.0, debt._debt_ms)
+        return admitted_ms, admitted_ms - sent_ms + debt.peek(admitted_ms)
+
     def _rate_throttle(self, now_ms: int) -> float:
         rate = self.rate.measure(now_ms)
         oldest_ms = min(self.rate._starts)
@@ -144,8 +182,8 @@ class Expected:
         self.delay_ms_max = max(self.delay_ms_max, delay_ms)
 
 
-def expected(rows: Rows, quota: float, mode: str, *, is_bucket: bool) -> Expected:
-    one = Expected(quota, mode, is_bucket)
+def expected(rows: Rows, quota: float, mode: str, kind: str) -> Expected:
+    one = Expected(quota, mode, kind)
     for now_ms, value, strict in zip(rows.ms, rows.values, rows.strict, strict=True):
         one.request(now_ms, value, strict=strict)
     return one
@@ -153,14 +191,14 @@ def expected(rows: Rows, quota: float, mode: str, *, is_bucket: bool) -> Expecte
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_each_candidate_fares_as_with_the_engine(seed: int, mode: str, is_bucket: bool) -> None:
+def test_each_candidate_fares_as_with_the_engine(seed: int, mode: str, kind: str) -> None:
     rows = traffic(seed)
 
-    result = run(rows, mode, is_bucket=is_bucket)
+    result = run(rows, mode, kind)
 
-    by_engine = [expected(rows, quota, mode, is_bucket=is_bucket) for quota in QUOTAS]
+    by_engine = [expected(rows, quota, mode, kind) for quota in QUOTAS]
     assert result["over"] == [one.over for one in by_engine]
     assert result["rejected"] == [one.rejected for one in by_engine]
     for name in ("throttle_ms_sum", "worst_ms", "value_within", "delay_ms_sum", "delay_ms_max"):
@@ -169,21 +207,19 @@ def test_each_candidate_fares_as_with_the_engine(seed: int, mode: str, is_bucket
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
-def test_no_result_depends_on_where_the_rows_are_cut(mode: str, is_bucket: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_result_depends_on_where_the_rows_are_cut(mode: str, kind: str) -> None:
     rows = traffic(11)
 
-    assert run(rows, mode, is_bucket=is_bucket, cuts=(1, 2, 50, 51, 333)) == run(
-        rows, mode, is_bucket=is_bucket
-    )
+    assert run(rows, mode, kind, cuts=(1, 2, 50, 51, 333)) == run(rows, mode, kind)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
-def test_a_larger_quota_never_throttles_more_in_the_open_loop(is_bucket: bool) -> None:
+@pytest.mark.parametrize("kind", ["rate", "bucket", "fetch debt"])
+def test_a_larger_quota_never_throttles_more_in_the_open_loop(kind: str) -> None:
     rows = traffic(12, strict=0.0)
 
-    over = run(rows, "open", is_bucket=is_bucket)["over"]
+    over = run(rows, "open", kind)["over"]
 
     assert over == sorted(over, reverse=True)
     assert over[0] > over[-1]
@@ -191,9 +227,9 @@ def test_a_larger_quota_never_throttles_more_in_the_open_loop(is_bucket: bool) -
 
 def test_a_factor_is_a_multiple_of_the_limit_at_the_row() -> None:
     rows = traffic(13)
-    half = rows.columns(limit=800.0)
-    relative = CounterRun(1, Grid(quotas=(0.5,), relative=True), is_bucket=False)
-    absolute = CounterRun(1, Grid(quotas=(400.0,)), is_bucket=False)
+    half = rows.columns("rate", limit=800.0)
+    relative = CounterRun(1, Grid(quotas=(0.5,), relative=True))
+    absolute = CounterRun(1, Grid(quotas=(400.0,)))
 
     relative.feed(half)
     absolute.feed(half)
@@ -204,9 +240,9 @@ def test_a_factor_is_a_multiple_of_the_limit_at_the_row() -> None:
 
 def test_without_the_start_of_the_run_the_first_window_is_replayed_and_not_judged() -> None:
     rows = traffic(14)
-    counter = CounterRun(1, Grid(quotas=QUOTAS), is_bucket=False)
+    counter = CounterRun(1, Grid(quotas=QUOTAS))
 
-    counter.feed(rows.columns(complete=False))
+    counter.feed(rows.columns("rate", complete=False))
 
     result = counter.result()
     first_window_ms = rows.ms[0] + WINDOW.samples * WINDOW.sample_ms
@@ -219,9 +255,9 @@ def test_without_the_start_of_the_run_the_first_window_is_replayed_and_not_judge
 
 def test_overlapping_throttles_count_their_time_once() -> None:
     rows = Rows([START_MS, START_MS, START_MS + 100], [100.0, 100.0, 100.0], [False] * 3)
-    counter = CounterRun(1, Grid(quotas=(10.0,)), is_bucket=True)
+    counter = CounterRun(1, Grid(quotas=(10.0,)))
 
-    counter.feed(rows.columns())
+    counter.feed(rows.columns("bucket"))
 
     # A full bucket has 20 tokens: debts of 80, 180 and 279 tokens, to be paid at 10 per second.
     result = counter.result()
@@ -229,18 +265,18 @@ def test_overlapping_throttles_count_their_time_once() -> None:
     assert result["throttled_ms"].tolist() == [28_000]
 
 
-def grid_of(rows: Rows, mode: str, *, is_bucket: bool, floor: float) -> dict[str, list[float]]:
-    counter = CounterRun(1, Grid(quotas=(0.5, 1e6), mode=mode), is_bucket=is_bucket)
-    counter.feed(rows.columns(floor=floor))
+def grid_of(rows: Rows, mode: str, kind: str, *, floor: float) -> dict[str, list[float]]:
+    counter = CounterRun(1, Grid(quotas=(0.5, 1e6), mode=mode))
+    counter.feed(rows.columns(kind, floor=floor))
     return {name: column.tolist() for name, column in counter.result().items()}
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("is_bucket", [True, False], ids=["token bucket", "sampled rate"])
-def test_a_candidate_below_the_floor_throttles_every_charge_by_30_s(is_bucket: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_candidate_below_the_floor_throttles_every_charge_by_30_s(kind: str) -> None:
     rows = Rows([START_MS + 100 * n for n in range(5)], [10.0, 0.0, 5.0, -3.0, 1.0], [False] * 5)
 
-    result = grid_of(rows, "open", is_bucket=is_bucket, floor=1.0)
+    result = grid_of(rows, "open", kind, floor=1.0)
 
     assert result["over"] == [4, 0]  # what is given back is no charge
     assert result["throttle_ms_sum"] == [4 * BLOCKED_THROTTLE_MS, 0]
@@ -252,7 +288,7 @@ def test_a_candidate_below_the_floor_throttles_every_charge_by_30_s(is_bucket: b
 def test_at_the_floor_a_candidate_is_a_rate() -> None:
     rows = Rows([START_MS], [10.0], [False])
 
-    result = grid_of(rows, "open", is_bucket=False, floor=0.5)
+    result = grid_of(rows, "open", "rate", floor=0.5)
 
     # 10 in a window of 1.6 s, where 0.5 per second are allowed.
     assert result["worst_ms"] == [pytest.approx(18_400), 0]
@@ -263,8 +299,8 @@ def test_at_the_floor_a_candidate_is_a_rate() -> None:
 def test_blocked_clients_that_wait_send_every_30_s(mode: str) -> None:
     rows = Rows([START_MS, START_MS, START_MS], [10.0, 10.0, 10.0], [False] * 3)
 
-    rate = grid_of(rows, mode, is_bucket=False, floor=1.0)
-    bucket = grid_of(rows, mode, is_bucket=True, floor=1.0)
+    rate = grid_of(rows, mode, "rate", floor=1.0)
+    bucket = grid_of(rows, mode, "bucket", floor=1.0)
 
     assert rate["delay_ms_max"][0] == bucket["delay_ms_max"][0] == 2 * BLOCKED_THROTTLE_MS
     assert rate["over"] == bucket["over"] == [3, 0]
@@ -274,8 +310,8 @@ def test_blocked_clients_that_wait_send_every_30_s(mode: str) -> None:
 def test_a_strict_request_under_a_blocked_candidate_is_refused_until_it_gives_up() -> None:
     rows = Rows([START_MS, START_MS], [10.0, 10.0], [True, True])
 
-    open_loop = grid_of(rows, "open", is_bucket=True, floor=1.0)
-    closed = grid_of(rows, "backlog", is_bucket=True, floor=1.0)
+    open_loop = grid_of(rows, "open", "bucket", floor=1.0)
+    closed = grid_of(rows, "backlog", "bucket", floor=1.0)
 
     assert open_loop["rejected"] == [2, 0]
     assert open_loop["throttle_ms_sum"] == [2 * BLOCKED_THROTTLE_MS, 0]
@@ -284,10 +320,64 @@ def test_a_strict_request_under_a_blocked_candidate_is_refused_until_it_gives_up
 
 
 @pytest.mark.timeout(120)
+def test_a_produce_whose_turn_never_comes_gives_up_after_30_s() -> None:
+    rows = Rows([START_MS, START_MS], [10.0, 10.0], [False, False])
+
+    open_loop = grid_of(rows, "open", "produce debt", floor=1.0)
+    closed = grid_of(rows, "backlog", "produce debt", floor=1.0)
+
+    assert open_loop["rejected"] == closed["rejected"] == [2, 0]
+    assert open_loop["throttle_ms_sum"] == [2 * BLOCKED_THROTTLE_MS, 0]
+    assert closed["delay_ms_max"] == [2 * BLOCKED_THROTTLE_MS, 0]
+
+
+@pytest.mark.timeout(120)
+def test_who_comes_while_much_is_owed_spends_nothing_in_the_open_loop() -> None:
+    rows = Rows([START_MS, START_MS + 1, START_MS + 8_001], [100.0] * 3, [False] * 3)
+
+    counter = CounterRun(1, Grid(quotas=(10.0,)))
+    counter.feed(rows.columns("produce debt", debt_max_ms=5_000))
+
+    # A full bucket has 2 s; each request is 10 s of quota: 8 s are owed, then 7,999 ms, then nothing.
+    result = counter.result()
+    assert result["rejected"].tolist() == [1]
+    assert result["throttle_ms_sum"].tolist() == [8_000 + 7_999 + 9_999]
+    assert result["value_sum"].tolist() == [300]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", MODES)
+def test_under_another_algorithm_a_counter_starts_anew_wherever_the_rows_are_cut(mode: str) -> None:
+    kinds = ("rate", "fetch debt", "rate")
+    parts = [traffic(20 + place, count=30) for place in range(3)]
+    for place, rows in enumerate(parts):  # a second each, and no time between: nothing is forgotten
+        rows.ms = [START_MS + 1_000 * place + 33 * number for number in range(30)]
+    columns = [rows.columns(kind) for rows, kind in zip(parts, kinds, strict=True)]
+    whole = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+    at_once = CounterRun(1, Grid(quotas=QUOTAS, mode=mode))
+    in_pieces = CounterRun(1, Grid(quotas=QUOTAS, mode=mode))
+
+    at_once.feed(whole)
+    for start, end in pairwise([0, 7, 30, 44, 61, 90]):
+        in_pieces.feed({name: column[start:end] for name, column in whole.items()})
+
+    found = {name: column.tolist() for name, column in at_once.result().items()}
+    assert found == {name: column.tolist() for name, column in in_pieces.result().items()}
+    if mode == "open":  # where no throttle is handed on, the parts are as three counters would be
+        alone = []
+        for part in columns:
+            counter = CounterRun(1, Grid(quotas=QUOTAS, mode=mode))
+            counter.feed(part)
+            alone.append(counter.result())
+        assert found["over"] == sum(result["over"] for result in alone).tolist()
+        assert found["over"][0] > 0
+
+
+@pytest.mark.timeout(120)
 def test_uncompiled_the_kernels_give_the_same_and_stay_within_their_arrays() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_grid_kernels as t; "
-        "print([t.run(t.traffic(1), mode, is_bucket=is_bucket) for mode in t.MODES for is_bucket in (True, False)])"
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_replay_kernels as t; "
+        "print([t.run(t.traffic(1), mode, kind) for mode in t.MODES for kind in t.KINDS])"
     )
 
     done = subprocess.run(
@@ -299,7 +389,5 @@ def test_uncompiled_the_kernels_give_the_same_and_stay_within_their_arrays() -> 
         check=False,
     )
 
-    compiled = [
-        run(traffic(1), mode, is_bucket=is_bucket) for mode in MODES for is_bucket in (True, False)
-    ]
+    compiled = [run(traffic(1), mode, kind) for mode in MODES for kind in KINDS]
     assert (done.stdout.strip(), done.stderr) == (str(compiled), "")

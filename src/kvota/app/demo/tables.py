@@ -1,0 +1,192 @@
+"""The demo's tables, each with the sentences that it needs to be understood."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kvota.app.demo.screen import wrapped
+from kvota.app.demo.tenants import (
+    ANALYTICS,
+    ANALYTICS_CONNECTIONS,
+    CI_BOT,
+    ORDER_BYTES,
+    ORDERS,
+    ORDERS_PER_S,
+    TENANTS,
+    TenantReport,
+)
+from kvota.app.text_table import text_table
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import format_byte_rate, format_duration_ms
+from kvota.planning.need import Tolerance
+from kvota.planning.plan import HEADROOM, PlanLine, Reason, format_quota
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One tenant's use of one quota type in one run, from the usage table."""
+
+    rate: float
+    share_throttled: float
+    refused: int
+    limit: float | None
+
+
+Uses = Mapping[tuple[str, str], Use]  # by (tenant, quota type)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The replay's result for one quota."""
+
+    quota: float
+    requests: int
+    share_over: float
+    share_throttled: float
+
+
+def who_they_are() -> str:
+    """Return who takes part, and what will happen."""
+    return (
+        f"Three tenants share one Kafka: {ORDERS} sends {format_byte_rate(ORDERS_PER_S * ORDER_BYTES)} and "
+        f"minds its latency, {ANALYTICS} sends all it can over {ANALYTICS_CONNECTIONS} connections, {CI_BOT} "
+        "creates and deletes topics in storms. First kvota only watches; then it plans quotas and holds "
+        "all three to them. About two minutes."
+    )
+
+
+def what_was_seen(seen: Mapping[str, TenantReport]) -> list[str]:
+    """Return a line for each tenant: what its own clients saw."""
+    orders, analytics, bot = seen[ORDERS], seen[ANALYTICS], seen[CI_BOT]
+    of_orders = (
+        f"{orders.delivered_records:,} of {orders.sent_records:,} records delivered, "
+        f"{orders.stored_records:,} read back"
+    )
+    return [
+        f"{ORDERS}: {of_orders}",
+        f"{ANALYTICS}: {analytics.delivered_records:,} records delivered",
+        f"{CI_BOT}: {bot.created_topics:,} topics created, {bot.refused_topics:,} refused",
+    ]
+
+
+def candidates(use: Use) -> list[float]:
+    """Return quotas worth a try: shares of what was used, and the one in force in place of its like."""
+    tried = [_two_figures(use.rate * share) for share in (0.25, 0.5, 1.0, 1.5, 2.0)]
+    if use.limit is None:
+        return tried
+    in_force = use.limit
+    others = [quota for quota in tried if not 0.8 < quota / in_force < 1.25]
+    return sorted([in_force, *others])
+
+
+def replay_table(tried: Sequence[Tried], use: Use) -> str:
+    """Return what other PRODUCE quotas would have done to analytics."""
+    requests = tried[0].requests if tried else 0
+    rows = [
+        [
+            format_byte_rate(one.quota),
+            f"{one.share_over:.0%}",
+            f"{one.share_throttled:.0%}",
+            "the first guess" if one.quota == use.limit else "",
+        ]
+        for one in tried
+    ]
+    table = text_table(
+        ["quota", "requests over it", "time throttled", ""], rows, left=0, last_left=True
+    )
+    above = wrapped(
+        f"What other PRODUCE quotas would have done to {ANALYTICS}, which used "
+        f"{format_byte_rate(use.rate)}: its {requests:,} recorded requests, replayed on Spark"
+    )
+    below = wrapped(
+        f"Replayed as they came, though throttled clients would have sent less. {ANALYTICS} sends as fast "
+        "as it can: of a quota far below its use nothing is ever left, and nearly all that it sends is "
+        "over it. Its fair part cannot be seen from that, but from what the others need:"
+    )
+    return f"{above}\n\n{table}\n\n{below}"
+
+
+def plan_table(lines: Sequence[PlanLine], used: Uses, capacities: Mapping[QuotaType, float]) -> str:
+    """Return the plan: for each tenant its limit and the reason."""
+    can_take = ", ".join(
+        f"{quota_type.value} {format_quota(quota_type, most)}"
+        for quota_type, most in capacities.items()
+    )
+    rows = sorted((_plan_row(line, used) for line in lines), key=_by_tenant)
+    header = ["tenant", "quota", "used", "needs", "limit", "because"]
+    tolerance = Tolerance()
+    return "\n".join(
+        [
+            wrapped(f"You say how much the cluster can take: {can_take}"),
+            "",
+            text_table(header, rows, left=2, last_left=True),
+            "",
+            wrapped(
+                "used: its mean rate. needs: the smallest quota under which no more than "
+                f"{tolerance.share_over_max:.1%} of its requests would have been throttled, and none for "
+                f"more than {format_duration_ms(tolerance.worst_ms_max)}. Its busiest moments "
+                "decide that, so it is above the mean."
+            ),
+        ]
+    )
+
+
+def _plan_row(line: PlanLine, used: Uses) -> list[str]:
+    tenant = str(line.entity.user)
+    use = used.get((tenant, line.quota_type))
+    because = {
+        Reason.NEED: f"what it needs, and {HEADROOM:.0%} more",
+        Reason.SHARE: "a fair share: it needs more",
+    }
+    return [
+        tenant,
+        line.quota_type.value,
+        _amount(line.quota_type, use.rate if use else 0.0),
+        "-" if line.need is None else _amount(line.quota_type, line.need),
+        _amount(line.quota_type, line.proposed),
+        because.get(line.reason, line.reason.value.replace("_", " ")),
+    ]
+
+
+def before_and_after(before: Uses, after: Uses, marks: Mapping[tuple[str, str], str]) -> str:
+    """Return the closing table: each tenant without its limit and with it."""
+    rows = [
+        ["", "", "", "would be", "", "", "", ""],
+        ["tenant", "quota", "rate", "throttled", "limit", "rate", "throttled", "held"],
+    ]
+    for key in sorted(before.keys() | after.keys(), key=_by_tenant):
+        was, now = before.get(key), after.get(key)
+        rows.append(
+            [
+                *key,
+                _amount(key[1], was.rate) if was else "-",
+                f"{was.share_throttled:.0%}" if was else "-",
+                _amount(key[1], now.limit) if now else "-",
+                _amount(key[1], now.rate) if now else "-",
+                _throttled(now),
+                marks.get(key, "-"),
+            ]
+        )
+    text = text_table(rows[0], rows[1:], left=2, last_left=True)
+    header = text.splitlines()[1]
+    first, second = header.index("rate"), header.index("limit")
+    above = " " * (first - 5) + "before (shadow)"
+    return f"{above:<{second - 4}}after (enforced)\n{text}"
+
+
+def _throttled(use: Use | None) -> str:
+    if use is None:
+        return "-"
+    return f"{use.refused:,} refused" if use.refused else f"{use.share_throttled:.0%}"
+
+
+def _by_tenant(row: Sequence[str]) -> tuple[int, str, str]:
+    """Order by the first two columns, tenant and quota type."""
+    return (TENANTS.index(row[0]) if row[0] in TENANTS else len(TENANTS), row[0], row[1])
+
+
+def _amount(quota_type: str, value: float | None) -> str:
+    return "unlimited" if value is None else format_quota(QuotaType(quota_type), value)
+
+
+def _two_figures(value: float) -> float:
+    return float(f"{max(value, 1.0):.1e}")

@@ -1,0 +1,72 @@
+"""What all replay kernels share: the places in their arrays, and what is noted of each request."""
+
+# Columns and state go in as arrays, one by one and by position: Numba knows no better way.
+# ruff: noqa: FBT001
+
+import numpy as np
+
+from kvota.pipeline.compiled_arithmetic import compiled, step
+from kvota.pipeline.counter_steps import Doubles, Int64s
+
+# Places in ``clock``, which all candidates share.
+CURRENT, SLOTS, SAMPLES, SAMPLE_MS, TOUCHED_MS, RECORD_MS, FIRST_MS, JUDGED_MS, EVENTS = range(9)
+CLOCK_SIZE = 9
+
+# Rows of ``sums``, a column per candidate. Throttled time is counted up to COVERED_MS. VALUE is the
+# sum of all recorded values; it is the same for all candidates, so only its first column is used.
+(OVER, THROTTLE_MS, THROTTLED_MS, WORST_MS, WITHIN, REJECTED, DELAY_MS, DELAY_MS_MAX) = range(8)
+END_MS, COVERED_MS, VALUE = 8, 9, 10
+SUMS = 11
+
+# Rows of ``own``, a column per candidate: in a closed loop each candidate has its own clock.
+OWN_FREE_MS, OWN_TOUCHED_MS, OWN_RECORD_MS, OWN_CURRENT, OWN_SLOTS = range(5)
+OWN_ROWS = 5
+
+OPEN, BACKLOG, THINK = 0, 1, 2
+
+# Long before every recorded time, so that a counter that never recorded is an expired one.
+LONG_AGO_MS = -(2**61)
+
+_UNLIMITED = compiled.UNLIMITED
+
+
+@step
+def arrive(
+    clock: Int64s,
+    now_ms: int,
+    value: float,
+    window_ms: int,
+    is_complete: bool,
+) -> bool:
+    """Note that a request came; return whether it counts: neither warm-up nor a give-back."""
+    if clock[FIRST_MS] == LONG_AGO_MS:
+        clock[FIRST_MS] = now_ms
+        clock[JUDGED_MS] = now_ms if is_complete else now_ms + window_ms
+    if value < 0 or now_ms < clock[JUDGED_MS]:
+        return False
+    clock[EVENTS] += 1
+    return True
+
+
+@step
+def set_limits(limits: Doubles, quotas: Doubles, bound: float, relative: bool) -> None:
+    """Set the candidates' limits for rows whose recorded limit is ``bound`` (NaN: none)."""
+    factor = 1.0
+    if relative:
+        factor = _UNLIMITED if np.isnan(bound) else bound
+    for c in range(len(quotas)):
+        limits[c] = quotas[c] * factor
+
+
+@step
+def note(sums: Doubles, c: int, now_ms: int, throttle_ms: float, value: float) -> None:
+    """Add one judged request; without branches, so that candidates go through in parallel."""
+    over = throttle_ms > 0
+    end_ms = now_ms + throttle_ms
+    sums[OVER, c] += 1.0 if over else 0.0
+    sums[THROTTLE_MS, c] += throttle_ms
+    sums[WORST_MS, c] = max(sums[WORST_MS, c], throttle_ms)
+    sums[WITHIN, c] += 0.0 if over else value
+    sums[THROTTLED_MS, c] += max(0.0, end_ms - max(float(now_ms), sums[COVERED_MS, c]))
+    sums[COVERED_MS, c] = max(sums[COVERED_MS, c], end_ms)
+    sums[END_MS, c] = now_ms

@@ -1,0 +1,209 @@
+"""The open loop of a replay: requests come when they came, against many candidate quotas at once.
+
+A call takes rows of one counter in order. State that outlives the call is in the arrays passed in, so no
+result depends on the cutting. Throttles stay doubles, as nobody waits for them. Where bandwidth is counted
+by a token bucket, a Produce that comes while more than ``debt_max`` is owed spends nothing and counts as
+rejected, as in shadow mode.
+"""
+
+# Columns and state go in as arrays, one by one and by position: Numba knows no better way.
+# ruff: noqa: FBT001, PLR0913, PLR0917
+
+import numpy as np
+
+from kvota.pipeline.compiled_arithmetic import compiled, kernel
+from kvota.pipeline.counter_steps import (
+    Doubles,
+    Flags,
+    Int64s,
+    begin_rate,
+    measure_rate,
+    record_rate,
+)
+from kvota.pipeline.grid_sums import (
+    CURRENT,
+    JUDGED_MS,
+    LONG_AGO_MS,
+    RECORD_MS,
+    REJECTED,
+    SAMPLE_MS,
+    SAMPLES,
+    SLOTS,
+    TOUCHED_MS,
+    VALUE,
+    arrive,
+    note,
+    set_limits,
+)
+
+_BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
+_is_blocked = compiled.is_blocked
+_burst_tokens = compiled.burst_tokens
+_refill = compiled.refill
+_spend = compiled.spend
+_rate_per_s = compiled.rate_per_s
+_counter_expired = compiled.counter_expired
+_unit_ms = compiled.unit_ms
+_debt_at = compiled.debt_at
+_debt_with = compiled.debt_with
+
+
+@kernel
+def bucket_open_rows(
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    strict: Flags,
+    complete: Flags,
+    quotas: Doubles,
+    relative: bool,
+    floor: float,
+    clock: Int64s,
+    tokens: Doubles,
+    sums: Doubles,
+) -> None:
+    """Replay token buckets in the open loop; ``tokens`` has a place per candidate."""
+    limits = np.empty(len(quotas))
+    for row in range(len(ts_us)):
+        if row == 0 or (relative and limit[row] != limit[row - 1]):
+            set_limits(limits, quotas, limit[row], relative)
+        now_ms = ts_us[row] // 1000
+        width, length_ms, amount = samples[row], sample_ms[row], value[row]
+        counts = arrive(clock, now_ms, amount, width * length_ms, complete[row])
+        if now_ms >= clock[JUDGED_MS]:
+            sums[VALUE, 0] += amount
+        if (
+            clock[SAMPLES] != width
+            or clock[SAMPLE_MS] != length_ms
+            or _counter_expired(clock[RECORD_MS], now_ms)
+        ):
+            clock[SAMPLES], clock[SAMPLE_MS], clock[TOUCHED_MS] = width, length_ms, 0
+            tokens[:] = 0.0
+        before_ms = clock[TOUCHED_MS]
+        clock[TOUCHED_MS] = clock[RECORD_MS] = now_ms
+        check_first = strict[row] and amount >= 0
+        for c in range(len(quotas)):
+            blocked = _is_blocked(limits[c], floor)
+            burst = _burst_tokens(width, length_ms, limits[c])
+            have = _refill(tokens[c], before_ms, now_ms, limits[c], burst)
+            refused = check_first and (blocked or have < 0)
+            left = have if refused else _spend(have, amount, burst)
+            tokens[c] = left
+            if counts:
+                violated = refused or (left < 0 and not check_first)
+                throttle_ms = -left / limits[c] * 1000.0 if violated else 0.0
+                if blocked:
+                    throttle_ms = float(_BLOCKED_THROTTLE_MS)
+                note(sums, c, now_ms, throttle_ms, amount)
+                sums[REJECTED, c] += 1.0 if refused else 0.0
+
+
+@kernel
+def debt_open_rows(
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    complete: Flags,
+    quotas: Doubles,
+    relative: bool,
+    floor: float,
+    debt_max_ms: float,  # infinite: nobody waits for a turn
+    clock: Int64s,
+    debts: Doubles,
+    sums: Doubles,
+) -> None:
+    """Replay debt buckets in the open loop; ``debts`` has a place per candidate."""
+    limits, units_ms = np.empty(len(quotas)), np.empty(len(quotas))
+    for row in range(len(ts_us)):
+        if row == 0 or (relative and limit[row] != limit[row - 1]):
+            set_limits(limits, quotas, limit[row], relative)
+            for c in range(len(quotas)):
+                units_ms[c] = 0.0 if _is_blocked(limits[c], floor) else _unit_ms(limits[c])
+        now_ms = ts_us[row] // 1000
+        amount = value[row]
+        burst_ms = float(samples[row] * sample_ms[row])
+        counts = arrive(clock, now_ms, amount, samples[row] * sample_ms[row], complete[row])
+        if now_ms >= clock[JUDGED_MS]:
+            sums[VALUE, 0] += amount
+        if clock[RECORD_MS] == LONG_AGO_MS:
+            debts[:] = -burst_ms
+            clock[TOUCHED_MS] = now_ms
+        clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
+        before_ms = clock[TOUCHED_MS]
+        clock[TOUCHED_MS] = clock[RECORD_MS] = now_ms
+        can_wait = debt_max_ms < np.inf and amount >= 0
+        for c in range(len(quotas)):
+            blocked = _is_blocked(limits[c], floor)
+            owed_ms = _debt_at(debts[c], before_ms, now_ms, burst_ms)
+            refused = can_wait and (blocked or owed_ms > debt_max_ms)
+            left_ms = owed_ms if refused else _debt_with(owed_ms, amount, units_ms[c], burst_ms)
+            debts[c] = left_ms
+            if counts:
+                throttle_ms = float(_BLOCKED_THROTTLE_MS) if blocked else max(0.0, left_ms)
+                note(sums, c, now_ms, throttle_ms, amount)
+                sums[REJECTED, c] += 1.0 if refused else 0.0
+
+
+@kernel
+def rate_open_rows(
+    ts_us: Int64s,
+    value: Doubles,
+    limit: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    complete: Flags,
+    quotas: Doubles,
+    relative: bool,
+    floor: float,
+    clock: Int64s,
+    starts: Int64s,
+    lasts: Int64s,
+    totals: Doubles,
+    sums: Doubles,
+) -> None:
+    """Replay sampled rates in the open loop; all candidates see the same rate."""
+    limits = np.empty(len(quotas))
+    for row in range(len(ts_us)):
+        if row == 0 or (relative and limit[row] != limit[row - 1]):
+            set_limits(limits, quotas, limit[row], relative)
+        now_ms = ts_us[row] // 1000
+        width, length_ms, amount = samples[row], sample_ms[row], value[row]
+        counts = arrive(clock, now_ms, amount, width * length_ms, complete[row])
+        if now_ms >= clock[JUDGED_MS]:
+            sums[VALUE, 0] += amount
+        if (
+            clock[SAMPLES] != width
+            or clock[SAMPLE_MS] != length_ms
+            or _counter_expired(clock[RECORD_MS], now_ms)
+        ):
+            clock[SAMPLES], clock[SAMPLE_MS], clock[CURRENT], clock[SLOTS] = width, length_ms, 0, 1
+            begin_rate(starts, lasts, totals, now_ms)
+        clock[CURRENT], clock[SLOTS] = record_rate(
+            starts,
+            lasts,
+            totals,
+            clock[CURRENT],
+            clock[SLOTS],
+            amount,
+            now_ms,
+            width,
+            length_ms,
+        )
+        clock[RECORD_MS] = now_ms
+        if amount < 0:
+            continue
+        total, window_ms = measure_rate(
+            starts, lasts, totals, clock[SLOTS], now_ms, width, length_ms
+        )
+        rate = _rate_per_s(total, window_ms)
+        if counts:
+            for c in range(len(quotas)):
+                over = max(0.0, rate - limits[c])
+                throttle_ms = over / limits[c] * window_ms
+                if _is_blocked(limits[c], floor):
+                    throttle_ms = float(_BLOCKED_THROTTLE_MS)
+                note(sums, c, now_ms, throttle_ms, amount)

@@ -1,0 +1,530 @@
+"""A world of clients in closed loops: each sends, waits for its answer, and sends again.
+
+Engine and connections are the gateway's own; drivers, sockets, brokers and both clocks are played
+here, from one seed. Time is in µs on a monotonic clock; the clock of decisions is that one plus an
+offset, which may step. Clients may do what they like: ignore throttle times, send many requests at
+once, come again and again, send nothing but the head of what they announce.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from random import Random
+
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import REJECTED
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.commands import Do
+from kvota.session.connection import Connection
+from kvota.session.pausing import Pausing, Reason
+from kvota.testing.frames import produce_answer
+from kvota.testing.stage import ALL_TYPES, BROKER, START_MS, Cluster, Row
+
+PRODUCE = QuotaType.PRODUCE
+BUCKET = BucketSettings(burst_ms=1_000, debt_max_ms=15_000)
+EVERY_CLIENT_ID = QuotaEntity(client_id=DEFAULT)
+EVIDENCE_BYTES = 17_000  # more than what a gateway wants to see of a frame before it goes on
+_CHUNK_BYTES = 262_144
+_SWEEP_US = 2_000_000
+_ANSWER = produce_answer(9)
+_SECOND_US = 1_000_000
+_EVENTS_PER_CHECK = 25  # it costs more than an event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How the connections of one crowd behave; times in seconds.
+
+    Attributes:
+        cost_s: between which bounds the size of a request lies, in seconds of the configured limit.
+        depth: requests sent before the first answer is awaited.
+        honours: whether the client waits as it is told.
+        patience_s: a connection whose oldest request has waited for so long is given up.
+        stops_short: the share of large requests of which the rest never comes.
+    """
+
+    connections: int = 1
+    client_id: str = "app"
+    cost_s: tuple[float, float] = (0.45, 0.45)
+    think_s: tuple[float, float] = (0.001, 0.001)
+    depth: int = 1
+    acks: int = -1
+    honours: bool = False
+    patience_s: float | None = None
+    stops_short: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that an operator, a volume or a clock does to the gateway."""
+
+    at_s: float
+    what: str
+    value: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A world before it begins.
+
+    Attributes:
+        limit: configured for each client id, in bytes per second.
+        late_s: by how much a timer may be late.
+    """
+
+    seed: int = 0
+    limit: float = 20_000.0
+    bucket: BucketSettings = BUCKET
+    seconds: float = 122.0
+    late_s: float = 0.002
+    crowds: tuple[Habits, ...] = (Habits(),)
+    changes: tuple[Change, ...] = ()
+    events_max: int = 1_000_000
+
+
+@dataclass(slots=True)
+class Told:
+    """What the world has seen beside the rows.
+
+    Attributes:
+        forwarded: Produce requests that brokers have seen the head of.
+        closed: connections closed by the gateway: why.
+        ends: (number of the next row, connection) for each connection that has ended.
+        served: bytes answered, by client and by when.
+    """
+
+    forwarded: int = 0
+    closed: list[str] = field(default_factory=list)
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    served: dict["Client", list[tuple[int, int]]] = field(default_factory=dict)
+
+
+class World:
+    """The clocks, the agenda, the gateway, and everybody at it."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.rng = Random(scenario.seed)
+        self.told = Told()
+        self.mono_us = 0
+        self.offset_us = START_MS * 1000
+        self.limit = scenario.limit
+        self.algorithm_is_bucket = True
+        self.cluster = Cluster(self._quotas(), buckets={PRODUCE: scenario.bucket})
+        self.wires: dict[Wire, None] = {}
+        self.numbers = count(1)
+        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = count()
+        self.events = 0
+
+    @property
+    def now_us(self) -> int:
+        """Unix µs, the clock of decisions."""
+        return self.mono_us + self.offset_us
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, in the order of decisions."""
+        return sorted(self.cluster.rows, key=lambda row: row.seq)
+
+    def after(self, us: float, action: Callable[[], None]) -> None:
+        """Do it so much later."""
+        at_us = self.mono_us + max(0, int(us))
+        heapq.heappush(self._agenda, (at_us, next(self._order), action))
+
+    def run(self) -> "World":
+        """Live through the scenario; then everybody leaves."""
+        self._sweep()
+        for number, habits in enumerate(self.scenario.crowds):
+            for place in range(habits.connections):
+                client = Client(self, habits)
+                self.told.served[client] = []
+                self.after(1_000 * place + number, client.connect)
+        for change in self.scenario.changes:
+            self.after(change.at_s * _SECOND_US, partial(self.change, change))
+        end_us = int(self.scenario.seconds * _SECOND_US)
+        while self._agenda and self.events < self.scenario.events_max:
+            at_us, _, action = heapq.heappop(self._agenda)
+            if at_us > end_us:
+                break
+            self.mono_us = at_us
+            self.events += 1
+            action()
+            if not self.events % _EVENTS_PER_CHECK:
+                self.check_lines()
+        self._everybody_leaves()
+        return self
+
+    def check_lines(self) -> None:
+        """Who waits in line has a turn, and nobody else has."""
+        for wire in self.wires:
+            has_turn = wire.machine._requests.place._turn is not None
+            waits = wire.machine.is_in_line
+            # At its turn it may have to wait for room in the budget.
+            assert has_turn == waits or wire.pausing.reasons & Reason.BUDGET, self.scenario
+
+    def _everybody_leaves(self) -> None:
+        for wire in list(self.wires):
+            wire.client.has_left = True
+            wire.close("")
+        assert self.cluster.shared.budgets.used_bytes == 0
+        self.check_lines()
+
+    def _sweep(self) -> None:
+        """The gateway's upkeep."""
+        for wire in list(self.wires):
+            wire.close_if_gone()
+        self.cluster.engine.purge_expired(self.now_us // 1000)
+        self.after(_SWEEP_US, self._sweep)
+
+    # ------------------------------------------------------------------ changes
+
+    def change(self, change: Change) -> None:
+        """Do to the gateway what the scenario says."""
+        engine, cluster = self.cluster.engine, self.cluster
+        match change.what:
+            case "limit":
+                self.limit = change.value
+                engine.replace_quotas(self._quotas())
+            case "no quota":
+                engine.replace_quotas(ConfiguredQuotas())
+            case "factor":
+                engine.set_factor(PRODUCE, change.value)
+            case "algorithm":
+                self.algorithm_is_bucket = bool(change.value)
+                buckets = {PRODUCE: self.scenario.bucket} if change.value else {}
+                engine.replace_countings({}, buckets)
+            case "enforce":
+                cluster.enforce(ALL_TYPES if change.value else frozenset())
+            case "clock":
+                self.offset_us += int(change.value * _SECOND_US)
+            case _:
+                raise AssertionError(change)
+        if change.what != "clock":
+            for wire in list(self.wires):
+                self.after(self.rng.uniform(0, 50_000), wire.look_again)
+
+    def _quotas(self) -> ConfiguredQuotas:
+        limits: Mapping[QuotaType, float] = {PRODUCE: self.limit}
+        return ConfiguredQuotas({EVERY_CLIENT_ID: limits})
+
+
+class Wire:
+    """One connection through the gateway: its driver, its socket, and its broker."""
+
+    def __init__(self, world: World, client: "Client") -> None:
+        self.world = world
+        self.client = client
+        self.inbox = bytearray()  # in the socket
+        self.is_closed = False
+        self.is_gone = False
+        self.number = next(world.numbers)
+        self.pausing = Pausing(cap_ms=30_000)
+        self._timer: object = None
+        self._frame_left = 0  # of the frame that the broker is reading
+        self._answers: deque[bytes] = deque()
+        self._answer_at_us = 0
+        self._acks = -1
+        self._correlation = 0
+        self.machine = Connection(
+            world.cluster.shared,
+            self.pausing,
+            number=self.number,
+            dialled=BROKER,
+            node_id=1,
+            wake=self._wake,
+        )
+        world.wires[self] = None
+
+    # ------------------------------------------------------------------ the client's side
+
+    def receive(self, data: bytes) -> None:
+        """Bytes arrive in the socket; they are read unless the machine pauses."""
+        if not self.is_closed:
+            self.inbox += data
+            self._read()
+
+    def leave(self) -> None:
+        """The client closes; it is noticed when its end of the stream is read, or looked for."""
+        self.is_gone = True
+        self._read()
+
+    def _read(self) -> None:
+        while self.inbox and not self.is_closed and not self.machine.pauses_reading:
+            chunk = bytes(self.inbox[:_CHUNK_BYTES])
+            del self.inbox[:_CHUNK_BYTES]
+            self._forward(self.machine.from_client(chunk, self.world.now_us))
+            self._look()
+        if self.is_gone and not self.inbox and not self.machine.pauses_reading:
+            self.close("")
+
+    # ------------------------------------------------------------------ the driver
+
+    def _look(self) -> None:
+        commands = self.machine.commands
+        while commands and not self.is_closed:
+            code, argument = commands.pop(0)
+            if code == Do.CLOSE:
+                self.world.told.closed.append(str(argument))
+                self.close(str(argument))
+            else:
+                assert code == Do.RESUME, code
+                assert isinstance(argument, int)
+                self._forward(self.machine.resume(argument, self.world.now_us))
+        if not self.is_closed and self.pausing.deadline_changed:
+            self._keep_timer()
+
+    def _keep_timer(self) -> None:
+        world = self.world
+        deadline_ms = self.machine.next_deadline_ms(world.mono_us // 1000)
+        self._timer = timer = object()
+        if deadline_ms is None:
+            return
+        late_us = world.rng.uniform(-500, world.scenario.late_s * _SECOND_US)
+        world.after(deadline_ms * 1000 + late_us - world.mono_us, lambda: self._fire(timer))
+
+    def _fire(self, timer: object) -> None:
+        if timer is self._timer and not self.is_closed and not self.close_if_gone():
+            world = self.world
+            self._go_on(self.machine.deadline_passed(world.mono_us // 1000, world.now_us))
+
+    def _wake(self) -> None:
+        self.world.after(0, self._woken)
+
+    def _woken(self) -> None:
+        if self.is_closed or self.close_if_gone():
+            self.machine.pass_room_on()
+        else:
+            self._go_on(self.machine.woken(self.world.now_us))
+
+    def look_again(self) -> None:
+        """Quotas have changed."""
+        if not self.is_closed:
+            self.machine.look_again(self.world.now_us)
+            self._look()
+            self._read()
+
+    def _go_on(self, out: bytes | bytearray | None) -> None:
+        self._forward(out)
+        self._look()
+        self._read()
+
+    def close_if_gone(self) -> bool:
+        """As the gateway does: a request in line whose client has left is not forwarded."""
+        if self.is_closed or not self.is_gone or not self.machine.waits_for_an_answer:
+            return False
+        self.close("")
+        return True
+
+    def close(self, _reason: str) -> None:
+        """The end, on both sides."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        del self.world.wires[self]
+        self.world.told.ends.append((self.world.cluster.sink._seq, self.number))
+        self.machine.close()
+        self.machine.upstream_gone()
+        self.client.closed(self)
+
+    # ------------------------------------------------------------------ the broker
+
+    def _forward(self, data: bytes | bytearray | None) -> None:
+        at = 0
+        while data and at < len(data):
+            if not self._frame_left:
+                assert len(data) - at >= 30, "half a head was forwarded"
+                size = int.from_bytes(data[at : at + 4], "big")
+                self._correlation = int.from_bytes(data[at + 8 : at + 12], "big")
+                acks_at = at + 16 + int.from_bytes(data[at + 12 : at + 14], "big")
+                self._acks = int.from_bytes(data[acks_at : acks_at + 2], "big", signed=True)
+                self._frame_left = size + 4
+                self.world.told.forwarded += 1
+            here = min(self._frame_left, len(data) - at)
+            self._frame_left -= here
+            at += here
+            if not self._frame_left and self._acks:
+                self._answers.append(_with(self._correlation))
+                # In order, each some time after it has arrived whole.
+                delay_us = self.world.rng.uniform(200, 3_000)
+                self._answer_at_us = max(self._answer_at_us, int(self.world.mono_us + delay_us))
+                self.world.after(self._answer_at_us - self.world.mono_us, self._answer)
+
+    def _answer(self) -> None:
+        answer = self._answers.popleft()
+        if self.is_closed:
+            return
+        out = self.machine.from_upstream(answer, self.world.now_us)
+        self._look()
+        if out and not self.is_closed:
+            self.client.answered(self, bytes(out))
+        if not self.is_closed:
+            self._read()
+
+
+class Client:
+    """One connection after the other, with the habits of its crowd."""
+
+    def __init__(self, world: World, habits: Habits) -> None:
+        self._world = world
+        self._habits = habits
+        self._wire: Wire | None = None
+        self._due: deque[int] = deque()  # sizes of the requests that have not been answered
+        self._correlation = 0
+        self._arrives_us = 0  # the last bytes that were sent
+        self._stops_short = False  # the rest of the last request never comes
+        self.has_left = False
+
+    def connect(self) -> None:
+        self._due.clear()
+        self._stops_short = False
+        self._wire = Wire(self._world, self)
+        for _ in range(self._habits.depth):
+            self._send(self._wire)
+
+    def _send(self, wire: Wire) -> None:
+        world, habits = self._world, self._habits
+        if wire is not self._wire or wire.is_closed or self._stops_short:
+            return
+        if not habits.acks and len(wire.inbox) > 100_000:  # the socket is full
+            world.after(world.rng.uniform(0.05, 0.5) * _SECOND_US, partial(self._send, wire))
+            return
+        low, high = habits.cost_s
+        cost_s = low * (high / low) ** world.rng.random()
+        self._correlation += 1
+        frame = _frame(self._correlation, habits, round(cost_s * world.scenario.limit))
+        self._due.append(len(frame) - 4)
+        parts = [frame]
+        if len(frame) > EVIDENCE_BYTES and world.rng.random() < 0.5:
+            parts = [frame[:EVIDENCE_BYTES], frame[EVIDENCE_BYTES:]]
+            if world.rng.random() < habits.stops_short:
+                del parts[1]
+                self._stops_short = True
+                world.after(20 * _SECOND_US, partial(self._give_up, wire, self._correlation))
+        for part in parts:
+            self._post(wire, part)
+        if habits.patience_s is not None:
+            give_up = partial(self._give_up, wire, self._correlation)
+            world.after(habits.patience_s * _SECOND_US, give_up)
+        if not habits.acks:
+            self._due.clear()
+            world.after(self._think_us(), partial(self._send, wire))
+
+    def _post(self, wire: Wire, data: bytes) -> None:
+        """Bytes arrive in their order, at once or some ms later."""
+        world = self._world
+        delay_us = world.rng.choice((0, 0, 2_000, 20_000))
+        self._arrives_us = max(self._arrives_us, world.mono_us + delay_us)
+        if self._arrives_us == world.mono_us:
+            wire.receive(data)
+        else:
+            world.after(self._arrives_us - world.mono_us, partial(wire.receive, data))
+
+    def _think_us(self) -> float:
+        return self._world.rng.uniform(*self._habits.think_s) * _SECOND_US
+
+    def _give_up(self, wire: Wire, correlation: int) -> None:
+        waits = correlation > self._correlation - len(self._due)
+        if wire is self._wire and not wire.is_closed and (waits or self._stops_short):
+            self._come_again()
+            wire.leave()
+
+    def _come_again(self) -> None:
+        self._wire = None
+        if not self.has_left:
+            self._world.after(self._world.rng.uniform(0.02, 0.1) * _SECOND_US, self.connect)
+
+    def answered(self, wire: Wire, answers: bytes) -> None:
+        for at in range(0, len(answers), len(_ANSWER)):
+            answer = answers[at : at + len(_ANSWER)]
+            if wire is not self._wire:
+                return
+            size = self._due.popleft()
+            correlation = int.from_bytes(answer[4:8], "big")
+            assert correlation == self._correlation - len(self._due), "answers out of order"
+            self._world.told.served[self].append((self._world.mono_us, size))
+            throttle_ms = int.from_bytes(answer[-5:-1], "big")
+            wait_us = throttle_ms * 1000 if self._habits.honours else 0
+            self._world.after(self._think_us() + wait_us, partial(self._send, wire))
+
+    def closed(self, wire: Wire) -> None:
+        if wire is self._wire:
+            self._come_again()
+
+
+def _frame(correlation: int, habits: Habits, size: int) -> bytes:
+    """Produce v9; nothing behind its acks is looked at."""
+    name = habits.client_id.encode()
+    head = b"\0\0\0\x09" + correlation.to_bytes(4, "big") + len(name).to_bytes(2, "big") + name
+    head += b"\0\0" + habits.acks.to_bytes(2, "big", signed=True) + b"\0\0\x75\x30\1\1"
+    return max(size, len(head)).to_bytes(4, "big") + head + bytes(max(0, size - len(head)))
+
+
+def _with(correlation: int) -> bytes:
+    return _ANSWER[:4] + correlation.to_bytes(4, "big") + _ANSWER[8:]
+
+
+# ------------------------------------------------------------------ judges
+
+
+def excess_s(world: World) -> float:
+    """By how much the worst interval of a counter is above the bound, in seconds; 0: it holds.
+
+    In every interval the requests before its last one cost no more than elapsed + burst + debt_max,
+    where only forward steps of the decision clock count. So the rule holds, with one request on top;
+    the last one of an interval, not just any.
+    """
+    bucket = world.scenario.bucket
+    bound_ms = bucket.burst_ms + bucket.debt_max_ms
+    worst_ms = 0.0
+    over_ms: dict[object, float] = {}  # of the worst interval that ends here
+    seen_ms: dict[object, int] = {}
+    for row in world.rows:
+        counter, now_ms = (row.memo.tags, row.memo.node_id), row.ts_us // 1000
+        if row.memo.samples == 0:
+            continue  # no quota: no counter was touched
+        if row.memo.samples != 1:
+            over_ms[counter] = 0.0  # by another algorithm: the next bucket is a new one
+            continue
+        elapsed_ms = max(0, now_ms - seen_ms.get(counter, now_ms))
+        seen_ms[counter] = now_ms
+        before_ms = max(0.0, over_ms.get(counter, 0.0) - elapsed_ms)
+        over_ms[counter] = before_ms
+        if row.outcome == REJECTED or row.memo.limit is None:
+            continue
+        worst_ms = max(worst_ms, before_ms - bound_ms)
+        over_ms[counter] = before_ms + row.value / row.memo.limit * 1000
+    return worst_ms / 1000 if worst_ms > 1e-3 else 0.0
+
+
+def passed_others(world: World) -> list[tuple[int, int]]:
+    """(number of the row, connection) of each request that was charged before others in line."""
+    found: list[tuple[int, int]] = []
+    lines: dict[object, dict[int, None]] = {}
+    ends = deque(world.told.ends)
+    for row in world.rows:
+        while ends and ends[0][0] <= row.seq:
+            number = ends.popleft()[1]
+            for line in lines.values():
+                line.pop(number, None)
+        line = lines.setdefault(row.memo.tags, {})
+        number = row.memo.connection
+        is_bucket = row.memo.samples == 1 and row.memo.enforced
+        if is_bucket and row.outcome == REJECTED:
+            line.setdefault(number)
+            continue
+        if is_bucket and line and next(iter(line)) != number:
+            found.append((row.seq, number))
+        line.pop(number, None)
+    return found
+
+
+def has_one_row_each(world: World) -> bool:
+    """True when each forwarded request has one row: charged, or in shadow mode not charged."""
+    rows = [row for row in world.rows if row.outcome != REJECTED or not row.memo.enforced]
+    return len(rows) == world.told.forwarded

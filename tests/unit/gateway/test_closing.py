@@ -1,0 +1,316 @@
+"""Ends that lose nothing: on TCP, which can close one direction, and on TLS, which cannot."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.unit.gateway.world import (
+    GATEWAY_HOST,
+    Broker,
+    Client,
+    World,
+    Worlds,
+    heartbeat,
+    heartbeat_answer,
+    obliging,
+    until,
+)
+
+from kvota.gateway import closing
+from kvota.gateway.client_side import ClientSide
+from kvota.gateway.closing import close_when_written, half_close, leave_upstream, say_goodbye
+from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.side import Side
+from kvota.testing.frames import fetch, fetch_answer, produce, split
+
+CERTIFICATE = Path(__file__).parent / "tls" / "certificate.pem"
+LARGE = 5_000_000
+
+
+def server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_name("key.pem"))
+    return context
+
+
+def client_tls() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(CERTIFICATE))
+
+
+@pytest.fixture(params=["TCP", "TLS"])
+def server_context(request: pytest.FixtureRequest) -> ssl.SSLContext | None:
+    return server_tls() if request.param == "TLS" else None
+
+
+# ------------------------------------------------------------------ a gateway whose clients use TLS
+
+
+async def connect_by_tls(world: World) -> Client:
+    """A client of the gateway by a port of the test's own, in front of the same machine."""
+    plain = await world.connect()
+    await until(lambda: world.drivers)
+    reception = world.drivers[0].client._reception  # type: ignore[attr-defined]
+    server = await asyncio.get_running_loop().create_server(
+        partial(ClientSide, reception, None), GATEWAY_HOST, 0, ssl=server_tls()
+    )
+    port = server.sockets[0].getsockname()[1]
+    client = Client(
+        *await asyncio.open_connection(GATEWAY_HOST, port, ssl=client_tls(), limit=2**24)
+    )
+    world._clients.append(client)
+    server.close()
+    plain.writer.close()
+    await until(lambda: world.open_connections == 1)
+    return client
+
+
+async def test_a_tls_client_is_drained_in_order(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds()
+    client = await connect_by_tls(world)
+    assert await client.ask(heartbeat(1)) == heartbeat_answer(1)
+    may_answer = asyncio.Event()
+
+    async def patient(broker: Broker, frame: bytes) -> bytes:
+        await may_answer.wait()
+        return await obliging(broker, frame)
+
+    world.brokers[0].behaviour = patient
+    client.send(heartbeat(2))
+    await until(lambda: world.drivers[0].machine.due_count == 1)
+
+    ended = world.stop_soon()
+    await asyncio.sleep(0.05)
+    may_answer.set()
+
+    assert await client.reader.read() == heartbeat_answer(2)
+    await asyncio.wait_for(ended, 5)
+    assert caplog.messages == []
+
+
+async def test_a_tls_client_that_reads_slowly_gets_all_of_its_last_answer(worlds: Worlds) -> None:
+    world = await worlds(limits=GatewayLimits(drain_ms=8_000))
+    world.brokers[0].answer_bytes = LARGE
+    client = await connect_by_tls(world)
+    await client.ask(heartbeat())
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(fetch())
+    await until(lambda: len(world.brokers[0].frames) == 2)
+    await asyncio.sleep(0.1)
+
+    ended = world.stop_soon()
+    await asyncio.sleep(0.2)
+    client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+    assert await client.reader.read() == fetch_answer(records=b"f" * LARGE)
+    await asyncio.wait_for(ended, 8)
+
+
+async def test_a_tls_client_that_is_not_read_any_more_is_closed_in_order(worlds: Worlds) -> None:
+    world = await worlds()
+    client = await connect_by_tls(world)
+    assert await client.ask(heartbeat(1)) == heartbeat_answer(1)
+
+    ended = world.stop_soon()
+    client.send(heartbeat(2) * 1_000)
+
+    answers = split(await client.reader.read())  # raises where the connection is reset
+    assert set(answers) <= {heartbeat_answer(2)}
+    await asyncio.wait_for(ended, 5)
+
+
+async def test_a_tls_client_that_ends_takes_its_broker_along(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds()
+    client = await connect_by_tls(world)
+    await client.ask(heartbeat())
+
+    client.writer.close()
+
+    await until(lambda: world.open_connections == 0 and not world.brokers[0]._writers)
+    assert caplog.messages == []
+
+
+# ------------------------------------------------------------------ one transport
+
+
+class Peer(asyncio.Protocol):
+    """The other end: keeps what it gets, and when it is told that no more comes."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.ended = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def eof_received(self) -> bool:
+        self.ended.set()
+        return self.transport.can_write_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+
+
+class Here(Side):
+    """A side that knows when it is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = asyncio.Event()
+        self.received = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.forget_linger()
+        self.lost.set()
+
+
+@pytest.fixture
+async def ends(server_context: ssl.SSLContext | None) -> AsyncIterator[tuple[Here, Peer]]:
+    loop = asyncio.get_running_loop()
+    peer = Peer()
+    server = await loop.create_server(lambda: peer, GATEWAY_HOST, 0, ssl=server_context)
+    _, here = await loop.create_connection(
+        Here,
+        *server.sockets[0].getsockname()[:2],
+        ssl=client_tls() if server_context else None,
+    )
+    await until(lambda: hasattr(peer, "transport"))
+    yield here, peer
+    server.close()
+    for transport in (here.transport, peer.transport):
+        transport.abort()
+    await asyncio.sleep(0.01)
+
+
+async def test_what_was_written_arrives_before_the_close(ends: tuple[Here, Peer]) -> None:
+    here, peer = ends
+    here.transport.write(b"x" * LARGE)
+
+    close_when_written(here, asyncio.get_running_loop())
+
+    await asyncio.wait_for(here.lost.wait(), 5)
+    await until(lambda: len(peer.received) == LARGE)
+    assert here.linger is None
+
+
+async def test_who_never_reads_is_aborted_in_the_end(
+    ends: tuple[Here, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LINGER_S", 0.2)
+    here, peer = ends
+    peer.transport.pause_reading()
+    here.transport.write(b"x" * 4 * LARGE)
+
+    close_when_written(here, asyncio.get_running_loop())
+    await asyncio.sleep(0.05)
+    assert not here.lost.is_set()
+
+    await asyncio.wait_for(here.lost.wait(), 5)
+
+
+async def test_who_does_not_even_hear_of_the_end_is_aborted_too(
+    ends: tuple[Here, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LINGER_S", 0.2)
+    here, peer = ends
+    peer.transport.pause_reading()
+    here.transport.write(b"x" * 1_000)
+
+    close_when_written(here, asyncio.get_running_loop())
+
+    await asyncio.wait_for(here.lost.wait(), 5)
+    assert here.linger is None
+
+
+async def test_a_goodbye_reads_past_what_still_comes(ends: tuple[Here, Peer]) -> None:
+    here, peer = ends
+    here.pause()
+    here.transport.write(b"last")
+    peer.transport.write(b"unheard" * 1_000)
+
+    say_goodbye(here, asyncio.get_running_loop())
+    await asyncio.wait_for(peer.ended.wait(), 5)
+    peer.transport.close()
+
+    await asyncio.wait_for(here.lost.wait(), 5)
+    assert peer.received == b"last"
+    assert here.received == b""
+    assert here.linger is None
+
+
+@pytest.mark.parametrize("server_context", ["TCP"], indirect=True)
+async def test_a_client_that_does_not_close_after_the_goodbye_is_closed(
+    ends: tuple[Here, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "GOODBYE_S", 0.05)
+    here, peer = ends
+
+    say_goodbye(here, asyncio.get_running_loop())
+
+    await asyncio.wait_for(peer.ended.wait(), 5)
+    await asyncio.wait_for(here.lost.wait(), 5)
+
+
+async def test_a_broker_that_is_left_gets_all_that_was_forwarded(ends: tuple[Here, Peer]) -> None:
+    here, peer = ends
+    here.transport.write(b"x" * LARGE)
+
+    leave_upstream(here, asyncio.get_running_loop(), is_inside_frame=False)
+    leave_upstream(here, asyncio.get_running_loop(), is_inside_frame=False)
+
+    await until(lambda: len(peer.received) == LARGE)
+    await asyncio.wait_for(here.lost.wait(), 5)
+
+
+async def test_a_broker_that_is_left_inside_a_frame_closes_first_where_it_can(
+    ends: tuple[Here, Peer],
+) -> None:
+    here, peer = ends
+    here.pause()
+    can_half_close = here.transport.can_write_eof()
+
+    leave_upstream(here, asyncio.get_running_loop(), is_inside_frame=True)
+
+    await asyncio.wait_for(peer.ended.wait(), 5)
+    await asyncio.sleep(0.05)
+    assert here.lost.is_set() is not can_half_close
+    peer.transport.close()
+    await asyncio.wait_for(here.lost.wait(), 5)
+
+
+async def test_a_half_close_is_refused_where_there_is_none(ends: tuple[Here, Peer]) -> None:
+    here, peer = ends
+
+    assert half_close(here) is here.transport.can_write_eof()
+    peer.transport.write(b"still heard")
+
+    await until(lambda: here.received == b"still heard")
+
+
+async def test_a_client_gone_in_the_middle_of_a_frame_ends_with_its_broker(worlds: Worlds) -> None:
+    world = await worlds()
+    client = await world.connect()
+    client.send(produce(records=b"r" * 100_000)[:50_000])
+    await until(lambda: world.drivers and world.drivers[0].upstream)
+
+    client.writer.transport.abort()  # type: ignore[attr-defined]
+
+    await until(lambda: world.open_connections == 0 and not world.brokers[0]._writers)
+    assert world.shared.budgets.used_bytes == 0

@@ -1,0 +1,85 @@
+"""The gateway's ports: which are opened, and what is said where one cannot be."""
+
+import asyncio
+import socket
+from contextlib import closing
+from typing import cast
+
+import pytest
+from tests.unit.gateway.world import GATEWAY_HOST
+
+from kvota.app.gateway_process import free_port_range
+from kvota.gateway.listeners import Listeners
+from kvota.gateway.settings import GatewaySettings
+from kvota.model.errors import UnreachableError
+from kvota.session.topology import Advertised
+
+
+class Greeting(asyncio.Protocol):
+    """Says by which port one has come."""
+
+    def __init__(self, node_id: int | None) -> None:
+        self._node_id = node_id
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.WriteTransport", transport)
+        transport.write(str(self._node_id).encode())
+        transport.close()
+
+
+@pytest.fixture
+def settings() -> GatewaySettings:
+    first_port = free_port_range(4, GATEWAY_HOST)
+    return GatewaySettings(
+        host=GATEWAY_HOST,
+        bootstrap_port=first_port,
+        advertised=Advertised(
+            host=GATEWAY_HOST, node_port_base=first_port, node_id_min=1, node_id_max=3
+        ),
+        upstream=(("nowhere.example", 9092),),
+    )
+
+
+async def greeting_at(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(GATEWAY_HOST, port)
+    greeting = await reader.read()
+    writer.close()
+    return greeting
+
+
+async def test_each_port_is_for_its_node(settings: GatewaySettings) -> None:
+    listeners = Listeners(settings)
+
+    await listeners.open(Greeting)
+
+    ports = range(settings.bootstrap_port, settings.bootstrap_port + 4)
+    assert [await greeting_at(port) for port in ports] == [b"None", b"1", b"2", b"3"]
+    listeners.close()
+    with pytest.raises(OSError, match=r"onnect"):
+        await greeting_at(settings.bootstrap_port)
+
+
+@pytest.mark.parametrize(
+    ("offset", "what", "setting"),
+    [
+        (0, "the bootstrap port", "gateway.bootstrap_port"),
+        (2, "node 2's port", "gateway.node_port_base, or fewer gateway.node_ids"),
+    ],
+)
+async def test_a_port_in_use_is_named_with_its_setting_and_the_others_are_freed(
+    settings: GatewaySettings, offset: int, what: str, setting: str
+) -> None:
+    port = settings.bootstrap_port + offset
+    with (
+        closing(socket.create_server((GATEWAY_HOST, port))),
+        pytest.raises(UnreachableError) as caught,
+    ):
+        await Listeners(settings).open(Greeting)
+
+    assert str(caught.value) == (
+        f"cannot listen on {GATEWAY_HOST}:{port} ({what}): Address already in use. End what uses it, "
+        f"or choose another: {setting}."
+    )
+    again = Listeners(settings)
+    await again.open(Greeting)
+    again.close()
