@@ -93,8 +93,7 @@ class _CountedQuota(MutationQuota):
         self._counter.record(-partitions, now_ms)
 
     def throttle_ms(self, now_ms: int) -> int:
-        # A clock that steps back must not turn a wait into hours (with Kafka's controller it does).
-        return remaining_throttle(self._throttle, max(0, now_ms - self._throttled_at_ms))
+        return remaining_throttle(self._throttle, now_ms - self._throttled_at_ms)
 
     def _in_debt(self, tokens: float, now_ms: int) -> int:
         return self._violated(bucket_throttle_long(tokens, self._counter.bound), now_ms)
