@@ -4,7 +4,7 @@ import pytest
 from tests.simulation.world import World
 
 # Chosen for what happens in them: logins, mutations, mutes, quotas that change.
-REPEATED = (3, 42, 145, 667)
+REPEATED = (3, 8, 145, 913)
 
 
 @pytest.mark.timeout(120)

@@ -713,6 +713,17 @@ def test_quotas_that_appear_before_our_question_is_answered_are_in_force() -> No
     assert [(row.value, row.memo.samples) for row in stage.cluster.rows] == [(3, 11), (-3, 11)]
 
 
+def test_a_clock_that_steps_back_meanwhile_does_not_lengthen_the_mute() -> None:
+    stage = Stage(cluster())
+    tell(stage, stage.client(create(("a", 300), version=5)))
+    stage.cluster.clock.step_wall(-3_600_000)
+
+    stage.broker(created(("a", 0, 300), version=5))
+
+    (row,) = stage.cluster.rows
+    assert stage.mutes == [row.throttle_ms] == [20_000]
+
+
 def test_a_counter_forgotten_while_our_question_is_under_way_is_not_charged() -> None:
     stage = Stage(cluster())
     question = stage.client(create(("a", 300)))

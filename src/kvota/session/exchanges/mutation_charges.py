@@ -50,6 +50,7 @@ class MutationCharges:
         self._last_memo: ChargeMemo | None = None
         self._quota: MutationQuota
         self._owes_nothing = False
+        self._throttle_ms_max = 0  # of all charges
 
     @property
     def enforced(self) -> bool:
@@ -74,6 +75,7 @@ class MutationCharges:
             now_us,
             self._quota.charge(partitions, now_us // 1000),
         )
+        self._throttle_ms_max = max(self._throttle_ms_max, charge.decision.throttle_ms)
         if charge.decision.outcome is Outcome.REJECTED:
             self._append(charge, NO_ANSWER)
             return False
@@ -131,7 +133,8 @@ class MutationCharges:
         """What is left of the throttle; 0 in shadow mode, and when all was given back."""
         if not self.enforced or self._owes_nothing:
             return 0
-        return self._quota.throttle_ms(now_us // 1000)
+        # By Kafka's formula a clock that steps back by an hour would turn a wait into an hour more.
+        return min(self._quota.throttle_ms(now_us // 1000), self._throttle_ms_max)
 
     def _charged_afterwards(self, partitions: int, now_us: int) -> _Charge:
         """What exists already cannot be rejected: charged as a permissive request, and recorded so.
