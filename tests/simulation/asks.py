@@ -109,6 +109,8 @@ class Asks:
         self._rng = rng
         self._sizes = _BULK_SIZES if is_bulk else _SIZES
         self._client_ids = client_ids
+        # As a client does: it keeps to one version. (A connection that uses several is possible.)
+        self._fetch_version = rng.choice((rng.randint(4, 18), rng.randint(16, 18)))
         self._prefix = prefix
         self._correlation = rng.choice((0, 1, -5, 2**31 - 3, rng.randrange(-(2**31), 2**31)))
 
@@ -150,9 +152,9 @@ class Asks:
         rng = self._rng
         client_id = self._client_id()
         frame = _fetch(
-            rng.choice((rng.randint(4, 18), rng.randint(16, 18))),
+            rng.choice((self._fetch_version,) * 9 + (rng.randint(4, 18),)),
             correlation=0,
-            max_bytes=rng.choice((1, 5_000, 52_428_800)),
+            max_bytes=rng.choice((1, 5_000, 52_428_800, 52_428_800, 52_428_800)),
             min_bytes=rng.choice((0, 1, 100_000)),
             client=client_id,
             tags=self._tags(),

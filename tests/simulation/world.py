@@ -221,7 +221,11 @@ class World:
         logins = len(plan)
         roles = (_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY)
         role = _PRODUCER if self._is_bulk else rng.choice(roles)
+        is_steady = role == _CONSUMER and rng.random() < 0.5
         for _ in range(rng.randint(1, 20)):
+            if is_steady:
+                plan.append(asks.fetch())
+                continue
             plan.append(self._drawn_ask(asks, role))
             if self._logs_in and rng.random() < 0.05:
                 plan += asks.login(rng.choice(_USERS), first=False)
