@@ -260,7 +260,12 @@ class Driver:
 
     @property
     def can_finish(self) -> bool:
-        """True when nothing is due and the client has been sent all there is."""
+        """True when nothing is due, or waits for its broker, and the client has been sent all there is.
+
+        A record with acks = 0 is due no more once it waits for a broker that is being dialled.
+        """
+        if self.upstream is None and self.machine.pausing.reasons & Reason.DIALLING:
+            return False
         return self.machine.idle and not self.client.transport.get_write_buffer_size()
 
     @property

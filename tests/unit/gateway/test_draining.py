@@ -53,6 +53,25 @@ async def test_draining_waits_for_a_broker_that_is_being_dialled(worlds: Worlds)
     await asyncio.wait_for(ended, 5)
 
 
+async def test_draining_keeps_a_record_without_acks_for_a_broker_that_is_being_dialled(
+    worlds: Worlds,
+) -> None:
+    world = await worlds(limits=GatewayLimits(drain_ms=10_000))
+    may_dial = world.dial_later()
+    client = await world.connect()
+    client.send(produce(acks=0))
+    await until(lambda: world.drivers and reasons_of(world.drivers[0]) & Reason.DIALLING)
+
+    ended = world.stop_soon()
+    await asyncio.sleep(0.1)
+    may_dial.set()
+
+    assert await client.rest() == b""
+    client.writer.close()
+    await asyncio.wait_for(ended, 5)
+    await until(lambda: world.brokers[0].frames == [produce(acks=0)])
+
+
 async def test_draining_lets_a_broker_that_reads_slowly_have_the_frame_that_has_begun(
     worlds: Worlds,
 ) -> None:
