@@ -14,9 +14,9 @@ _SLOTS = 32  # more samples than any window here has
 _NEVER = 1 << 15
 
 
-def check_law(rows: list[Row], *, buckets: frozenset[QuotaType]) -> None:
-    """Every row, counter by counter, in the order of decisions; the kernel knows Kafka's rates only."""
-    rows = [row for row in rows if row.memo.tags != TAGS and row.memo.quota_type not in buckets]
+def check_law(rows: list[Row]) -> None:
+    """Every row, counter by counter, in the order of decisions."""
+    rows = [row for row in rows if row.memo.tags != TAGS]
     rows.sort(key=lambda row: (*_counter(row), row.seq))
     if not rows:
         return

@@ -19,13 +19,23 @@ _MUTATION = QuotaType.CONTROLLER_MUTATION
 
 @dataclass(slots=True)
 class _Mute:
-    """From when to when one connection is muted, monotonic."""
+    """From when to when one connection is muted, monotonic.
 
+    Attributes:
+        asked: (tick, when, for how long) of each mute that the machine asked for. It may be a window longer
+            than a row says, and that counts where a cap begins anew.
+    """
+
+    asked: list[tuple[int, int, int]]
     since_ms: int | None = None
     ends_ms: int = 0
 
+    def runs_at(self, at_ms: int) -> bool:
+        ends = (when + for_ms for _, when, for_ms in self.asked if when < at_ms)
+        return at_ms < max(self.ends_ms, max(ends, default=0))
+
     def begin(self, at_ms: int, for_ms: float) -> None:
-        if self.since_ms is None or at_ms >= self.ends_ms:
+        if self.since_ms is None or not self.runs_at(at_ms):
             self.since_ms = at_ms
         self.ends_ms = max(self.ends_ms, at_ms + int(for_ms))
 
@@ -50,8 +60,11 @@ def check_mutes(
         excuses_ms: when a running mute may have become a shorter one: other quotas are in force, or
             somebody set the wall clock forward, on which what is left behind a cap is reckoned.
     """
-    begins = sorted(_fetch_mutes(rows, row_of) + _mutation_mutes(watch, reply_of))
-    mute = _Mute()
+    begins = _fetch_mutes(rows, row_of) + _mutation_mutes(watch, reply_of)
+    # Where a cap begins is known from the machine alone: a broker's longer throttle hides its own.
+    begins += [(tick, at_ms, 0.0) for tick, at_ms, for_ms in watch.mutes if for_ms]
+    begins.sort()
+    mute = _Mute(watch.mutes)
     is_under_way = False
     for upward in watch.upward:
         while begins and begins[0][0] < upward.tick:
@@ -60,11 +73,10 @@ def check_mutes(
         # A mutation that has begun goes on: its questions and the request itself pass in a mute, too.
         goes_on, is_under_way = is_under_way, upward.ask is None
         at_ms = upward.at_ms
-        if at_ms < mute.ends_ms and not goes_on:
-            assert mute.since_ms is not None
+        if mute.since_ms is not None and mute.runs_at(at_ms) and not goes_on:
             if any(mute.since_ms <= excuse_ms <= at_ms for excuse_ms in excuses_ms):
                 return  # from here on this account does not know what the mute is
-            if at_ms < mute.since_ms + cap_ms - _CAP_EARLY_MS:
+            if at_ms < min(mute.ends_ms, mute.since_ms + cap_ms - _CAP_EARLY_MS):
                 raise watch.fail(
                     f"forwarded {at_ms - mute.since_ms} ms after the begin of a mute of "
                     f"{mute.ends_ms - mute.since_ms} ms: {upward.ask}"
@@ -97,7 +109,7 @@ def check_mutes_have_rows(
         (row.throttle_ms for row in charged if row.memo.quota_type is _MUTATION), default=0
     )
     waits = any(row.outcome == REJECTED for row in charged)
-    for at_ms, for_ms in watch.mutes:
+    for _, at_ms, for_ms in watch.mutes:
         if any(excuse_ms <= at_ms for excuse_ms in excuses_ms):
             return
         now = [row for row in charged if rows.decided[row.seq][1] == at_ms]

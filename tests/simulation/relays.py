@@ -33,7 +33,8 @@ class _LoggedPausing(Pausing):
         self._watch = watch
 
     def mute(self, throttle_ms: int) -> None:
-        self._watch.mutes.append((self._watch.clock.monotonic_ms(), throttle_ms))
+        watch = self._watch
+        watch.mutes.append((next(watch.rows.ticks), watch.clock.monotonic_ms(), throttle_ms))
         super().mute(throttle_ms)
 
 
@@ -135,7 +136,10 @@ class Relay:
             self._set_timer()
         self._set_reading()
         self._pass_eof()
-        if self.pausing.reasons & Reason.DRAINING and self.machine.idle:
+        reasons = self.pausing.reasons
+        # What waits for the broker to accept is on its way: a record with acks = 0 is not due any more.
+        is_over = self.machine.idle and not reasons & Reason.DIALLING
+        if reasons & Reason.DRAINING and is_over:
             self.close()
 
     def drain(self) -> None:

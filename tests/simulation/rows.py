@@ -161,12 +161,13 @@ def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
                 perhaps = _perhaps_created(upward, outcome)  # what may have been done stays charged
                 changed += perhaps or 0
                 unsure += perhaps is None and float("inf")
-        if upward.ask.key == CREATE_TOPICS and upward.ask.version < 5:
+        # Neither its answer nor, where the topic was rejected in shadow mode, its row says how many.
+        if upward.ask.key == CREATE_TOPICS and (upward.ask.version < 5 or rejected):
             asked = [getattr(topic, "num_partitions", 0) for topic in upward.topics]
             if -1 in asked and not all(
                 getattr(topic, "assignments", ()) for topic in upward.topics
             ):
-                unsure = float("inf")  # its answer does not say how many there are
+                unsure = float("inf")
     # A connection that breaks leaves charges behind whose end nobody knows.
     most = float("inf") if watch.is_broken else changed + unsure
     least = changed if unsure == 0 else 0

@@ -74,7 +74,7 @@ class Watch:
         answers: whole answers to the client, with (tick, monotonic ms).
         node_ids: more than one where another broker than planned was reached.
         drained: the gateway has stopped taking requests; what had gone up must be answered.
-        mutes: (when, for how long) of each mute, as the machine asked for it.
+        mutes: (tick, when, for how long) of each mute, as the machine asked for it.
         client_gone, broker_gone: somebody left in the middle of things: what was under way may be lost.
     """
 
@@ -93,7 +93,7 @@ class Watch:
     client_gone: bool = False
     drained: bool = False
     broker_gone: bool = False
-    mutes: list[tuple[int, int]] = field(default_factory=list)
+    mutes: list[tuple[int, int, int]] = field(default_factory=list)
     to_client: bytearray = field(default_factory=bytearray)
     user: str = ANONYMOUS
     up: bytearray = field(default_factory=bytearray)  # the frame that goes up now

@@ -268,7 +268,7 @@ class World:
             raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
-        check_law(self.rows.rows, buckets=self._buckets)
+        check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
         for relay in self.relays:
             self._check_connection(relay, by_connection)

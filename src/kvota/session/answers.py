@@ -114,7 +114,7 @@ class Answers:
                 )
                 if throttle_ms > upstream_ms and route.enforced and at:
                     data = data if isinstance(data, bytearray) else bytearray(data)
-                    _WRITE_INT32(data, at, route.answered_ms(throttle_ms, upstream_ms))
+                    _WRITE_INT32(data, at, route.answered_ms(memo, throttle_ms, upstream_ms))
             elif kind == 0:  # Due.PASS
                 due.popleft()
                 if frame_end > end:
@@ -227,7 +227,7 @@ class Answers:
         mute_ms = max(charge.mute_ms for charge in charges)
         if mute_ms <= upstream_ms or not at:
             return frame
-        answered_ms = route.answered_ms(mute_ms, upstream_ms)
+        answered_ms = route.answered_ms(charges[-1].memo, mute_ms, upstream_ms)
         return frame[:at] + _INT32.pack(answered_ms) + frame[at + 4 :]
 
     def _take_fetch(
@@ -277,7 +277,7 @@ class Answers:
             self._caller.mute(throttle_ms + more_ms, route.lane, route.memo.client_id)
             if throttle_ms > upstream_ms and route.version:
                 data = data if isinstance(data, bytearray) else bytearray(data)
-                _WRITE_INT32(data, at, route.answered_ms(throttle_ms, upstream_ms))
+                _WRITE_INT32(data, at, route.answered_ms(route.memo, throttle_ms, upstream_ms))
         return data
 
     def _stream(self, part: bytes | bytearray) -> bytes | bytearray:

@@ -67,7 +67,7 @@ def _wait(caller: Caller, route: Route, missing_bytes: int, left_ms: int, now_us
 
 def _answered_empty(caller: Caller, route: Route, correlation: int, throttle_ms: int) -> bytes:
     """Nothing goes up: the client gets an empty answer that says how long to wait."""
-    answered_ms = max(1, route.answered_ms(throttle_ms, 0))
+    answered_ms = max(1, route.answered_ms(route.memo, throttle_ms, 0))
     caller.answer_locally(correlation, empty_answer(correlation, route.version, answered_ms))
     return b""
 

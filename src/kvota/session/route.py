@@ -116,12 +116,13 @@ class Route:
         """True when the lane may be another one now."""
         return self.client_id is None or self.lane_version != self.lane.version
 
-    def answered_ms(self, throttle_ms: int, upstream_ms: int) -> int:
+    def answered_ms(self, memo: ChargeMemo, throttle_ms: int, upstream_ms: int) -> int:
         """What the client is told; under ``token_bucket`` never longer than a mute without a pause.
 
         A Java client keeps to what it was told, over reconnects too, and a limit may be raised meanwhile.
+        ``memo`` says how it was charged; the lane may count otherwise by now.
         """
-        if self.lane.algorithm is Algorithm.TOKEN_BUCKET:
+        if memo.algorithm is Algorithm.TOKEN_BUCKET:
             return max(min(throttle_ms, self.mute_ms_max), upstream_ms)
         return throttle_ms
 

@@ -459,6 +459,20 @@ def test_a_client_is_told_no_more_than_the_longest_mute() -> None:
     assert throttle_of(answered, PRODUCE, 9) == 12_000
 
 
+def test_what_a_client_is_told_is_capped_as_it_was_charged() -> None:
+    cluster = cluster_of(limits={"mute_ms_max": 12_000})
+    (stage,) = connections(cluster, 1)
+    stage.client(produce(records=b"x" * 900_000))
+
+    cluster.engine.replace_countings({}, {})
+    # What follows counts by the other algorithm, and the route leads there.
+    other = Stage(cluster, number=2)
+    other.client(produce())
+    answered = stage.broker(produce_answer())
+
+    assert throttle_of(answered, PRODUCE, 9) == 12_000
+
+
 # ------------------------------------------------------------------ Fetch
 
 
