@@ -181,7 +181,7 @@ class Lane:
             self._configure_counter(self.counter)
         else:
             # At its first charge; without one the counter is as it was when this is taken back.
-            self.window_ms = self._new_counter(0).window_ms
+            self.window_ms = self.new_counter(0).window_ms
             self._lead_to(_Successor(self))
         self.window_bytes = INT32_MAX
         if limit is not None:
@@ -193,17 +193,14 @@ class Lane:
     def start_anew(self, now_ms: int) -> Counter:
         """Count by the algorithm in force from now on, in a new counter."""
         assert self._counting is not None
-        self.counter = counter = self._new_counter(now_ms)
+        self.counter = counter = self.new_counter(now_ms)
         self._counts_by = self._counting.algorithm
         self._configure_counter(counter)
         self.version += 1
         return counter
 
-    def foreseen(self, now_ms: int) -> Counter:
-        """The counter that the next charge would start; for those who only look."""
-        return self._new_counter(now_ms)
-
-    def _new_counter(self, now_ms: int) -> Counter:
+    def new_counter(self, now_ms: int) -> Counter:
+        """An empty counter of the algorithm in force; the lane goes on with its own."""
         assert self._counting is not None
         return self._counting.new_counter(self.limit, now_ms)
 
@@ -230,7 +227,7 @@ class Lane:
     def turn_in_ms(self, now_ms: int) -> int:
         """How long it takes until the next of those who wait may go on; 0: it may."""
         counter = self.counter
-        if not isinstance(counter, DebtBucket) or self._counts_by is not self.algorithm:
+        if not isinstance(counter, DebtBucket) or not self.makes_wait:
             return 0
         return BLOCKED_THROTTLE_MS if self.is_blocked else counter.turn_in_ms(now_ms)
 
@@ -332,7 +329,7 @@ class _Successor:
         return self._lane.refuse(value, now_ms)
 
     def allowance(self, now_ms: int, /) -> int:
-        return 0 if self._lane.is_blocked else self._lane.foreseen(now_ms).allowance(now_ms)
+        return 0 if self._lane.is_blocked else self._lane.new_counter(now_ms).allowance(now_ms)
 
     def peek(self, _now_ms: int, /) -> int:
         return BLOCKED_THROTTLE_MS if self._lane.is_blocked else 0

@@ -15,6 +15,12 @@ CODE_OF_OUTCOME: Mapping[Outcome, int] = MappingProxyType(
 # Plain names for hot paths and compiled kernels.
 ADMITTED, THROTTLED, REJECTED = range(len(OUTCOMES))
 
+
+def outcome_of(throttle_ms: int) -> int:
+    """The code of a charge that was counted; a throttle of 0 or below holds nobody back."""
+    return THROTTLED if throttle_ms > 0 else ADMITTED
+
+
 # upstream_throttle_ms when no answer came (null in the table).
 NO_ANSWER = -1
 

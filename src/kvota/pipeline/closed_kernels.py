@@ -23,7 +23,6 @@ from kvota.pipeline.grid_sums import (
     BACKLOG,
     DELAY_MS,
     DELAY_MS_MAX,
-    JUDGED_MS,
     LONG_AGO_MS,
     OWN_CURRENT,
     OWN_FREE_MS,
@@ -33,7 +32,6 @@ from kvota.pipeline.grid_sums import (
     REJECTED,
     SAMPLE_MS,
     SAMPLES,
-    VALUE,
     arrive,
     note,
     set_limits,
@@ -59,6 +57,27 @@ _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
 _debt_with = compiled.debt_with
 _debt_throttle = compiled.debt_throttle
+
+
+@step
+def _sent_ms(free_ms: int, now_ms: int, mode: int) -> int:
+    """Return when a request that was recorded at ``now_ms`` is sent in this loop."""
+    return max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
+
+
+@step
+def _free_again_ms(free_ms: int, sent_ms: int, throttle_ms: int, mode: int) -> int:
+    """Return when the client is free again: a time (backlog), or how much later it all is (think)."""
+    after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
+    return min(after_ms, _FREE_MS_MAX)
+
+
+@step
+def _note_delay(sums: Doubles, c: int, refusals: int, delay_ms: int) -> None:
+    """Add how often a request was refused or had to wait, and how much later it was admitted."""
+    sums[REJECTED, c] += refusals
+    sums[DELAY_MS, c] += delay_ms
+    sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(delay_ms))
 
 
 @step
@@ -199,16 +218,13 @@ def closed_rows(
             set_limits(limits, quotas, limit[row], relative)
         now_ms = ts_us[row] // 1000
         width, length_ms, amount = samples[row], sample_ms[row], value[row]
-        counts = arrive(clock, now_ms, amount, width * length_ms, complete[row])
-        if now_ms >= clock[JUDGED_MS]:
-            sums[VALUE, 0] += amount
+        counts = arrive(clock, sums, now_ms, amount, width * length_ms, complete[row])
         if clock[SAMPLES] != width or clock[SAMPLE_MS] != length_ms:
             clock[SAMPLES], clock[SAMPLE_MS] = width, length_ms
             own[OWN_RECORD_MS, :] = LONG_AGO_MS
         check_first = strict[row] and amount >= 0
         for c in range(len(quotas)):
-            free_ms = own[OWN_FREE_MS, c]
-            sent_ms = max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
+            sent_ms = _sent_ms(own[OWN_FREE_MS, c], now_ms, mode)
             if _counter_expired(own[OWN_RECORD_MS, c], sent_ms):
                 tokens[c] = 0.0
                 own[OWN_TOUCHED_MS, c] = 0
@@ -236,13 +252,10 @@ def closed_rows(
                     length_ms,
                     blocked,
                 )
-            after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
-            own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
+            own[OWN_FREE_MS, c] = _free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
             if counts:
                 note(sums, c, sent_ms, float(throttle_ms), amount)
-                sums[REJECTED, c] += refusals
-                sums[DELAY_MS, c] += admitted_ms - now_ms
-                sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(admitted_ms - now_ms))
+                _note_delay(sums, c, refusals, admitted_ms - now_ms)
 
 
 @kernel
@@ -271,13 +284,10 @@ def debt_closed_rows(
         now_ms = ts_us[row] // 1000
         window_ms, amount = samples[row] * sample_ms[row], value[row]
         burst_ms = float(window_ms)
-        counts = arrive(clock, now_ms, amount, window_ms, complete[row])
-        if now_ms >= clock[JUDGED_MS]:
-            sums[VALUE, 0] += amount
+        counts = arrive(clock, sums, now_ms, amount, window_ms, complete[row])
         clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
         for c in range(len(quotas)):
-            free_ms = own[OWN_FREE_MS, c]
-            sent_ms = max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
+            sent_ms = _sent_ms(own[OWN_FREE_MS, c], now_ms, mode)
             if own[OWN_RECORD_MS, c] == LONG_AGO_MS:
                 debts[c] = -burst_ms
                 own[OWN_TOUCHED_MS, c] = sent_ms
@@ -285,10 +295,7 @@ def debt_closed_rows(
             admitted_ms, waits, throttle_ms = _closed_debt(
                 debts, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
             )
-            after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
-            own[OWN_FREE_MS, c] = min(after_ms, _FREE_MS_MAX)
+            own[OWN_FREE_MS, c] = _free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
             if counts:
                 note(sums, c, sent_ms, float(throttle_ms), amount)
-                sums[REJECTED, c] += waits
-                sums[DELAY_MS, c] += admitted_ms - now_ms
-                sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], float(admitted_ms - now_ms))
+                _note_delay(sums, c, waits, admitted_ms - now_ms)

@@ -33,15 +33,18 @@ _UNLIMITED = compiled.UNLIMITED
 @step
 def arrive(
     clock: Int64s,
+    sums: Doubles,
     now_ms: int,
     value: float,
     window_ms: int,
     is_complete: bool,
 ) -> bool:
-    """Note that a request came; return whether it counts: neither warm-up nor a give-back."""
+    """Sum up a request that came; return whether it counts: neither warm-up nor a give-back."""
     if clock[FIRST_MS] == LONG_AGO_MS:
         clock[FIRST_MS] = now_ms
         clock[JUDGED_MS] = now_ms if is_complete else now_ms + window_ms
+    if now_ms >= clock[JUDGED_MS]:
+        sums[VALUE, 0] += value
     if value < 0 or now_ms < clock[JUDGED_MS]:
         return False
     clock[EVENTS] += 1

@@ -22,7 +22,6 @@ from kvota.pipeline.counter_steps import (
 )
 from kvota.pipeline.grid_sums import (
     CURRENT,
-    JUDGED_MS,
     LONG_AGO_MS,
     RECORD_MS,
     REJECTED,
@@ -30,7 +29,6 @@ from kvota.pipeline.grid_sums import (
     SAMPLES,
     SLOTS,
     TOUCHED_MS,
-    VALUE,
     arrive,
     note,
     set_limits,
@@ -71,9 +69,7 @@ def bucket_open_rows(
             set_limits(limits, quotas, limit[row], relative)
         now_ms = ts_us[row] // 1000
         width, length_ms, amount = samples[row], sample_ms[row], value[row]
-        counts = arrive(clock, now_ms, amount, width * length_ms, complete[row])
-        if now_ms >= clock[JUDGED_MS]:
-            sums[VALUE, 0] += amount
+        counts = arrive(clock, sums, now_ms, amount, width * length_ms, complete[row])
         if (
             clock[SAMPLES] != width
             or clock[SAMPLE_MS] != length_ms
@@ -126,9 +122,7 @@ def debt_open_rows(
         now_ms = ts_us[row] // 1000
         amount = value[row]
         burst_ms = float(samples[row] * sample_ms[row])
-        counts = arrive(clock, now_ms, amount, samples[row] * sample_ms[row], complete[row])
-        if now_ms >= clock[JUDGED_MS]:
-            sums[VALUE, 0] += amount
+        counts = arrive(clock, sums, now_ms, amount, samples[row] * sample_ms[row], complete[row])
         if clock[RECORD_MS] == LONG_AGO_MS:
             debts[:] = -burst_ms
             clock[TOUCHED_MS] = now_ms
@@ -172,9 +166,7 @@ def rate_open_rows(
             set_limits(limits, quotas, limit[row], relative)
         now_ms = ts_us[row] // 1000
         width, length_ms, amount = samples[row], sample_ms[row], value[row]
-        counts = arrive(clock, now_ms, amount, width * length_ms, complete[row])
-        if now_ms >= clock[JUDGED_MS]:
-            sums[VALUE, 0] += amount
+        counts = arrive(clock, sums, now_ms, amount, width * length_ms, complete[row])
         if (
             clock[SAMPLES] != width
             or clock[SAMPLE_MS] != length_ms

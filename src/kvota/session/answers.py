@@ -16,8 +16,9 @@ from kvota.session.pausing import Reason
 from kvota.session.route import Route
 from kvota.session.streamed_fetch import StreamedFetch
 from kvota.wire import addresses, fetch, produce
+from kvota.wire.headers import ANSWER_HEAD
 
-_HEAD = Struct(">ii").unpack_from
+_HEAD = ANSWER_HEAD.unpack_from
 _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
 _WRITE_INT32 = _INT32.pack_into

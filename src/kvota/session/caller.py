@@ -3,7 +3,7 @@
 from collections import deque
 
 from kvota.engine import Answer, Lane, Question
-from kvota.model.decision_sink import ADMITTED, THROTTLED, ChargeMemo
+from kvota.model.decision_sink import NO_ANSWER, REJECTED, ChargeMemo, outcome_of
 from kvota.model.quota_type import QuotaType
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
@@ -227,5 +227,10 @@ class Caller:
         upstream_ms: int,
     ) -> None:
         """Record a charge of bandwidth, whose outcome follows from its throttle."""
-        outcome = THROTTLED if throttle_ms > 0 else ADMITTED
+        outcome = outcome_of(throttle_ms)
         self.shared.sink.append(memo, seq, ts_us, value, throttle_ms, upstream_ms, outcome)
+
+    def append_wait(self, memo: ChargeMemo, ts_us: int, value: float, throttle_ms: int) -> None:
+        """Record that a request is kept back, and what was not counted for it."""
+        sink = self.shared.sink
+        sink.append(memo, sink.next_seq(), ts_us, value, throttle_ms, NO_ANSWER, REJECTED)

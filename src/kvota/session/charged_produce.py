@@ -5,7 +5,7 @@ further quotas, each is asked first, with the part of the frame that is here; on
 the client itself, and nothing of the frame goes on.
 """
 
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.decision_sink import NO_ANSWER, REJECTED, outcome_of
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.heads import read_acks
@@ -58,9 +58,7 @@ def take_charged_produce(
     throttle_ms = lane.admit(size, now_ms) if spends else lane.reject(now_ms)
     place.leave()
     seq = caller.shared.sink.next_seq()
-    outcome = THROTTLED if throttle_ms > 0 else ADMITTED
-    if not spends:
-        outcome = REJECTED
+    outcome = outcome_of(throttle_ms) if spends else REJECTED
     charges.append(Charge(route.memo, seq, now_us, size, throttle_ms, outcome))
     if no_acks:
         append_rows(caller, charges, NO_ANSWER)

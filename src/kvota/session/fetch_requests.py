@@ -1,16 +1,14 @@
 """A Fetch on its way up: sent on with what its quota has room for, kept back, or answered empty."""
 
-from struct import Struct
-
-from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.model.quota_type import Algorithm
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.fetch_room import asks_for, empty_answer, look_again_ms, lower_max_bytes
 from kvota.session.heads import bad_size, behind_header_tags
 from kvota.session.route import Route
+from kvota.wire.headers import REQUEST_HEAD
 
-_HEAD = Struct(">iIi").unpack_from
+_HEAD = REQUEST_HEAD.unpack_from
 
 
 def take_fetch(
@@ -25,7 +23,7 @@ def take_fetch(
     Raises:
         ProtocolError: it does not say how much it wants where its version does.
     """
-    size, _, correlation = _HEAD(data, pos)
+    size, _, _, correlation, _ = _HEAD(data, pos)
     frame_end = pos + 4 + size
     entry = (correlation, Due.FETCH, route, route.client_id)
     if not route.enforced:
@@ -59,9 +57,7 @@ def _wait(caller: Caller, route: Route, missing_bytes: int, left_ms: int, now_us
     room = route.fetch_room
     if room.is_first_refusal():
         throttle_ms = route.lane.refuse(room.expected_bytes, now_us // 1000)
-        sink = caller.shared.sink
-        seq = sink.next_seq()
-        sink.append(route.memo, seq, now_us, room.expected_bytes, throttle_ms, NO_ANSWER, REJECTED)
+        caller.append_wait(route.memo, now_us, room.expected_bytes, throttle_ms)
     caller.wait_for_room(min(look_again_ms(missing_bytes, route.memo), left_ms))
 
 

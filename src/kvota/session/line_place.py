@@ -7,7 +7,6 @@ first come first served, so a reconnect or one more connection gains nothing (``
 from collections.abc import Callable
 
 from kvota.engine import Lane, Turn
-from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.session.caller import Caller
 from kvota.session.route import Route
 
@@ -97,8 +96,7 @@ class LinePlace:
     def _append_wait(self, route: Route, size: int, now_us: int) -> None:
         """One row for a wait, and another one where the clock has stepped back: time counts by rows."""
         throttle_ms = route.lane.reject(now_us // 1000)
-        sink = self._caller.shared.sink
-        sink.append(route.memo, sink.next_seq(), now_us, size, throttle_ms, NO_ANSWER, REJECTED)
+        self._caller.append_wait(route.memo, now_us, size, throttle_ms)
 
     def _left_ms(self, now_us: int) -> int:
         """How long the request may wait, counted from when its client can first have sent it.

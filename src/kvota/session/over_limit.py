@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kvota.engine import MUST_WAIT
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.decision_sink import NO_ANSWER, REJECTED, outcome_of
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import append_rows
 from kvota.session.due import Due
@@ -34,13 +34,13 @@ def take_over_limit(
     """
     correlation, size, awaits_answer = head
     lane, now_ms = route.lane, now_us // 1000
-    outcome = THROTTLED if throttle_ms > 0 else ADMITTED
+    outcome = outcome_of(throttle_ms)
     if throttle_ms == MUST_WAIT:
         if not route.enforced:  # it goes on, and spends nothing beyond what may be owed
             throttle_ms, outcome = lane.reject(now_ms), REJECTED
         elif place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
             throttle_ms = lane.admit(size, now_ms)
-            outcome = THROTTLED if throttle_ms > 0 else ADMITTED
+            outcome = outcome_of(throttle_ms)
         else:
             return False
         place.leave()
