@@ -86,8 +86,16 @@ def machine() -> object:
         settings=ConnectionSettings(enforced=frozenset({QuotaType.PRODUCE})),
         **more,
     )
+    has_client_host = "client_host" in inspect.signature(Connection).parameters
+    ends = {"client_host": "192.0.2.1"} if has_client_host else {}
     return Connection(
-        shared, *first, number=1, dialled=("broker", 9092), node_id=1, wake=lambda: None
+        shared,
+        *first,
+        number=1,
+        dialled=("broker", 9092),
+        node_id=1,
+        wake=lambda: None,
+        **ends,
     )
 
 

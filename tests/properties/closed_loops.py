@@ -238,6 +238,7 @@ class Wire:
             number=self.number,
             dialled=BROKER,
             node_id=1,
+            client_host="192.0.2.1",
             wake=self._wake,
         )
         world.wires[self] = None

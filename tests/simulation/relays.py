@@ -72,6 +72,7 @@ class Relay:
             number=watch.number,
             dialled=watch.address,
             node_id=watch.node_id if watch.knows_node else -2,
+            client_host="192.0.2.1",
             wake=self._wake,
         )
         self._clock = cluster.clock

@@ -81,6 +81,7 @@ class Driver:
             number=self.number,
             dialled=destination.address,
             node_id=node_id,
+            client_host=address[0] if address else "?",
             wake=self._wake,
         )
 

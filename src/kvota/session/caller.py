@@ -24,6 +24,7 @@ class Caller:
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
         node_id: that broker's, or a number below -1 while it is not known.
+        client_host: the address the client has come from, without its port.
         principal: who has logged in.
         routes: what this connection does with each API version it has used.
         due: entries for the answers that have not come yet, oldest first (``session.due``).
@@ -43,6 +44,7 @@ class Caller:
         "answered_us",
         "asked",
         "asks",
+        "client_host",
         "commands",
         "dialled",
         "due",
@@ -64,12 +66,14 @@ class Caller:
         number: int,
         dialled: tuple[str, int],
         node_id: int,
+        client_host: str,
     ) -> None:
         self.shared = shared
         self.pausing = pausing
         self.number = number
         self.dialled = dialled
         self.node_id = node_id
+        self.client_host = client_host
         self.principal = PrincipalWatch()
         self.routes: dict[int, Route] = {}
         self.due: deque[Entry] = deque()

@@ -32,6 +32,7 @@ class Connection:
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
         node_id: that broker's, or a number below -1 while it is not known.
+        client_host: the address the client has come from, without its port.
         wake: called when the announced-bytes budget has room again, or the line of a counter has
             moved; ``woken`` is due then.
 
@@ -51,7 +52,7 @@ class Connection:
         "pausing",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all by name, made in one place)
         self,
         shared: Shared,
         pausing: Pausing,
@@ -59,10 +60,18 @@ class Connection:
         number: int,
         dialled: tuple[str, int],
         node_id: int,
+        client_host: str,
         wake: Callable[[], None],
     ) -> None:
         self.pausing = pausing
-        self.caller = Caller(shared, pausing, number=number, dialled=dialled, node_id=node_id)
+        self.caller = Caller(
+            shared,
+            pausing,
+            number=number,
+            dialled=dialled,
+            node_id=node_id,
+            client_host=client_host,
+        )
         self.commands = self.caller.commands
         self._requests = Requests(self.caller, wake)
         self._answers = Answers(self.caller)

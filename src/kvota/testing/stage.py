@@ -220,6 +220,7 @@ class Stage:
             number=number,
             dialled=BROKER,
             node_id=1,
+            client_host="192.0.2.1",
             wake=self._wake,
         )
 

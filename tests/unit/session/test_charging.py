@@ -355,7 +355,13 @@ def test_a_node_that_becomes_known_has_its_own_counter_from_then_on() -> None:
     cluster = Cluster(quotas(PRODUCE=TIGHT))
     stage = Stage(cluster)
     stage.machine = Connection(
-        cluster.shared, stage.pausing, number=1, dialled=BROKER, node_id=-2, wake=lambda: None
+        cluster.shared,
+        stage.pausing,
+        number=1,
+        dialled=BROKER,
+        node_id=-2,
+        client_host="192.0.2.1",
+        wake=lambda: None,
     )
 
     stage.client(produce())
