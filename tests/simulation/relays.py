@@ -299,7 +299,7 @@ class Relay:
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self.machine.close()
+        self.machine.close(self._clock.now_us())
         self._incoming.leave()
         self._outgoing.finish()
         if self._up is None:

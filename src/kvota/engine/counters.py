@@ -42,6 +42,11 @@ class Counters:
         """How many counters there are."""
         return self._count
 
+    def has(self, lane: Lane) -> bool:
+        """False for a lane that was forgotten."""
+        lanes = self._of_type[lane.quota_type].get(lane.tags, {})
+        return lanes.get(lane.node_id) is lane
+
     def of_type(self, quota_type: QuotaType) -> Iterator[Lane]:
         """The lanes to all counters of a type."""
         for lanes in self._of_type[quota_type].values():

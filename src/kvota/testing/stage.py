@@ -255,7 +255,7 @@ class Stage:
 
     def end(self) -> None:
         """Client and broker have closed."""
-        self.machine.close()
+        self.machine.close(self._now_us)
         self.machine.upstream_gone()
 
     @property

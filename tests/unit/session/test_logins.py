@@ -327,7 +327,7 @@ def test_a_request_behind_a_raw_token_waits_for_the_login() -> None:
     stage.broker(raw(b""))
 
     assert stage.to_broker.endswith(behind)
-    stage.machine.close()
+    stage.machine.close(stage.cluster.clock.now_us())
     assert [row.memo.user for row in stage.cluster.rows] == ["alice"]
 
 

@@ -321,7 +321,7 @@ def test_room_is_given_back_when_the_broker_has_let_go_of_a_half_frame() -> None
     first.client(large[:20_000])
     second.client(large[:20_000])
 
-    first.machine.close()
+    first.machine.close(cluster.clock.now_us())
     assert second.wakes == 0
     first.machine.upstream_gone()
 
