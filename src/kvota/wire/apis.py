@@ -50,7 +50,7 @@ class Treatment(IntEnum):
     PRODUCE = 1  # the request is charged, its acks are read, the answer is patched
     FETCH = 2  # the request's limits are lowered, the answer is charged and patched
     REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
-    EXCHANGE = 4  # the request is read whole: it decides what goes on, who the client is, what is told
+    EXCHANGE = 4  # the request is read whole: what goes on, who the client is, what it is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
