@@ -118,6 +118,7 @@ class Connection:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
         if self.pausing.gives_up(monotonic_ms):
+            self._requests.place.give_up(now_us)
             self.commands.append((Do.CLOSE, _WAITED_TOO_LONG))
             return None
         over = self.pausing.deadline_passed(monotonic_ms, now_us)
