@@ -17,13 +17,7 @@ from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
-from kvota.session.heads import (
-    bad_client_id,
-    bad_first_size,
-    bad_size,
-    during_login,
-    read_acks,
-)
+from kvota.session.heads import bad_client_id, bad_first_size, bad_size, during_login, read_acks
 from kvota.session.line_place import LinePlace
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
@@ -67,7 +61,6 @@ class Requests:
         "_append_row",
         "_caller",
         "_due",
-        "_engine",
         "_in_flight_max",
         "_need",
         "_next_seq",
@@ -87,7 +80,6 @@ class Requests:
         self._pausing = caller.pausing
         self._routes = caller.routes
         self._due = caller.due
-        self._engine = caller.shared.engine
         self._next_seq = caller.shared.sink.next_seq
         self._append_row = caller.append_row
         self._in_flight_max = caller.shared.settings.in_flight_max
@@ -306,7 +298,7 @@ class Requests:
         if quota_type is None:
             return True
         client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
-        if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
+        if self._caller.shared.engine.is_known(quota_type, self._caller.principal.name, client_id):
             return True
         self._caller.ask(quota_type, client_id)
         return False
