@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 
 from kvota.engine.counting import Counting
+from kvota.engine.kept_places import KEPT_MS
 from kvota.engine.lane import Counter, Lane
 from kvota.engine.packed import PackedCounters, is_over
 from kvota.engine.question import Answer
@@ -239,7 +240,8 @@ class Counters:
         """Put an idle counter away where there are too many in full; false: it stays as it is."""
         if len(self._round) < CROWD and self._chars <= CROWD_CHARS:
             return False
-        if lane.line or now_ms - last_ms < _IDLE_MS:
+        line, idle_ms = lane.line, now_ms - last_ms
+        if idle_ms < _IDLE_MS or (line is not None and (line or (line.kept and idle_ms < KEPT_MS))):
             return False
         return self._packed[lane.quota_type].put(lane, asking=self._askings[lane.quota_type])
 

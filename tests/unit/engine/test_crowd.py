@@ -3,7 +3,7 @@
 import pytest
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.engine import Lane, QuotaEngine, QuotaType, packed
+from kvota.engine import Lane, PlaceKey, QuotaEngine, QuotaType, packed
 from kvota.engine.counters import CROWD, CROWD_CHARS
 from kvota.engine.engine import PURGE_STEP
 from kvota.model.bucket_settings import BucketSettings
@@ -118,6 +118,18 @@ def test_one_in_whose_line_somebody_waits_stays() -> None:
     mine.leave(turn)
     flood(engine, 2)
     assert mine.is_forgotten
+
+
+def test_one_in_whose_line_a_place_is_kept_stays() -> None:
+    engine = engine_of(1_000.0, BUCKET)
+    mine = lane_of(engine, "mine", NOW_MS)
+    mine.charge(100_000, NOW_MS)
+    key = PlaceKey("192.0.2.1", "u", b"mine")
+    mine.give_up(mine.join(lambda: None, key, NOW_MS), key, NOW_MS)
+
+    flood(engine, 2)
+
+    assert not mine.is_forgotten
 
 
 def test_quotas_changed_meanwhile_are_in_force_when_it_is_back() -> None:
