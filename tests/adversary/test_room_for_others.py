@@ -1,7 +1,7 @@
 """Room and places that are taken and not used."""
 
 import pytest
-from tests.adversary.attacks.places import CONNECTIONS_MAX
+from tests.adversary.attacks.newcomers import CONNECTIONS_MAX
 from tests.adversary.attacks.table import ATTACKS
 from tests.adversary.field import Field
 from tests.adversary.target import Way

@@ -1,69 +1,76 @@
-"""Connections that are closed while a quota keeps them muted: their places stay taken."""
+"""Room and places that are taken and not used."""
 
 import asyncio
-import time
+import struct
+from itertools import count
 
-from tests.adversary.frames import error_of_produce, produce
+from tests.adversary.frames import produce
+from tests.adversary.good_client import GoodLoad
 from tests.adversary.target import Attack, Got, Target
-from tests.adversary.wire_client import Lost, WireClient, connected
+from tests.adversary.wire_client import Lost, WireClient, connected, for_seconds
 
-CONNECTIONS_MAX = 400
-_VALUE_BYTES = 100_000
-_AT_ONCE = 50
-_GIVES_UP_S = 10.0
-
-
-async def closed_in_a_mute(target: Target, seconds: float, got: Got) -> None:
-    """As many connections as there are places, each properly closed behind its answer; then a newcomer.
-
-    Notes how long newcomers, one after each flood, took to be served at the worst.
-    """
-    over_quota = produce(target.topic, _VALUE_BYTES, client_id=target.client_id)
-    newcomer = produce(target.topic, 100, client_id="newcomer")
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        for _ in range(0, CONNECTIONS_MAX, _AT_ONCE):
-            await asyncio.gather(*(_one(target, over_quota, got) for _ in range(_AT_ONCE)))
-        waited_s = await _served_after(target, newcomer)
-        got.notes["newcomer_waited_s"] = max(waited_s, got.notes.get("newcomer_waited_s", 0.0))
-        got.notes["newcomers_served"] = got.notes.get("newcomers_served", 0) + (
-            waited_s < _GIVES_UP_S
-        )
+ANNOUNCED_BYTES = (100 << 20, 28 << 20)
+SENT_BYTES, BYTE_EVERY_S = 16_384, 0.5
+CLOSED, CLOSING_AT_ONCE, OPEN_S = 3_000, 100, 0.05
+RECONNECT_S = 0.02
 
 
-async def _one(target: Target, request: bytes, got: Got) -> None:
-    """Opened, answered, properly closed."""
-    try:
-        client = await WireClient.to(target.address)
-    except OSError:
-        return
-    got.connections += 1
-    try:
-        async with asyncio.timeout(0.5):
-            if error_of_produce(await client.ask(request)) == 0:
-                got.count(len(request) - 4)
-    except Lost:
-        got.closed += 1
-    client.close()
+async def slow_announcers(target: Target, seconds: float, got: Got) -> None:
+    """Two connections announce all that a broker may be told of at once, and send a byte now and then."""
+
+    async def worker(announced_bytes: int) -> None:
+        while True:
+            try:
+                async with connected(target.address) as client:
+                    got.connections += 1
+                    client.send(_begun_produce(target, announced_bytes))
+                    while True:
+                        await asyncio.sleep(BYTE_EVERY_S)
+                        client.send(b"\0")
+                        await client.sent()
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, *(lambda size=size: worker(size) for size in ANNOUNCED_BYTES))
 
 
-async def _served_after(target: Target, request: bytes) -> float:
-    begin_s = time.monotonic()
-    while time.monotonic() < begin_s + _GIVES_UP_S:
-        try:
-            async with asyncio.timeout(_GIVES_UP_S), connected(target.address) as client:
-                await client.ask(request)
-                return time.monotonic() - begin_s
-        except (*Lost, OSError):
-            await asyncio.sleep(0.01)
-    return float("inf")
+def _begun_produce(target: Target, announced_bytes: int) -> bytes:
+    whole = produce(target.topic, SENT_BYTES, client_id=target.client_id)
+    return struct.pack(">i", announced_bytes) + whole[4 : 4 + SENT_BYTES]
+
+
+async def closed_connections(target: Target, seconds: float, got: Got) -> None:
+    """Three thousand connections over the quota that are opened and closed in order, then silence."""
+    request = produce(target.topic, 1_000, client_id=target.client_id)
+    left = count(CLOSED, -1)
+
+    async def worker() -> None:
+        while next(left) > 0:
+            try:
+                client = await WireClient.to(target.address)
+                got.connections += 1
+                client.send(request + request)  # the second is read no more: it is muted
+                await asyncio.sleep(OPEN_S)
+                client.close()
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+        await asyncio.Event().wait()
+
+    await for_seconds(seconds, *[worker] * CLOSING_AT_ONCE)
 
 
 ATTACKS = (
     Attack(
-        "closed_in_a_mute",
-        closed_in_a_mute,
-        quotas={"producer_byte_rate": 10_000},
-        limits={"connections_max": CONNECTIONS_MAX},
+        "slow_announcers",
+        slow_announcers,
+        good=GoodLoad(value_bytes=600_000, pace_s=0.1),
+    ),
+    Attack(
+        "closed_connections",
+        closed_connections,
+        quotas={"producer_byte_rate": 1_000},
+        good=GoodLoad(reconnects=True, pace_s=0.05),
     ),
 )

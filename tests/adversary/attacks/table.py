@@ -1,9 +1,27 @@
 """All attacks, for the tests of this folder and for ``./run bench adversary``."""
 
-from tests.adversary.attacks import places, produces, room
+from tests.adversary.attacks import (
+    fetches,
+    floods,
+    logins,
+    mutations,
+    newcomers,
+    places,
+    produces,
+    room,
+)
 from tests.adversary.target import Attack
 
-_ALL = (*produces.ATTACKS, *room.ATTACKS, *places.ATTACKS)
+_ALL = (
+    *logins.ATTACKS,
+    *fetches.ATTACKS,
+    *produces.ATTACKS,
+    *mutations.ATTACKS,
+    *places.ATTACKS,
+    *room.ATTACKS,
+    *newcomers.ATTACKS,
+    *floods.ATTACKS,
+)
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _ALL}
 assert len(ATTACKS) == len(_ALL), "two attacks have one name"
