@@ -119,7 +119,8 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 f"{server_host}:{port} is an address of the gateway itself",
                 "Write the brokers' own address.",
             )
-    limits, connection = _limits(reader, upstream)
+    kafka = read_kafka_properties(reader)
+    limits, connection = _limits(reader, upstream, kafka)
     quotas = reader.table("quotas")
     reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
     enforced, buckets = _of_types(reader)
@@ -139,7 +140,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             limits=limits,
             connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
         ),
-        kafka=read_kafka_properties(reader),
+        kafka=kafka,
         buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
@@ -177,7 +178,9 @@ def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSet
     return enforced, buckets
 
 
-def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
+def _limits(
+    reader: Reader, upstream: Table, kafka: KafkaProperties
+) -> tuple[GatewayLimits, dict[str, int]]:
     limits = reader.table("limits")
     default, connection = GatewayLimits(), ConnectionSettings()
     reader.known(
@@ -197,6 +200,8 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
     )
     return GatewayLimits(
         connections_max=limits.value("connections_max", default.connections_max, values.read_count),
+        connections_per_ip_max=kafka.connections_per_ip_max,
+        connections_per_ip_overrides=kafka.connections_per_ip_overrides,
         announced_bytes_max=limits.value(
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.callbacks.loading import CALLBACK_CLASS
+from kvota.gateway.settings import GatewayLimits
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.volumes.settings import (
@@ -20,6 +21,7 @@ DEFAULT_CALLBACK = "kvota.callbacks.DefaultQuotaCallback"
 # Ours: whether a full disk slows all producers down, or those of its broker.
 FACTOR_SCOPE = f"{PREFIX}.throttle.factor.scope"
 
+_PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 # Properties of the quota types' windows, each once.
 _WINDOW_PROPERTIES = tuple(
     dict.fromkeys(
@@ -39,6 +41,7 @@ class KafkaProperties:
         of_callback: the properties that the callback is configured with.
         volumes: whether and how full disks throttle.
         factor_per_broker: a full disk slows down the producers of its broker only.
+        connections_per_ip_max, connections_per_ip_overrides: as Kafka has them.
     """
 
     windows: dict[QuotaType, QuotaWindow]
@@ -46,23 +49,25 @@ class KafkaProperties:
     of_callback: Mapping[str, str]
     volumes: VolumeSettings
     factor_per_broker: bool
+    connections_per_ip_max: int
+    connections_per_ip_overrides: dict[str, int]
 
 
 def read_kafka_properties(reader: Reader) -> KafkaProperties:
     """Read the table; its faults go to the reader."""
-    known = (*_WINDOW_PROPERTIES, *KNOWN_PROPERTIES, CALLBACK_CLASS, FACTOR_SCOPE)
+    gateways_own = (*_WINDOW_PROPERTIES, CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
+    known = (*gateways_own, *KNOWN_PROPERTIES)
     name = _named_class(reader)
     # A callback of the user's own may have properties of its own.
     own = () if name == DEFAULT_CALLBACK or name.endswith(".StaticQuotaCallback") else (_CALLBACK_PREFIX,)  # fmt: skip
     kafka = reader.properties("kafka", known, prefixes=(*ADMIN_PREFIXES, *own))
     of_callback = {
-        key: _text(value)
-        for key, value in kafka.data.items()
-        if key not in _WINDOW_PROPERTIES and key not in {CALLBACK_CLASS, FACTOR_SCOPE}
+        key: _text(value) for key, value in kafka.data.items() if key not in gateways_own
     }
     volumes, faults = read_volume_settings(of_callback)
     for fault in faults:
         kafka.fault(fault.key, fault.problem, fault.remedy)
+    per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
     return KafkaProperties(
         windows=_windows(kafka),
         callback_class=kafka.value(CALLBACK_CLASS, DEFAULT_CALLBACK, values.read_text),
@@ -70,7 +75,24 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
         volumes=volumes,
         factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)
         == "broker",
+        connections_per_ip_max=per_ip_max,
+        connections_per_ip_overrides=per_ip_overrides,
     )
+
+
+def _connections_per_ip(kafka: Table) -> tuple[int, dict[str, int]]:
+    per_ip_max = kafka.value(
+        _PER_IP, GatewayLimits().connections_per_ip_max, values.read_connections_per_ip
+    )
+    none: dict[str, int] = {}
+    overrides = kafka.value(_PER_IP_OVERRIDES, none, values.read_connections_per_ip_overrides)
+    if not per_ip_max and not overrides:
+        kafka.fault(
+            _PER_IP,
+            f"0, and {_PER_IP_OVERRIDES} names nobody: no client could connect",
+            "Write 1 or more, or name those who may.",
+        )
+    return per_ip_max, overrides
 
 
 def _named_class(reader: Reader) -> str:
