@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Mapping
 
 from kvota.callbacks.default import DefaultQuotaCallback
+from kvota.callbacks.grouped import GroupQuotaCallback
 from kvota.callbacks.static import StaticQuotaCallback
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
@@ -15,6 +16,7 @@ CALLBACK_CLASS = "client.quota.callback.class"
 # What kvota has itself: by its name, and by that of the Java class it stands for.
 _OWN: Mapping[str, type[ClientQuotaCallback]] = {
     "kvota.callbacks.DefaultQuotaCallback": DefaultQuotaCallback,
+    "kvota.callbacks.GroupQuotaCallback": GroupQuotaCallback,
     "kvota.callbacks.StaticQuotaCallback": StaticQuotaCallback,
     "io.strimzi.kafka.quotas.StaticQuotaCallback": StaticQuotaCallback,
 }
