@@ -356,7 +356,8 @@ class Wire:
         seq, now_ms = self.world.cluster.sink._seq, self.world.now_us // 1000
         end = End(seq, self.number, self.client.host, gave_up=bool(reason), now_ms=now_ms)
         self.world.told.ends.append(end)
-        self.machine.close(self.world.now_us)
+        self.machine.close()
+        self.machine.give_back_missing(self.world.now_us)
         self.machine.upstream_gone()
         self.client.closed(self)
 

@@ -249,7 +249,8 @@ class Driver:
         """The client is gone (or was closed by us)."""
         self.closing = True
         self._drop_waits()
-        self.machine.close(time_ns() // 1000)
+        self.machine.close()
+        self.machine.give_back_missing(time_ns() // 1000)
         if self.upstream is not None:
             self._leave_upstream(self.upstream)
         else:

@@ -257,10 +257,8 @@ class Connection:
 
     # ------------------------------------------------------------------ the end
 
-    def close(self, now_us: int) -> None:
+    def close(self) -> None:
         """The client is gone: free what is kept for it, record what was charged and not answered.
-
-        What has not come of the running frame is given back, behind the row of its charge.
 
         Room for a frame that is half with the broker is given back by ``upstream_gone``.
         """
@@ -275,10 +273,13 @@ class Connection:
             elif entry[1] in {Due.EXCHANGE, Due.TOKEN}:
                 entry[2].abandoned()
         self.caller.due.clear()
-        self._requests.unfinished.give_back(self._requests.left, now_us)
         if self.caller.at_work is not None:
             self.caller.at_work.abandoned()
             self.caller.at_work = None
+
+    def give_back_missing(self, now_us: int) -> None:
+        """Due behind ``close``: what has not come of the running frame was charged, and never comes."""
+        self._requests.unfinished.give_back(self._requests.left, now_us)
 
     def upstream_gone(self) -> None:
         """The broker has closed, or was never reached: no frame takes its memory any more."""

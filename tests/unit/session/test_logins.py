@@ -445,7 +445,7 @@ def test_a_request_behind_a_raw_token_waits_for_the_login() -> None:
     stage.broker(raw(b""))
 
     assert stage.to_broker.endswith(behind)
-    stage.machine.close(stage.cluster.clock.now_us())
+    stage.machine.close()
     assert [row.memo.user for row in stage.cluster.rows] == ["alice"]
 
 

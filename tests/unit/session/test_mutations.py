@@ -658,7 +658,7 @@ def test_an_answer_that_is_refused_leaves_its_charges_in_the_record() -> None:
 
     with pytest.raises(ProtocolError):
         stage.broker((len(sent) - 7).to_bytes(4, "big") + sent[4:-3])
-    stage.machine.close(stage.cluster.clock.now_us())
+    stage.machine.close()
 
     assert [(row.value, row.upstream_ms) for row in stage.cluster.rows] == [(60, -1)]
 
@@ -741,7 +741,7 @@ def test_a_connection_that_ends_in_the_middle_records_what_was_charged() -> None
     stage = Stage(cluster())
     tell(stage, stage.client(create(("a", 3))))
 
-    stage.machine.close(stage.cluster.clock.now_us())
+    stage.machine.close()
 
     assert charges(stage.cluster.rows) == [(3, ADMITTED)]
     assert stage.cluster.rows[0].upstream_ms == NO_ANSWER
@@ -752,7 +752,7 @@ def test_a_connection_that_ends_before_our_question_is_answered_has_charged_noth
     stage = Stage(cluster())
     stage.client(create(("a", 3)))
 
-    stage.machine.close(stage.cluster.clock.now_us())
+    stage.machine.close()
 
     assert stage.cluster.rows == []
 

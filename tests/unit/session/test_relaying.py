@@ -323,7 +323,7 @@ def test_room_is_given_back_when_the_broker_has_let_go_of_a_half_frame() -> None
     first.client(large[:20_000])
     second.client(large[:20_000])
 
-    first.machine.close(cluster.clock.now_us())
+    first.machine.close()
     assert second.wakes == 0
     first.machine.upstream_gone()
 

@@ -137,7 +137,7 @@ def test_who_is_woken_and_has_gone_passes_its_turn_on() -> None:
 
     finish(first, question)
     assert second.wakes == 1
-    second.machine.close(second.cluster.clock.now_us())
+    second.machine.close()
     second.machine.pass_room_on()
 
     assert third.wakes == 1
