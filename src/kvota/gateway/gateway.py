@@ -9,12 +9,14 @@ from functools import partial
 from itertools import count
 
 from kvota.gateway.asking import Asking
+from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.listeners import Listeners
 from kvota.gateway.means import Means
 from kvota.gateway.mutes import MuteTally
+from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.places import Places
 from kvota.gateway.settings import GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
@@ -45,7 +47,13 @@ class Gateway:
         self.settings = settings
         self.shared = shared
         self._places = Places(connections_max=settings.limits.connections_max)
-        self._dialler = Dialler(settings, shared.topology)
+        self._own = OwnAddresses(
+            host=settings.host, advertised_host=settings.advertised.host, ports=settings.ports
+        )
+        shared.topology.is_gateways = self._own.is_named
+        connect_s = settings.limits.connect_ms / 1000
+        self._brokers = BrokerAddresses(shared.topology, self._own, connect_s=connect_s)
+        self._dialler = Dialler(settings, shared.topology, self._brokers, self._own)
         self._slow_senders = SlowSenders(self._places, settings.limits)
         self._mutes = MuteTally()
         self._to_look_again: dict[Driver, None] = {}
@@ -67,6 +75,7 @@ class Gateway:
             limits=self.settings.limits,
             shared=self.shared,
             asking=asking,
+            brokers=self._brokers,
             mutes=self._mutes,
             numbers=count(1),
         )
@@ -77,6 +86,7 @@ class Gateway:
             )
             try:
                 await listeners.open(partial(ClientSide, reception))
+                self._own.listens_at(listeners.ips)
                 upkeep = tasks.create_task(self._upkeep())
                 if started is not None:
                     started.set()
@@ -87,6 +97,7 @@ class Gateway:
                 upkeep.cancel()
             finally:
                 listeners.close()
+                self._brokers.stop()
                 asking.stop()
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import Token
+from kvota.session.exchanges.own_node import is_node_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
@@ -144,7 +145,7 @@ class Requests:
             if route.kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
                 is_new = client_id != route.client_id or route.lane_version != route.lane.version
-                if is_new and not self._caller.look_up(route, client_id, now_us):
+                if is_new and not look_up(self._caller, route, client_id, now_us):
                     return self._keep(data, pos, 1, ahead, begin, now_us)
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
@@ -267,14 +268,14 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
-            if not self._is_known(data, pos, body, route):
+            if not self._is_known(data, pos, body, route, now_us):
                 return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
         client_id = data[pos + REQUEST_HEAD_BYTES : body]
         is_new = client_id != route.client_id or route.is_outdated
-        if is_new and not self._caller.look_up(route, client_id, now_us):
+        if is_new and not look_up(self._caller, route, client_id, now_us):
             return None
         if route.kind == Kind.FETCH:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
@@ -294,11 +295,15 @@ class Requests:
         self.swallowed_bytes = size if rest_bytes > 0 else 0
         self.budget.give_back()
 
-    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
+    def _is_known(
+        self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
+    ) -> bool:
         """False: what this client may mutate is being asked."""
         quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
         if quota_type is None:
             return True
+        if not is_node_known(self._caller, now_us):
+            return False
         client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
         if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
             return True

@@ -21,8 +21,6 @@ from kvota.wire.mutation_answers import MutationAnswer
 from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
 from kvota.wire.questions import TopicFacts
 
-# Correlation ids of the gateway's own questions; answers are matched by their place, any value does.
-_OWN_CORRELATION = 0x6B_76_6F_74
 _DEFAULT_PARTITIONS = "num.partitions"
 # What Metadata says of a topic that may be created; 29: a client that may create it need not be
 # allowed to describe it.
@@ -81,7 +79,7 @@ class Mutation(Exchange):
         question = None if mutation._needs_no_question else mutation._next_question(caller)
         if question is None:
             return mutation._forward(caller, frame)
-        caller.expect((_OWN_CORRELATION, Due.EXCHANGE, mutation))
+        caller.expect((questions.OWN_CORRELATION, Due.EXCHANGE, mutation))
         return question
 
     def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:
@@ -104,7 +102,7 @@ class Mutation(Exchange):
         self._learn(caller, frame, now_us)
         upstream = self._next_question(caller)
         if upstream is not None:
-            caller.expect((_OWN_CORRELATION, Due.EXCHANGE, self))
+            caller.expect((questions.OWN_CORRELATION, Due.EXCHANGE, self))
         else:
             admitted = self._decide(now_us)
             if admitted is None:
@@ -153,19 +151,20 @@ class Mutation(Exchange):
             self._asked = _Asked.NAMES
             names = [topic.name for topic in self._request.topics if topic.name is not None]
             if names:
-                return questions.metadata_by_name(_OWN_CORRELATION, names)
+                return questions.metadata_by_name(questions.OWN_CORRELATION, names)
         if self._asked is _Asked.NAMES:
             self._asked = _Asked.IDS
             nameless = [topic.topic_id for topic in self._request.topics if topic.name is None]
             if nameless:
                 ids = [topic_id for topic_id in nameless if topic_id is not None]
-                return questions.metadata_by_id(_OWN_CORRELATION, ids, _newest_metadata(caller))
+                return questions.metadata_by_id(
+                    questions.OWN_CORRELATION, ids, _newest_metadata(caller)
+                )
         if self._asked is _Asked.IDS and self._needs_the_default():
             self._asked = _Asked.DEFAULT
-            node_id = self._shared.topology.node_at(*caller.dialled)
-            if node_id is not None:
+            if caller.node_id >= 0:  # only that node tells
                 return questions.describe_broker_configs(
-                    _OWN_CORRELATION, str(node_id), [_DEFAULT_PARTITIONS]
+                    questions.OWN_CORRELATION, str(caller.node_id), [_DEFAULT_PARTITIONS]
                 )
         return None
 
