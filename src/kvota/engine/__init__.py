@@ -3,6 +3,7 @@
 from kvota.engine.debt_bucket import MUST_WAIT
 from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
+from kvota.engine.kept_places import PlaceKey
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota
 from kvota.engine.question import Answer, Question
@@ -18,6 +19,7 @@ __all__ = [
     "Decision",
     "Lane",
     "MutationQuota",
+    "PlaceKey",
     "Question",
     "QuotaEngine",
     "QuotaType",

@@ -54,7 +54,7 @@ class Gateway:
         connect_s = settings.limits.connect_ms / 1000
         self._brokers = BrokerAddresses(shared.topology, self._own, connect_s=connect_s)
         self._dialler = Dialler(settings, shared.topology, self._brokers, self._own)
-        self._slow_senders = SlowSenders(self._places, settings.limits)
+        self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
         self._mutes = MuteTally()
         self._to_look_again: dict[Driver, None] = {}
         self._stop: asyncio.Event
@@ -79,6 +79,7 @@ class Gateway:
             mutes=self._mutes,
             numbers=count(1),
         )
+        self._slow_senders.watch(loop)
         listeners = Listeners(self.settings)
         async with asyncio.TaskGroup() as tasks:
             reception = Reception(

@@ -5,10 +5,11 @@ from collections import deque
 from kvota.engine import Answer, Lane, Question
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, ChargeMemo, outcome_of
 from kvota.model.quota_type import QuotaType
+from kvota.session.budget import User
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
 from kvota.session.pausing import Pausing, Reason
-from kvota.session.principal import PrincipalWatch
+from kvota.session.principal import ANONYMOUS, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
 from kvota.session.topology import UNKNOWN_NODE
@@ -158,6 +159,12 @@ class Caller:
         self.commands.append((Do.RESUME, Reason.WAITING))
 
     # ------------------------------------------------------------------ identity
+
+    @property
+    def user(self) -> User:
+        """Whose share this connection counts to; where nobody has logged in, its address's."""
+        name = self.principal.name
+        return name, self.client_host if name == ANONYMOUS else ""
 
     def is_at(self, node_id: int) -> None:
         """The broker of this connection is known: its counters are that node's."""

@@ -230,8 +230,8 @@ class Requests:
         data = bytes(self.buffered)
         self.buffered.clear()
         self._need = 0
-        # It was for a frame that had to be whole, and now is, or is asked for again.
-        self.budget.give_back()
+        if len(data) >= 4 and len(data) - 4 >= _READ_INT32(data)[0]:
+            self.budget.give_back()  # it was for a frame that had to be whole, and now is
         return data
 
     def _rest_of_frame(self, data: bytes | bytearray, left: int) -> tuple[bytes | bytearray, int]:
@@ -369,7 +369,7 @@ class Requests:
         if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
             return 0  # it is answered from its head, and the rest is swallowed
         # The budget is the broker's memory where the frame goes on at once, else our own.
-        if not self.budget.take(size):
+        if not self.budget.take(size, self._caller.user):
             self._pausing.reasons |= _BUDGET
             return need
         return 0 if route.kind in _GO_ON_AT_ONCE else size + 4
