@@ -265,7 +265,7 @@ class Relay:
             return
         self._up, self._down, self.broker = reached
         node_id, watch = self.broker.node_id, self.watch
-        if not watch.knows_node:
+        if self.machine.caller.node_id == UNKNOWN_NODE:
             watch.node_ids = {node_id}  # nothing is charged before it is found out
         if node_id != watch.node_id:
             watch.node_ids.add(node_id)

@@ -41,7 +41,9 @@ def test_localhost_is_not_where_a_gateway_listens_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("host", EVERYWHERE)
-@pytest.mark.parametrize("other", ["localhost", "127.0.0.1", "127.0.0.77", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    "other", ["localhost", "127.0.0.1", "127.0.0.77", "::1", "::ffff:127.0.0.1"]
+)
 def test_everywhere_is_every_address_of_this_machine(host: str, other: str) -> None:
     assert own(host).is_named(other, 9200)
 
