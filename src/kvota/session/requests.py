@@ -14,7 +14,7 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
-from kvota.session.exchanges.login import Token
+from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.own_node import is_node_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
@@ -22,6 +22,7 @@ from kvota.session.heads import (
     bad_client_id,
     bad_first_size,
     bad_size,
+    during_login,
     read_acks,
 )
 from kvota.session.line_place import LinePlace
@@ -268,7 +269,7 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
-            if not self._is_known(data, pos, body, route, now_us):
+            if not self._is_known(data, pos, body, route):
                 return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
@@ -295,14 +296,12 @@ class Requests:
         self.swallowed_bytes = size if rest_bytes > 0 else 0
         self.budget.give_back()
 
-    def _is_known(
-        self, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
-    ) -> bool:
-        """False: what this client may mutate is being asked."""
+    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
+        """False: the broker, or what this client may mutate, is being asked for."""
         quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
         if quota_type is None:
             return True
-        if not is_node_known(self._caller, now_us):
+        if not is_node_known(self._caller):
             return False
         client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
         if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
@@ -340,6 +339,8 @@ class Requests:
 
     def _new_route(self, key_version: int) -> Route:
         key, version = key_version >> 16, key_version & 0xFFFF
+        if self._caller.logs_in and key not in LOGIN_KEYS:
+            raise during_login(key, version)
         settings = self._caller.shared.settings
         route = Route(
             key,

@@ -45,16 +45,16 @@ class OwnNode(Exchange):
         return b""
 
 
-def is_node_known(caller: Caller, now_us: int) -> bool:
+def is_node_known(caller: Caller) -> bool:
     """False: it is being asked for, and the request must wait."""
     if caller.node_id == UNKNOWN_NODE:
         caller.learn_own_node()  # by what others were told since it was dialled
     if caller.node_id != UNKNOWN_NODE:
         return True
-    caller.commands.append((Do.SEND_UPSTREAM, OwnNode.begin(caller, _HEAD, b"", now_us)))
+    caller.commands.append((Do.SEND_UPSTREAM, OwnNode.begin(caller, _HEAD, b"", 0)))
     return False
 
 
 def look_up(caller: Caller, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
     """Find whose quota this is, and on which broker; False: something is asked first."""
-    return is_node_known(caller, now_us) and caller.look_up(route, client_id, now_us)
+    return is_node_known(caller) and caller.look_up(route, client_id, now_us)
