@@ -200,7 +200,9 @@ class Driver:
 
     def _find_node(self) -> None:
         assert self.upstream is not None, "it has answered"
-        address = self.upstream.transport.get_extra_info("peername") or ("?", 0)
+        address = self.upstream.transport.get_extra_info("peername")
+        if address is None:  # it has gone since; its end closes the connection
+            return
         finding = self._means.loop.create_task(self._means.brokers.node_at(*address[:2]))
         self._questions.add(finding)
         finding.add_done_callback(self._located)
