@@ -167,6 +167,7 @@ async def test_a_node_that_has_moved_is_followed(worlds: Worlds) -> None:
     assert await (await world.connect(1)).ask(produce()) == produce_answer()
 
     world.shared.topology.address_of(2, *first)  # another process listens there now
+    assert world.shared.topology.brokers == {2: first}
 
     assert await (await world.connect(2)).ask(produce()) == produce_answer()
     assert [row.memo.node_id for row in world.sink.rows] == [1, 2]
