@@ -1,11 +1,16 @@
 """All attacks, for the tests of this folder and for ``./run bench adversary``."""
 
-from tests.adversary.attacks import doors, produces
+from tests.adversary.attacks import doors, fetches, floods, logins, mutations, places, produces
 from tests.adversary.target import Attack
 
 _ALL = (
-    *doors.ATTACKS,
+    *logins.ATTACKS,
+    *fetches.ATTACKS,
     *produces.ATTACKS,
+    *doors.ATTACKS,
+    *mutations.ATTACKS,
+    *places.ATTACKS,
+    *floods.ATTACKS,
 )
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _ALL}
