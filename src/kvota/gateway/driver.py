@@ -123,6 +123,8 @@ class Driver:
                 self._ask(*cast("tuple[int, Question]", argument))
             case Do.FIND_NODE:
                 self._find_node()
+            case Do.STEP:
+                self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
                 self.close(cast("str", argument))
             case Do.WARN:

@@ -15,7 +15,7 @@ from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import LOGIN_KEYS, Token
-from kvota.session.exchanges.own_node import is_node_known, look_up
+from kvota.session.exchanges.own_node import is_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
@@ -28,7 +28,7 @@ from kvota.session.heads import (
 from kvota.session.line_place import LinePlace
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
-from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
+from kvota.session.route import Kind, Route
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
 from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
@@ -66,7 +66,6 @@ class Requests:
         "_append_row",
         "_caller",
         "_due",
-        "_engine",
         "_in_flight_max",
         "_need",
         "_next_seq",
@@ -85,7 +84,6 @@ class Requests:
         self._pausing = caller.pausing
         self._routes = caller.routes
         self._due = caller.due
-        self._engine = caller.shared.engine
         self._next_seq = caller.shared.sink.next_seq
         self._append_row = caller.append_row
         self._in_flight_max = caller.shared.settings.in_flight_max
@@ -137,7 +135,7 @@ class Requests:
                 raise bad_size(size, route)
             frame_end = pos + 4 + size
             if frame_end > end:
-                need = self._needed(route, size, end - pos)
+                need = self._needed(route, size, data, pos)
                 if need:
                     return self._keep(data, pos, need, ahead, begin, now_us)
             body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136  (a call)
@@ -269,7 +267,9 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
-            if not self._is_known(data, pos, body, route):
+            if not is_known(self._caller, route, data[pos + REQUEST_HEAD_BYTES : body]):
+                return None
+            if not self._caller.has_room(route, data, pos, size):
                 return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
@@ -295,19 +295,6 @@ class Requests:
         """The running frame goes nowhere, and what still comes of it neither: its room is free."""
         self.swallowed_bytes = size if rest_bytes > 0 else 0
         self.budget.give_back()
-
-    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
-        """False: the broker, or what this client may mutate, is being asked for."""
-        quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
-        if quota_type is None:
-            return True
-        if not is_node_known(self._caller):
-            return False
-        client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
-        if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
-            return True
-        self._caller.ask(quota_type, client_id)
-        return False
 
     def _take_token(self, data: bytes | bytearray, now_us: int) -> bytes | bytearray | None:
         """Take one login token without Kafka's header (SaslHandshake v0).
@@ -362,10 +349,10 @@ class Requests:
 
     # ------------------------------------------------------------------ the announced-bytes budget
 
-    def _needed(self, route: Route, size: int, available: int) -> int:
+    def _needed(self, route: Route, size: int, data: bytes | bytearray, pos: int) -> int:
         """Of a frame that is not here whole: how much of it must be, 0 when it may go on."""
         need = min(size + 4, EVIDENCE_BYTES)
-        if available < need:
+        if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
             return need
         if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
             return 0  # it is answered from its head, and the rest is swallowed
@@ -379,12 +366,14 @@ class Requests:
         """A mute has begun: a buffered frame takes its budget anew, unless much of it is memory here."""
         if not self.left and len(self.buffered) <= EVIDENCE_BYTES:
             self.budget.give_back()
+            self._caller.whole.give_back_unused()
 
     def close(self) -> None:
         """The client is gone. Room for a frame that is half with the broker is given back later."""
         if not self.left:
             self.budget.give_back()
         self.budget.close()
+        self._caller.whole.close()
         self.place.close()
         self.buffered.clear()
 

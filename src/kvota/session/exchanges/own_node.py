@@ -9,11 +9,13 @@ from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
-from kvota.session.route import Route
+from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.wire import questions
 from kvota.wire.apis import METADATA
 
+# A broker answers Metadata at once.
+QUESTION_MS_MAX = 30_000
 _HEAD = RequestHead(METADATA, questions.METADATA_NAMES_VERSION, questions.OWN_CORRELATION)
 
 
@@ -25,7 +27,7 @@ class OwnNode(Exchange):
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
         """Take nothing else before the answer; returns the question."""
-        caller.wait()
+        caller.wait(QUESTION_MS_MAX)
         caller.expect((head.correlation, Due.EXCHANGE, cls()))
         return questions.metadata_by_name(head.correlation, ())
 
@@ -39,6 +41,7 @@ class OwnNode(Exchange):
             caller.shared.topology.address_of(*broker)
         caller.learn_own_node()
         if caller.node_id == UNKNOWN_NODE:
+            caller.wait()  # the driver bounds it
             caller.commands.append((Do.FIND_NODE, None))
         else:
             caller.go_on()
@@ -52,6 +55,20 @@ def is_node_known(caller: Caller) -> bool:
     if caller.node_id != UNKNOWN_NODE:
         return True
     caller.commands.append((Do.SEND_UPSTREAM, OwnNode.begin(caller, _HEAD, b"", 0)))
+    return False
+
+
+def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool:
+    """False: the broker, or what this client may mutate, is being asked for, and a mutation must wait."""
+    quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
+    if quota_type is None:
+        return True
+    if not is_node_known(caller):
+        return False
+    name = client_id.decode("utf-8", "replace")
+    if caller.shared.engine.is_known(quota_type, caller.principal.name, name):
+        return True
+    caller.ask(quota_type, name)
     return False
 
 
