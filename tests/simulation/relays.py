@@ -175,6 +175,8 @@ class Relay:
                 self._ask(*cast("tuple[int, Question]", argument))
             case Do.FIND_NODE:
                 self._timeline.after_us(self._rng.choice(_DIAL_US), self._located)
+            case Do.READ_UPSTREAM:
+                pass  # of the answers here none is so large
             case Do.STEP:
                 self._timeline.after_us(self._rng.choice((0, 0, 700)), self._work)
             case Do.CLOSE:

@@ -200,6 +200,7 @@ class Stage:
         warnings: lines for the log.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
+        reads_broker: false while it leaves the broker's bytes unread.
         asked: tokens and questions for the quota callback.
         finds: how often it has asked which broker was reached.
     """
@@ -222,6 +223,7 @@ class Stage:
         self.closed = ""
         self.wakes = 0
         self.finds = 0
+        self.reads_broker = True
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
         self.machine = Connection(
@@ -289,6 +291,8 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.READ_UPSTREAM:
+                self.reads_broker = bool(argument)
             elif code == Do.STEP:
                 self._go_on(self.machine.step(self._now_us))
             elif code == Do.CLOSE:
