@@ -1,6 +1,7 @@
 """All attacks, for the tests of this folder and for ``./run bench adversary``."""
 
 from tests.adversary.attacks import (
+    doors,
     fetches,
     floods,
     logins,
@@ -16,6 +17,7 @@ _ALL = (
     *logins.ATTACKS,
     *fetches.ATTACKS,
     *produces.ATTACKS,
+    *doors.ATTACKS,
     *mutations.ATTACKS,
     *places.ATTACKS,
     *room.ATTACKS,
