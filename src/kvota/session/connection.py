@@ -200,6 +200,16 @@ class Connection:
         return self._requests.budget.keeps_others_waiting
 
     @property
+    def keeps_more_than_fair(self) -> bool:
+        """True while its user holds more than an equal part of the budget, and others wait."""
+        return self._requests.budget.is_more_than_fair
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of a frame that takes room in the budget has not arrived."""
+        return max(0, self._requests.budget.taken_bytes - self.arrived_bytes)
+
+    @property
     def requests(self) -> int:
         """How many requests have been taken."""
         return self._requests.count

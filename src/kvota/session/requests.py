@@ -14,13 +14,14 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
-from kvota.session.exchanges.login import Token
+from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
     bad_client_id,
     bad_first_size,
     bad_size,
+    during_login,
     read_acks,
 )
 from kvota.session.line_place import LinePlace
@@ -229,8 +230,8 @@ class Requests:
         data = bytes(self.buffered)
         self.buffered.clear()
         self._need = 0
-        # It was for a frame that had to be whole, and now is, or is asked for again.
-        self.budget.give_back()
+        if len(data) >= 4 and len(data) - 4 >= _READ_INT32(data)[0]:
+            self.budget.give_back()  # it was for a frame that had to be whole, and now is
         return data
 
     def _rest_of_frame(self, data: bytes | bytearray, left: int) -> tuple[bytes | bytearray, int]:
@@ -335,6 +336,8 @@ class Requests:
 
     def _new_route(self, key_version: int) -> Route:
         key, version = key_version >> 16, key_version & 0xFFFF
+        if self._caller.logs_in and key not in LOGIN_KEYS:
+            raise during_login(key, version)
         settings = self._caller.shared.settings
         route = Route(
             key,
@@ -364,7 +367,7 @@ class Requests:
         if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
             return 0  # it is answered from its head, and the rest is swallowed
         # The budget is the broker's memory where the frame goes on at once, else our own.
-        if not self.budget.take(size):
+        if not self.budget.take(size, self._caller.user):
             self._pausing.reasons |= _BUDGET
             return need
         return 0 if route.kind in _GO_ON_AT_ONCE else size + 4
