@@ -4,7 +4,7 @@
 
 Ten producers of each library, idempotent and not, with all time-outs at their defaults, each crowd under a limit
 of 5,000 bytes/s: its producers offer ten times as much for so many seconds, which takes ten times as long to
-deliver. 5 s is what the integration test does; with 30 s the records of the end wait for longer than most
+deliver. With 30 s the records of the end wait for longer than most
 producers try. Counted: what each client reported, what the broker's log has, what is missing in it, what is
 there twice, and what was reported as failed and is there all the same. It exits 1 where a record is missing that was
 reported as delivered, an idempotent producer has written one twice, or a client is silent about one.
