@@ -1,8 +1,8 @@
 """A client that does what it should, beside an attack, in a process of its own: how long does it wait?
 
-    python -m tests.adversary.good_client HOST PORT TOPIC VALUE_BYTES PACE_S [USER SECRET]
+    python -m tests.adversary.good_client HOST PORT TOPIC VALUE_BYTES PACE_S RECONNECTS [USER SECRET]
 
-One Produce after the other on one connection, the next ``PACE_S`` after the answer. It prints a line
+One Produce after the other on one connection, or on a new one each (RECONNECTS is 1), the next ``PACE_S`` after the answer. It prints a line
 "began" behind its first answer, and its waits as JSON when its standard input ends. A wait is from when
 a request was first tried to its answer, over as many connections as that took; one that is not over at
 the end counts for as long as it has lasted.
@@ -10,6 +10,7 @@ the end counts for as long as it has lasted.
 
 import asyncio
 import json
+import select
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.adversary.frames import error_of_produce, plain_login, produce
+from tests.adversary.frames import error_of_produce, metadata, plain_login, produce
 from tests.adversary.wire_client import Lost, WireClient
 
 CLIENT_ID = "good"
@@ -40,10 +41,16 @@ class Waits:
 
 @dataclass(frozen=True)
 class GoodLoad:
-    """What a good client sends: the size of one record, and the pause behind an answer."""
+    """What a good client sends: the size of one record, and the pause behind an answer.
+
+    Attributes:
+        value_bytes: of a record; 0: it asks for Metadata, which every broker answers.
+        reconnects: every request has a connection of its own.
+    """
 
     value_bytes: int = 1_000
     pace_s: float = 0.01
+    reconnects: bool = False
 
 
 class GoodClient:
@@ -55,7 +62,8 @@ class GoodClient:
         host, port = address
         self._command = [
             *(sys.executable, "-m", "tests.adversary.good_client", host, str(port)),
-            *(topic, str(load.value_bytes), str(load.pace_s), *(login or ())),
+            *(topic, str(load.value_bytes), str(load.pace_s), str(int(load.reconnects))),
+            *(login or ()),
         ]
         self._process: subprocess.Popen[str] | None = None
 
@@ -63,8 +71,12 @@ class GoodClient:
         self._process = subprocess.Popen(
             self._command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "began\n", "the good client had no answer"
+        told = self._process.stdout
+        assert told is not None
+        answered, _, _ = select.select([told], [], [], _BEGIN_S)
+        if not answered or told.readline() != "began\n":
+            self.__exit__(None, None, None)
+            raise AssertionError(f"the good client had no answer in {_BEGIN_S:g} s")
         return self
 
     def __exit__(
@@ -81,6 +93,7 @@ class GoodClient:
         """Ends it."""
         assert self._process is not None
         told, _ = self._process.communicate(timeout=30)
+        assert told, f"the good client has ended with code {self._process.returncode}"
         found = json.loads(told)
         waits_ms = sorted(found["waits_ms"])
         return Waits(
@@ -94,9 +107,9 @@ class GoodClient:
 
 class _Sender:
     def __init__(
-        self, address: tuple[str, int], request: bytes, pace_s: float, login: bytes
+        self, address: tuple[str, int], request: bytes, load: GoodLoad, login: bytes
     ) -> None:
-        self._address, self._request, self._pace_s = address, request, pace_s
+        self._address, self._request, self._load = address, request, load
         self._login = login
         self.waits_ms: list[float] = []
         self.reconnects = -1
@@ -112,7 +125,8 @@ class _Sender:
                 if self._login:
                     await client.ask(self._login)  # of the handshake
                     await client.answer()
-                while True:
+                await self._one(client)
+                while not self._load.reconnects:
                     await self._one(client)
             except (*Lost, OSError):
                 await asyncio.sleep(_RECONNECT_S)
@@ -122,24 +136,26 @@ class _Sender:
 
     async def _one(self, client: WireClient) -> None:
         self.since_s = self.since_s or time.perf_counter()
-        error = error_of_produce(await client.ask(self._request))
-        assert error == 0, f"the broker answers error {error}"
+        answer = await client.ask(self._request)
+        if self._load.value_bytes and error_of_produce(answer):
+            return  # sent again, as every producer does, and the wait goes on
         self.waits_ms.append((time.perf_counter() - self.since_s) * 1000)
         self.since_s = None
         if len(self.waits_ms) == 1:
             sys.stdout.write("began\n")
             sys.stdout.flush()
-        await asyncio.sleep(self._pace_s)
+        await asyncio.sleep(self._load.pace_s)
 
 
 async def _main() -> None:
-    host, port, topic, value_bytes, pace_s, *login = sys.argv[1:]
-    sender = _Sender(
-        (host, int(port)),
-        produce(topic, int(value_bytes), client_id=CLIENT_ID),
-        float(pace_s),
-        plain_login(login[0], login[1], client_id=CLIENT_ID) if login else b"",
-    )
+    host, port, topic, value_bytes, pace_s, reconnects, *login = sys.argv[1:]
+    load = GoodLoad(int(value_bytes), float(pace_s), reconnects == "1")
+    if load.value_bytes:
+        request = produce(topic, load.value_bytes, client_id=CLIENT_ID)
+    else:
+        request = metadata(client_id=CLIENT_ID)
+    sent_first = plain_login(login[0], login[1], client_id=CLIENT_ID) if login else b""
+    sender = _Sender((host, int(port)), request, load, sent_first)
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         sending = tasks.create_task(sender.run())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
+from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -16,13 +17,6 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_quotas
 from kvota.store.toml_file import in_file_order, load_toml
-
-# Kafka's own properties of the quota types' windows, each once.
-_WINDOW_PROPERTIES = tuple(
-    dict.fromkeys(
-        name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +38,15 @@ class GatewayConfig:
     name: str
     gateway: GatewaySettings
     path: Path
-    windows: dict[QuotaType, QuotaWindow]
+    kafka: KafkaProperties
     buckets: dict[QuotaType, BucketSettings]
     quotas_file: Path
     record: RecordSettings
+
+    @property
+    def windows(self) -> dict[QuotaType, QuotaWindow]:
+        """Of each quota type."""
+        return self.kafka.windows
 
 
 def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
@@ -120,7 +119,8 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 f"{server_host}:{port} is an address of the gateway itself",
                 "Write the brokers' own address.",
             )
-    limits, connection = _limits(reader, upstream)
+    kafka = read_kafka_properties(reader)
+    limits, connection = _limits(reader, upstream, kafka)
     quotas = reader.table("quotas")
     reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
     enforced, buckets = _of_types(reader)
@@ -140,7 +140,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             limits=limits,
             connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
         ),
-        windows=_windows(reader),
+        kafka=kafka,
         buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
@@ -178,7 +178,9 @@ def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSet
     return enforced, buckets
 
 
-def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
+def _limits(
+    reader: Reader, upstream: Table, kafka: KafkaProperties
+) -> tuple[GatewayLimits, dict[str, int]]:
     limits = reader.table("limits")
     default, connection = GatewayLimits(), ConnectionSettings()
     reader.known(
@@ -198,6 +200,8 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
     )
     return GatewayLimits(
         connections_max=limits.value("connections_max", default.connections_max, values.read_count),
+        connections_per_ip_max=kafka.connections_per_ip_max,
+        connections_per_ip_overrides=kafka.connections_per_ip_overrides,
         announced_bytes_max=limits.value(
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),
@@ -220,17 +224,6 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
             "default_partitions", connection.default_partitions, values.read_count
         ),
     }
-
-
-def _windows(reader: Reader) -> dict[QuotaType, QuotaWindow]:
-    kafka = reader.properties("kafka", _WINDOW_PROPERTIES)
-    windows: dict[tuple[str, str], QuotaWindow] = {}
-    of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
-    for samples_name, seconds_name in dict.fromkeys(of_types.values()):
-        samples = kafka.value(samples_name, 11, values.read_samples)
-        seconds = kafka.value(seconds_name, 1, values.read_window_seconds)
-        windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
-    return {quota_type: windows[names] for quota_type, names in of_types.items()}
 
 
 def _record(reader: Reader, folder: Path) -> RecordSettings:
