@@ -117,6 +117,10 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.YIELD:
+                self._means.turns.join(partial(self.resume, cast("int", argument)))
+            case Do.BREATHE:
+                self._breathe()
             case Do.CLOSE:
                 self.close(cast("str", argument))
             case Do.WARN:
@@ -204,6 +208,16 @@ class Driver:
         if self.machine.pausing.reasons & Reason.CLIENT_FULL:
             upstream.pause()
         self.resume(Reason.DIALLING)
+
+    def _breathe(self) -> None:
+        """There was much to look at in what the broker sent: the rest of it waits for others."""
+        if self.upstream is not None:
+            self.upstream.pause()
+            self._means.turns.join(self._read_upstream)
+
+    def _read_upstream(self) -> None:
+        if self.upstream is not None and not self.machine.pausing.reasons & Reason.CLIENT_FULL:
+            self.upstream.resume()
 
     # ------------------------------------------------------------------ the client's side
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kvota.gateway.asking import Asking
 from kvota.gateway.mutes import MuteTally
 from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.turns import Turns
 from kvota.session.shared import Shared
 
 
@@ -22,4 +23,5 @@ class Means:
     shared: Shared
     asking: Asking
     mutes: MuteTally
+    turns: Turns
     numbers: Iterator[int]

@@ -18,3 +18,7 @@ class Do(IntEnum):
     WARN = 4  # str: a line for the log
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
     CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait
+    YIELD = 7  # int: a reason to pause; this connection has had its share, others come first
+    BREATHE = (
+        8  # None: read the broker on when others have had their turn, there was much to look at
+    )

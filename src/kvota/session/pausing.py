@@ -20,6 +20,7 @@ class Reason(IntFlag):
     UPSTREAM_FULL = 64  # the broker reads slowly
     DIALLING = 128  # the broker has not accepted the connection yet
     CLIENT_FULL = 256  # the client reads its answers slowly
+    STEP = 1024  # one step has looked up as many clients as one may
     IN_LINE = 512  # a request waits for its counter's turn (kvota.session.line_place)
 
 

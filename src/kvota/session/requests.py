@@ -144,7 +144,7 @@ class Requests:
             if route.kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
                 is_new = client_id != route.client_id or route.lane_version != route.lane.version
-                if is_new and not self._caller.look_up(route, client_id, now_us):
+                if is_new and not self._look_up(route, client_id, now_us):
                     return self._keep(data, pos, 1, ahead, begin, now_us)
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
@@ -247,6 +247,11 @@ class Requests:
 
     # ------------------------------------------------------------------ rarer requests
 
+    def _look_up(self, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
+        """False: the request waits, for the quota callback or until others have had their turn."""
+        caller = self._caller
+        return caller.may_look_up(now_us) and caller.look_up(route, client_id, now_us)
+
     def _take_over_limit(
         self, route: Route, head: ProduceHead, throttle_ms: int, now_us: int
     ) -> bool:
@@ -274,7 +279,7 @@ class Requests:
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
         client_id = data[pos + REQUEST_HEAD_BYTES : body]
         is_new = client_id != route.client_id or route.is_outdated
-        if is_new and not self._caller.look_up(route, client_id, now_us):
+        if is_new and not self._look_up(route, client_id, now_us):
             return None
         if route.kind == Kind.FETCH:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)

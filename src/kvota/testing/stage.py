@@ -196,6 +196,7 @@ class Stage:
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
+        breaths: how often others had their turn before the broker was read on.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
         asked: tokens and questions for the quota callback.
@@ -211,6 +212,7 @@ class Stage:
         self.warnings: list[str] = []
         self.asked: list[tuple[int, Question]] = []
         self.closed = ""
+        self.breaths = 0
         self.wakes = 0
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
@@ -277,11 +279,13 @@ class Stage:
                 self.to_client += cast("bytes", argument)
             elif code == Do.SEND_UPSTREAM:
                 self.to_broker += cast("bytes", argument)
-            elif code == Do.RESUME:
+            elif code in {Do.RESUME, Do.YIELD}:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
             elif code == Do.CLOSE:
                 self.closed = str(argument)
                 self.end()
+            elif code == Do.BREATHE:
+                self.breaths += 1
             elif code == Do.ASK:
                 self.asked.append(cast("tuple[int, Question]", argument))
             else:
