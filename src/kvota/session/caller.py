@@ -35,6 +35,7 @@ class Caller:
         answer_left: bytes of the running answer that have not come yet.
         answered_us: when the broker last answered while the connection was paused, 0: never.
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
+        logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
         upstream_versions: what the broker offers, once the client has asked.
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
@@ -45,6 +46,7 @@ class Caller:
         "_is_muted_to_the_end",
         "_look_ups",
         "_muted_by",
+        "_set_aside",
         "_step_us",
         "answer_left",
         "answered_us",
@@ -54,6 +56,7 @@ class Caller:
         "commands",
         "dialled",
         "due",
+        "logs_in",
         "node_id",
         "number",
         "pausing",
@@ -82,10 +85,12 @@ class Caller:
         self.client_host = client_host
         self.principal = PrincipalWatch()
         self.routes: dict[int, Route] = {}
+        self._set_aside: dict[int, Route] = {}
         self.due: deque[Entry] = deque()
         self.answer_left = 0
         self.answered_us = 0
         self.sends_tokens = False
+        self.logs_in = False
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
         self.asks = 0
@@ -202,6 +207,19 @@ class Caller:
             known = self.shared.topology.node_at(*self.dialled)
             if known is not None:
                 self.is_at(known)
+
+    def begin_login(self) -> None:
+        """The broker waits for tokens. No request is known while it does, so each is looked at."""
+        if not self.logs_in:
+            self.logs_in = True
+            self._set_aside.update(self.routes)
+            self.routes.clear()
+
+    def end_login(self) -> None:
+        """The broker has accepted the last token: requests go on as they did before."""
+        self.logs_in = False
+        self.routes.update(self._set_aside)
+        self._set_aside.clear()
 
     def forget_lanes(self) -> None:
         """The user or the node has changed: every charge is looked up anew."""

@@ -14,13 +14,14 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
-from kvota.session.exchanges.login import Token
+from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
     bad_client_id,
     bad_first_size,
     bad_size,
+    during_login,
     read_acks,
 )
 from kvota.session.line_place import LinePlace
@@ -340,6 +341,8 @@ class Requests:
 
     def _new_route(self, key_version: int) -> Route:
         key, version = key_version >> 16, key_version & 0xFFFF
+        if self._caller.logs_in and key not in LOGIN_KEYS:
+            raise during_login(key, version)
         settings = self._caller.shared.settings
         route = Route(
             key,
