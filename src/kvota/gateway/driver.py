@@ -125,6 +125,8 @@ class Driver:
                 self._means.turns.join(partial(self.resume, cast("int", argument)))
             case Do.BREATHE:
                 self._breathe()
+            case Do.STEP:
+                self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
                 self.close(cast("str", argument))
             case Do.WARN:

@@ -18,7 +18,6 @@ class Do(IntEnum):
     WARN = 4  # str: a line for the log
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
     CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait
-    YIELD = 7  # int: a reason to pause; this connection has had its share, others come first
-    BREATHE = (
-        8  # None: read the broker on when others have had their turn, there was much to look at
-    )
+    STEP = 8  # None: work is not done; ``Connection.step`` is due when others have had their turn
+    YIELD = 9  # int: a reason to pause; this connection has had its share, others come first
+    BREATHE = 10  # None: much was looked at; read the broker on when others have had their turn

@@ -281,20 +281,26 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code in {Do.RESUME, Do.YIELD}:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.STEP:
+                self._go_on(self.machine.step(self._now_us))
             elif code == Do.CLOSE:
                 self.closed = str(argument)
                 self.end()
-            elif code == Do.BREATHE:
-                self.breaths += 1
             elif code == Do.ASK:
                 self.asked.append(cast("tuple[int, Question]", argument))
             else:
-                assert code == Do.WARN, code
-                self.warnings.append(str(argument))
+                self._note(code, argument)
         if self.closed:
             self._deadline_ms = None
         elif self.pausing.deadline_changed:
             self._deadline_ms = self.machine.next_deadline_ms(self.cluster.clock.monotonic_ms())
+
+    def _note(self, code: int, argument: object) -> None:
+        if code == Do.BREATHE:
+            self.breaths += 1
+        else:
+            assert code == Do.WARN, code
+            self.warnings.append(str(argument))
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
         self.to_broker += forwarded or b""
