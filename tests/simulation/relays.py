@@ -65,6 +65,8 @@ class Relay:
     ) -> None:
         self.watch = watch
         self.closed = False
+        self.due_at_close = 0  # answers that had not come: the machine forgets them when it closes
+        self.largest_piece = 0
         self.broker: BrokerEnd | None = None
         self.pausing = _LoggedPausing(watch, cap_ms=cap_ms)
         self.machine = Connection(
@@ -98,6 +100,7 @@ class Relay:
     # ------------------------------------------------------------------ the client's end
 
     def _received(self, data: bytes) -> None:
+        self.largest_piece = max(self.largest_piece, len(data))
         self._step(partial(self.machine.from_client, data, self._clock.now_us()))
         self._settle()
 
@@ -169,6 +172,8 @@ class Relay:
                 self._step(partial(self.machine.resume, cast("int", argument), now_us))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.READ_UPSTREAM:
+                pass  # of the answers here none is so large
             case Do.STEP:
                 self._timeline.after_us(self._rng.choice((0, 0, 700)), self._work)
             case Do.CLOSE:
@@ -316,6 +321,7 @@ class Relay:
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self.due_at_close = self.machine.due_count
         self.machine.close()
         self._incoming.leave()
         self._outgoing.finish()

@@ -121,10 +121,10 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
-            case Do.YIELD:
-                self._means.turns.join(partial(self.resume, cast("int", argument)))
-            case Do.BREATHE:
-                self._breathe()
+            case Do.YIELD | Do.BREATHE:
+                self._give_way(cast("int | None", argument))
+            case Do.READ_UPSTREAM:
+                self._read_upstream()
             case Do.STEP:
                 self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
@@ -215,15 +215,14 @@ class Driver:
             upstream.pause()
         self.resume(Reason.DIALLING)
 
-    def _breathe(self) -> None:
-        """There was much to look at in what the broker sent: the rest of it waits for others."""
-        if self.upstream is not None:
+    def _give_way(self, reason: int | None) -> None:
+        """Others have their turn first: before the client goes on (a reason), or before the broker is read on."""
+        turns = self._means.turns
+        if reason is not None:
+            turns.join(partial(self.resume, reason))
+        elif self.upstream is not None:
             self.upstream.pause()
-            self._means.turns.join(self._read_upstream)
-
-    def _read_upstream(self) -> None:
-        if self.upstream is not None and not self.machine.pausing.reasons & Reason.CLIENT_FULL:
-            self.upstream.resume()
+            turns.join(self._read_upstream)
 
     # ------------------------------------------------------------------ the client's side
 
@@ -235,9 +234,19 @@ class Driver:
 
     def client_caught_up(self) -> None:
         """The client has read most of what it was sent."""
-        if self.upstream is not None:
+        if self.upstream is not None and not self.machine.leaves_upstream_unread:
             self.upstream.resume()
         self.resume(Reason.CLIENT_FULL)
+
+    def _read_upstream(self) -> None:
+        """Read the broker on, or leave its bytes in the socket, as machine and client have it."""
+        upstream, machine = self.upstream, self.machine
+        if upstream is None:
+            return
+        if machine.leaves_upstream_unread or machine.pausing.reasons & Reason.CLIENT_FULL:
+            upstream.pause()
+        else:
+            upstream.resume()
 
     def client_sends_no_more(self) -> bool:
         """True when answers to what it has sent are still to come, and the connection stays open for them."""

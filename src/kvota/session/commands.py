@@ -19,5 +19,8 @@ class Do(IntEnum):
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
     CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait
     STEP = 8  # None: work is not done; ``Connection.step`` is due when others have had their turn
-    YIELD = 9  # int: a reason to pause; this connection has had its share, others come first
-    BREATHE = 10  # None: much was looked at; read the broker on when others have had their turn
+    READ_UPSTREAM = (
+        9  # bool: read the broker on, or leave its bytes in the socket: no memory for an answer
+    )
+    YIELD = 10  # int: a reason to pause; this connection has had its share, others come first
+    BREATHE = 11  # None: much was looked at; read the broker on when others have had their turn
