@@ -299,7 +299,7 @@ class Wire:
                 self.world.told.closed.append(str(argument))
                 self.close(str(argument))
             else:
-                assert code == Do.RESUME, code
+                assert code in {Do.RESUME, Do.YIELD}, code
                 assert isinstance(argument, int)
                 self._forward(self.machine.resume(argument, self.world.now_us))
         if not self.is_closed and self.pausing.deadline_changed:

@@ -1,4 +1,4 @@
-"""A Fetch answer cut in any way is walked to the same place, and no address survives it."""
+"""An answer cut in any way is walked to the same place, and no address survives it."""
 
 from random import Random
 
@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvota.testing.kafka_messages import RandomMessages, part_type, payload_type, to_frame
-from kvota.wire import fetch
+from kvota.wire import fetch, produce
 from kvota.wire.fetch_walker import FetchAnswerWalker
 from kvota.wire.node_endpoints import blank_endpoints
+from kvota.wire.produce_walker import ProduceAnswerWalker
 
 SEEDS = st.integers(0, 2**32)
 SECRET = "the-brokers-own-host.example"
@@ -77,3 +78,44 @@ def test_no_address_survives_and_no_length_changes(
     assert forwarded[:tags_at] == frame[:tags_at]
     assert SECRET.encode() not in forwarded
     assert set(forwarded[tags_at + 5 :]) <= {0}
+
+
+@given(
+    version=st.integers(9, 13),
+    seed=SEEDS,
+    plain=st.lists(st.integers(0, 40), max_size=4),
+    data=st.data(),
+)
+@settings(deadline=None, max_examples=300)
+def test_any_cuts_of_a_produce_answer_lead_to_its_throttle_time(
+    version: int, seed: int, plain: list[int], data: st.DataObject
+) -> None:
+    """Among random topics there are some with runs of partitions without errors."""
+    messages = RandomMessages(Random(seed))
+    payload = payload_type(0, version, "response")
+    topic, partition = (
+        part_type(payload, name) for name in ("TopicProduceResponse", "PartitionProduceResponse")
+    )
+    nothing: dict[str, object] = {"record_errors": (), "error_message": None}
+    if version >= 10:
+        nothing["current_leader"] = part_type(payload, "LeaderIdAndEpoch")()
+    topics = [
+        messages.entity(
+            topic,
+            partition_responses=tuple(
+                messages.entity(partition, **(nothing if number % (run + 1) else {}))
+                for number in range(2 * run)
+            ),
+        )
+        for run in plain
+    ]
+    frame = to_frame(messages.payload(0, version, "response", responses=tuple(topics)))
+    expected = produce.throttle_offset(frame[:-5] + b"\x01\0\0\0\0", version)
+
+    walker, found = ProduceAnswerWalker(version), -1
+    cuts = cuts_of(frame, data)
+    for at, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
+        if found < 0:
+            found = walker.feed(frame, at, stop)
+
+    assert found == expected

@@ -168,7 +168,7 @@ class Relay:
                 self._deliver(cast("bytes", argument))
             case Do.SEND_UPSTREAM:
                 self._forward(cast("bytes", argument))
-            case Do.RESUME:
+            case Do.RESUME | Do.YIELD:
                 now_us = self._clock.now_us()
                 self._step(partial(self.machine.resume, cast("int", argument), now_us))
             case Do.ASK:
@@ -182,7 +182,7 @@ class Relay:
             case Do.CLOSE:
                 self.watch.broker_gone = True  # what has gone up may lose its answer
                 self.close()
-            case Do.WARN:
+            case Do.WARN | Do.BREATHE:
                 pass
             case _:
                 msg = f"unknown command {code}"

@@ -121,12 +121,12 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.STEP | Do.YIELD | Do.BREATHE:
+                self._give_way(code, argument)
             case Do.FIND_NODE:
                 self._find_node()
             case Do.READ_UPSTREAM:
                 self._read_upstream()
-            case Do.STEP:
-                self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
                 self.close(cast("str", argument))
             case Do.WARN:
@@ -238,6 +238,17 @@ class Driver:
         if self.machine.pausing.reasons & Reason.CLIENT_FULL:
             upstream.pause()
         self.resume(Reason.DIALLING)
+
+    def _give_way(self, code: int, argument: object) -> None:
+        """Others have their turn first: before the machine or the client goes on, or the broker is read on."""
+        turns = self._means.turns
+        if code == Do.STEP:
+            self._means.loop.call_soon(self._go_on, self.machine.step)
+        elif code == Do.YIELD:
+            turns.join(partial(self.resume, cast("int", argument)))
+        elif self.upstream is not None:
+            self.upstream.pause()
+            turns.join(self._read_upstream)
 
     # ------------------------------------------------------------------ the client's side
 

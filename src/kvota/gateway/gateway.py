@@ -21,6 +21,7 @@ from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
 from kvota.gateway.settings import GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
+from kvota.gateway.turns import Turns
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
@@ -82,6 +83,7 @@ class Gateway:
             asking=asking,
             brokers=self._brokers,
             mutes=self._mutes,
+            turns=Turns(loop),
             numbers=count(1),
         )
         self._slow_senders.watch(loop)

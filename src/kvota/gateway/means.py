@@ -8,6 +8,7 @@ from kvota.gateway.asking import Asking
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.mutes import MuteTally
 from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.turns import Turns
 from kvota.session.shared import Shared
 
 
@@ -24,4 +25,5 @@ class Means:
     asking: Asking
     brokers: BrokerAddresses
     mutes: MuteTally
+    turns: Turns
     numbers: Iterator[int]

@@ -5,6 +5,7 @@ As in ``session.requests`` the state between chunks is "bytes left of the runnin
 """
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
@@ -17,6 +18,7 @@ from kvota.session.heads import behind_header_tags
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
 from kvota.session.streamed_fetch import StreamedFetch
+from kvota.session.streamed_produce import StreamedProduce
 from kvota.wire import addresses, fetch, produce
 from kvota.wire.headers import ANSWER_HEAD
 
@@ -25,16 +27,21 @@ _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
 _WRITE_INT32 = _INT32.pack_into
 
-# Fetch answers up to this size wait until they are whole, larger ones are streamed.
+# Fetch and Produce answers up to this size wait until they are whole, larger ones are streamed.
 BUFFERED_FETCH_BYTES_MAX = 131_072
+# A walk over so much of an answer, or over so many of its parts, is enough for one step.
+_WALKED_BYTES_MAX, _WALKED_PARTS_MAX = 16_384, 500
 # Of a larger one this much must be here: its head, with tags, and its throttle time.
 _FETCH_HEAD_BYTES = 64
-# Answers that must be read whole (metadata, groups): far above any real one, below harm.
-WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
+# Answers that must be read whole (Metadata of 1.5 million partitions): a copy of more would hold up others.
+WHOLE_ANSWER_BYTES_MAX = 64 * 2**20
+# Of a Produce with several charges, 30,000 partitions: it is walked over in one step.
+_CHARGED_ANSWER_BYTES_MAX = 2**20
 # Of these, larger ones than this share a budget; others are here with one read.
 _FREE_ANSWER_BYTES = 262_144
 
 _PLAIN_TAIL = produce.PLAIN_TAIL
+_STREAMED = frozenset({Due.FETCH, Due.PRODUCE})
 # Plain ints: the interpreter compares an enum's members the slow way.
 _LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
 
@@ -65,7 +72,7 @@ class Answers:
         self._append = caller.shared.sink.append
         self._buffered = bytearray()
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
-        self._streamed: StreamedFetch | None = None
+        self._streamed: StreamedFetch | StreamedProduce | None = None
         self._room = BudgetShare(caller.shared.whole_answers, wake)
         self.waits_for_room = False
 
@@ -109,7 +116,10 @@ class Answers:
             frame_end = pos + 4 + size
             if kind == 1:  # Due.PRODUCE
                 if frame_end > end:
-                    return self._keep(data, pos, size + 4)
+                    need = _needed(kind, size, available)
+                    if need:
+                        return self._keep(data, pos, need)
+                    return self._begin_produce(data, pos, frame_end, entry)
                 _, _, route, memo, seq, ts_us, value, throttle_ms = entry
                 if route.version >= 9:
                     at = frame_end - 5
@@ -225,9 +235,31 @@ class Answers:
         Returns:
             The chunk, the answer's end in it, and where its throttle time stands.
         """
+        if frame_end - pos > _WALKED_BYTES_MAX:
+            self._caller.breathe()
         frame = self._without_addresses(bytes(data[pos:frame_end]), route)
         data = bytes(data[:pos]) + frame + bytes(data[frame_end:])
         return data, pos + len(frame), pos + produce.throttle_offset(frame, route.version)
+
+    def _begin_produce(
+        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry
+    ) -> bytes | bytearray:
+        """A large Produce answer of which not all is here: it goes on while it arrives, but for its end."""
+        route: Route = entry[2]
+        self._caller.answer_left = frame_end - len(data)
+        answered = partial(self._produce_answered, entry)
+        self._streamed = StreamedProduce(route.version, frame_end - pos, answered)
+        return bytes(data[:pos]) + self._stream(data[pos:])
+
+    def _produce_answered(self, entry: Entry, upstream_ms: int) -> int:
+        """All of it is here: record its charge; returns what the client is told."""
+        route: Route = entry[2]
+        _, _, _, memo, seq, ts_us, value, throttle_ms = entry
+        self._due.popleft()  # not before: what cannot be read is recorded as unanswered
+        self._caller.append_row(memo, seq, ts_us, value, throttle_ms, upstream_ms)
+        if throttle_ms > upstream_ms and memo.enforced:
+            return route.answered_ms(memo, throttle_ms, upstream_ms)
+        return upstream_ms
 
     def _without_addresses(self, frame: bytes, route: Route) -> bytes:
         if not route.has_endpoints:
@@ -324,9 +356,13 @@ class Answers:
 
     def _stream(self, part: bytes | bytearray) -> bytes | bytearray:
         """The next part of a streamed answer, as it goes on."""
-        assert self._streamed is not None
+        streamed = self._streamed
+        assert streamed is not None
         is_last = self._caller.answer_left == 0
-        goes_on = self._streamed.feed(part, is_last=is_last)
+        parts = streamed.parts
+        goes_on = streamed.feed(part, is_last=is_last)
+        if streamed.parts - parts > _WALKED_PARTS_MAX:
+            self._caller.breathe()
         if is_last:
             self._streamed = None
         return goes_on
@@ -340,11 +376,14 @@ class Answers:
 
 def _needed(kind: int, size: int, available: int) -> int:
     """How much of an answer must be here before it is looked at; 0: enough of it is."""
-    if not 0 <= size <= WHOLE_ANSWER_BYTES_MAX and kind != Due.FETCH:
-        raise _bad_head(size, 0, 0)
+    if kind not in _STREAMED:
+        bytes_max = _CHARGED_ANSWER_BYTES_MAX if kind == Due.CHARGED else WHOLE_ANSWER_BYTES_MAX
+        if not 0 <= size <= bytes_max:
+            msg = f"the broker announced an answer of {size} bytes; of this kind {bytes_max} are taken"
+            raise ProtocolError(msg)
     if available >= size + 4:
         return 0
-    if kind != Due.FETCH or size + 4 <= BUFFERED_FETCH_BYTES_MAX:
+    if kind not in _STREAMED or size + 4 <= BUFFERED_FETCH_BYTES_MAX:
         return size + 4
     return 0 if available >= _FETCH_HEAD_BYTES else _FETCH_HEAD_BYTES
 

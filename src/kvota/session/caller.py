@@ -20,6 +20,9 @@ from kvota.wire import mutations
 
 # The quota callback has so long to answer before a client counts as by the default one.
 ASK_MS_MAX = 1_000
+# So many times one step may look up a client, some 70 µs each where the name is new. Who sends one name
+# after the other in one segment waits for others after that.
+LOOK_UPS_PER_STEP = 20
 # A request's head with its client id, and tags that no client sends yet.
 _HEAD_BYTES_MAX = 4_096
 
@@ -61,8 +64,10 @@ class Caller:
 
     __slots__ = (
         "_is_muted_to_the_end",
+        "_look_ups",
         "_muted_by",
         "_set_aside",
+        "_step_us",
         "answer_left",
         "answered_us",
         "asked",
@@ -117,6 +122,8 @@ class Caller:
         # Whose counters the running mute is for, by quota type: lane, its version then, client id.
         self._muted_by: dict[QuotaType, tuple[Lane, int, str]] = {}
         self._is_muted_to_the_end = False
+        self._look_ups = 0
+        self._step_us = 0
         self.commands: list[Command] = []
         self.whole = WholeRequest(shared.whole_requests, wake)
         self.at_work: AtWork | None = None
@@ -202,6 +209,25 @@ class Caller:
     def go_on(self) -> None:
         """What was waited for is over: take what is buffered."""
         self.commands.append((Do.RESUME, Reason.WAITING))
+
+    # ------------------------------------------------------------------ steps
+
+    def look_up_in_turn(self, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
+        """As ``look_up``; False, too, where this step has looked up as many clients as one may."""
+        if now_us != self._step_us:
+            self._step_us, self._look_ups = now_us, 0
+        self._look_ups += 1
+        if self._look_ups <= LOOK_UPS_PER_STEP:
+            return self.look_up(route, client_id, now_us)
+        self._step_us = 0
+        self.pausing.reasons |= Reason.STEP
+        self.commands.append((Do.YIELD, int(Reason.STEP)))
+        return False
+
+    def breathe(self) -> None:
+        """There was much to look at: let others have their turn before the broker is read on."""
+        if (Do.BREATHE, None) not in self.commands:
+            self.commands.append((Do.BREATHE, None))
 
     # ------------------------------------------------------------------ identity
 

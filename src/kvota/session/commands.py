@@ -19,9 +19,9 @@ class Do(IntEnum):
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
     CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait
     FIND_NODE = 7  # which broker has been reached; the result goes to ``Connection.located``
-    STEP = (
-        8  # None: work is not done yet; ``Connection.step`` is due when others have had their turn
-    )
+    STEP = 8  # None: work is not done; ``Connection.step`` is due when others have had their turn
     READ_UPSTREAM = (
         9  # bool: read the broker on, or leave its bytes in the socket: no memory for an answer
     )
+    YIELD = 10  # int: a reason to pause; this connection has had its share, others come first
+    BREATHE = 11  # None: much was looked at; read the broker on when others have had their turn

@@ -21,6 +21,7 @@ class Reason(IntFlag):
     DIALLING = 128  # the broker has not accepted the connection yet
     CLIENT_FULL = 256  # the client reads its answers slowly
     IN_LINE = 512  # a request waits for its counter's turn (kvota.session.line_place)
+    STEP = 1024  # one step has looked up as many clients as one may
     ROOM = 2048  # no memory for a request that is kept whole (kvota.session.whole_requests)
 
 

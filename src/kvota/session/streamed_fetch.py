@@ -20,6 +20,11 @@ class StreamedFetch:
         self._walker = FetchAnswerWalker(version)
         self._tail: bytearray | None = None
 
+    @property
+    def parts(self) -> int:
+        """How many topics and partitions have been walked over."""
+        return self._walker.parts
+
     def feed(self, part: bytes | bytearray, *, is_last: bool) -> bytes | bytearray:
         """Take the next bytes; returns those that go on: the last tags wait until they are whole.
 

@@ -198,6 +198,7 @@ class Stage:
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
+        breaths: how often others had their turn before the broker was read on.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
         reads_broker: false while it leaves the broker's bytes unread.
@@ -221,6 +222,7 @@ class Stage:
         self.warnings: list[str] = []
         self.asked: list[tuple[int, Question]] = []
         self.closed = ""
+        self.breaths = 0
         self.wakes = 0
         self.finds = 0
         self.reads_broker = True
@@ -290,7 +292,7 @@ class Stage:
                 self.to_client += cast("bytes", argument)
             elif code == Do.SEND_UPSTREAM:
                 self.to_broker += cast("bytes", argument)
-            elif code == Do.RESUME:
+            elif code in {Do.RESUME, Do.YIELD}:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
             elif code == Do.READ_UPSTREAM:
                 self.reads_broker = bool(argument)
@@ -312,6 +314,8 @@ class Stage:
             self.asked.append(cast("tuple[int, Question]", argument))
         elif code == Do.FIND_NODE:
             self.finds += 1
+        elif code == Do.BREATHE:
+            self.breaths += 1
         else:
             assert code == Do.WARN, code
             self.warnings.append(str(argument))

@@ -13,6 +13,9 @@ AddressOf = Callable[[int, str, int], tuple[str, int]]
 
 # node id, host, port
 ADDRESS_BYTES_MIN = 4 + 1 + 4
+# No cluster has as many brokers, and nobody asks for the coordinators of as many groups at once. Each takes
+# 3 µs, in which nobody else is served.
+NODES_MAX = 10_000
 
 
 class AddressRewrite:
@@ -25,6 +28,18 @@ class AddressRewrite:
         self._address_of = address_of
         self._copied_to = copied_to
         self._parts: list[Bytes] = []
+
+    def count(self, item_bytes_min: int) -> int:
+        """Reads the number of items of an array that have an address each.
+
+        Raises:
+            ProtocolError: they are more than ``NODES_MAX``.
+        """
+        count = self.scanner.count(item_bytes_min)
+        if count > NODES_MAX:
+            problem = f"{count} addresses; at most {NODES_MAX} are taken"
+            raise self.scanner.fault(problem)
+        return count
 
     def address(self) -> None:
         """Replaces the address at the scanner's position: int32 node id, host, int32 port.
@@ -52,4 +67,4 @@ class AddressRewrite:
         """Returns the new message in pieces, unread rest included; None if nothing was replaced."""
         if not self._parts:
             return None
-        return [*self._parts, self.scanner.data[self._copied_to :]]
+        return [*self._parts, memoryview(self.scanner.data)[self._copied_to :]]

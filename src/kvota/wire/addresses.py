@@ -20,7 +20,12 @@ from kvota.wire.apis import (
     METADATA,
     PRODUCE,
 )
-from kvota.wire.broker_configs import hide_addresses, names_addresses
+from kvota.wire.broker_configs import (
+    BROKER_CONFIGS_BYTES_MAX,
+    BROKER_CONFIGS_MAX,
+    hide_addresses,
+    names_addresses,
+)
 from kvota.wire.headers import answer_scanner, is_flexible, with_size
 from kvota.wire.node_endpoints import rewrite_endpoints
 from kvota.wire.scanner import Scanner
@@ -116,7 +121,7 @@ def _describe_cluster(answer: bytes, key: int, version: int, address_of: Address
 def _with_brokers(scanner: Scanner, address_of: AddressOf, *, rack: bool, fenced: bool) -> bytes:
     """Rewrites the array at the scanner's position and looks at nothing behind it."""
     rewrite_ = AddressRewrite(scanner, address_of)
-    for _ in range(scanner.count(ADDRESS_BYTES_MIN)):
+    for _ in range(rewrite_.count(ADDRESS_BYTES_MIN)):
         rewrite_.address()
         if rack:
             scanner.skip_text()
@@ -133,7 +138,7 @@ def _find_coordinator(answer: bytes, key: int, version: int, address_of: Address
     if version >= 1:
         scanner.skip(4)  # throttle
     if version >= 4:
-        for _ in range(scanner.count(1 + ADDRESS_BYTES_MIN + 2)):
+        for _ in range(rewrite_.count(1 + ADDRESS_BYTES_MIN + 2)):
             scanner.skip_text()  # key
             rewrite_.address()
             scanner.skip(2)  # error code
@@ -151,9 +156,17 @@ def _find_coordinator(answer: bytes, key: int, version: int, address_of: Address
 
 @_rewrites(DESCRIBE_CONFIGS)
 def _describe_configs(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
+    if len(answer) > BROKER_CONFIGS_BYTES_MAX:
+        msg = (
+            f"DescribeConfigs v{version} answer: {len(answer)} bytes; where a broker's settings are asked for, at"
+            f" most {BROKER_CONFIGS_BYTES_MAX} are taken: ask for other resources apart from brokers"
+        )
+        raise ProtocolError(msg)
     if not names_addresses(answer, flexible=is_flexible(key, version)):
         return answer
-    rewrite_ = AddressRewrite(answer_scanner(answer, key, version), address_of)
+    scanner = answer_scanner(answer, key, version)
+    scanner.items_left = BROKER_CONFIGS_MAX
+    rewrite_ = AddressRewrite(scanner, address_of)
     hide_addresses(rewrite_, version)
     return _joined(rewrite_)
 

@@ -13,6 +13,8 @@ from kvota.wire.error_code import ErrorCode
 from kvota.wire.headers import answer_scanner, encode_answer, with_size
 from kvota.wire.varint import Bytes
 
+# Kafka has some 90.
+_APIS_MAX = 1_000
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
 
@@ -41,7 +43,11 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
     array_at = scanner.at
     entries = []
     versions = {}
-    for _ in range(scanner.count(_ENTRY.size)):
+    count = scanner.count(_ENTRY.size)
+    if count > _APIS_MAX:
+        problem = f"{count} APIs; at most {_APIS_MAX} are taken"
+        raise scanner.fault(problem)
+    for _ in range(count):
         key, lowest, highest = _ENTRY.unpack_from(answer, scanner.skip(_ENTRY.size))
         versions[key] = (lowest, highest)
         tags_at = scanner.at

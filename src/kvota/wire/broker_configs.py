@@ -6,7 +6,9 @@ plugin's, is sensitive to it, so its value is never in an answer (KIP-226).
 """
 
 from kvota.wire.address_rewrite import AddressRewrite
+from kvota.wire.apis import DESCRIBE_CONFIGS
 from kvota.wire.encode import encode_text
+from kvota.wire.headers import request_scanner
 from kvota.wire.varint import Bytes
 
 ADDRESS_CONFIGS = frozenset(
@@ -24,6 +26,12 @@ ADDRESS_CONFIGS = frozenset(
 # controller.quorum.bootstrap.servers, and those of clients that run inside a broker.
 _BOOTSTRAP = "bootstrap.servers"
 
+# Of an answer in which a broker's settings are: a broker has some 400, with 1,500 synonyms, and tells its own only.
+BROKER_CONFIGS_MAX = 10_000
+BROKER_CONFIGS_BYTES_MAX = 4 * 2**20
+# Resources, and settings asked for by name, in one request.
+ASKED_MAX = 30_000
+
 BROKER_RESOURCE = 4  # the other resource types have no such settings
 _SENSITIVE = b"\1"
 
@@ -36,6 +44,7 @@ _TRACES = {
     for flexible in (False, True)
 }
 
+_ASKED_BYTES_MIN = 1 + 1 + 1  # type, name, settings
 _RESOURCE_BYTES_MIN = 2 + 1 + 1 + 1 + 1  # error code, message, type, name, count
 _CONFIG_BYTES_MIN = 1 + 1 + 1 + 1 + 1  # name, value, read only, source, sensitive
 _SYNONYM_BYTES_MIN = 1 + 1 + 1  # name, value, source
@@ -44,6 +53,23 @@ _SYNONYM_BYTES_MIN = 1 + 1 + 1  # name, value, source
 def is_address(name: str | None) -> bool:
     """Returns whether the setting's value contains addresses of the cluster's nodes."""
     return name is not None and (name in ADDRESS_CONFIGS or name.endswith(_BOOTSTRAP))
+
+
+def asks_for_brokers(request: Bytes) -> bool:
+    """Returns whether a whole DescribeConfigs request frame asks for settings of brokers.
+
+    Raises:
+        ProtocolError: it is no such request, or asks for more than ``ASKED_MAX`` resources and settings.
+    """
+    scanner = request_scanner(request, DESCRIBE_CONFIGS, items_max=ASKED_MAX)
+    for _ in range(scanner.count(_ASKED_BYTES_MIN)):
+        if scanner.int8() == BROKER_RESOURCE:
+            return True
+        scanner.skip_text()  # resource name
+        for _ in range(scanner.count(1)):  # settings
+            scanner.skip_text()
+        scanner.skip_tags()
+    return False
 
 
 def names_addresses(answer: Bytes, *, flexible: bool) -> bool:

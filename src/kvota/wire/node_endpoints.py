@@ -45,7 +45,7 @@ def rewrite_endpoints(tag_section: Bytes, address_of: AddressOf, *, what: str) -
     return b"".join(parts)
 
 
-def blank_endpoints(tag_section: Bytes) -> bytes:
+def blank_endpoints(tag_section: Bytes, *, what: str = "Fetch answer") -> bytes:
     """Makes node endpoints a tag that nobody knows, full of zeros; the length stays the same.
 
     This is for answers whose size has been sent already. Other tags keep their bytes and their
@@ -54,7 +54,7 @@ def blank_endpoints(tag_section: Bytes) -> bytes:
     Raises:
         ProtocolError: the bytes are not one whole tag buffer.
     """
-    tags = _scan(tag_section, "Fetch answer")
+    tags = _scan(tag_section, what)
     if not any(tag.number == NODE_ENDPOINTS_TAG for tag in tags):
         return bytes(tag_section)
     free = (n for n in range(_BLANK_TAG_MAX, 0, -1) if all(tag.number != n for tag in tags))
@@ -99,7 +99,7 @@ def _number(number: int, length_bytes: int) -> bytes:
 def _rewrite_content(content: bytes, address_of: AddressOf, what: str) -> bytes:
     scanner = Scanner(content, 0, len(content), flexible=True, what=f"{what}, node endpoints")
     rewrite = AddressRewrite(scanner, address_of)
-    for _ in range(scanner.count(_ENDPOINT_BYTES_MIN)):
+    for _ in range(rewrite.count(_ENDPOINT_BYTES_MIN)):
         rewrite.address()
         scanner.skip_text()
         scanner.skip_tags()

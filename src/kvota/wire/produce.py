@@ -4,19 +4,17 @@ from struct import Struct
 
 from kvota.model.errors import ProtocolError
 from kvota.wire.apis import APIS, PRODUCE
-from kvota.wire.headers import ANSWER_HEAD_BYTES, answer_scanner
-from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+from kvota.wire.headers import ANSWER_HEAD_BYTES
+from kvota.wire.produce_walker import ProduceAnswerWalker
+from kvota.wire.scanner import Scanner
 from kvota.wire.varint import Bytes, read_uvarint
 
 _FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
 _TRANSACTIONAL_ID_FROM = 3
-_TOPIC_ID_FROM = 13
 
 _INT16 = Struct(">h").unpack_from
 _SIZE_MAX = 1 << 31
 
-# index, error code, base offset, append time, start offset
-_PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8
 # Below v9 an answer has at least a head, the count of its topics and a throttle time.
 _FRAME_BYTES_MIN = ANSWER_HEAD_BYTES + 4 + 4
 
@@ -94,26 +92,13 @@ def tags_offset(frame: Bytes, version: int) -> int:
 
 
 def _walk(frame: Bytes, version: int) -> int:
-    scanner = answer_scanner(frame, PRODUCE, version)
-    for _ in range(scanner.count(3)):
-        if version >= _TOPIC_ID_FROM:
-            scanner.skip(TOPIC_ID_BYTES)
-        else:
-            scanner.skip_text()
-        for _ in range(scanner.count(_PARTITION_HEAD_BYTES + 3)):
-            _skip_partition(scanner)
-        scanner.skip_tags()
-    throttle_at = scanner.skip(4)
+    walker = ProduceAnswerWalker(version)
+    throttle_at = walker.feed(frame)
+    if throttle_at < 0:
+        raise walker.unfinished()
+    what = f"Produce v{version} answer"
+    scanner = Scanner(frame, throttle_at, len(frame), flexible=True, what=what)
+    scanner.skip(4)
     scanner.skip_tags()
     scanner.finish()
     return throttle_at
-
-
-def _skip_partition(scanner: Scanner) -> None:
-    scanner.skip(_PARTITION_HEAD_BYTES)
-    for _ in range(scanner.count(6)):  # record errors: index, message
-        scanner.skip(4)
-        scanner.skip_text()
-        scanner.skip_tags()
-    scanner.skip_text()
-    scanner.skip_tags()

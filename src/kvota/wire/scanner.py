@@ -16,6 +16,8 @@ _INT64 = Struct(">q").unpack_from
 TOPIC_ID_BYTES = 16
 TEXT_BYTES_MAX = 32_767  # an int16; Kafka limits compact strings to it, too
 _TAG_BYTES_MIN = 2  # number, size
+# Kafka's messages have at most a handful where they have any.
+TAGS_MAX = 1_000
 # A broker's answer may be as large as the cluster: 10 million partitions and replicas.
 ITEMS_MAX = 10_000_000
 
@@ -156,6 +158,9 @@ class Scanner:
     def tag_count(self) -> int:
         """Reads the number of tagged fields at the beginning of a tag buffer."""
         count = self.uvarint()
+        if count > TAGS_MAX:
+            problem = f"{count} tagged fields; at most {TAGS_MAX} are taken"
+            raise self.fault(problem)
         if count * _TAG_BYTES_MIN > self.end - self.at:
             problem = f"{count} tagged fields, {self.end - self.at} bytes are left"
             raise self.fault(problem)

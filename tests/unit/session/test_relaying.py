@@ -10,6 +10,7 @@ from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
     FIND_COORDINATOR,
     HEARTBEAT,
     METADATA,
@@ -642,3 +643,21 @@ def test_our_own_answer_does_not_cut_an_answer_that_is_being_streamed() -> None:
     assert first == large
     assert decoded(own, API_VERSIONS, 0).error_code == 35
     assert stage.machine.idle
+
+
+# ------------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_settings_of_topics_are_passed_on_while_they_arrive(version: int) -> None:
+    """Only settings of brokers have addresses: a topic may be called as such a setting is."""
+    stage = Stage()
+    resource = {"resource_type": 2, "resource_name": "listeners", "configuration_keys": None}
+    asked = parts(DESCRIBE_CONFIGS, version, "request", "DescribeConfigsResource", resource)
+    stage.client(request(DESCRIBE_CONFIGS, version, resources=asked))
+    result = {"resource_type": 2, "resource_name": "listeners"}
+    results = parts(DESCRIBE_CONFIGS, version, "response", "DescribeConfigsResult", result)
+    frame = answer(DESCRIBE_CONFIGS, version, results=results * 5)
+
+    assert stage.broker(frame[:20]) == frame[:20]
+    assert stage.broker(frame[20:]) == frame[20:]

@@ -4,6 +4,8 @@ from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
 from kvota.wire import addresses
+from kvota.wire.apis import DESCRIBE_CONFIGS
+from kvota.wire.broker_configs import asks_for_brokers
 
 
 class Addresses(Exchange):
@@ -17,7 +19,14 @@ class Addresses(Exchange):
 
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
-        """The request goes on as it is."""
+        """The request goes on as it is.
+
+        Raises:
+            ProtocolError: it asks for more settings than one request may.
+        """
+        if head.key == DESCRIBE_CONFIGS and not asks_for_brokers(frame):
+            caller.expect((head.correlation, Due.PASS))  # other resources have no addresses
+            return frame
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.key, head.version)))
         return frame
 

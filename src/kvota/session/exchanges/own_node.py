@@ -74,4 +74,4 @@ def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool
 
 def look_up(caller: Caller, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
     """Find whose quota this is, and on which broker; False: something is asked first."""
-    return is_node_known(caller) and caller.look_up(route, client_id, now_us)
+    return is_node_known(caller) and caller.look_up_in_turn(route, client_id, now_us)

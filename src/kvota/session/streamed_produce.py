@@ -1,0 +1,85 @@
+"""A Produce answer that goes on to the client while it arrives: all but its end.
+
+A request of 100 MB may name millions of partitions, and its answer is larger still. So nothing of a
+large one is kept but what stands behind its topics: the throttle time and the last tags.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from kvota.model.errors import ProtocolError
+from kvota.session.streamed_fetch import TAIL_BYTES_MAX
+from kvota.wire import node_endpoints
+from kvota.wire.apis import APIS, PRODUCE
+from kvota.wire.produce_walker import ProduceAnswerWalker
+
+_INT32 = Struct(">i")
+_FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
+_THROTTLE_FROM = APIS[PRODUCE].throttle_from
+
+
+class StreamedProduce:
+    """One large answer, from its size field to its end.
+
+    Its size is already sent when its last tags come, so node endpoints are blanked, not rewritten.
+
+    Args:
+        version: of the answer.
+        frame_bytes: its length, size field included.
+        answered: takes the broker's throttle time when the answer is here, returns the client's.
+    """
+
+    __slots__ = ("_answered", "_bytes_left", "_tail", "_version", "_walker")
+
+    def __init__(self, version: int, frame_bytes: int, answered: Callable[[int], int]) -> None:
+        self._answered = answered
+        self._version = version
+        self._tail: bytearray | None = None
+        flexible = version >= _FLEXIBLE_FROM
+        self._walker = ProduceAnswerWalker(version) if flexible else None
+        # Below v9 the throttle time is the last field.
+        self._bytes_left = frame_bytes - 4 * (version >= _THROTTLE_FROM)
+
+    @property
+    def parts(self) -> int:
+        """How many topics, partitions and errors have been walked over."""
+        return self._walker.parts if self._walker is not None else 0
+
+    def feed(self, part: bytes | bytearray, *, is_last: bool) -> bytes | bytearray:
+        """Take the next bytes; returns those that go on: the end waits until it is whole.
+
+        Raises:
+            ProtocolError: this is no Produce answer, or its last tags are longer than any.
+        """
+        if self._tail is None:
+            at = self._end_of_topics(part)
+            if at >= 0:
+                self._tail = bytearray(part[at:])
+                part = part[:at]
+        else:
+            self._tail += part
+            part = b""
+        if self._tail is not None and len(self._tail) > TAIL_BYTES_MAX:
+            msg = f"a Produce answer ends in more than {TAIL_BYTES_MAX} bytes of tags"
+            raise ProtocolError(msg)
+        return bytes(part) + self._end() if is_last else part
+
+    def _end_of_topics(self, part: bytes | bytearray) -> int:
+        if self._walker is not None:
+            return self._walker.feed(part)
+        before = self._bytes_left
+        self._bytes_left -= len(part)
+        return before if self._bytes_left <= 0 else -1
+
+    def _end(self) -> bytes:
+        tail = bytes(self._tail or b"")
+        if self._version < _THROTTLE_FROM:
+            self._answered(0)
+            return tail
+        if len(tail) < _INT32.size:
+            msg = f"a Produce v{self._version} answer ends within its throttle time"
+            raise ProtocolError(msg)
+        tags = tail[_INT32.size :]
+        if self._walker is not None:
+            tags = node_endpoints.blank_endpoints(tags, what=f"Produce v{self._version} answer")
+        return _INT32.pack(self._answered(_INT32.unpack_from(tail)[0])) + tags

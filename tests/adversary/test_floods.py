@@ -1,0 +1,33 @@
+"""Names and parts in numbers that nobody needs take neither memory nor the time of others."""
+
+import pytest
+from tests.adversary.attacks.floods import NAMES_AT_ONCE, NAMING
+from tests.adversary.attacks.table import ATTACKS
+from tests.adversary.field import Field
+from tests.adversary.target import Way
+
+SECONDS = 10.0
+GROWTH_MIB_MAX = 300
+
+
+@pytest.mark.parametrize("way", [Way.SAMPLED_RATE, Way.TOKEN_BUCKET])
+async def test_a_flood_of_client_ids_takes_little_memory(field: Field, way: Way) -> None:
+    found = await field.run(ATTACKS["client_ids"], way, SECONDS)
+
+    assert found.got.answers > NAMING * NAMES_AT_ONCE
+    assert found.got.closed == 0
+    assert found.growth_mib is not None
+    assert found.growth_mib < GROWTH_MIB_MAX
+    assert found.good.answers > 50
+    assert found.good.reconnects == 0
+
+
+async def test_produces_of_300_000_partitions_are_answered_and_not_kept(field: Field) -> None:
+    found = await field.run(ATTACKS["many_partitions"], Way.SAMPLED_RATE, SECONDS)
+
+    assert found.got.answers > 0
+    assert found.got.closed == 0
+    assert found.growth_mib is not None
+    assert found.growth_mib < GROWTH_MIB_MAX
+    assert found.good.answers > 50
+    assert found.good.reconnects == 0
