@@ -1,5 +1,6 @@
 """Decides. Time comes in as ``now_ms``, a decision goes out. Kafka's arithmetic bit for bit."""
 
+from kvota.engine.answer_room import AnswerRoom, Reservation, Verdict
 from kvota.engine.debt_bucket import MUST_WAIT
 from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
@@ -15,6 +16,7 @@ from kvota.model.quota_window import QuotaWindow
 __all__ = [
     "MUST_WAIT",
     "Answer",
+    "AnswerRoom",
     "Decision",
     "Lane",
     "MutationQuota",
@@ -22,7 +24,9 @@ __all__ = [
     "QuotaEngine",
     "QuotaType",
     "QuotaWindow",
+    "Reservation",
     "SampledRate",
     "TokenBucket",
     "Turn",
+    "Verdict",
 ]

@@ -145,13 +145,14 @@ class Counters:
             lambda counter: (
                 counter_expired(counter.last_ms, now_ms)
                 and (not isinstance(counter, DebtBucket) or counter.is_as_new(now_ms))
-            )
+            ),
+            now_ms,
         )
         if self._count > crowd:
-            forgotten += self._forget(lambda counter: counter.is_as_new(now_ms))
+            forgotten += self._forget(lambda counter: counter.is_as_new(now_ms), now_ms)
         return forgotten
 
-    def _forget(self, is_over: Callable[[Counter], bool]) -> list[Lane]:
+    def _forget(self, is_over: Callable[[Counter], bool], now_ms: int) -> list[Lane]:
         forgotten: list[Lane] = []
         for quota_type, of_type in self._of_type.items():
             over = [
@@ -159,6 +160,7 @@ class Counters:
                 for lane in self.of_type(quota_type)
                 if lane.counter is not None
                 and not (lane.makes_wait and lane.line)
+                and (lane.room is None or lane.room.is_idle(lane, now_ms))
                 and is_over(lane.counter)
             ]
             for lane in over:

@@ -61,6 +61,11 @@ class WaitingLine:
         else:
             self._turns.pop(turn, None)
 
+    def wake_first(self) -> None:
+        """Wake the first, if anybody waits: there may be what it waits for."""
+        self._head_changed = bool(self._turns)
+        self._wake()
+
     def wake_all(self) -> None:
         """Wake everybody who waits now, each once and in order: what they wait for has changed."""
         self._wakes_all = True

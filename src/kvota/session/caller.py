@@ -1,12 +1,14 @@
 """The client behind a connection: who it is, what is due to it, what its driver shall do."""
 
 from collections import deque
+from collections.abc import Callable
 
 from kvota.engine import Answer, Lane, Question
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, ChargeMemo, outcome_of
 from kvota.model.quota_type import QuotaType
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
+from kvota.session.fetch_room import FetchRoom
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
@@ -27,6 +29,7 @@ class Caller:
         client_host: the address the client has come from, without its port.
         principal: who has logged in.
         routes: what this connection does with each API version it has used.
+        fetch_room: what its Fetches wait for, and are likely to bring.
         due: entries for the answers that have not come yet, oldest first (``session.due``).
         answer_left: bytes of the running answer that have not come yet.
         answered_us: when the broker last answered while the connection was paused, 0: never.
@@ -48,6 +51,7 @@ class Caller:
         "commands",
         "dialled",
         "due",
+        "fetch_room",
         "node_id",
         "number",
         "pausing",
@@ -58,7 +62,7 @@ class Caller:
         "upstream_versions",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all by name, made in one place)
         self,
         shared: Shared,
         pausing: Pausing,
@@ -67,6 +71,7 @@ class Caller:
         dialled: tuple[str, int],
         node_id: int,
         client_host: str,
+        wake: Callable[[], None],
     ) -> None:
         self.shared = shared
         self.pausing = pausing
@@ -76,6 +81,7 @@ class Caller:
         self.client_host = client_host
         self.principal = PrincipalWatch()
         self.routes: dict[int, Route] = {}
+        self.fetch_room = FetchRoom(wake)
         self.due: deque[Entry] = deque()
         self.answer_left = 0
         self.answered_us = 0
@@ -114,11 +120,6 @@ class Caller:
         self._forget_past_mutes()
         self._is_muted_to_the_end = True
         self.pausing.mute(throttle_ms)
-
-    def wait_for_room(self, at_most_ms: int) -> None:
-        """Take no request for so long: a Fetch waits, and looks again by itself."""
-        self._forget_past_mutes()
-        self.pausing.mute(at_most_ms)
 
     def _forget_past_mutes(self) -> None:
         if not self.pausing.is_muting:

@@ -142,6 +142,9 @@ class Requests:
             if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:
                 raise bad_client_id(client_id_length, CLIENT_ID_BYTES_MAX, route)
             if route.kind == 1:  # Kind.PRODUCE
+                if pausing.passing_until_us and pausing.mute_again(now_us):
+                    self.budget.give_back()  # taken anew when the mute is over
+                    return self._keep(data, pos, 1, ahead, begin, now_us)
                 client_id = data[pos + 14 : body]
                 is_new = client_id != route.client_id or route.lane_version != route.lane.version
                 if is_new and not self._caller.look_up(route, client_id, now_us):
@@ -161,16 +164,20 @@ class Requests:
                     due.append((correlation, _PRODUCE, route, route.memo, seq, now_us, size, 0))
             elif route.kind == 0:  # Kind.PASS
                 due.append((correlation, _PASS))
+                if pausing.passing_until_us:
+                    pausing.mute_again(now_us)
             else:
+                if pausing.passing_until_us and self._stays_muted(route, now_us):
+                    return self._keep(data, pos, size + 4, ahead, begin, now_us)
                 instead = self._take_rarer(data, pos, body, route, now_us)
                 if instead is None:
                     return self._keep(data, pos, size + 4, ahead, begin, now_us)
                 if instead is not data:
                     ahead = _edited(ahead, data[begin:pos], instead)
                     begin = frame_end
+                if pausing.passing_until_us:
+                    pausing.mute_again(now_us)
             self.count += 1
-            if pausing.passing_until_us:
-                pausing.mute_again(now_us)
             pos = frame_end
         if pos > end:
             self.left = pos - end
@@ -211,6 +218,7 @@ class Requests:
         if reasons:
             if not reasons & _IN_LINE:
                 self.place.let_pass()
+                self._caller.fetch_room.let_pass()
             return None
         self.place.resumed_us = now_us
         if not self.buffered:
@@ -246,6 +254,13 @@ class Requests:
         return data, here
 
     # ------------------------------------------------------------------ rarer requests
+
+    def _stays_muted(self, route: Route, now_us: int) -> bool:
+        """True for a Produce behind a capped mute: as with a broker, it waits for all of it."""
+        if route.kind != Kind.CHARGED_PRODUCE or not self._pausing.mute_again(now_us):
+            return False
+        self.budget.give_back()
+        return True
 
     def _take_over_limit(
         self, route: Route, head: ProduceHead, throttle_ms: int, now_us: int
@@ -361,8 +376,6 @@ class Requests:
         need = min(size + 4, EVIDENCE_BYTES)
         if available < need:
             return need
-        if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
-            return 0  # it is answered from its head, and the rest is swallowed
         # The budget is the broker's memory where the frame goes on at once, else our own.
         if not self.budget.take(size):
             self._pausing.reasons |= _BUDGET

@@ -7,7 +7,6 @@ from kvota.engine import Lane
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.session.fetch_room import FetchRoom
 from kvota.wire import fetch
 from kvota.wire.apis import (
     API_VERSIONS,
@@ -54,7 +53,6 @@ class Route:
         "charge",
         "client_id",
         "enforced",
-        "fetch_room",
         "flexible",
         "has_endpoints",
         "key",
@@ -107,8 +105,6 @@ class Route:
         self.lane: Lane
         self.lane_version = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
-        if key == FETCH:
-            self.fetch_room = FetchRoom()
         self.memo: ChargeMemo  # of that client's rows
 
     @property
