@@ -266,6 +266,9 @@ class World:
         budgets = self.cluster.shared.budgets
         if budgets.used_bytes or any(budget.is_waited_for for budget in budgets._of.values()):
             raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
+        for lane in self.cluster.engine._counters.of_type(QuotaType.FETCH):
+            if lane.room is not None and (lane.room.line or lane.room._reserved_for):
+                raise InvariantError(f"room that is never given back: {lane.tags}")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
         check_law(self.rows.rows)
