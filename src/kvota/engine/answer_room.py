@@ -160,6 +160,10 @@ class AnswerRoom:
             return Verdict(throttle_ms, wait_ms)
         assert isinstance(lane.counter, SampledRate)
         lane.counter.record(-value, now_ms)
+        if value > lane.window_bytes and not lane.is_blocked:
+            return _emptied(
+                throttle_ms, unpaid_ms
+            )  # then it is delivered, by no formula of Kafka's
         return _emptied(throttle_ms, max(throttle_ms, unpaid_ms))
 
     def unpaid_ms(self, lane: "Lane", now_ms: int) -> int:

@@ -83,7 +83,7 @@ def _verdict(route: Route, value: int, error_code: int, now_ms: int) -> Verdict:
     if (
         not route.enforced
         and lane.algorithm is Algorithm.TOKEN_BUCKET
-        and lane.turn_in_ms(now_ms) > 0
+        and (lane.is_blocked or lane.turn_in_ms(now_ms) > 0)
     ):
         # Nothing is spent beyond what may be owed: enforcement never starts with hours of debt.
         return Verdict(lane.refuse(value, now_ms), 0, is_charged=False)
