@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("relay", "decide", "round_trip", "replay", "hold", "record_cost")
+NAMES = ("relay", "decide", "round_trip", "replay", "hold", "record_cost", "adversary")
 
 
 def main() -> int:

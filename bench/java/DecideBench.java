@@ -1,3 +1,5 @@
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.List;
 import java.util.Optional;
 import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
@@ -11,8 +13,10 @@ import org.apache.kafka.server.quota.ClientQuotaManager;
 import org.apache.kafka.server.quota.ControllerMutationQuotaManager;
 import org.apache.kafka.server.quota.QuotaType;
 
-/** ns per decision of Kafka's own managers: rounds of n; one line "produce mutation" for each. */
+/** ns of CPU per decision of Kafka's own managers: rounds of n; one line "produce mutation" for each. */
 public final class DecideBench {
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+
     public static void main(String[] args) {
         int rounds = Integer.parseInt(args[0]);
         int n = Integer.parseInt(args[1]);
@@ -27,10 +31,10 @@ public final class DecideBench {
         Session session = new Session(new KafkaPrincipal(KafkaPrincipal.USER_TYPE, "alice"), null);
         long sum = 0;
         for (int round = 0; round < rounds; round++) {
-            long start = System.nanoTime();
+            long start = THREADS.getCurrentThreadCpuTime();
             for (int i = 0; i < n; i++)
                 sum += produce.maybeRecordAndGetThrottleTimeMs(session, "bench", 1136, System.currentTimeMillis());
-            long middle = System.nanoTime();
+            long middle = THREADS.getCurrentThreadCpuTime();
             for (int i = 0; i < n; i++) {
                 try {
                     mutations.newStrictQuotaFor(session, "bench").record(4);
@@ -38,7 +42,7 @@ public final class DecideBench {
                     sum++;
                 }
             }
-            long end = System.nanoTime();
+            long end = THREADS.getCurrentThreadCpuTime();
             System.out.println((double) (middle - start) / n + " " + (double) (end - middle) / n);
         }
         System.err.println(sum);

@@ -45,7 +45,11 @@ def kafka_3_9(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """One node with the users alice/alice-secret and bob/bob-secret."""
     users = {"alice": "alice-secret", "bob": "bob-secret"}
-    yield from _started(request, LocalKafka(host=HOST, users=users, java_options=SHORT_LIVED))
+    # With it a client may log in again on its connection (KIP-368).
+    again = {"connections.max.reauth.ms": "3600000"}
+    yield from _started(
+        request, LocalKafka(host=HOST, users=users, properties=again, java_options=SHORT_LIVED)
+    )
 
 
 def _started(request: pytest.FixtureRequest, kafka: LocalKafka) -> Iterator[LocalKafka]:

@@ -106,6 +106,25 @@ def test_a_java_tool_sees_a_topic_made_without_one(kafka: LocalKafka) -> None:
     assert told.stderr == ""
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(("--list",), 0), (("--nonsense",), 1)])
+def test_kafkas_own_tool_has_the_terminal_and_the_exit_code(
+    kafka: LocalKafka, arguments: tuple[str, ...], code: int
+) -> None:
+    topic = f"seen-where-the-code-is-{code}"
+    kafka.create_topic(topic, partitions=1)
+
+    done = subprocess.run(
+        [*KVOTA, "tool", "topics", "--bootstrap-server", kafka.bootstrap_servers, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == code
+    assert (topic in done.stdout) == (code == 0)
+
+
 def test_a_topic_that_kafka_refuses_is_an_error_with_kafkas_words(kafka: LocalKafka) -> None:
     with pytest.raises(UsageError, match=r"invalid_replication_factor \(38\)"):
         kafka.create_topic("too-many-replicas", replication_factor=5)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from random import Random
+from typing import NamedTuple
 
+from kvota.engine.kept_places import KEPT_MS
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import REJECTED
@@ -47,6 +49,7 @@ class Habits:
         honours: whether the client waits as it is told.
         patience_s: a connection whose oldest request has waited for so long is given up.
         stops_short: the share of large requests of which the rest never comes.
+        own_hosts: whether each connection comes from an address of its own.
     """
 
     connections: int = 1
@@ -58,6 +61,7 @@ class Habits:
     honours: bool = False
     patience_s: float | None = None
     stops_short: float = 0.0
+    own_hosts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,21 @@ class Scenario:
     events_max: int = 1_000_000
 
 
+class End(NamedTuple):
+    """The end of a connection.
+
+    Attributes:
+        seq: number of the next row.
+        gave_up: whether its request had waited in line for too long.
+    """
+
+    seq: int
+    connection: int
+    host: str
+    gave_up: bool
+    now_ms: int
+
+
 @dataclass(slots=True)
 class Told:
     """What the world has seen beside the rows.
@@ -95,13 +114,15 @@ class Told:
     Attributes:
         forwarded: Produce requests that brokers have seen the head of.
         closed: connections closed by the gateway: why.
-        ends: (number of the next row, connection) for each connection that has ended.
+        ends: of connections, in order.
+        hosts: where connections have come from.
         served: bytes answered, by client and by when.
     """
 
     forwarded: int = 0
     closed: list[str] = field(default_factory=list)
-    ends: list[tuple[int, int]] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+    hosts: dict[int, str] = field(default_factory=dict)
     served: dict["Client", list[tuple[int, int]]] = field(default_factory=dict)
 
 
@@ -143,7 +164,8 @@ class World:
         self._sweep()
         for number, habits in enumerate(self.scenario.crowds):
             for place in range(habits.connections):
-                client = Client(self, habits)
+                host = f"198.51.100.{place}" if habits.own_hosts else "192.0.2.1"
+                client = Client(self, habits, host)
                 self.told.served[client] = []
                 self.after(1_000 * place + number, client.connect)
         for change in self.scenario.changes:
@@ -238,10 +260,11 @@ class Wire:
             number=self.number,
             dialled=BROKER,
             node_id=1,
-            client_host="192.0.2.1",
+            client_host=client.host,
             wake=self._wake,
         )
         world.wires[self] = None
+        world.told.hosts[self.number] = client.host
 
     # ------------------------------------------------------------------ the client's side
 
@@ -323,13 +346,15 @@ class Wire:
         self.close("")
         return True
 
-    def close(self, _reason: str) -> None:
-        """The end, on both sides."""
+    def close(self, reason: str) -> None:
+        """The end, on both sides; a reason is the gateway's own."""
         if self.is_closed:
             return
         self.is_closed = True
         del self.world.wires[self]
-        self.world.told.ends.append((self.world.cluster.sink._seq, self.number))
+        seq, now_ms = self.world.cluster.sink._seq, self.world.now_us // 1000
+        end = End(seq, self.number, self.client.host, gave_up=bool(reason), now_ms=now_ms)
+        self.world.told.ends.append(end)
         self.machine.close()
         self.machine.upstream_gone()
         self.client.closed(self)
@@ -372,8 +397,9 @@ class Wire:
 class Client:
     """One connection after the other, with the habits of its crowd."""
 
-    def __init__(self, world: World, habits: Habits) -> None:
+    def __init__(self, world: World, habits: Habits, host: str) -> None:
         self._world = world
+        self.host = host
         self._habits = habits
         self._wire: Wire | None = None
         self._due: deque[int] = deque()  # sizes of the requests that have not been answered
@@ -504,25 +530,65 @@ def excess_s(world: World) -> float:
     return worst_ms / 1000 if worst_ms > 1e-3 else 0.0
 
 
+class Line:
+    """Who waits for one counter, as it should be: the first come first, or who has kept its place."""
+
+    def __init__(self) -> None:
+        self.tickets: dict[int, int] = {}  # by connection
+        self._next_ticket = count()
+        self._kept: list[tuple[tuple[str, str], int, int]] = []  # key, ticket, when it was left
+        self._have_come: set[int] = set()
+
+    @property
+    def first(self) -> int:
+        return min(self.tickets, key=self.tickets.__getitem__)
+
+    def come(self, connection: int, key: tuple[str, str], now_ms: int) -> None:
+        if connection in self.tickets:
+            return
+        ticket = None
+        if connection not in self._have_come:
+            self._drop_expired(now_ms)
+            of_key = [kept for kept in self._kept if kept[0] == key]
+            if of_key:
+                self._kept.remove(of_key[0])
+                ticket = of_key[0][1]
+        self._have_come.add(connection)
+        self.tickets[connection] = next(self._next_ticket) if ticket is None else ticket
+
+    def end(self, end: End, client_ids: Mapping[int, str]) -> None:
+        ticket = self.tickets.pop(end.connection, None)
+        if ticket is not None and end.gave_up:
+            self._drop_expired(end.now_ms)
+            key = (end.host, client_ids[end.connection])
+            self._kept.append((key, ticket, end.now_ms))
+
+    def _drop_expired(self, now_ms: int) -> None:
+        while self._kept and abs(now_ms - self._kept[0][2]) >= KEPT_MS:
+            del self._kept[0]
+
+
 def passed_others(world: World) -> list[tuple[int, int]]:
     """(number of the row, connection) of each request that was charged before others in line."""
     found: list[tuple[int, int]] = []
-    lines: dict[object, dict[int, None]] = {}
+    lines: dict[object, Line] = {}
+    client_ids: dict[int, str] = {}
     ends = deque(world.told.ends)
     for row in world.rows:
-        while ends and ends[0][0] <= row.seq:
-            number = ends.popleft()[1]
+        while ends and ends[0].seq <= row.seq:
+            end = ends.popleft()
             for line in lines.values():
-                line.pop(number, None)
-        line = lines.setdefault(row.memo.tags, {})
+                line.end(end, client_ids)
+        line = lines.setdefault(row.memo.tags, Line())
         number = row.memo.connection
+        client_ids[number] = row.memo.client_id
         is_bucket = row.memo.samples == 1 and row.memo.enforced
         if is_bucket and row.outcome == REJECTED:
-            line.setdefault(number)
+            line.come(number, (world.told.hosts[number], row.memo.client_id), row.ts_us // 1000)
             continue
-        if is_bucket and line and next(iter(line)) != number:
+        if is_bucket and line.tickets and line.first != number:
             found.append((row.seq, number))
-        line.pop(number, None)
+        line.tickets.pop(number, None)
     return found
 
 

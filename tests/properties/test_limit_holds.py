@@ -20,11 +20,13 @@ from tests.properties.closed_loops import (
     passed_others,
 )
 
-from kvota.engine import Lane
+from kvota.engine import Lane, PlaceKey
 from kvota.engine.debt_bucket import DebtBucket
+from kvota.engine.kept_places import KeptPlaces
 from kvota.engine.waiting_line import WaitingLine
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import REJECTED
+from kvota.session.line_place import LinePlace
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -85,6 +87,7 @@ def _habits(rng: Random, limit: float) -> Habits:
         honours=rng.random() < 0.3,
         patience_s=rng.choice((None, None, None, 5.0, 30.0, 30.0)),
         stops_short=rng.choice((0.0, 0.0, 0.5)),
+        own_hosts=rng.random() < 0.5,
     )
 
 
@@ -130,6 +133,7 @@ _CROWDS = st.builds(
     acks=st.sampled_from([-1, 0, 1]),
     honours=st.booleans(),
     patience_s=st.sampled_from([None, 1.0, 10.0, 30.0]),
+    own_hosts=st.booleans(),
 )
 _CHANGES = st.one_of(
     st.builds(Change, st.floats(0, 60), st.just("limit"), st.floats(0.5, 10 * _LIMIT)),
@@ -223,6 +227,24 @@ def test_where_a_round_takes_longer_than_time_outs_the_limit_is_used_all_the_sam
     assert len(world.told.closed) > 100
 
 
+@pytest.mark.parametrize(("own_hosts", "least"), [(True, 0.99), (False, 0.7)])
+@pytest.mark.parametrize(("connections", "cost_s"), [(120, 0.45), (200, 0.5), (50, 2.0)])
+def test_who_is_closed_and_comes_back_keeps_its_place(
+    connections: int, cost_s: float, own_hosts: bool, least: float
+) -> None:
+    """Where a round takes 54 to 100 s nobody is served less than others, though each is closed."""
+    crowd = Habits(
+        connections=connections, cost_s=(cost_s, cost_s), patience_s=30.0, own_hosts=own_hosts
+    )
+    rounds_s = 6 * connections * cost_s
+
+    world = judge(Scenario(crowds=(crowd,), limit=_LIMIT, seconds=22 + rounds_s))
+
+    served = _served(world)
+    assert min(served) >= least * sum(served) / len(served)
+    assert len(world.told.closed) > connections
+
+
 def test_of_requests_that_clients_have_given_up_few_are_admitted() -> None:
     """A wait of 25 s ends before their time-out of 30 s, so what is admitted is waited for."""
     crowd = Habits(connections=200, cost_s=(0.5, 0.5), patience_s=30.0)
@@ -309,12 +331,31 @@ def _skip_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WaitingLine, "is_first", lambda *_: True)
 
 
-@pytest.mark.parametrize("break_it", [_leave_the_gate_open, _skip_the_line])
+def _forget_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeptPlaces, "take", lambda *_: None)
+
+
+def _keep_places_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinePlace, "_key_of", lambda *_: PlaceKey("", "", b""))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "connections"),
+    [
+        (_leave_the_gate_open, 40),
+        (_skip_the_line, 40),
+        # In a round of 36 s each is closed once.
+        (_forget_places, 80),
+        (_keep_places_for_anybody, 80),
+    ],
+)
 def test_a_broken_line_is_seen_to_let_some_pass_others(
-    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    break_it: Callable[[pytest.MonkeyPatch], None],
+    connections: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     break_it(monkeypatch)
-    crowd = Habits(connections=40, cost_s=(0.3, 0.6), think_s=(0.0, 0.5))
+    crowd = Habits(connections=connections, cost_s=(0.3, 0.6), think_s=(0.0, 0.5), own_hosts=True)
 
     world = World(Scenario(crowds=(crowd,), limit=_LIMIT)).run()
 

@@ -32,6 +32,7 @@ class Manners:
 
     Attributes:
         depth: how many requests it sends ahead of their answers.
+        logs_in_ahead: its login, too, goes out with what follows.
         honours_throttle: it waits as long as answers say.
         half_closes: it says that it sends no more while answers are still to come.
         leaves_after: it is gone once it has sent so many bytes, at whatever byte; None: it stays.
@@ -39,6 +40,7 @@ class Manners:
     """
 
     depth: int
+    logs_in_ahead: bool
     honours_throttle: bool
     half_closes: bool
     leaves_after: int | None
@@ -49,7 +51,8 @@ class Client:
     """One client with one connection.
 
     Args:
-        asks: what it will send. The first ``logins`` are sent one by one, each after the answer before.
+        asks: what it will send. The first ``logins`` are usually sent one by one, each after the answer
+            before.
         gone: what becomes of the connection when it leaves.
     """
 
@@ -114,7 +117,8 @@ class Client:
 
     @property
     def _depth(self) -> int:
-        return 1 if self._logins > 0 else self._manners.depth
+        waits = self._logins > 0 and not self._manners.logs_in_ahead
+        return 1 if waits else self._manners.depth
 
     def _send_later(self, us: int) -> None:
         if not self._waits:

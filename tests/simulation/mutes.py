@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tests.simulation.watch import TimedRows, Upward, Watch
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, THROTTLED
-from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import PRODUCE, decoded
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.stage import Row
@@ -99,7 +99,7 @@ def check_mutes_have_rows(
     excuses_ms: list[int],
     stepped_back_ms: int,
 ) -> None:
-    """Nobody is muted for longer than a row says.
+    """Nobody is muted for longer than a row says, and everybody whose answer was emptied.
 
     Args:
         watch: the connection.
@@ -114,6 +114,10 @@ def check_mutes_have_rows(
     waits = any(row.outcome == REJECTED for row in charged)
     # Whose answer is emptied waits for what is owed: of that, or of one that another connection got.
     of_fetch = [row for row in rows.rows if row.memo.quota_type is QuotaType.FETCH]
+    muted_ms = {at_ms for _, at_ms, for_ms in watch.mutes if for_ms}
+    for row in charged:
+        if _is_emptied(row) and row.memo.enforced and rows.decided[row.seq][1] not in muted_ms:
+            raise watch.fail(f"an answer was emptied, and nobody muted: {row}")
     for _, at_ms, for_ms in watch.mutes:
         if any(excuse_ms <= at_ms for excuse_ms in excuses_ms):
             return
@@ -146,10 +150,7 @@ def _fetch_mutes(
     begins = []
     for row in (row for rows_ in row_of.values() for row in rows_):
         memo = row.memo
-        # Of an answer that was emptied under token_bucket the row counts itself, the mute does not.
-        is_sampled = memo.algorithm is Algorithm.SAMPLED_RATE
-        is_over = row.outcome == THROTTLED or (is_sampled and _is_emptied(row))
-        if memo.quota_type is QuotaType.FETCH and memo.enforced and is_over:
+        if memo.quota_type is QuotaType.FETCH and memo.enforced and row.outcome == THROTTLED:
             tick, at_ms = rows.decided[row.seq]
             begins.append((tick, at_ms, float(row.throttle_ms)))
     return begins

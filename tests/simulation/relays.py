@@ -11,6 +11,7 @@ from tests.simulation.timeline import Timeline, Timer
 from tests.simulation.watch import Watch
 
 from kvota.engine import Question
+from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.pausing import Pausing, Reason
@@ -97,7 +98,7 @@ class Relay:
     # ------------------------------------------------------------------ the client's end
 
     def _received(self, data: bytes) -> None:
-        self._forward(self.machine.from_client(data, self._clock.now_us()))
+        self._step(partial(self.machine.from_client, data, self._clock.now_us()))
         self._settle()
 
     def _half_closed(self) -> None:
@@ -154,7 +155,7 @@ class Relay:
             self._settle()
 
     def _resume(self, reason: int) -> None:
-        self._forward(self.machine.resume(reason, self._clock.now_us()))
+        self._step(partial(self.machine.resume, reason, self._clock.now_us()))
         self._settle()
 
     def _perform(self, code: int, argument: object) -> None:
@@ -165,7 +166,7 @@ class Relay:
                 self._forward(cast("bytes", argument))
             case Do.RESUME:
                 now_us = self._clock.now_us()
-                self._forward(self.machine.resume(cast("int", argument), now_us))
+                self._step(partial(self.machine.resume, cast("int", argument), now_us))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
             case Do.CLOSE:
@@ -177,6 +178,15 @@ class Relay:
                 msg = f"unknown command {code}"
                 raise AssertionError(msg)
 
+    def _step(self, step: Callable[[], bytes | bytearray | None]) -> None:
+        try:
+            self._forward(step())
+        except ProtocolError:
+            if not self.watch.login_failed:  # whoever goes on behind that is sent away
+                raise
+            self.watch.broker_gone = True
+            self.close()
+
     def _ask(self, token: int, question: Question) -> None:
         if question == self._open_question:
             raise self.watch.fail(f"asked again before there was an answer: {question}")
@@ -186,7 +196,7 @@ class Relay:
     def _resolved(self, token: int, result: object) -> None:
         self._open_question = None
         if not self.closed:
-            self._forward(self.machine.resolved(token, result, self._clock.now_us()))
+            self._step(partial(self.machine.resolved, token, result, self._clock.now_us()))
             self._settle()
 
     def look_again(self) -> None:
@@ -212,7 +222,7 @@ class Relay:
 
     def _deadline(self) -> None:
         now_ms, now_us = self._clock.monotonic_ms(), self._clock.now_us()
-        self._forward(self.machine.deadline_passed(now_ms, now_us))
+        self._step(partial(self.machine.deadline_passed, now_ms, now_us))
         self._settle()
 
     def _wake(self) -> None:
@@ -222,7 +232,7 @@ class Relay:
         if self.closed:
             self.machine.pass_room_on()
             return
-        self._forward(self.machine.woken(self._clock.now_us()))
+        self._step(partial(self.machine.woken, self._clock.now_us()))
         self._settle()
 
     def _deliver(self, data: bytes | bytearray | None) -> None:

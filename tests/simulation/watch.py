@@ -96,6 +96,7 @@ class Watch:
     mutes: list[tuple[int, int, int]] = field(default_factory=list)
     to_client: bytearray = field(default_factory=bytearray)
     user: str = ANONYMOUS
+    login_failed: bool = False
     up: bytearray = field(default_factory=bytearray)  # the frame that goes up now
     down: bytearray = field(default_factory=bytearray)  # the answer that comes down now
     out: bytearray = field(default_factory=bytearray)  # the answer that goes to the client now
@@ -211,15 +212,16 @@ class Watch:
             del self.down[:size]
 
     def _logged_in(self, ask: Ask | None, answer: bytes) -> None:
-        if ask is None or ask.user is None or ask.key != SASL_AUTHENTICATE:
+        if ask is None or ask.key != SASL_AUTHENTICATE:
             return
         if ask.is_token:
             error_code, token = 0, answer[4:]
         else:
             message = decoded(answer, SASL_AUTHENTICATE, ask.version)
             error_code, token = message.error_code.value, message.auth_bytes
+        self.login_failed |= error_code != 0
         # SCRAM's first answer begins so: another token must follow.
-        if not error_code and not token.startswith(b"r="):
+        if not error_code and ask.user is not None and not token.startswith(b"r="):
             self.user = ask.user
 
     def delivered(self, data: bytes | bytearray) -> None:

@@ -200,6 +200,7 @@ class World:
         all_bytes = sum(len(ask.frame) for ask in asks)
         return Manners(
             depth=rng.choice((1, 1, 5, 5, 100)),
+            logs_in_ahead=rng.random() < 0.5,
             honours_throttle=rng.random() < 0.5,
             half_closes=rng.random() < 0.2,
             leaves_after=rng.randrange(all_bytes) if rng.random() < leaving_ratio else None,

@@ -3,7 +3,7 @@
 import re
 
 from kvota.model.quota_type import Algorithm
-from kvota.model.units import parse_bytes, parse_duration_ms
+from kvota.model.units import parse_bytes, parse_duration_ms, suggested_duration
 
 NODES_MAX = 1_000
 _SHOWN_MAX = 80
@@ -90,7 +90,8 @@ def read_time_ms(value: object) -> int:
     except (ValueError, OverflowError):
         time_ms = 0
     if not 1 <= time_ms <= 2**40:
-        raise _refuse(value, "a time with its unit, between 1 ms and 30 years", '"30s"')
+        example = _example_of_time(value, '"30s"')
+        raise _refuse(value, "a time with its unit, between 1 ms and 30 years", example)
     return time_ms
 
 
@@ -117,8 +118,13 @@ def _span_ms(value: object, low_ms: int, expected: str, example: str) -> int:
     except (ValueError, OverflowError):
         span_ms = -1
     if not low_ms <= span_ms <= 3_600_000:
-        raise _refuse(value, expected, example)
+        raise _refuse(value, expected, _example_of_time(value, example))
     return span_ms
+
+
+def _example_of_time(value: object, example: str) -> str:
+    """What was probably meant, else an example."""
+    return (suggested_duration(value) if isinstance(value, str) else None) or example
 
 
 def read_host(value: object) -> str:

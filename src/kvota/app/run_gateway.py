@@ -69,12 +69,13 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
         if recording.recorder is not None:
             recording.recorder.close()
             status = recording.recorder.status()
-            log.info(
-                "recorded %d decisions in %d files, %d dropped",
-                status.rows_written,
-                status.files,
-                status.rows_dropped,
-            )
+            if status.rows_written or status.rows_dropped:  # else it has not even begun to listen
+                log.info(
+                    "recorded %d decisions, %d dropped; the folder has %d files",
+                    status.rows_written,
+                    status.rows_dropped,
+                    status.files,
+                )
 
 
 def _innermost(error: BaseException) -> BaseException:

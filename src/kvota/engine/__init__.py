@@ -4,6 +4,7 @@ from kvota.engine.answer_room import AnswerRoom, Reservation, Verdict
 from kvota.engine.debt_bucket import MUST_WAIT
 from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
+from kvota.engine.kept_places import PlaceKey
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota
 from kvota.engine.question import Answer, Question
@@ -20,6 +21,7 @@ __all__ = [
     "Decision",
     "Lane",
     "MutationQuota",
+    "PlaceKey",
     "Question",
     "QuotaEngine",
     "QuotaType",

@@ -140,31 +140,32 @@ class AnswerRoom:
         if lane.limit is None:
             return Verdict(lane.admit(value, now_ms), 0)
         if lane.algorithm is Algorithm.TOKEN_BUCKET:
-            self._owed_bytes = 0.0  # from here on the bucket knows
-            if lane.is_blocked or lane.turn_in_ms(now_ms):
-                throttle_ms = lane.refuse(value, now_ms)
-                return _emptied(throttle_ms, lane.peek(now_ms))
-            throttle_ms = lane.admit(value, now_ms)
-            return Verdict(throttle_ms, throttle_ms)
+            return self._judge_debt(lane, value, now_ms)
         throttle_ms = lane.admit(value, now_ms)
         unpaid_ms = self.unpaid_ms(lane, now_ms)
         if not unpaid_ms and throttle_ms <= 0:
             return Verdict(throttle_ms, 0)
-        if not unpaid_ms and value > lane.window_bytes and not lane.is_blocked:
-            # By Kafka's formula a window's worth of it would cost nothing each time.
+        is_too_large = value > lane.window_bytes and not lane.is_blocked
+        if is_too_large and not unpaid_ms:
+            # By Kafka's formula a window's worth of it would cost nothing each time. All that the window holds
+            # is paid with it; a throttle that Kafka's narrowing has cut is not its price.
             wait_ms = throttle_ms + lane.window_ms
-            # All that the window holds is paid with it; a throttle that Kafka's narrowing has cut is not its price.
             price_ms = value * 1000 / lane.limit
             self._owed_bytes = lane.limit * (price_ms if price_ms > wait_ms + 1 else wait_ms) / 1000
             self._owed_since_ms = now_ms
             return Verdict(throttle_ms, wait_ms)
         assert isinstance(lane.counter, SampledRate)
         lane.counter.record(-value, now_ms)
-        if value > lane.window_bytes and not lane.is_blocked:
-            return _emptied(
-                throttle_ms, unpaid_ms
-            )  # then it is delivered, by no formula of Kafka's
-        return _emptied(throttle_ms, max(throttle_ms, unpaid_ms))
+        # One that is too large is delivered as soon as the one before it is paid for.
+        return _emptied(throttle_ms, unpaid_ms if is_too_large else max(throttle_ms, unpaid_ms))
+
+    def _judge_debt(self, lane: "Lane", value: int, now_ms: int) -> Verdict:
+        self._owed_bytes = 0.0  # from here on the bucket knows
+        if lane.is_blocked or lane.turn_in_ms(now_ms):
+            throttle_ms = lane.refuse(value, now_ms)
+            return _emptied(throttle_ms, lane.peek(now_ms))
+        throttle_ms = lane.admit(value, now_ms)
+        return Verdict(throttle_ms, throttle_ms)
 
     def unpaid_ms(self, lane: "Lane", now_ms: int) -> int:
         """How long it takes until an answer larger than an empty window is paid for; 0: it is."""

@@ -12,6 +12,7 @@ from kvota.engine.arithmetic import (
 )
 from kvota.engine.counting import Counting
 from kvota.engine.debt_bucket import MUST_WAIT, DebtBucket
+from kvota.engine.kept_places import PlaceKey
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.waiting_line import Turn, WaitingLine
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
@@ -246,18 +247,25 @@ class Lane:
         """True when the clock stands before the last row: waiting ends only behind another one."""
         return isinstance(self.counter, DebtBucket) and self.counter.went_back(now_ms)
 
-    def join(self, wake: Callable[[], None]) -> Turn:
-        """Wait behind all others that wait; from now on nobody passes without a turn."""
-        turn = self.waiting_line().join(wake)
+    def join(self, wake: Callable[[], None], key: PlaceKey | None = None, now_ms: int = 0) -> Turn:
+        """Wait behind all others, or where a place is kept for ``key``; nobody passes without a turn now."""
+        turn = self.waiting_line().join(wake, key, now_ms)
         if isinstance(self.counter, DebtBucket):
             self.counter.close_gate()
         return turn
 
     def leave(self, turn: Turn) -> None:
         """Give the turn up: it has come, or the request is gone. The next one is woken."""
-        line = self.waiting_line()
-        line.leave(turn)
-        if not line and isinstance(self.counter, DebtBucket):
+        self.waiting_line().leave(turn)
+        self._open_gate_if_empty()
+
+    def give_up(self, turn: Turn, key: PlaceKey, now_ms: int) -> None:
+        """Leave before the turn has come; the place is kept for who comes back with this key."""
+        self.waiting_line().give_up(turn, key, now_ms)
+        self._open_gate_if_empty()
+
+    def _open_gate_if_empty(self) -> None:
+        if not self.line and isinstance(self.counter, DebtBucket):
             self.counter.open_gate()
 
     def outdate(self) -> None:

@@ -46,7 +46,7 @@ class Gateway:
         self.shared = shared
         self._places = Places(connections_max=settings.limits.connections_max)
         self._dialler = Dialler(settings, shared.topology)
-        self._slow_senders = SlowSenders(self._places, settings.limits)
+        self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
         self._mutes = MuteTally()
         self._to_look_again: dict[Driver, None] = {}
         self._stop: asyncio.Event
@@ -70,6 +70,7 @@ class Gateway:
             mutes=self._mutes,
             numbers=count(1),
         )
+        self._slow_senders.watch(loop)
         listeners = Listeners(self.settings)
         async with asyncio.TaskGroup() as tasks:
             reception = Reception(

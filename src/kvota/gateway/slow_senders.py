@@ -1,11 +1,22 @@
-"""Closes connections whose request does not arrive, or stands still where others need its room."""
+"""Closes connections whose request does not arrive, or that are in the way where others need their room."""
 
+import asyncio
 from typing import NamedTuple
 
 from kvota.gateway.driver import Driver
 from kvota.gateway.places import Places
 from kvota.gateway.settings import GatewayLimits
+from kvota.session.budget import AnnouncedBudgets
 from kvota.session.pausing import AT_ONCE, Reason
+
+# So often connections are looked at while somebody waits for room.
+LOOK_S = 0.1
+# A sender may be so much behind the least rate: packets are late, and come in bursts.
+BEHIND_MS_MAX = 500
+# Who has more than its part of the room may keep others waiting for so long, at whatever rate it sends.
+_MORE_THAN_FAIR_MS_MAX = 2_000
+# Not for the client to end. (Who has just been given room does not know yet.)
+_OURS = AT_ONCE | int(Reason.BUDGET | Reason.ASKING)
 
 
 class _Seen(NamedTuple):
@@ -19,60 +30,130 @@ class _Seen(NamedTuple):
 class SlowSenders:
     """Looks at all connections from time to time, and remembers which requests it has seen.
 
+    While somebody waits for room in the budget it looks more often: who takes the room has to send at
+    the least rate from then on, and none may keep more than its part for long.
+
     Args:
         places: where the connections are.
         limits: how long a request may take, and how much room there is.
+        budgets: the room.
     """
 
-    def __init__(self, places: Places, limits: GatewayLimits) -> None:
+    def __init__(self, places: Places, limits: GatewayLimits, budgets: AnnouncedBudgets) -> None:
         self._places = places
         self._limits = limits
-        self._seen: dict[int, _Seen] = {}  # by number: it must not keep connections alive
+        self._budgets = budgets
+        # By number: they must not keep connections alive.
+        self._seen: dict[int, _Seen] = {}
+        self._in_the_way: dict[int, _Seen] = {}
+        self._next_look: asyncio.TimerHandle | None = None
+        self._looked_ms = 0.0
+        self._passed_ms = 0.0  # the time of all looks
+
+    # ------------------------------------------------------------------ from time to time
 
     def sweep(self, now_ms: float) -> None:
         """Close who has taken too long, on a monotonic clock."""
         seen_before, self._seen = self._seen, {}
         for driver in self._places:
-            reason = self._why_in_the_way(driver)
-            if not reason and _waits_for_client(driver):
-                number = driver.number
-                before = seen_before.get(number)
-                now = _Seen(driver.machine.requests, driver.machine.arrived_bytes, now_ms)
-                if before is None or before.requests != now.requests:
-                    self._seen[number] = now
-                    continue
-                self._seen[number] = now._replace(since_ms=before.since_ms)
-                reason = self._why_too_late(driver, before, now)
+            if not _waits_for_client(driver):
+                continue
+            number = driver.number
+            before = seen_before.get(number)
+            now = _Seen(driver.machine.requests, driver.machine.arrived_bytes, now_ms)
+            if before is None or before.requests != now.requests:
+                self._seen[number] = now
+                continue
+            self._seen[number] = now._replace(since_ms=before.since_ms)
+            reason = self._why_too_late(driver, before, now)
             if reason:
                 driver.close(reason)
-
-    def _why_in_the_way(self, driver: Driver) -> str:
-        """A reason when a request that waits here keeps room in the budget from others."""
-        machine = driver.machine
-        waits = machine.pausing.reasons & ~AT_ONCE and not machine.is_inside_frame
-        if not waits or not machine.keeps_others_waiting:
-            return ""
-        return (
-            f"muted with {machine.arrived_bytes} bytes of a request, and others wait for room "
-            "(limits.announced_bytes_max)"
-        )
+        self._budgets.sweep()
 
     def _why_too_late(self, driver: Driver, before: _Seen, now: _Seen) -> str:
-        limits, machine = self._limits, driver.machine
+        limits = self._limits
         allowed_ms = limits.frame_ms + now.arrived_bytes * 1000 // limits.frame_bytes_per_s_min
         if now.since_ms - before.since_ms < allowed_ms:
-            if now.arrived_bytes != before.arrived_bytes or not machine.keeps_others_waiting:
-                return ""
-            return (
-                f"its request stands still at {now.arrived_bytes} bytes, and others wait for room "
-                "(limits.announced_bytes_max)"
-            )
-        if machine.pausing.reasons & Reason.BUDGET:
+            return ""
+        if driver.machine.pausing.reasons & Reason.BUDGET:
             return (
                 f"no room for its request in {allowed_ms} ms (limits.announced_bytes_max, "
                 f"{limits.announced_bytes_max} bytes)"
             )
         return f"no whole request in {allowed_ms} ms; {now.arrived_bytes} bytes of one are here"
+
+    # ------------------------------------------------------------------ while somebody waits for room
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look at who is in the way whenever somebody begins to wait, until nobody does."""
+        self._budgets.when_waited = lambda: self._look_soon(loop)
+
+    def _look_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._next_look is None:
+            self._next_look = loop.call_later(LOOK_S, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._next_look = None
+        self.look(loop.time() * 1000)
+        if self._budgets.is_waited_for:
+            self._look_soon(loop)
+
+    def look(self, now_ms: float) -> None:
+        """Close who keeps others waiting and does not send as fast as is due, on a monotonic clock."""
+        # After a stall of the loop what has come is still in the sockets: that is not the senders' time.
+        self._passed_ms += min(now_ms - self._looked_ms, 2_000 * LOOK_S)
+        self._looked_ms = now_ms
+        before, self._in_the_way = self._in_the_way, {}
+        unfair: list[Driver] = []
+        for driver in self._places:
+            if driver.closing or not driver.machine.keeps_others_waiting:
+                continue
+            seen = before.get(driver.number)
+            machine = driver.machine
+            if _waits_itself(driver):
+                driver.close(
+                    f"muted with {machine.arrived_bytes} bytes of a request, and others wait for room "
+                    "(limits.announced_bytes_max)"
+                )
+                continue
+            if seen is None or seen.requests != machine.requests or not machine.incomplete:
+                seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
+            elif self._is_behind(seen, machine.arrived_bytes):
+                driver.close(
+                    f"{machine.arrived_bytes - seen.arrived_bytes} bytes of its request have come in "
+                    f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for room "
+                    "(limits.announced_bytes_max)"
+                )
+                continue
+            elif machine.keeps_more_than_fair and self._has_long_been(seen):
+                unfair.append(driver)
+            self._in_the_way[driver.number] = seen
+        if unfair:
+            self._close_one_of(unfair)
+        self._budgets.look()
+
+    def _has_long_been(self, seen: _Seen) -> bool:
+        return self._passed_ms - seen.since_ms >= _MORE_THAN_FAIR_MS_MAX
+
+    def _is_behind(self, seen: _Seen, arrived_bytes: int) -> bool:
+        due_ms = self._passed_ms - seen.since_ms - BEHIND_MS_MAX
+        due_bytes = due_ms * self._limits.frame_bytes_per_s_min / 1000
+        return arrived_bytes - seen.arrived_bytes < due_bytes
+
+    def _close_one_of(self, unfair: list[Driver]) -> None:
+        """One at a time: the rest may be fair without it."""
+        driver = max(unfair, key=lambda other: other.machine.missing_bytes)
+        driver.close(
+            f"its user takes more than its part of the room for requests that have not arrived, of this "
+            f"one {driver.machine.missing_bytes} bytes are missing, and others wait "
+            "(limits.announced_bytes_max)"
+        )
+
+
+def _waits_itself(driver: Driver) -> bool:
+    """True while a request takes room that cannot go on anyway; our own questions are soon over."""
+    machine = driver.machine
+    return bool(machine.pausing.reasons & ~_OURS) and not machine.is_inside_frame
 
 
 def _waits_for_client(driver: Driver) -> bool:

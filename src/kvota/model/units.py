@@ -23,6 +23,10 @@ _BYTE_UNITS = {
 _TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*(/\s*s)?\s*")
 _TIME = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
+_TIME_IN_WORDS = re.compile(
+    r"([0-9]+(?:\.[0-9]+)?) *(?:(ms|milli|millisecond)|(s|sec|second)|(m|min|minute)|(h|hr|hour)|(d|day))s?",
+    re.IGNORECASE,
+)
 _TIME_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
 
@@ -70,11 +74,26 @@ def parse_duration_ms(text: str) -> int:
     """
     compact = text.replace(" ", "")
     if not _TIME.fullmatch(compact):
-        msg = f'"{text}" is not a time; write e.g. "30s" or "1h30m"'
+        instead = suggested_duration(text) or '"30s" or "1h30m"'
+        msg = f'"{text}" is not a time; write e.g. {instead}'
         raise ValueError(msg)
     return round(
         sum(float(number) * _TIME_UNITS_MS[unit] for number, unit in _TIME_PART.findall(compact))
     )
+
+
+def suggested_duration(text: str) -> str | None:
+    """A time in words as it has to be written, in quotes; None where it is no such text.
+
+    >>> suggested_duration("30 days"), suggested_duration("soon")
+    ('"30d"', None)
+    """
+    match = _TIME_IN_WORDS.fullmatch(text.strip())
+    if match is None or _TIME.fullmatch(text.replace(" ", "")):
+        return None
+    number, *units = match.groups()
+    unit = tuple(_TIME_UNITS_MS)[next(i for i, found in enumerate(units) if found)]
+    return f'"{number}{unit}"'
 
 
 def _parse_amount(text: str, units: dict[str, int], expected: str) -> float:

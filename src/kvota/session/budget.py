@@ -4,23 +4,89 @@ A broker allocates the announced size of a request before it has read it, so a f
 announce much and send little can exhaust its heap. Only frames that have not arrived whole count.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
+
+# Who shares room: the user's name and, where nobody has logged in, the address of the client.
+User = tuple[str, str]
+
+# For so many sweeps (2 s each) after users have stood in each other's way shares go on to bind: who
+# takes all there is whenever nobody waits would else stand in the way once per request of the others.
+_CALM_AFTER_SWEEPS = 15
+# A user that is next keeps others back for so many looks (0.1 s each), then they go on.
+_KEEPS_BACK_LOOKS = 20
+
+
+class _Line:
+    """Those of one user who wait: the small ones first, unless one has been passed for long enough."""
+
+    __slots__ = ("_heap", "_passed_bytes", "_places", "_turns", "served_before_bytes")
+
+    def __init__(self, passed_bytes: int) -> None:
+        self._heap: list[tuple[int, int, BudgetShare]] = []
+        # As they came: size, turn, and what had been let in of this line before.
+        self._places: OrderedDict[BudgetShare, tuple[int, int, int]] = OrderedDict()
+        self._passed_bytes = 0
+        self._turns = count()
+        self.served_before_bytes = (
+            passed_bytes  # of all users, when this one came or was last let in
+        )
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def join(self, share: "BudgetShare", size_bytes: int) -> None:
+        turn = next(self._turns)
+        self._places[share] = size_bytes, turn, self._passed_bytes
+        heappush(self._heap, (size_bytes, turn, share))
+
+    def leave(self, share: "BudgetShare") -> None:
+        _, turn, _ = self._places.pop(share)
+        if self._heap[0][1] == turn:
+            heappop(self._heap)
+        else:
+            self._heap = [entry for entry in self._heap if entry[1] != turn]
+            heapify(self._heap)
+
+    def let_in(self, size_bytes: int) -> None:
+        self._passed_bytes += size_bytes
+
+    def next(self, limit_bytes: int) -> "tuple[int, BudgetShare]":
+        oldest, (size_bytes, _, before_bytes) = next(iter(self._places.items()))
+        if self._passed_bytes - before_bytes >= limit_bytes:
+            return size_bytes, oldest
+        size_bytes, _, smallest = self._heap[0]
+        return size_bytes, smallest
 
 
 class AnnouncedBudget:
     """A budget of bytes shared by all connections.
 
-    Who finds it spent is woken when there is room, small frames first: a few that announce as much
-    as can be announced do not keep out the many that do not.
+    Who finds it spent waits; the room is then taken for it, and it is woken. Users take turns, of one
+    user's frames the small ones go first: a few that announce as much as can be announced do not keep
+    out the many that do not. A user whom as much has passed as there is room for goes next, whatever
+    the size; so does a frame among those of its user.
+
+    While users stand in each other's way, and for some time after, none may hold more than it leaves
+    to the others: half of the budget, or of what the others have left of it. A frame larger than that
+    passes when nobody holds anything, or when its user is next.
+
+    Args:
+        limit_bytes: the sum is never larger, but for a frame that is alone.
+        when_waited: called when somebody has begun to wait.
     """
 
-    def __init__(self, *, limit_bytes: int) -> None:
+    def __init__(self, *, limit_bytes: int, when_waited: Callable[[], None]) -> None:
         self._limit_bytes = limit_bytes
+        self._when_waited = when_waited
         self._used_bytes = 0
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
-        self._turns = count()
+        self._held_bytes: dict[User, int] = {}
+        self._waiting: OrderedDict[User, _Line] = OrderedDict()  # as they came or were last let in
+        self._passed_bytes = 0  # all that was ever let in
+        self._kept_back_looks = 0
+        self._calm_in_sweeps = 0
 
     @property
     def used_bytes(self) -> int:
@@ -29,57 +95,192 @@ class AnnouncedBudget:
 
     @property
     def is_waited_for(self) -> bool:
-        """True while somebody has found it spent and not been woken yet."""
+        """True while somebody has found it spent, and there has been no room since."""
         return bool(self._waiting)
 
-    def take(self, size_bytes: int) -> bool:
-        """Take if it fits. A frame larger than the whole budget may pass alone."""
-        if self._used_bytes and self._used_bytes + size_bytes > self._limit_bytes:
-            return False
-        self._used_bytes += size_bytes
-        return True
+    def held_bytes(self, user: User) -> int:
+        """How much this user holds."""
+        return self._held_bytes.get(user, 0)
 
-    def add(self, size_bytes: int) -> None:
+    def is_more_than_fair(self, user: User) -> bool:
+        """True while a user holds more than an equal part, and another one waits."""
+        if not any(other != user for other in self._waiting):
+            return False
+        return self.held_bytes(user) > self._limit_bytes // self._users()
+
+    # ------------------------------------------------------------------ taking and giving back
+
+    def take(self, share: "BudgetShare", size_bytes: int) -> bool:
+        """Take if it is this one's turn and fits, else wait. A frame larger than all may pass alone."""
+        if not self._waiting and not self._calm_in_sweeps and self._fits(size_bytes):
+            self._take(size_bytes, share.user)
+            return True
+        line = self._waiting.get(share.user)
+        if line is None:
+            line = self._waiting[share.user] = _Line(self._passed_bytes)
+        line.join(share, size_bytes)
+        granted = self._admit()
+        for other in granted:
+            if other is not share:
+                other.grant()
+        if share in granted:
+            return True
+        if self._users() > 1:
+            self._calm_in_sweeps = _CALM_AFTER_SWEEPS
+        self._when_waited()
+        return False
+
+    def add(self, size_bytes: int, user: User) -> None:
         """Take what is on its way already."""
         self._used_bytes += size_bytes
+        self._held_bytes[user] = self._held_bytes.get(user, 0) + size_bytes
 
-    def wait(self, size_bytes: int, wake: Callable[[], None]) -> None:
-        """Call ``wake`` once there is room for so much; it must try ``take`` again."""
-        heappush(self._waiting, (size_bytes, next(self._turns), wake))
-
-    def give_back(self, size_bytes: int) -> None:
-        """Give back what was taken, and wake those for whom there is room now.
-
-        One who is woken and does not take must give back 0, so that the next is woken.
-        """
+    def give_back(self, size_bytes: int, user: User) -> None:
+        """Give back what was taken, and let in those for whom there is room now."""
         self._used_bytes -= size_bytes
-        expected_bytes = self._used_bytes
+        left_bytes = self._held_bytes[user] - size_bytes
+        if left_bytes:
+            self._held_bytes[user] = left_bytes
+        else:
+            del self._held_bytes[user]
+        self._let_in()
+
+    def stop_waiting(self, share: "BudgetShare") -> None:
+        """Who waited waits no more; others may have waited for it to pass."""
+        self._leave(share)
+        self._let_in()
+
+    # ------------------------------------------------------------------ time passes
+
+    def look(self) -> None:
+        """Due every tenth of a second while somebody waits: who is next keeps others back for a while."""
+        if not self._waiting:
+            return
+        user, line = next(iter(self._waiting.items()))
+        if not self._is_next(line):
+            self._kept_back_looks = 0
+            return
+        self._kept_back_looks += 1
+        if self._kept_back_looks >= _KEEPS_BACK_LOOKS:
+            self._kept_back_looks = 0
+            self._move_back(user, line)
+            self._let_in()
+
+    def sweep(self) -> None:
+        """Due every other second: without a dispute shares bind no more after some time."""
+        is_disputed = self._waiting and self._users() > 1
+        if self._calm_in_sweeps and not is_disputed:
+            self._calm_in_sweeps -= 1
+            if not self._calm_in_sweeps:
+                self._let_in()
+
+    # ------------------------------------------------------------------ who is next
+
+    def _let_in(self) -> None:
+        for share in self._admit():
+            share.grant()
+
+    def _admit(self) -> "list[BudgetShare]":
+        """Take the room for all that may pass now; they have to be told."""
+        granted: list[BudgetShare] = []
         while self._waiting:
-            next_bytes = self._waiting[0][0]
-            if expected_bytes and expected_bytes + next_bytes > self._limit_bytes:
-                return
-            expected_bytes += next_bytes
-            heappop(self._waiting)[2]()
+            found = self._find_next()
+            if found is None:
+                break
+            size_bytes, share = found
+            line = self._waiting[share.user]
+            line.let_in(size_bytes)
+            self._take(size_bytes, share.user)
+            self._move_back(share.user, line)
+            self._leave(share)
+            granted.append(share)
+        return granted
+
+    def _find_next(self) -> "tuple[int, BudgetShare] | None":
+        first = next(iter(self._waiting.values()))
+        if self._is_next(first):
+            size_bytes, share = first.next(self._limit_bytes)
+            return (size_bytes, share) if self._fits(size_bytes) else None
+        for user, line in self._waiting.items():
+            size_bytes, share = line.next(self._limit_bytes)
+            if self._fits(size_bytes) and self._is_within_share(size_bytes, user):
+                return size_bytes, share
+        return None
+
+    def _take(self, size_bytes: int, user: User) -> None:
+        self._passed_bytes += size_bytes
+        self.add(size_bytes, user)
+
+    def _leave(self, share: "BudgetShare") -> None:
+        line = self._waiting[share.user]
+        line.leave(share)
+        if not line:
+            del self._waiting[share.user]
+
+    def _move_back(self, user: User, line: _Line) -> None:
+        line.served_before_bytes = self._passed_bytes
+        self._waiting.move_to_end(user)
+
+    def _is_next(self, line: _Line) -> bool:
+        return self._passed_bytes - line.served_before_bytes >= self._limit_bytes
+
+    def _fits(self, size_bytes: int) -> bool:
+        return not self._used_bytes or self._used_bytes + size_bytes <= self._limit_bytes
+
+    def _is_within_share(self, size_bytes: int, user: User) -> bool:
+        if not self._used_bytes or (len(self._waiting) == 1 and not self._calm_in_sweeps):
+            return True
+        left_bytes = self._limit_bytes - self._used_bytes - size_bytes
+        return self.held_bytes(user) + size_bytes <= left_bytes
+
+    def _users(self) -> int:
+        """How many hold room or wait for it."""
+        return len(self._held_bytes.keys() | self._waiting.keys())
 
 
 class AnnouncedBudgets:
-    """One budget for each broker: it is the broker's memory, and one that hangs holds up no other."""
+    """One budget for each broker: it is the broker's memory, and one that hangs holds up no other.
+
+    Attributes:
+        when_waited: called when somebody has begun to wait; ``look`` is due while ``is_waited_for``.
+    """
 
     def __init__(self, *, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._of: dict[tuple[str, int], AnnouncedBudget] = {}
+        self.when_waited: Callable[[], None] = _nobody
 
     def of(self, address: tuple[str, int]) -> AnnouncedBudget:
         """The budget of the broker at this address."""
         budget = self._of.get(address)
         if budget is None:
-            budget = self._of[address] = AnnouncedBudget(limit_bytes=self._limit_bytes)
+            budget = self._of[address] = AnnouncedBudget(
+                limit_bytes=self._limit_bytes, when_waited=self._waited
+            )
         return budget
+
+    def _waited(self) -> None:
+        self.when_waited()
 
     @property
     def used_bytes(self) -> int:
         """Announced bytes of frames that are being relayed to any broker."""
         return sum(budget.used_bytes for budget in self._of.values())
+
+    @property
+    def is_waited_for(self) -> bool:
+        """True while somebody waits for room with any broker."""
+        return any(budget.is_waited_for for budget in self._of.values())
+
+    def look(self) -> None:
+        """Due every tenth of a second while somebody waits."""
+        for budget in self._of.values():
+            budget.look()
+
+    def sweep(self) -> None:
+        """Due every other second."""
+        for budget in self._of.values():
+            budget.sweep()
 
 
 class BudgetShare:
@@ -87,50 +288,85 @@ class BudgetShare:
 
     Attributes:
         taken_bytes: for the frame that has begun and not ended.
+        user: whose it is.
     """
 
-    __slots__ = ("_budget", "_wake", "taken_bytes")
+    __slots__ = ("_asked_bytes", "_budget", "_is_granted", "_wake", "taken_bytes", "user")
 
     def __init__(self, budget: AnnouncedBudget, wake: Callable[[], None]) -> None:
         self._budget = budget
         self._wake = wake
+        self._asked_bytes = 0
+        self._is_granted = False  # its turn has come, and it has not been seen to
         self.taken_bytes = 0
+        self.user: User = ("", "")
 
     @property
     def keeps_others_waiting(self) -> bool:
         """True while it takes room that others wait for."""
         return self.taken_bytes > 0 and self._budget.is_waited_for
 
-    def take(self, size_bytes: int) -> bool:
-        """Take room for a frame; False: there is none, and ``wake`` is called once there may be."""
-        if self._budget.take(size_bytes):
-            self.taken_bytes = size_bytes
+    @property
+    def is_more_than_fair(self) -> bool:
+        """True while its user holds more than an equal part of what others wait for."""
+        return self.taken_bytes > 0 and self._budget.is_more_than_fair(self.user)
+
+    def take(self, size_bytes: int, user: User) -> bool:
+        """Take room for a frame, or keep it; False: there is none, and ``wake`` is called once there is."""
+        self._is_granted = False
+        if self.taken_bytes == size_bytes:
             return True
-        self._budget.wait(size_bytes, self._wake)
+        self.give_back()
+        if self._asked_bytes == size_bytes:
+            return False
+        self._stop_waiting()
+        self.user = user
+        if self._budget.take(self, size_bytes):
+            self.taken_bytes = size_bytes
+            self._asked_bytes = 0
+            return True
+        self._asked_bytes = size_bytes
         return False
+
+    def grant(self) -> None:
+        """The budget has taken the room that was asked for: ``take`` will find it."""
+        self.taken_bytes, self._asked_bytes = self._asked_bytes, 0
+        self._is_granted = True
+        self._wake()
 
     def give_back(self) -> None:
         """The frame has ended, or waits for something else."""
         taken_bytes, self.taken_bytes = self.taken_bytes, 0
+        self._is_granted = False
         if taken_bytes:
-            self._budget.give_back(taken_bytes)
+            self._budget.give_back(taken_bytes, self.user)
 
     def pass_on(self) -> None:
-        """A connection that was woken and has no use for the room lets the next one know."""
-        if not self.taken_bytes:
-            self._budget.give_back(0)
+        """A connection that was woken and has no use for the room lets the next one have it."""
+        if self._is_granted:
+            self.give_back()
 
     def move(self, budget: AnnouncedBudget) -> None:
         """Another broker is reached: it is that one's memory."""
-        taken_bytes = self.taken_bytes
+        taken_bytes, is_granted, waits = self.taken_bytes, self._is_granted, self._asked_bytes > 0
         self.give_back()
+        self._stop_waiting()
         self._budget = budget
-        self._budget.add(taken_bytes)
-        self.taken_bytes = taken_bytes
+        if taken_bytes:
+            budget.add(taken_bytes, self.user)
+        self.taken_bytes, self._is_granted = taken_bytes, is_granted
+        if waits:
+            self._wake()  # to ask the other one
 
     def close(self) -> None:
-        """Never wake again: with a method of the driver the two would be a cycle."""
+        """Wait no more, and never wake again: with a method of the driver the two would be a cycle."""
+        self._stop_waiting()
         self._wake = _nobody
+
+    def _stop_waiting(self) -> None:
+        if self._asked_bytes:
+            self._asked_bytes = 0
+            self._budget.stop_waiting(self)
 
 
 def _nobody() -> None:

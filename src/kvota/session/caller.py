@@ -6,11 +6,12 @@ from collections.abc import Callable
 from kvota.engine import Answer, Lane, Question
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, ChargeMemo, outcome_of
 from kvota.model.quota_type import QuotaType
+from kvota.session.budget import User
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
 from kvota.session.fetch_room import FetchRoom
 from kvota.session.pausing import Pausing, Reason
-from kvota.session.principal import PrincipalWatch
+from kvota.session.principal import ANONYMOUS, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
 
@@ -34,6 +35,7 @@ class Caller:
         answer_left: bytes of the running answer that have not come yet.
         answered_us: when the broker last answered while the connection was paused, 0: never.
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
+        logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
         upstream_versions: what the broker offers, once the client has asked.
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
@@ -43,6 +45,7 @@ class Caller:
     __slots__ = (
         "_is_muted_to_the_end",
         "_muted_by",
+        "_set_aside",
         "answer_left",
         "answered_us",
         "asked",
@@ -52,6 +55,7 @@ class Caller:
         "dialled",
         "due",
         "fetch_room",
+        "logs_in",
         "node_id",
         "number",
         "pausing",
@@ -82,10 +86,12 @@ class Caller:
         self.principal = PrincipalWatch()
         self.routes: dict[int, Route] = {}
         self.fetch_room = FetchRoom(wake)
+        self._set_aside: dict[int, Route] = {}
         self.due: deque[Entry] = deque()
         self.answer_left = 0
         self.answered_us = 0
         self.sends_tokens = False
+        self.logs_in = False
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
         self.asks = 0
@@ -159,6 +165,12 @@ class Caller:
 
     # ------------------------------------------------------------------ identity
 
+    @property
+    def user(self) -> User:
+        """Whose share this connection counts to; where nobody has logged in, its address's."""
+        name = self.principal.name
+        return name, self.client_host if name == ANONYMOUS else ""
+
     def is_at(self, node_id: int) -> None:
         """The broker of this connection is known: its counters are that node's."""
         self.node_id = node_id
@@ -170,6 +182,19 @@ class Caller:
             known = self.shared.topology.node_at(*self.dialled)
             if known is not None:
                 self.is_at(known)
+
+    def begin_login(self) -> None:
+        """The broker waits for tokens. No request is known while it does, so each is looked at."""
+        if not self.logs_in:
+            self.logs_in = True
+            self._set_aside.update(self.routes)
+            self.routes.clear()
+
+    def end_login(self) -> None:
+        """The broker has accepted the last token: requests go on as they did before."""
+        self.logs_in = False
+        self.routes.update(self._set_aside)
+        self._set_aside.clear()
 
     def forget_lanes(self) -> None:
         """The user or the node has changed: every charge is looked up anew."""

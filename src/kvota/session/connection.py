@@ -119,6 +119,7 @@ class Connection:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
         if self.pausing.gives_up(monotonic_ms):
+            self._requests.place.give_up(now_us)
             self.commands.append((Do.CLOSE, _WAITED_TOO_LONG))
             return None
         over = self.pausing.deadline_passed(monotonic_ms, now_us)
@@ -200,6 +201,16 @@ class Connection:
     def keeps_others_waiting(self) -> bool:
         """True while a frame takes room in the budget that others wait for."""
         return self._requests.budget.keeps_others_waiting
+
+    @property
+    def keeps_more_than_fair(self) -> bool:
+        """True while its user holds more than an equal part of the budget, and others wait."""
+        return self._requests.budget.is_more_than_fair
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of a frame that takes room in the budget has not arrived."""
+        return max(0, self._requests.budget.taken_bytes - self.arrived_bytes)
 
     @property
     def requests(self) -> int:

@@ -1,13 +1,79 @@
-"""What the gateway has learnt about the cluster by asking on a caller's connection."""
+"""What the gateway has learnt about the cluster by asking on a caller's connection, and from answers."""
+
+from dataclasses import dataclass
+
+# Kafka's longest topic name. What is longer names no topic.
+NAME_CHARS_MAX = 249
+
+
+@dataclass(slots=True)
+class _Count:
+    """How many partitions a topic had, and when an answer to a mutation has said so."""
+
+    partitions: int
+    changed_ms: int
+
+
+class TopicCounts:
+    """Partitions of topics, by name and by id: those that changed last through this gateway.
+
+    A broker's Metadata lags behind the controller: a topic made through one node may not be known, or
+    be known as it was before, when the next node is asked. 20,000 keys (each is a name of at most 249
+    characters, or an id) take about 10 MB; the oldest go first.
+    """
+
+    KEYS_MAX = 20_000
+    # Metadata lags by less, or the broker is cut off; what somebody changes past the gateway is
+    # believed from then on.
+    FRESH_MS = 60_000
+
+    def __init__(self) -> None:
+        self._counts: dict[str | bytes, _Count] = {}
+
+    def changed(
+        self, name: str | None, topic_id: bytes | None, partitions: int, now_ms: int
+    ) -> None:
+        """A topic has been made, or has grown: it has so many partitions."""
+        count = _Count(partitions, now_ms)
+        for key in (name, topic_id):
+            if key is None or len(key) > NAME_CHARS_MAX:
+                continue
+            self._counts.pop(key, None)
+            self._counts[key] = count
+            if len(self._counts) > self.KEYS_MAX:
+                del self._counts[next(iter(self._counts))]
+
+    def deleted(self, name: str | None, topic_id: bytes | None) -> None:
+        """A topic is gone."""
+        for key in (name, topic_id):
+            if key is not None:
+                self._counts.pop(key, None)
+
+    def last(self, key: str | bytes) -> int | None:
+        """How many partitions the topic with this name or id had last; None: nobody remembers."""
+        count = self._counts.get(key)
+        return None if count is None else count.partitions
+
+    def fresh(self, key: str | bytes, now_ms: int) -> int | None:
+        """The same where it has changed so lately that a broker's Metadata may not say so."""
+        count = self._counts.get(key)
+        if count is None or abs(now_ms - count.changed_ms) >= self.FRESH_MS:
+            return None
+        return count.partitions
 
 
 class ClusterFacts:
-    """Shared by all connections; a fact is asked for again after ``FRESH_MS``."""
+    """Shared by all connections; a fact is asked for again after ``FRESH_MS``.
+
+    Attributes:
+        topics: what mutations that have passed have made of topics.
+    """
 
     # num.partitions only changes with a broker's restart.
     FRESH_MS = 600_000
 
     def __init__(self) -> None:
+        self.topics = TopicCounts()
         self._default_partitions: int | None = None
         self._asked_ms: int | None = None
 

@@ -3,6 +3,7 @@
 from kvota.model.errors import ProtocolError
 from kvota.session.route import Route
 from kvota.wire import headers, produce
+from kvota.wire.apis import name_of
 
 
 def behind_header_tags(data: bytes | bytearray, at: int, end: int) -> int:
@@ -62,4 +63,13 @@ def bad_client_id(length: int, bytes_max: int, route: Route) -> ProtocolError:
     return ProtocolError(
         f"API key {route.key} v{route.version}: a client id of {length} bytes; at most {bytes_max} "
         "are taken, and not more than the request has"
+    )
+
+
+def during_login(key: int, version: int) -> ProtocolError:
+    """A request comes while the broker waits for a login's tokens; it would close the connection."""
+    return ProtocolError(
+        f"{name_of(key)} v{version} in the middle of a login: behind an accepted SaslHandshake a broker "
+        "takes nothing but SaslAuthenticate until the user is logged in; nothing of it was forwarded or "
+        "charged"
     )

@@ -2,11 +2,12 @@
 
 It is not charged and not forwarded, and nothing more is read. In line are all connections of a counter,
 first come first served, so a reconnect or one more connection gains nothing (``engine.debt_bucket``).
+Whoever has waited for as long as clients wait is closed and keeps its place for when it comes back.
 """
 
 from collections.abc import Callable
 
-from kvota.engine import Lane, Turn
+from kvota.engine import Lane, PlaceKey, Turn
 from kvota.session.caller import Caller
 from kvota.session.route import Route
 
@@ -28,6 +29,8 @@ class LinePlace:
 
     __slots__ = (
         "_caller",
+        "_is_new",
+        "_key",
         "_lane",
         "_turn",
         "_wake",
@@ -42,6 +45,9 @@ class LinePlace:
         self._wake = wake
         self._lane: Lane | None = None
         self._turn: Turn | None = None
+        self._key: PlaceKey | None = None
+        # Who comes back has a new connection; a place is not for those that were never away.
+        self._is_new = True
         self.awaits_answer = True
         self.kept_us = 0
         self.taken_us = 0
@@ -58,7 +64,9 @@ class LinePlace:
             self.leave()
         if self._turn is None:
             self._lane = lane
-            self._turn = lane.join(self._wake)
+            self._key = self._key_of(route)
+            self._turn = lane.join(self._wake, self._key if self._is_new else None, now_ms)
+            self._is_new = False
             self.awaits_answer = awaits_answer
             self._append_wait(route, size, now_us)
             self._caller.pausing.give_up_waiting_in(
@@ -81,6 +89,13 @@ class LinePlace:
         if lane is not None and turn is not None:
             lane.leave(turn)
 
+    def give_up(self, now_us: int) -> None:
+        """The request has waited for as long as it may: its client has the place when it comes again."""
+        lane, turn, key = self._lane, self._turn, self._key
+        if lane is not None and turn is not None and key is not None:
+            lane.give_up(turn, key, now_us // 1000)
+        self.leave()
+
     def let_pass(self) -> None:
         """Something else keeps the request back: where it is the first, the others go before it."""
         if self._lane is not None and self._turn is not None:
@@ -92,6 +107,10 @@ class LinePlace:
         """Never wake again: with a method of the driver the two would be a cycle."""
         self.leave()
         self._wake = _nobody
+
+    def _key_of(self, route: Route) -> PlaceKey:
+        caller = self._caller
+        return PlaceKey(caller.client_host, caller.principal.name, route.client_id or b"")
 
     def _append_wait(self, route: Route, size: int, now_us: int) -> None:
         """One row for a wait, and another one where the clock has stepped back: time counts by rows."""

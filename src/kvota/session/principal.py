@@ -9,6 +9,7 @@ from kvota.wire import sasl
 
 ANONYMOUS = "ANONYMOUS"
 _SCRAM = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
+_OAUTH = "OAUTHBEARER"
 # Logins whose end is seen in the broker's tokens.
 WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
 
@@ -16,13 +17,14 @@ WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
 class Login:
     """One attempt to log in: what the client has claimed so far."""
 
-    __slots__ = ("claimed", "mechanism", "readable", "tokens")
+    __slots__ = ("claimed", "has_warned", "mechanism", "readable", "tokens")
 
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
         self.claimed: str | None = None
         self.readable = True
         self.tokens = 0
+        self.has_warned = False
 
 
 class PrincipalWatch:
@@ -62,18 +64,25 @@ class PrincipalWatch:
         return login
 
     def answer(self, login: Login, error_code: int, auth_bytes: bytes) -> bool:
-        """The broker has answered a token; True when this completed the login."""
+        """The broker has answered a token; True when this completed the login.
+
+        The end of a login with another mechanism than these (GSSAPI, one of a vendor's own) cannot be
+        seen. Its name cannot be read either, so each token that the broker accepts may be the last one.
+        """
         if error_code != 0:
             login.claimed = None
             return False
         if login.mechanism in _SCRAM and not sasl.is_server_final(auth_bytes):
             return False
-        if login.mechanism not in _SCRAM and login.mechanism != "PLAIN" and auth_bytes:
-            return False  # OAUTHBEARER: a document here is a failure that looks like success
+        if login.mechanism == _OAUTH and auth_bytes:
+            return False  # a document here is a failure that looks like success
         if login.readable and login.claimed is not None:
             self.name = login.claimed
             return True
         self.name = ANONYMOUS
+        if login.has_warned:
+            return True
+        login.has_warned = True
         self.warning = (
             f"the name behind a {login.mechanism or 'SASL'} login cannot be read from the wire; "
             f"its quotas are those of {ANONYMOUS}"

@@ -14,13 +14,14 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
-from kvota.session.exchanges.login import Token
+from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
     bad_client_id,
     bad_first_size,
     bad_size,
+    during_login,
     read_acks,
 )
 from kvota.session.line_place import LinePlace
@@ -167,8 +168,6 @@ class Requests:
                 if pausing.passing_until_us:
                     pausing.mute_again(now_us)
             else:
-                if pausing.passing_until_us and self._stays_muted(route, now_us):
-                    return self._keep(data, pos, size + 4, ahead, begin, now_us)
                 instead = self._take_rarer(data, pos, body, route, now_us)
                 if instead is None:
                     return self._keep(data, pos, size + 4, ahead, begin, now_us)
@@ -237,8 +236,8 @@ class Requests:
         data = bytes(self.buffered)
         self.buffered.clear()
         self._need = 0
-        # It was for a frame that had to be whole, and now is, or is asked for again.
-        self.budget.give_back()
+        if len(data) >= 4 and len(data) - 4 >= _READ_INT32(data)[0]:
+            self.budget.give_back()  # it was for a frame that had to be whole, and now is
         return data
 
     def _rest_of_frame(self, data: bytes | bytearray, left: int) -> tuple[bytes | bytearray, int]:
@@ -254,13 +253,6 @@ class Requests:
         return data, here
 
     # ------------------------------------------------------------------ rarer requests
-
-    def _stays_muted(self, route: Route, now_us: int) -> bool:
-        """True for a Produce behind a capped mute: as with a broker, it waits for all of it."""
-        if route.kind != Kind.CHARGED_PRODUCE or not self._pausing.mute_again(now_us):
-            return False
-        self.budget.give_back()
-        return True
 
     def _take_over_limit(
         self, route: Route, head: ProduceHead, throttle_ms: int, now_us: int
@@ -350,6 +342,8 @@ class Requests:
 
     def _new_route(self, key_version: int) -> Route:
         key, version = key_version >> 16, key_version & 0xFFFF
+        if self._caller.logs_in and key not in LOGIN_KEYS:
+            raise during_login(key, version)
         settings = self._caller.shared.settings
         route = Route(
             key,
@@ -377,7 +371,7 @@ class Requests:
         if available < need:
             return need
         # The budget is the broker's memory where the frame goes on at once, else our own.
-        if not self.budget.take(size):
+        if not self.budget.take(size, self._caller.user):
             self._pausing.reasons |= _BUDGET
             return need
         return 0 if route.kind in _GO_ON_AT_ONCE else size + 4

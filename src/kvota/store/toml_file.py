@@ -56,7 +56,8 @@ def _line_of(fault: Fault) -> int:
 
 
 def _known_instead(key: str, known: list[str]) -> str:
-    nearest = get_close_matches(key, known, n=1)
+    of_lower = {name.lower(): name for name in known}
+    nearest = [of_lower[name] for name in get_close_matches(key.lower(), of_lower, n=1)]
     if nearest:
         return f'Did you mean "{nearest[0]}"?'
     return f"Known here: {', '.join(known)}."

@@ -142,7 +142,7 @@ def test_a_bad_end_fits_and_says_what_to_do(end: ending.Ending) -> None:
     assert len(bad.broken) == len(USED) + 3
     assert "analytics PRODUCE: within 12337.123 s it was admitted 12345.678 s of its limit" in text
     assert "of 1,000,000 records that were reported as delivered 999,999 are there" in text
-    assert "./run kvota replay --events kvota-demo/enforced/record --law" in text
+    assert "kvota replay --events kvota-demo/enforced/record --law" in text
 
 
 def test_what_analytics_gave_up_or_was_told_is_lost_breaks_no_promise(end: ending.Ending) -> None:

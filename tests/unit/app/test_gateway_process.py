@@ -86,6 +86,47 @@ def test_check_makes_no_folder(files: Callable[..., Path]) -> None:
     assert not (folder / "to").exists()
 
 
+def test_check_warns_of_what_is_allowed_and_probably_not_meant(files: Callable[..., Path]) -> None:
+    folder = files(
+        gateway_toml(upstream="kafka-1:9092", first_port=9192, enforce={"FETCH": True}),
+        '[[quota]]\nuser = "User:a"\nproducer_byte_rate = 1000\n'
+        '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000\n',
+    )
+
+    done = kvota("gateway", "--check", folder=folder)
+
+    assert done.returncode == 0, done.stderr
+    warnings = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 3
+    assert "quotas.FETCH: enforce = true, and quotas.toml has no consumer_byte_rate" in warnings[0]
+    assert 'write user = "a"' in warnings[1]
+    assert "write client_id_default = true" in warnings[2]
+
+
+def test_check_with_connect_names_each_broker_that_does_not_answer(
+    files: Callable[..., Path],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as here:
+        port = here.getsockname()[1]
+        folder = files(gateway_toml(upstream=f"127.0.0.1:{port},{NOWHERE}", first_port=9192))
+
+        done = kvota("gateway", "--check", "--connect", folder=folder)
+
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == [
+        f"upstream.bootstrap_servers: {NOWHERE} cannot be reached: Connection refused"
+    ]
+
+
+def test_connect_without_check_is_wrong_use(files: Callable[..., Path]) -> None:
+    folder = files(gateway_toml(upstream=NOWHERE, first_port=9192))
+
+    done = kvota("gateway", "--connect", folder=folder)
+
+    assert done.returncode == 2
+    assert "--connect belongs to --check" in done.stderr
+
+
 def test_check_names_three_faults_with_their_places(files: Callable[..., Path]) -> None:
     folder = files(
         '[gateway]\nbootstrap_port = "x"\n[upstream]\nbootstrap_servers = ["kafka"]\n',

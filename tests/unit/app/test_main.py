@@ -8,6 +8,7 @@ import pytest
 from kvota.app.cli import kafka
 from kvota.app.cli.main import main
 from kvota.localkafka.jars.lock import kafka_versions
+from kvota.localkafka.processes.tools import CLASS_OF_TOOL
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(
@@ -52,6 +53,35 @@ def test_help_begins_with_an_example(capsys: pytest.CaptureFixture[str]) -> None
 
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("example:\n  kvota usage")
+
+
+def test_hints_say_what_can_be_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVOTA_CALLED", "../kvota/run kvota")
+
+    with pytest.raises(SystemExit):
+        main(["usage", "--help"])
+
+    said = capsys.readouterr().out
+    assert said.startswith("example:\n  ../kvota/run kvota usage --events kvota-demo/")
+    assert "usage: ../kvota/run kvota usage" in said
+
+
+def test_kafkas_tools_are_those_that_can_be_run() -> None:
+    assert tuple(CLASS_OF_TOOL) == kafka.TOOLS
+
+
+@pytest.mark.parametrize(
+    ("tool", "nearest"),
+    [("topic", "topics"), ("kafka-configs", "configs"), ("configs.sh", "configs")],
+)
+def test_a_tool_that_is_not_there_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], tool: str, nearest: str
+) -> None:
+    assert main(["kafka", "tool", tool, "--list"]) == 2
+
+    assert f'there is no tool "{tool}". Did you mean "{nearest}"?' in capsys.readouterr().err
 
 
 def test_a_missing_extra_is_named(

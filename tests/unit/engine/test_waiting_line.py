@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kvota.engine import PlaceKey
 from kvota.engine.waiting_line import Turn, WaitingLine
 
 
@@ -200,3 +201,85 @@ def test_a_wake_that_fails_does_not_stop_the_line_for_ever() -> None:
 
     assert woken == ["b", "c"]
     assert c.is_first()
+
+
+# ------------------------------------------------------------------ places that are kept
+
+ALICE = PlaceKey("192.0.2.1", "alice", b"app")
+BOB = PlaceKey("192.0.2.1", "bob", b"app")
+
+
+def test_who_gave_up_and_comes_back_has_its_old_place() -> None:
+    line, (a, b, c), woken = waiters("abc")
+
+    line.give_up(b.turn, ALICE, 25_000)
+    back = line.join(lambda: woken.append("b again"), ALICE, 25_100)
+
+    assert len(line) == 3
+    a.leave()
+    assert woken == ["b again"]
+    assert line.is_first(back)
+    line.leave(back)
+    assert woken == ["b again", "c"]
+    assert c.is_first()
+
+
+def test_nobody_waits_for_who_is_away() -> None:
+    line, (a, b, c), woken = waiters("abc")
+
+    line.give_up(a.turn, ALICE, 0)
+    assert woken == ["b"]
+    b.leave()
+
+    assert woken == ["b", "c"]
+    assert (c.is_first(), len(line), line.kept) == (True, 1, 1)
+
+
+def test_who_comes_back_as_the_first_is_before_the_one_that_was() -> None:
+    line, (a, b), woken = waiters("ab")
+
+    line.give_up(a.turn, ALICE, 0)
+    back = line.join(lambda: woken.append("a again"), ALICE, 50)
+
+    assert (line.is_first(back), b.is_first()) == (True, False)
+    line.leave(back)
+    assert woken == ["b", "b"]
+    assert b.is_first()
+
+
+def test_a_place_is_for_who_left_it_and_taken_once() -> None:
+    line, (a, b), woken = waiters("ab")
+
+    line.give_up(a.turn, ALICE, 0)
+    for key in (BOB, None):
+        line.join(lambda: woken.append("another"), key, 50)
+        assert b.is_first()
+    back = line.join(lambda: woken.append("back"), ALICE, 50)
+    once_more = line.join(lambda: woken.append("once more"), ALICE, 50)
+
+    assert (line.is_first(back), line.kept) == (True, 0)
+    line.leave(back)
+    assert b.is_first()
+    assert not line.is_first(once_more)
+
+
+def test_of_two_places_of_one_client_the_first_left_is_the_first_taken() -> None:
+    line, (a, b, c), woken = waiters("abc")
+    line.give_up(c.turn, ALICE, 0)
+    line.give_up(a.turn, ALICE, 10)
+
+    first = line.join(lambda: woken.append("first"), ALICE, 20)
+
+    assert b.is_first()
+    second = line.join(lambda: woken.append("second"), ALICE, 30)
+    assert line.is_first(second)
+    assert not line.is_first(first)
+
+
+def test_a_turn_that_was_left_leaves_no_place() -> None:
+    line, (a, _), _ = waiters("ab")
+
+    a.leave()
+    line.give_up(a.turn, ALICE, 0)
+
+    assert line.kept == 0

@@ -23,6 +23,7 @@ PRODUCE_QUOTA = quotas(PRODUCE=100_000)
 OF_THE_DRIVER = [Reason.UPSTREAM_FULL, Reason.CLIENT_FULL, Reason.DIALLING]
 # Of the announced-bytes budget below two of these do not fit.
 HALF_LARGE = produce(records=b"r" * 100_000)
+OTHER = ("other", "")
 TIGHT = GatewayLimits(announced_bytes_max=150_000, drain_ms=2_000)
 
 
@@ -228,14 +229,14 @@ async def test_a_client_that_ends_while_its_first_request_waits_for_the_budget_i
 ) -> None:
     world = await worlds(limits=TIGHT)
     taken = world.shared.budgets.of(world.brokers[0].address)
-    taken.add(150_000)
+    taken.add(150_000, OTHER)
     client = await world.connect()
     client.send(LARGE)  # more than is read at once
     client.writer.write_eof()
     driver = await only_driver(world)
     await until(lambda: reasons_of(driver) == Reason.BUDGET)
 
-    taken.give_back(150_000)
+    taken.give_back(150_000, OTHER)
 
     assert await client.rest() == produce_answer()
 
@@ -245,14 +246,14 @@ async def test_a_client_that_ends_inside_its_first_request_is_let_go_when_there_
 ) -> None:
     world = await worlds(limits=TIGHT)
     taken = world.shared.budgets.of(world.brokers[0].address)
-    taken.add(150_000)
+    taken.add(150_000, OTHER)
     client = await world.connect()
     client.send(HALF_LARGE[:20_000])
     client.writer.write_eof()
     driver = await only_driver(world)
     await until(lambda: reasons_of(driver) == Reason.BUDGET)
 
-    taken.give_back(150_000)
+    taken.give_back(150_000, OTHER)
 
     assert await client.rest() == b""
     await until(lambda: world.open_connections == 0)
@@ -291,7 +292,7 @@ async def test_room_in_the_budget_for_a_client_that_reads_slowly_goes_to_the_nex
 async def test_one_who_is_woken_after_the_end_lets_the_next_one_know(worlds: Worlds) -> None:
     world = await worlds(limits=TIGHT)
     taken = world.shared.budgets.of(world.brokers[0].address)
-    taken.add(150_000)
+    taken.add(150_000, OTHER)
     gone, here = await world.connect(), await world.connect()
     gone.send(HALF_LARGE[:20_000])
     await until(lambda: sum(reasons_of(d) == Reason.BUDGET for d in world.drivers) == 1)
@@ -299,7 +300,7 @@ async def test_one_who_is_woken_after_the_end_lets_the_next_one_know(worlds: Wor
     here.send(HALF_LARGE[:20_000])
     await until(lambda: sum(reasons_of(d) == Reason.BUDGET for d in world.drivers) == 2)
 
-    taken.give_back(150_000)  # both have room, and are told in the next turn of the loop
+    taken.give_back(150_000, OTHER)  # both have room, and are told in the next turn of the loop
     driver.close("")
     here.send(HALF_LARGE[20_000:])
 

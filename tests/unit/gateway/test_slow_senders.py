@@ -1,9 +1,12 @@
 """Requests that do not arrive in time, and those that stand in others' way."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.unit.gateway.world import (
+    Client,
+    World,
     Worlds,
     heartbeat,
     heartbeat_answer,
@@ -11,6 +14,7 @@ from tests.unit.gateway.world import (
     until,
 )
 
+from kvota.gateway.driver import Driver
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
@@ -55,26 +59,101 @@ async def test_a_connection_without_half_a_request_may_be_silent(worlds: Worlds)
     assert await client.ask(heartbeat()) == heartbeat_answer()
 
 
+ROOM_FOR_ONE = GatewayLimits(announced_bytes_max=150_000, frame_ms=60_000, drain_ms=100)
+LARGE = produce(records=b"r" * 100_000)
+
+
+async def holder_of(world: World) -> Driver:
+    """The driver of the one frame that takes room, once the first 20,000 bytes of it are here."""
+    await until(lambda: any(d.machine.arrived_bytes == 20_000 - 4 for d in world.drivers))
+    (driver,) = (driver for driver in world.drivers if driver.machine.is_inside_frame)
+    return driver
+
+
+async def wait_for_room(client: Client, holder: Driver) -> None:
+    """What is here whole needs no room."""
+    client.send(LARGE[:20_000])
+    await until(lambda: holder.machine.keeps_others_waiting)
+    client.send(LARGE[20_000:])
+
+
 async def test_who_announces_much_and_stands_still_makes_room_for_others(
     worlds: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = await worlds(
-        limits=GatewayLimits(announced_bytes_max=150_000, frame_ms=60_000, drain_ms=100)
-    )
+    world = await worlds(limits=ROOM_FOR_ONE)
     still, other = await world.connect(), await world.connect()
-    large = produce(records=b"r" * 100_000)
-    still.send(large[:20_000])
-    await until(lambda: world.shared.budgets.used_bytes > 0)
-    other.send(large[:20_000])
-    await until(lambda: any(driver.client.paused for driver in world.drivers))
-    other.send(large[20_000:])
+    still.send(LARGE[:20_000])
+    driver = await holder_of(world)
 
-    for _ in range(3):
-        world.sweep()
+    await wait_for_room(other, driver)
 
     assert await other.frame() == produce_answer()
     assert await still.rest() == b""
-    assert "stands still at 19996 bytes, and others wait for room" in caplog.text
+    assert "0 bytes of its request have come in" in caplog.text
+    assert "and others wait for room (limits.announced_bytes_max)" in caplog.text
+
+
+async def send_slowly(
+    world: World, driver: Driver, client: Client, *, bytes_per_look: int, looks: int
+) -> None:
+    """So many bytes a tenth of a second, on a clock of the test's own."""
+    sent_bytes = 20_000
+    for look in range(looks):
+        world.gateway._slow_senders.look(look * 100.0)
+        client.send(LARGE[sent_bytes : sent_bytes + bytes_per_look])
+        sent_bytes = min(sent_bytes + bytes_per_look, len(LARGE))
+        if driver.closing or sent_bytes == len(LARGE):
+            return
+        arrived_bytes = sent_bytes - 4
+        await until(lambda: driver.machine.arrived_bytes == arrived_bytes)  # noqa: B023
+
+
+@pytest.mark.parametrize(("bytes_per_look", "keeps_it"), [(1_000, True), (900, False)])
+async def test_who_sends_at_the_least_rate_keeps_its_room_though_others_wait(
+    worlds: Worlds, bytes_per_look: int, keeps_it: bool
+) -> None:
+    world = await worlds(limits=replace(ROOM_FOR_ONE, frame_bytes_per_s_min=10_000))
+    world.shared.budgets.when_waited = lambda: None
+    slow, other = await world.connect(), await world.connect()
+    slow.send(LARGE[:20_000])
+    driver = await holder_of(world)
+    await wait_for_room(other, driver)
+
+    await send_slowly(world, driver, slow, bytes_per_look=bytes_per_look, looks=100)
+
+    assert driver.closing is not keeps_it
+    assert await other.frame() == produce_answer()
+
+
+@pytest.mark.parametrize(("host", "keeps_it"), [("127.0.0.1", True), ("127.0.0.9", False)])
+async def test_who_has_more_than_its_part_of_the_room_does_not_keep_other_users_waiting_for_long(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture, host: str, keeps_it: bool
+) -> None:
+    world = await worlds(limits=replace(ROOM_FOR_ONE, frame_bytes_per_s_min=10_000))
+    world.shared.budgets.when_waited = lambda: None
+    slow, other = await world.connect(), await world.connect(host=host)
+    slow.send(LARGE[:20_000])
+    driver = await holder_of(world)
+    await wait_for_room(other, driver)
+
+    await send_slowly(world, driver, slow, bytes_per_look=2_000, looks=25)
+
+    assert driver.closing is not keeps_it
+    assert ("its user takes more than its part of the room" in caplog.text) is not keeps_it
+
+
+async def test_a_stall_of_the_gateway_is_nobodys_fault(worlds: Worlds) -> None:
+    world = await worlds(limits=ROOM_FOR_ONE)
+    world.shared.budgets.when_waited = lambda: None
+    slow, other = await world.connect(), await world.connect()
+    slow.send(LARGE[:20_000])
+    driver = await holder_of(world)
+    await wait_for_room(other, driver)
+
+    for now_ms in (0, 10_000, 20_000):
+        world.gateway._slow_senders.look(now_ms)
+
+    assert not driver.closing
 
 
 async def test_room_for_a_frame_is_free_when_the_broker_has_closed_too(worlds: Worlds) -> None:
@@ -97,7 +176,7 @@ async def test_who_finds_no_room_is_closed_in_time(
     world = await worlds(
         limits=GatewayLimits(announced_bytes_max=150_000, frame_ms=150, drain_ms=100)
     )
-    world.shared.budgets.of(world.brokers[0].address).add(150_000)
+    world.shared.budgets.of(world.brokers[0].address).add(150_000, ("other", ""))
     client = await world.connect()
 
     client.send(produce(records=b"r" * 100_000)[:20_000])
@@ -119,8 +198,7 @@ async def test_a_frame_that_its_broker_reads_slowly_keeps_its_room_though_others
     other.send(large[:20_000])
     await until(lambda: driver.machine.keeps_others_waiting)
 
-    for _ in range(3):
-        world.sweep()
+    await asyncio.sleep(1.0)  # longer than a sender may be behind
     driver.resume(Reason.UPSTREAM_FULL)
     held_up.send(large[20_000:])
     other.send(large[20_000:])

@@ -213,9 +213,12 @@ class World:
         self.gateway.stop()
         return self._running
 
-    async def connect(self, node_id: int | None = None) -> Client:
+    async def connect(self, node_id: int | None = None, *, host: str = GATEWAY_HOST) -> Client:
+        """A client that comes from this address."""
         port = self.first_port if node_id is None else self.first_port + 1 + node_id
-        client = Client(*await asyncio.open_connection(GATEWAY_HOST, port, limit=2**24))
+        client = Client(
+            *await asyncio.open_connection(GATEWAY_HOST, port, limit=2**24, local_addr=(host, 0))
+        )
         self._clients.append(client)
         return client
 

@@ -160,6 +160,69 @@ def test_after_25_s_the_connection_is_closed_uncharged_and_the_next_one_moves_up
     assert len(lane.line) == 1
 
 
+def come_and_wait(cluster: Cluster, number: int, client: str = "app", acks: int = -1) -> Stage:
+    stage = Stage(cluster, number=number)
+    stage.client(produce(client=client, acks=acks))
+    assert in_line(stage)
+    return stage
+
+
+def test_who_was_closed_after_25_s_has_its_place_when_it_comes_again() -> None:
+    cluster = Cluster(quotas(QuotaEntity(user="ANONYMOUS"), PRODUCE=LIMIT), buckets=BOTH)
+    owe(cluster, 41)
+    first = come_and_wait(cluster, 1)
+    cluster.clock.advance(1_000)
+    second = come_and_wait(cluster, 2, "other")
+    pass_time(WAIT_MS_MAX - 1_000, first, second)
+    assert (first.closed, second.closed) != ("", "")
+
+    third = come_and_wait(cluster, 3, "another")
+    back = come_and_wait(cluster, 4)
+    pass_time(1_500, third, back)
+
+    assert back.to_broker == produce()
+    assert third.to_broker == b""
+
+
+def test_a_client_that_closes_its_connection_itself_keeps_no_place() -> None:
+    cluster = cluster_of()
+    owe(cluster, 40)
+    first = come_and_wait(cluster, 1)
+    second = come_and_wait(cluster, 2)
+
+    first.end()
+    come_and_wait(cluster, 3)
+
+    lane = cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    assert lane.line is not None
+    assert lane.line.is_first(second.machine._requests.place._turn)
+    assert lane.line.kept == 0
+
+
+def test_a_connection_that_was_not_away_takes_no_place_of_another() -> None:
+    cluster = cluster_of()
+    owe(cluster, 15.02)
+    stays, first = connections(cluster, 2)
+    stays.client(produce(acks=0))
+    pass_time(100, stays)
+    assert stays.to_broker != b""
+    stays.advance(20_000)
+    owe(cluster, 1_000)
+    first.client(produce())
+    second = come_and_wait(cluster, 3, acks=0)
+    pass_time(WAIT_MS_MAX, stays, first, second)
+    assert first.closed != ""
+
+    stays.client(produce(acks=0))
+
+    lane = cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    assert lane.line is not None
+    assert lane.line.is_first(second.machine._requests.place._turn)
+    assert lane.line.kept == 1
+
+
 def test_a_client_that_was_silent_for_a_minute_has_its_full_25_s() -> None:
     cluster = cluster_of()
     (stage,) = connections(cluster, 1)

@@ -5,9 +5,13 @@ from kio.schema.errors import ErrorCode
 
 from kvota.model.errors import ProtocolError
 from kvota.testing.frames import (
+    API_VERSIONS,
+    CREATE_TOPICS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     answer,
+    fetch,
+    fetch_answer,
     produce,
     produce_answer,
     request,
@@ -66,6 +70,15 @@ def recorded_user(stage: Stage) -> str:
     return stage.cluster.rows[-1].memo.user
 
 
+def ends_uncharged(stage: Stage, words: str = "in the middle of a login") -> bool:
+    """The next request ends the connection; nothing of it is forwarded or charged."""
+    before = stage.to_broker
+    with pytest.raises(ProtocolError, match=words):
+        stage.client(produce(9, correlation=99))
+    stage.end()
+    return stage.to_broker == before and stage.cluster.rows == []
+
+
 def test_without_a_login_a_client_is_anonymous() -> None:
     assert recorded_user(Stage()) == "ANONYMOUS"
 
@@ -100,17 +113,17 @@ def test_scram_names_the_user_with_the_brokers_final_message(mechanism: str) -> 
     assert recorded_user(stage) == "al,ice="
 
 
-def test_a_wrong_password_leaves_the_client_anonymous() -> None:
+def test_a_request_behind_a_wrong_password_ends_the_connection_uncharged() -> None:
     stage = Stage()
     shake_hands(stage, "PLAIN")
 
     stage.client(token(PLAIN_ALICE))
     stage.broker(token_answer(error=FAILED))
 
-    assert recorded_user(stage) == "ANONYMOUS"
+    assert ends_uncharged(stage, "Produce v9 in the middle of a login")
 
 
-def test_a_scram_login_that_fails_at_its_end_leaves_the_client_anonymous() -> None:
+def test_a_scram_login_that_fails_at_its_end_ends_uncharged() -> None:
     stage = Stage()
     shake_hands(stage, "SCRAM-SHA-256")
     stage.client(token(SCRAM_FIRST))
@@ -119,7 +132,7 @@ def test_a_scram_login_that_fails_at_its_end_leaves_the_client_anonymous() -> No
     stage.client(token(CLIENT_FINAL, correlation=3))
     stage.broker(token_answer(error=FAILED, correlation=3))
 
-    assert recorded_user(stage) == "ANONYMOUS"
+    assert ends_uncharged(stage)
 
 
 def test_a_delegation_tokens_owner_is_unknown_and_the_log_says_so() -> None:
@@ -144,7 +157,7 @@ def test_an_oauth_failure_that_looks_like_success_names_nobody() -> None:
     stage.broker(token_answer(b'{"status":"invalid_token"}'))
 
     assert stage.warnings == []
-    assert recorded_user(stage) == "ANONYMOUS"
+    assert ends_uncharged(stage)
 
 
 def test_a_mechanism_whose_names_cannot_be_read_is_said_in_the_log() -> None:
@@ -168,7 +181,8 @@ def test_re_authentication_keeps_the_name_and_the_connection() -> None:
     stage.client(produce(correlation=5) + handshake("PLAIN", correlation=6))
     stage.broker(produce_answer(correlation=5) + handshake_answer(correlation=6))
     stage.client(token(PLAIN_ALICE, correlation=7) + produce(correlation=8))
-    stage.broker(token_answer(correlation=7) + produce_answer(correlation=8))
+    stage.broker(token_answer(correlation=7))
+    stage.broker(produce_answer(correlation=8))
 
     assert recorded_user(stage) == "alice"
     assert {row.memo.user for row in stage.cluster.rows} == {"alice"}
@@ -188,13 +202,16 @@ def test_a_failed_re_authentication_keeps_the_name() -> None:
     assert recorded_user(stage) == "alice"
 
 
-def test_a_handshake_sent_ahead_of_an_answer_does_not_hide_the_name() -> None:
+def test_a_message_of_a_login_goes_up_when_the_one_before_it_is_answered() -> None:
     stage = Stage()
-    stage.client(handshake("PLAIN") + token(PLAIN_ALICE) + handshake("PLAIN", correlation=3))
+    third = handshake("PLAIN", correlation=3)
 
-    stage.broker(
-        handshake_answer() + token_answer() + handshake_answer(error=ILLEGAL_STATE, correlation=3)
-    )
+    assert stage.client(handshake("PLAIN") + token(PLAIN_ALICE) + third) == handshake("PLAIN")
+    stage.broker(handshake_answer())
+    assert stage.to_broker == handshake("PLAIN") + token(PLAIN_ALICE)
+    stage.broker(token_answer())
+    assert stage.to_broker == handshake("PLAIN") + token(PLAIN_ALICE) + third
+    stage.broker(handshake_answer(error=ILLEGAL_STATE, correlation=3))
 
     assert recorded_user(stage) == "alice"
 
@@ -208,22 +225,123 @@ def test_a_login_sent_ahead_of_an_answer_does_not_borrow_a_name() -> None:
         + token(PLAIN_BOB, correlation=4)
     )
 
-    stage.broker(handshake_answer() + token_answer())
+    stage.broker(handshake_answer())
+    stage.broker(token_answer())
     assert stage.machine.caller.principal.name == "alice"
-    stage.broker(
-        handshake_answer(error=ILLEGAL_STATE, correlation=3)
-        + token_answer(error=ILLEGAL_STATE, correlation=4)
-    )
+    stage.broker(handshake_answer(error=ILLEGAL_STATE, correlation=3))
+    stage.broker(token_answer(error=ILLEGAL_STATE, correlation=4))
 
     assert recorded_user(stage) == "alice"
 
 
-def test_a_second_token_of_one_login_names_nobody_else() -> None:
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_is_sent_together_with_a_login_is_charged_to_the_user(version: int) -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+    first = raw(PLAIN_ALICE) if version == 0 else token(PLAIN_ALICE)
+
+    stage.client(handshake("PLAIN", version) + first + produce(correlation=3))
+    stage.broker(handshake_answer(version))
+    stage.broker(raw(b"") if version == 0 else token_answer())
+    stage.broker(produce_answer(correlation=3))
+
+    assert [row.memo.user for row in stage.cluster.rows] == ["alice"]
+    assert stage.to_broker == handshake("PLAIN", version) + first + produce(correlation=3)
+
+
+def test_on_a_listener_without_logins_a_client_goes_on_as_anonymous() -> None:
+    stage = Stage()
+
+    stage.client(handshake("PLAIN") + token(PLAIN_ALICE) + produce(correlation=3))
+    stage.broker(handshake_answer(error=ILLEGAL_STATE))
+    stage.broker(token_answer(error=ILLEGAL_STATE))
+    stage.broker(produce_answer(correlation=3))
+
+    assert [row.memo.user for row in stage.cluster.rows] == ["ANONYMOUS"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        produce(9, correlation=3),
+        produce(9, acks=0, correlation=3),
+        fetch(12, correlation=3),
+        request(API_VERSIONS, 3, correlation=3),
+        request(CREATE_TOPICS, 7, correlation=3),
+    ],
+    ids=["Produce", "Produce without acks", "Fetch", "ApiVersions", "CreateTopics"],
+)
+def test_a_request_within_a_re_authentication_ends_it_uncharged(frame: bytes) -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer())
+    assert recorded_user(stage) == "alice"  # that API version has been used before
+    before, rows = stage.to_broker, len(stage.cluster.rows)
+
+    stage.client(handshake("PLAIN", correlation=6) + frame)
+    with pytest.raises(ProtocolError, match="in the middle of a login"):
+        stage.broker(handshake_answer(correlation=6))
+    stage.end()
+
+    assert stage.to_broker == before + handshake("PLAIN", correlation=6)
+    assert len(stage.cluster.rows) == rows
+
+
+def test_who_logs_in_again_as_somebody_else_is_refused_with_what_follows() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer())
+
+    stage.client(
+        handshake("PLAIN", correlation=6)
+        + token(PLAIN_BOB, correlation=7)
+        + produce(9, correlation=8)
+    )
+    stage.broker(handshake_answer(correlation=6))
+    with pytest.raises(ProtocolError, match="in the middle of a login"):
+        stage.broker(token_answer(error=FAILED, correlation=7))
+    stage.end()
+
+    assert stage.cluster.rows == []
+
+
+def test_an_answer_on_its_way_before_a_re_authentication_keeps_its_user() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer())
+
+    stage.client(fetch(12, correlation=5) + handshake("PLAIN", correlation=6))
+    stage.broker(fetch_answer(12, correlation=5))
+    stage.broker(handshake_answer(correlation=6))
+    stage.client(token(PLAIN_BOB, correlation=7))
+    stage.broker(token_answer(correlation=7))  # as some broker may do that is not Kafka's
+
+    assert recorded_user(stage) == "bob"
+    assert [row.memo.user for row in stage.cluster.rows] == ["alice", "bob"]
+
+
+def test_a_login_whose_end_cannot_be_seen_ends_with_any_token_that_is_accepted() -> None:
+    stage = Stage()
+    shake_hands(stage, "AWS_MSK_IAM")
+
+    for correlation in (2, 3):
+        stage.client(token(b"{}", correlation=correlation))
+        stage.broker(token_answer(b'{"version":"2020_10_22"}', correlation=correlation))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+    (warning,) = stage.warnings
+    assert "AWS_MSK_IAM" in warning
+
+
+def test_a_second_token_behind_a_login_names_nobody_else() -> None:
     stage = Stage()
     shake_hands(stage, "PLAIN")
 
     stage.client(token(PLAIN_ALICE) + token(PLAIN_BOB, correlation=3))
-    stage.broker(token_answer() + token_answer(error=ILLEGAL_STATE, correlation=3))
+    stage.broker(token_answer())
+    stage.broker(token_answer(error=ILLEGAL_STATE, correlation=3))
 
     assert recorded_user(stage) == "alice"
 
@@ -252,7 +370,7 @@ def test_a_token_that_is_none_is_the_brokers_business(garbage: bytes) -> None:
     assert stage.client(token(garbage)) == token(garbage)
     stage.broker(token_answer(error=FAILED))
 
-    assert recorded_user(stage) == "ANONYMOUS"
+    assert ends_uncharged(stage)
 
 
 # ------------------------------------------------------------------ raw tokens (handshake v0)

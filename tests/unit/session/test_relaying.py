@@ -347,19 +347,52 @@ def test_small_frames_are_let_in_before_large_ones() -> None:
 
 def test_room_that_one_has_no_use_for_is_passed_on() -> None:
     cluster = Cluster(budget_bytes=150_000)
-    holder, gone, other = (Stage(cluster, number=number) for number in range(3))
+    holder, muted, other = (Stage(cluster, number=number) for number in range(3))
     begun = produce(records=b"r" * 100_000)[:20_000]
-    for stage in (holder, gone, other):
+    for stage in (holder, muted, other):
         stage.client(begun)
-    gone.end()
+    muted.machine.pausing.mute(1_000)
     holder.end()
-    assert (gone.wakes, other.wakes) == (1, 0)
+    assert (muted.wakes, other.wakes) == (1, 0)
 
-    gone.machine.pass_room_on()
+    assert muted.wake_up() == b""
 
     assert other.wakes == 1
     assert other.wake_up() == begun
     assert cluster.shared.budgets.used_bytes > 100_000
+    other.end()
+    assert muted.advance(1_000) == begun
+
+
+def test_room_for_one_that_has_gone_goes_to_the_next() -> None:
+    cluster = Cluster(budget_bytes=150_000)
+    holder, waits, granted, other = (Stage(cluster, number=number) for number in range(4))
+    begun = produce(records=b"r" * 100_000)[:20_000]
+    for stage in (holder, granted, waits, other):
+        stage.client(begun)
+    holder.end()
+
+    waits.end()
+    granted.end()
+
+    assert (granted.wakes, waits.wakes, other.wakes) == (1, 0, 1)
+    assert other.wake_up() == begun
+    other.end()
+    assert cluster.shared.budgets.used_bytes == 0
+
+
+def test_who_waits_for_room_with_one_broker_asks_the_other_one_that_is_reached() -> None:
+    cluster = Cluster(budget_bytes=150_000)
+    holder, stage = Stage(cluster, number=1), Stage(cluster, number=2)
+    begun = produce(records=b"r" * 100_000)[:20_000]
+    holder.client(begun)
+    assert stage.client(begun) == b""
+
+    stage.machine.redialled(("broker-2.inside", 9092), 2)
+
+    assert stage.wakes == 1
+    assert stage.wake_up() == begun
+    assert not holder.machine.keeps_others_waiting
 
 
 def test_a_frame_keeps_its_room_when_another_broker_is_dialled() -> None:

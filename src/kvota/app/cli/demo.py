@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-EXAMPLE = "kvota demo"
+EXAMPLE = "{kvota} demo"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,11 +2,13 @@
 
 import argparse
 import logging
-import os
 import sys
 from pathlib import Path
 
-EXAMPLE = "kvota gateway -c gateway.toml --check && kvota gateway -c gateway.toml"
+from kvota.app.cli.exit_codes import DONE, UNREACHABLE
+from kvota.model.errors import UsageError
+
+EXAMPLE = "{kvota} gateway -c gateway.toml --check && {kvota} gateway -c gateway.toml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--check", action="store_true", help="check the files, print what would run, and end"
+    )
+    parser.add_argument(
+        "--connect", action="store_true", help="with --check: also connect to each bootstrap server"
     )
     parser.add_argument(
         "--log-level",
@@ -38,35 +43,20 @@ def run(args: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(message)s",
     )
     if args.check:
-        return _check(args.config)
+        return _check(args.config, connect=args.connect)
+    if args.connect:
+        msg = "--connect belongs to --check; the gateway itself looks at its brokers when it starts"
+        raise UsageError(msg)
     from kvota.app.config import load_files
     from kvota.app.run_gateway import run_gateway
 
     run_gateway(*load_files(args.config))
-    return 0
+    return DONE
 
 
-def _check_folder(folder: Path) -> None:
-    """Check that the record could be written there, without making anything.
-
-    Raises:
-        UsageError: it could not.
-    """
-    from kvota.model.errors import UsageError
-
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        problem = f"{there} is no folder"
-    elif not os.access(there, os.W_OK | os.X_OK):
-        problem = f"{there} may not be written to"
-    else:
-        return
-    msg = f"record.folder: {folder} cannot be used: {problem}. Name a folder that the gateway may write to"
-    raise UsageError(msg)
-
-
-def _check(path: Path) -> int:
-    """Report all faults of both files at once; return 0 if there are none."""
+def _check(path: Path, *, connect: bool) -> int:
+    """Report all faults of both files at once, and doubts; return 3 where a broker does not answer."""
+    from kvota.app.check import check_folder, doubts, unreachable_brokers
     from kvota.app.config import load_files
     from kvota.app.run_gateway import summary
 
@@ -74,6 +64,11 @@ def _check(path: Path) -> int:
     for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:
-        _check_folder(config.record.folder)
+        check_folder(config.record.folder)
+    for sentence in doubts(config, quotas):
+        print(f"warning: {sentence}")
     print(f"{path} and {config.quotas_file}: no fault found")
-    return 0
+    missing = unreachable_brokers(config) if connect else []
+    for sentence in missing:
+        print(sentence, file=sys.stderr)
+    return UNREACHABLE if missing else DONE

@@ -1,34 +1,44 @@
-"""``kvota kafka`` starts and stops a real Apache Kafka on this machine, to try things on."""
+"""``kvota kafka`` starts and stops a real Apache Kafka on this machine, and runs Kafka's own tools."""
 
 import argparse
+import difflib
 import json
+import os
 import signal
 import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.files.command_name import called
+from kvota.model.errors import UsageError
 
 if TYPE_CHECKING:
     from kvota.localkafka import LocalKafka
     from kvota.localkafka.cluster.detached import RunningKafka
 
-EXAMPLE = "kvota kafka up --detach && kvota kafka status && kvota kafka down"
+EXAMPLE = "{kvota} kafka up --detach && {kvota} kafka status && {kvota} kafka down"
 
 # These are the versions of kvota.localkafka.jars.lock; importing that here would make every --help slower.
 VERSIONS = ("4.3.1", "3.9.2")
+# And these are the tools of kvota.localkafka.processes.tools.
+TOOLS = (
+    *("acls", "broker-api-versions", "configs", "console-consumer", "console-producer"),
+    *("consumer-groups", "consumer-perf", "delete-records", "get-offsets", "log-dirs"),
+    *("producer-perf", "topics", "transactions", "verifiable-consumer", "verifiable-producer"),
+)
 _LOOK_INTERVAL_S = 0.5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="up|status|down")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="up|status|down|tool")
     up = actions.add_parser(
         "up",
         help="start a cluster; Ctrl-C ends it",
-        description="example: kvota kafka up --nodes 3 --user alice=alice-secret",
+        description=f"example: {called()} kafka up --nodes 3 --user alice=alice-secret",
     )
     up.add_argument("--nodes", type=int, default=1, help="how many brokers (default: 1)")
     up.add_argument(
@@ -50,25 +60,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a user of the SASL listener, which there is with users only; may be repeated",
     )
     up.add_argument(
-        "--detach", action="store_true", help="leave it running; kvota kafka down ends it"
+        "--detach", action="store_true", help=f"leave it running; {called()} kafka down ends it"
     )
     down = actions.add_parser(
         "down",
         help="end what up --detach started, and remove its data",
-        description="example: kvota kafka down",
+        description=f"example: {called()} kafka down",
     )
     status = actions.add_parser(
-        "status", help="what up --detach started", description="example: kvota kafka status"
+        "status", help="what up --detach started", description=f"example: {called()} kafka status"
+    )
+    tool = actions.add_parser(
+        "tool",
+        help="run one of Kafka's own tools, e.g. topics for kafka-topics.sh",
+        description=f"example: {called()} kafka tool topics --bootstrap-server 127.0.0.1:9192 --list",
+    )
+    tool.add_argument(
+        "--version", choices=VERSIONS, default=VERSIONS[0], help="Kafka's version (default: 4.3.1)"
+    )
+    tool.add_argument("tool", metavar="TOOL", help=f"one of {', '.join(TOOLS)}")
+    tool.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="go to the tool as they are"
     )
     for action in (up, down, status):
         action.add_argument("--output", choices=("table", "json"), default="table")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start, stop or describe it; return 1 if nothing runs."""
+    """Start, stop or describe it, or run a tool; return 1 if nothing runs."""
+    if args.action == "tool":
+        _become_tool(args)
     if args.action == "up":
         return _up_detached(args) if args.detach else _up(args)
     return _down(args) if args.action == "down" else _status(args)
+
+
+def _become_tool(args: argparse.Namespace) -> NoReturn:
+    """The tool takes this process over: signals, the terminal and the exit code are its own.
+
+    Raises:
+        UsageError: there is no such tool.
+    """
+    if args.tool not in TOOLS:
+        near = difflib.get_close_matches(args.tool.removeprefix("kafka-"), TOOLS, n=1)
+        hint = f'Did you mean "{near[0]}"?' if near else f"Known are {', '.join(TOOLS)}."
+        msg = f'there is no tool "{args.tool}". {hint}'
+        raise UsageError(msg)
+    from kvota.localkafka.processes.tools import tool_command
+
+    command = tool_command(args.tool, args.version, args.arguments)
+    os.execv(command[0], command)  # noqa: S606  (no shell: the arguments go as they are)
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -94,7 +135,7 @@ def _up_detached(args: argparse.Namespace) -> int:
         return kafka
 
     signal.signal(signal.SIGTERM, _exit)
-    _show(start_detached(make), args.output, "kvota kafka down")
+    _show(start_detached(make), args.output, f"{called()} kafka down")
     return DONE
 
 
@@ -114,11 +155,11 @@ def _status(args: argparse.Namespace) -> int:
 
     running = running_detached()
     if running is not None:
-        _show(running, args.output, "kvota kafka down")
+        _show(running, args.output, f"{called()} kafka down")
         return DONE
     if args.output == "json":
         print("null")
-    print("no Kafka runs; start one with: kvota kafka up --detach", file=sys.stderr)
+    print(f"no Kafka runs; start one with: {called()} kafka up --detach", file=sys.stderr)
     return NEGATIVE
 
 
@@ -157,7 +198,7 @@ def _show(running: "RunningKafka", output: str, ends: str) -> None:
     servers = ", ".join(f'"{address}"' for address in running.bootstrap_servers.split(","))
     rows += [
         ("next", f"in gateway.toml: [upstream] bootstrap_servers = [{servers}]"),
-        ("", "then: kvota gateway -c gateway.toml"),
+        ("", f"then: {called()} gateway -c gateway.toml"),
         ("end", ends),
     ]
     for name, value in rows:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any, NoReturn, Protocol, cast
 
 from kvota.app.cli.exit_codes import DONE, INTERRUPTED, NEGATIVE, UNREACHABLE, WRONG_USE
+from kvota.files.command_name import called
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 
 # Packages that a command may miss, each with the extra that brings it.
@@ -39,7 +40,7 @@ COMMANDS: dict[str, str] = {
 class Command(Protocol):
     """A command's module, as ``main`` uses it."""
 
-    EXAMPLE: str
+    EXAMPLE: str  # with {kvota} where the program's name stands
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's options."""
@@ -91,9 +92,9 @@ def main(argv: list[str] | None = None) -> int:
         return WRONG_USE
     command = cast("Command", importlib.import_module(f"kvota.app.cli.{name}"))
     parser = _Parser(
-        prog=f"kvota {name}",
+        prog=f"{called()} {name}",
         description=f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.",
-        example=command.EXAMPLE,
+        example=command.EXAMPLE.format(kvota=called()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--verbose", action="store_true", help="show the stack trace of an error")
@@ -136,13 +137,13 @@ def _overview() -> str:
     return "\n".join(
         [
             "example:",
-            "  kvota demo",
+            f"  {called()} demo",
             "",
-            "kvota COMMAND [options]: quotas for Apache Kafka",
+            f"{called()} COMMAND [options]: quotas for Apache Kafka",
             "",
             *lines,
             "",
-            "kvota COMMAND --help explains a command.",
+            f"{called()} COMMAND --help explains a command.",
         ]
     )
 

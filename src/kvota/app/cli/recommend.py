@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvota.pipeline.recommend import Recommendation
 
 EXAMPLE = (
-    "kvota recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
+    "{kvota} recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kvota.pipeline.law import LawResult
 
-EXAMPLE = "kvota replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
+EXAMPLE = "{kvota} replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
 
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
 # By what a candidate's unit says: byte rates, or all others.

@@ -15,7 +15,7 @@ from kvota.planning.plan import format_quota
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-EXAMPLE = "kvota usage --events kvota-demo/shadow/record --by user --top 10"
+EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 
 # How many bars a picture of the whole record has.
 _BARS = 24

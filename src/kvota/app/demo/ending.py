@@ -8,6 +8,7 @@ from kvota.app.demo.screen import wrapped
 from kvota.app.demo.tenants import ANALYTICS, ORDERS, TenantReport
 from kvota.app.demo.traffic import percentile
 from kvota.app.demo.verdicts import Verdicts
+from kvota.files.command_name import called
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_window import QuotaWindow
 
@@ -101,8 +102,8 @@ def closing_lines(ending: Ending) -> str:
             _labelled("law", f"{ending.law}: replayed on Spark, to the millisecond"),
             hanging=_labelled("", ""),
         ),
-        _labelled("next", f"./run kvota usage --events {record}"),
-        _labelled("", f"./run kvota replay --events {record} --law"),
+        _labelled("next", f"{called()} usage --events {record}"),
+        _labelled("", f"{called()} replay --events {record} --law"),
         _labelled("", "docs/quotas-that-hold.md: why it holds; docs/gateway.md: your own cluster"),
     ]
     return "\n".join(lines)
@@ -119,7 +120,7 @@ def outcome(ending: Ending) -> str:
             *(wrapped(sentence, indent="  ") for sentence in broken),
             "What to do:",
             "  That is a fault of kvota, not yours. See whether each decision follows from the rows before:",
-            f"    ./run kvota replay --events {ending.folder / 'enforced' / 'record'} --law",
+            f"    {called()} replay --events {ending.folder / 'enforced' / 'record'} --law",
             "  and report what it says, with the logs and the record, which stay in",
             f"    {ending.folder}",
         ]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kvota.files.cache import cache_folder
+from kvota.files.command_name import called
 from kvota.files.folder_lock import folder_lock
 from kvota.files.whole_file import write_whole
 from kvota.localkafka.cluster.local_kafka import LocalKafka
@@ -83,7 +84,7 @@ def start_detached(make: Callable[[Path], LocalKafka]) -> RunningKafka:
         if known is not None and any(_lives(node.pid, known.folder) for node in known.nodes):
             msg = (
                 f"a Kafka {known.version} runs already at {known.bootstrap_servers}. "
-                "End it with: kvota kafka down"
+                f"End it with: {called()} kafka down"
             )
             raise KvotaError(msg)
         _forget(home)
@@ -118,7 +119,7 @@ def stop_detached() -> RunningKafka:
     with folder_lock(home):
         known = _read(home)
         if known is None:
-            msg = "no Kafka runs that was started with: kvota kafka up --detach"
+            msg = f"no Kafka runs that was started with: {called()} kafka up --detach"
             raise KvotaError(msg)
         pids = [node.pid for node in known.nodes if _lives(node.pid, known.folder)]
         _end(pids, known.folder)

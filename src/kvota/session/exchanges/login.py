@@ -1,4 +1,10 @@
-"""Logins, watched as they go by: SaslHandshake, SaslAuthenticate, and bare tokens (handshake v0)."""
+"""Logins, watched as they go by: SaslHandshake, SaslAuthenticate, and bare tokens (handshake v0).
+
+Nothing goes on behind a message of a login before its answer is here: whose request it is that stands
+behind it, and whether it is one at all, follows from the answer. A broker, too, has one message of a
+connection in hand. From its yes to a mechanism until it has accepted the last token a broker takes
+nothing but tokens, and closes the connection for anything else (``Caller.logs_in``).
+"""
 
 from kvota.model.errors import ProtocolError
 from kvota.session.caller import Caller
@@ -7,8 +13,10 @@ from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
 from kvota.session.principal import WHOLE_LOGINS, Login
 from kvota.wire import sasl
-from kvota.wire.apis import SASL_BYTES_MAX
+from kvota.wire.apis import SASL_AUTHENTICATE, SASL_BYTES_MAX, SASL_HANDSHAKE
 from kvota.wire.error_code import ErrorCode
+
+LOGIN_KEYS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
 class Handshake(Exchange):
@@ -21,26 +29,29 @@ class Handshake(Exchange):
 
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
-        """After v0 bare tokens may follow, which look like requests: nothing goes on before the answer.
+        """After v0 bare tokens follow, which look like requests: their end must be seen.
 
         Raises:
             ProtocolError: v0 with a mechanism whose end cannot be seen from outside.
         """
         mechanism = sasl.mechanism(frame)
-        if head.version == 0:
-            if mechanism not in WHOLE_LOGINS:
-                msg = f"SaslHandshake v0 with {mechanism!r}: its end cannot be seen from outside"
-                raise ProtocolError(msg)
-            caller.wait()
+        if head.version == 0 and mechanism not in WHOLE_LOGINS:
+            msg = f"SaslHandshake v0 with {mechanism!r}: its end cannot be seen from outside"
+            raise ProtocolError(msg)
         caller.principal.handshake(mechanism)
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.version)))
+        caller.wait()
         return frame
 
     def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
-        """The client goes on: with bare tokens if v0 was accepted."""
-        if self._version == 0:
-            caller.sends_tokens = sasl.handshake_answer(frame)[0] == ErrorCode.NONE
-            caller.go_on()
+        """Tokens follow if the broker takes the mechanism; else the client is who it was.
+
+        A refusal is what a listener without logins says, or one where nobody logs in twice.
+        """
+        if sasl.handshake_answer(frame)[0] == ErrorCode.NONE:
+            caller.sends_tokens = self._version == 0
+            caller.begin_login()
+        caller.go_on()
         return frame
 
 
@@ -58,12 +69,14 @@ class Authenticate(Exchange):
         """The broker judges the token; only the name in it is read here."""
         login = caller.principal.token(sasl.auth_bytes(frame))
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.version, login)))
+        caller.wait()
         return frame
 
     def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
         """Believe the name where the broker has accepted it."""
         answer = sasl.authenticate_answer(frame, self._version)
         _judged(caller, self._login, answer.error_code, answer.auth_bytes)
+        caller.go_on()
         return frame
 
 
@@ -111,6 +124,7 @@ def _judged(caller: Caller, login: Login, error_code: int, auth_bytes: bytes) ->
     before = principal.name
     if not principal.answer(login, error_code, auth_bytes):
         return False
+    caller.end_login()
     if principal.name != before:
         caller.forget_lanes()
     if principal.warning:

@@ -2,36 +2,28 @@
 
 A mutation request is kept back while questions of the gateway's own, on the caller's connection, find out
 what exists. Each topic that could succeed is charged; refused ones are taken out of the request and
-merged back into the answer. What upstream then refuses is given back. While that goes on nothing else
+merged back into the answer. What upstream then refuses is given back, and what it has carried out though
+Metadata had said that it would fail is charged afterwards. While that goes on nothing else
 of the connection is forwarded: a broker, too, has one request of a connection in hand.
 """
 
-from collections import Counter
 from enum import Enum
 
 from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
-from kvota.session.exchanges.mutation_charges import MutationCharges
+from kvota.session.exchanges.mutation_charges import MutationCharges, Outcome
+from kvota.session.exchanges.mutation_counts import MutationCounts, key_of
 from kvota.wire import mutations, questions
-from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
+from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, METADATA
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.mutation_answers import MutationAnswer
 from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
-from kvota.wire.questions import TopicFacts
 
 # Correlation ids of the gateway's own questions; answers are matched by their place, any value does.
 _OWN_CORRELATION = 0x6B_76_6F_74
 _DEFAULT_PARTITIONS = "num.partitions"
-# What Metadata says of a topic that may be created; 29: a client that may create it need not be
-# allowed to describe it.
-_CREATABLE = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
 
 
 class _Asked(Enum):
@@ -53,9 +45,8 @@ class Mutation(Exchange):
         self._request: MutationRequest = mutations.scan_request(frame, head.key, head.version)
         self._began_ms = now_us // 1000
         self._asked = _Asked.NOTHING
-        self._facts: dict[str | bytes, TopicFacts] = {}
         self._refusals: dict[int, Refusal] = {}
-        self._times_named = Counter(_key_of(topic) for topic in self._request.topics)
+        self._counts = MutationCounts(caller.shared, self._request)
         self._shared = caller.shared
         self._charges = MutationCharges(
             caller.shared,
@@ -95,7 +86,10 @@ class Mutation(Exchange):
             scanned = mutations.scan_answer(frame, key, version)
             refusals, upstream_ms = list(self._refusals.values()), scanned.throttle_ms
             mute_ms = self._charges.settle(
-                self._by_place(scanned), upstream_ms, refused_any=bool(refusals), now_us=now_us
+                self._outcomes(scanned, now_us // 1000),
+                upstream_ms,
+                refused_any=bool(refusals),
+                now_us=now_us,
             )
             self._end(caller, mute_ms)
             if not refusals and mute_ms <= upstream_ms:
@@ -182,7 +176,7 @@ class Mutation(Exchange):
         metadata = questions.scan_metadata(answer, version)
         for node_id, host, port in metadata.brokers:
             self._shared.topology.address_of(node_id, host, port)
-        self._facts |= metadata.topics
+        self._counts.facts |= metadata.topics
 
     def _needs_the_default(self) -> bool:
         return (
@@ -201,7 +195,7 @@ class Mutation(Exchange):
         for index, topic in enumerate(self._request.topics):
             if index in self._refusals or self._request.validate_only:
                 continue
-            partitions = self._partitions(topic, now_us // 1000)
+            partitions = self._counts.before(topic, now_us // 1000)
             if partitions is None or self._charges.charge(index, partitions, now_us):
                 continue
             if self._charges.enforced:
@@ -213,37 +207,13 @@ class Mutation(Exchange):
         ]
         return mutations.subset(self._request, admitted) if admitted else None
 
-    def _partitions(self, topic: TopicAsk, now_ms: int) -> int | None:
-        """What the topic would cost, None when it would fail anyway (it then goes up uncharged)."""
-        if self._times_named[_key_of(topic)] > 1:
-            return None  # Kafka refuses every topic that a request names twice
-        facts = self._facts.get(_key_of(topic))
-        if self._head.key == CREATE_TOPICS:
-            return self._new_topic(topic, facts, now_ms)
-        if facts is None or facts.error_code != ErrorCode.NONE:
-            return None
-        if self._head.key == DELETE_TOPICS:
-            return facts.partitions
-        return topic.partitions - facts.partitions if topic.partitions > facts.partitions else None
-
-    def _new_topic(self, topic: TopicAsk, facts: TopicFacts | None, now_ms: int) -> int | None:
-        if facts is not None and facts.error_code not in _CREATABLE:
-            return None
-        if topic.assignments:
-            # Kafka refuses a count beside a list of assignments.
-            return topic.assignments if topic.partitions in {-1, topic.assignments} else None
-        if topic.partitions == -1:
-            known = self._shared.facts.default_partitions(now_ms)
-            return known if known is not None else self._shared.settings.default_partitions
-        return topic.partitions if topic.partitions > 0 else None
-
     def _refuse_excess(self) -> None:
         """A count that no cluster should be asked for goes no further: it can exhaust a controller."""
         if self._head.key != CREATE_TOPICS:
             return
         most = self._shared.settings.mutation_partitions_max
         topics = self._request.topics
-        asked = sum(self._new_topic(topic, None, self._began_ms) or 0 for topic in topics)
+        asked = sum(self._counts.new_topic(topic, self._began_ms) or 0 for topic in topics)
         if asked > most:
             text = f"Excessively large number of partitions per request: {asked}; at most {most}."
             for index, topic in enumerate(topics):
@@ -256,11 +226,10 @@ class Mutation(Exchange):
         """
         most, asked = self._shared.settings.mutation_partitions_max, 0
         for index, topic in enumerate(self._request.topics):
-            facts = self._facts.get(_key_of(topic))
-            named_twice = self._times_named[_key_of(topic)] > 1
-            if named_twice or facts is None or facts.error_code != ErrorCode.NONE:
+            existing = self._counts.existing(topic)
+            if existing is None or self._counts.is_named_twice(topic):
                 continue  # the broker refuses it; one of two alone it would carry out, uncharged
-            more = max(0, topic.partitions - facts.partitions)
+            more = max(0, topic.partitions - existing)
             if asked + more > most:
                 text = f"{more} new partitions beside {asked} in one request; at most {most} are allowed."
                 self._refuse(index, topic, ErrorCode.INVALID_PARTITIONS, text)
@@ -272,23 +241,25 @@ class Mutation(Exchange):
             name=topic.name, topic_id=topic.topic_id, error_code=error_code, message=message
         )
 
-    def _by_place(self, answer: MutationAnswer) -> dict[int, TopicResult]:
-        """What the broker said of each topic, by the topic's place in the request."""
+    def _outcomes(self, answer: MutationAnswer, now_ms: int) -> dict[int, Outcome]:
+        """What became of each topic that the broker has answered for, by its place in the request."""
         by_topic: dict[str | bytes | None, TopicResult] = {}
         for result in answer.topics:
             by_topic[result.name] = by_topic[result.topic_id] = result
-        return {
-            index: by_topic[_key_of(topic)]
-            for index, topic in enumerate(self._request.topics)
-            if _key_of(topic) in by_topic
-        }
+        outcomes: dict[int, Outcome] = {}
+        for index, topic in enumerate(self._request.topics):
+            # A broker that takes a topic twice carries it out once.
+            said = by_topic.pop(key_of(topic), None)
+            if said is None or index in self._refusals:
+                continue
+            done = None
+            if said.error_code == ErrorCode.NONE and not self._request.validate_only:
+                charged = self._charges.charged(index)
+                done = self._counts.done(topic, said, charged, now_ms)
+            outcomes[index] = Outcome(said.error_code, done)
+        return outcomes
 
 
 def _newest_metadata(caller: Caller) -> int:
     """As far as the client's own ApiVersions has told; a client that deletes by id has asked."""
     return caller.upstream_versions.get(METADATA, (0, 12))[1]
-
-
-def _key_of(topic: TopicAsk) -> str | bytes:
-    """What identifies a topic within one request: its name, else its id."""
-    return topic.name if topic.name is not None else topic.topic_id or b""

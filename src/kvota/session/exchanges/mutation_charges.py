@@ -1,19 +1,32 @@
 """What one mutation request is charged, topic by topic, and the rows of it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvota.engine import Decision, Lane, MutationQuota
+from kvota.model import event
 from kvota.model.decision_sink import CODE_OF_OUTCOME, NO_ANSWER, ChargeMemo
-from kvota.model.event import Outcome
 from kvota.model.quota_type import CLUSTER_NODE_ID, Algorithm, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.shared import Shared
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.mutations import TopicResult
 
 # A request that timed out may have been carried out: what it cost stays charged.
 _PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+
+
+class Outcome(NamedTuple):
+    """What became of one topic.
+
+    Attributes:
+        error_code: the broker's.
+        done: how many partitions were created, added or deleted; None: as many as were charged, or
+            nothing is known to have changed.
+    """
+
+    error_code: int
+    done: int | None
 
 
 @dataclass(slots=True)
@@ -47,6 +60,7 @@ class MutationCharges:
         self._client_id = client_id
         self._connection = connection
         self._charges: dict[int, _Charge] = {}
+        self._rejected: set[int] = set()
         self._last_memo: ChargeMemo | None = None
         self._quota: MutationQuota
         self._owes_nothing = False
@@ -76,19 +90,25 @@ class MutationCharges:
             self._quota.charge(partitions, now_us // 1000),
         )
         self._throttle_ms_max = max(self._throttle_ms_max, charge.decision.throttle_ms)
-        if charge.decision.outcome is Outcome.REJECTED:
+        if charge.decision.outcome is event.Outcome.REJECTED:
             self._append(charge, NO_ANSWER)
+            self._rejected.add(index)
             return False
         self._charges[index] = charge
         return True
 
+    def charged(self, index: int) -> int | None:
+        """What the topic at this place was charged, or was found to cost; None: nothing."""
+        charge = self._charges.get(index)
+        return None if charge is None else charge.partitions
+
     def settle(
-        self, results: dict[int, TopicResult], upstream_ms: int, *, refused_any: bool, now_us: int
+        self, outcomes: dict[int, Outcome], upstream_ms: int, *, refused_any: bool, now_us: int
     ) -> int:
         """The broker has answered: record the charges, give back what it refused, correct the rest.
 
         Args:
-            results: what it said of each topic, by the topic's place in the request.
+            outcomes: what became of each topic, by the topic's place in the request.
             upstream_ms: the throttle time in its answer.
             refused_any: true where a topic of the request did not go up.
             now_us: when.
@@ -98,23 +118,28 @@ class MutationCharges:
         """
         for charge in self._charges.values():
             self._append(charge, upstream_ms)
-        kept = 0
+        had_any, kept = bool(self._charges), 0
         for index, charge in self._charges.items():
-            result = results.get(index)
-            if result is None or result.error_code in _PERHAPS_DONE:
+            outcome = outcomes.get(index)
+            if outcome is None or outcome.error_code in _PERHAPS_DONE:
                 kept += 1
-            elif result.error_code != ErrorCode.NONE:
+            elif outcome.error_code != ErrorCode.NONE:
                 self._give_back(charge.partitions, now_us, upstream_ms)
             else:
                 kept += 1
-                # Created with another count than was assumed (-1, the cluster's default).
-                more = result.partitions - charge.partitions if result.partitions > 0 else 0
+                # Another count than was assumed: the cluster's default, or Metadata lagged.
+                more = 0 if outcome.done is None else outcome.done - charge.partitions
                 if more < 0:
                     self._give_back(-more, now_us, upstream_ms)
                 elif more > 0:
                     self._append(self._charged_afterwards(more, now_us), upstream_ms)
+        for index, outcome in outcomes.items():
+            # In shadow mode what was rejected goes up, and has its row.
+            if outcome.done and index not in self._charges and index not in self._rejected:
+                kept += 1
+                self._append(self._charged_afterwards(outcome.done, now_us), upstream_ms)
         # A client that has got everything back owes nothing; the rows keep the throttle as computed.
-        self._owes_nothing = bool(self._charges) and not kept and not refused_any
+        self._owes_nothing = had_any and not kept and not refused_any
         self._charges.clear()
         return self.mute_ms(now_us)
 
@@ -139,17 +164,24 @@ class MutationCharges:
     def _charged_afterwards(self, partitions: int, now_us: int) -> _Charge:
         """What exists already cannot be rejected: charged as a permissive request, and recorded so.
 
-        Its row carries API version 0, which is permissive for every mutation.
+        Its row carries API version 0, which is permissive for every mutation. A request that is
+        permissive itself pays with its mute, as for its other charges.
         """
-        quota = self._shared.engine.mutations(
-            self._user, self._client_id, strict=False, now_ms=now_us // 1000
-        )
+        quota = self._quota
+        is_strict = self._head.version >= STRICT_FROM[self._head.key]
+        if is_strict:
+            quota = self._shared.engine.mutations(
+                self._user, self._client_id, strict=False, now_ms=now_us // 1000
+            )
         memo = self._new_memo(api_version=0)
         seq = self._shared.sink.next_seq()
-        return _Charge(partitions, memo, seq, now_us, quota.charge(partitions, now_us // 1000))
+        decision = quota.charge(partitions, now_us // 1000)
+        if not is_strict:
+            self._throttle_ms_max = max(self._throttle_ms_max, decision.throttle_ms)
+        return _Charge(partitions, memo, seq, now_us, decision)
 
     def _give_back(self, partitions: int, now_us: int, upstream_ms: int) -> None:
-        decision = Decision(Outcome.ADMITTED, 0, self._quota.limit)
+        decision = Decision(event.Outcome.ADMITTED, 0, self._quota.limit)
         seq = self._shared.sink.next_seq()
         given = _Charge(-partitions, self._memo(), seq, now_us, decision)
         self._quota.give_back(partitions, now_us // 1000)

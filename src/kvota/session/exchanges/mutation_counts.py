@@ -1,0 +1,107 @@
+"""How many partitions a topic of a mutation request costs: before it goes up, and as it turned out."""
+
+from collections import Counter
+
+from kvota.session.facts import TopicCounts
+from kvota.session.shared import Shared
+from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kvota.wire.error_code import ErrorCode
+from kvota.wire.mutations import MutationRequest, TopicAsk, TopicResult
+from kvota.wire.questions import TopicFacts
+
+# What Metadata says of a topic that may be created; 29: a client that may create it need not be
+# allowed to describe it.
+_CREATABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class MutationCounts:
+    """What is known of the topics of one request.
+
+    Attributes:
+        facts: what Metadata has said of them; a broker's Metadata lags behind the controller.
+    """
+
+    def __init__(self, shared: Shared, request: MutationRequest) -> None:
+        self._shared = shared
+        self._request = request
+        self._times_named = Counter(key_of(topic) for topic in request.topics)
+        self.facts: dict[str | bytes, TopicFacts] = {}
+
+    @property
+    def _known(self) -> TopicCounts:
+        return self._shared.facts.topics
+
+    def is_named_twice(self, topic: TopicAsk) -> bool:
+        """True where the request says more than one thing of the topic: Kafka refuses them all."""
+        return self._times_named[key_of(topic)] > 1
+
+    def existing(self, topic: TopicAsk) -> int | None:
+        """How many partitions Metadata says the topic has; None: it is not there."""
+        facts = self.facts.get(key_of(topic))
+        return None if facts is None or facts.error_code != ErrorCode.NONE else facts.partitions
+
+    def before(self, topic: TopicAsk, now_ms: int) -> int | None:
+        """What the topic will cost, None when it would fail anyway (it then goes up uncharged)."""
+        if self.is_named_twice(topic):
+            return None
+        if self._request.key == CREATE_TOPICS:
+            facts = self.facts.get(key_of(topic))
+            if facts is not None and facts.error_code not in _CREATABLE:
+                return None
+            return self.new_topic(topic, now_ms)
+        existing = self.existing(topic)
+        if existing is None or self._request.key == DELETE_TOPICS:
+            return existing
+        return topic.partitions - existing if topic.partitions > existing else None
+
+    def new_topic(self, topic: TopicAsk, now_ms: int) -> int | None:
+        """How many partitions a topic would be created with; None: Kafka refuses such a count."""
+        if topic.assignments:
+            # Kafka refuses a count beside a list of assignments.
+            return topic.assignments if topic.partitions in {-1, topic.assignments} else None
+        if topic.partitions == -1:
+            return self._default(now_ms)
+        return topic.partitions if topic.partitions > 0 else None
+
+    def done(
+        self, topic: TopicAsk, result: TopicResult, charged: int | None, now_ms: int
+    ) -> int | None:
+        """What a topic cost that the broker has created, grown or deleted; it is remembered.
+
+        Args:
+            topic: as it was asked for.
+            result: the broker's answer for it, without an error.
+            charged: what it was charged before; None: nothing, for it was expected to fail.
+            now_ms: when.
+
+        Returns:
+            None: as it was charged.
+        """
+        if self._request.key == CREATE_TOPICS:
+            told = result.partitions if result.partitions > 0 else charged
+            made = told or self.new_topic(topic, now_ms) or 1
+            self._known.changed(topic.name, result.topic_id, made, now_ms)
+            return made
+        key = key_of(topic)
+        there = self._known.fresh(key, now_ms)
+        if there is None and charged is None:
+            there = self.existing(topic) or self._known.last(key) or max(1, self._default(now_ms))
+        if self._request.key == CREATE_PARTITIONS:
+            self._known.changed(topic.name, None, topic.partitions, now_ms)
+            return None if there is None else max(1, topic.partitions - there)
+        self._known.deleted(topic.name or result.name, topic.topic_id or result.topic_id)
+        return there
+
+    def _default(self, now_ms: int) -> int:
+        known = self._shared.facts.default_partitions(now_ms)
+        return known if known is not None else self._shared.settings.default_partitions
+
+
+def key_of(topic: TopicAsk) -> str | bytes:
+    """What identifies a topic within one request: its name, else its id."""
+    return topic.name if topic.name is not None else topic.topic_id or b""

@@ -1,0 +1,222 @@
+"""A real Kafka with users, and the ways to it on which attacks are run: ``Field.run``.
+
+All ways lead to the same brokers. Each run has counters of its own: a new gateway process, or a client
+id or user that the broker has not met.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kio.schema.alter_client_quotas.v1 import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kio.schema.alter_client_quotas.v1.request import EntityData, EntryData, OpData
+from kio.static.primitive import f64
+from tests.adversary import good_client
+from tests.adversary.frames import produce
+from tests.adversary.good_client import GoodClient
+from tests.adversary.memory import Memory
+from tests.adversary.target import Attack, Entity, Finding, Got, Target, Way
+from tests.integration.raw_client import RawClient
+
+from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.cluster.ask import ask
+from kvota.localkafka.processes.command_line import SHORT_LIVED
+
+READABLE_TOPIC, READABLE_RECORD_BYTES, READABLE_RECORDS = "readable", 999_000, 20
+_WRITABLE_TOPIC, _BESIDE_TOPIC = "writable", "beside"
+_GATED_USER, _GOOD_USER = "mallory", "good"
+_DIRECT_USERS = tuple(f"mallory-{number}" for number in range(40))
+_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
+_ENFORCED = {"PRODUCE": True, "FETCH": True, "CONTROLLER_MUTATION": True}
+_NO_LIMIT = 10.0**12
+
+
+class Field:
+    """The cluster; ready on entry, gone on exit.
+
+    Args:
+        folder: for the gateways' files.
+        nodes: of the cluster.
+        host: where the brokers listen, and what they advertise.
+    """
+
+    def __init__(self, folder: Path, *, nodes: int = 1, host: str = "127.0.0.1") -> None:
+        users = (_GATED_USER, _GOOD_USER, *_DIRECT_USERS)
+        self.kafka = LocalKafka(
+            nodes=nodes,
+            host=host,
+            users={name: _secret(name) for name in users},
+            # An attack that is let through writes gigabytes; they need not stay.
+            properties={
+                "log.retention.bytes": str(256 << 20),
+                "log.segment.bytes": str(64 << 20),
+                "log.retention.check.interval.ms": "5000",
+                "log.segment.delete.delay.ms": "1000",
+                "message.max.bytes": str(20 << 20),
+            },
+            java_options=SHORT_LIVED,
+        )
+        self._folder, self._numbers = folder, count(1)
+        self._direct_users = iter(_DIRECT_USERS)
+
+    def __enter__(self) -> Self:
+        self.kafka.start()
+        self.kafka.create_topic(READABLE_TOPIC, configs={"retention.bytes": "-1"})
+        self.kafka.create_topic(_WRITABLE_TOPIC)
+        self.kafka.create_topic(_BESIDE_TOPIC)
+        with RawClient(self.kafka.nodes[0].address) as client:
+            record = produce(READABLE_TOPIC, READABLE_RECORD_BYTES, client_id="preload")
+            for _ in range(READABLE_RECORDS):
+                client.send(record)
+                client.frame()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kafka.stop(keep_logs=kind is not None and issubclass(kind, Exception))
+
+    async def run(self, attack: Attack, way: Way, seconds: float) -> Finding:
+        """Runs an attack, a good client beside it."""
+        with self.target(attack, way) as target:
+            login = (_GOOD_USER, _secret(_GOOD_USER)) if attack.entity is Entity.USER else None
+            with GoodClient(target.address, _BESIDE_TOPIC, attack.good, login) as good:
+                memory = Memory(target.gateway_pid) if target.gateway_pid is not None else None
+                got, begin = Got(), time.monotonic()
+                await attack.run(target, seconds, got)
+                elapsed_s = time.monotonic() - begin
+                waits = good.waits()
+            growth_mib = memory.growth_mib() if memory is not None else None
+        return Finding(attack, way, elapsed_s, got, waits, growth_mib)
+
+    @contextmanager
+    def target(self, attack: Attack, way: Way) -> Iterator[Target]:
+        """A way to the brokers under the quota of an attack; gone at the end."""
+        number = next(self._numbers)
+        client_id = f"{way.value}-{attack.name}-{number}"
+        if way is Way.BROKER:
+            user = next(self._direct_users) if attack.entity is Entity.USER else _GATED_USER
+            nodes = self._broker_nodes(attack)
+            target = self._target(attack, way, client_id, user, (nodes[0], *nodes), None)
+            entity = _broker_entity(attack.entity, client_id, user)
+            self._set_broker_quotas(entity, attack.quotas)
+            yield target
+            self._set_broker_quotas(entity, dict.fromkeys(attack.quotas))
+        else:
+            first_port = free_port_range(2 + len(self.kafka.nodes))
+            ports = (first_port, *(first_port + 1 + node.node_id for node in self.kafka.nodes))
+            addresses = tuple(("127.0.0.1", port) for port in ports)
+            with self._gateway(attack, way, client_id, first_port) as process:
+                yield self._target(attack, way, client_id, _GATED_USER, addresses, process.pid)
+                assert process.running, f"the gateway is gone; its log:\n{process.log[-3000:]}"
+
+    def _target(
+        self,
+        attack: Attack,
+        way: Way,
+        client_id: str,
+        user: str,
+        addresses: tuple[tuple[str, int], ...],
+        pid: int | None,
+    ) -> Target:
+        """The first address is where clients bootstrap."""
+        reads = "consumer_byte_rate" in attack.quotas
+        topic = READABLE_TOPIC if reads else _WRITABLE_TOPIC
+        return Target(
+            way=way,
+            address=addresses[0],
+            nodes=addresses[1:],
+            client_id=client_id,
+            user=user,
+            secret=_secret(user),
+            topic=topic,
+            limits=attack.quotas,
+            gateway_pid=pid,
+        )
+
+    def _broker_nodes(self, attack: Attack) -> tuple[tuple[str, int], ...]:
+        nodes = self.kafka.nodes
+        if attack.entity is Entity.USER:
+            return tuple((self.kafka.host, node.ports.sasl) for node in nodes)
+        return tuple(node.address for node in nodes)
+
+    def _gateway(self, attack: Attack, way: Way, client_id: str, first_port: int) -> GatewayProcess:
+        login = attack.entity is Entity.USER
+        config = gateway_toml(
+            # Not the name by which the broker speaks of itself: a counter is the broker's.
+            upstream=_by_another_name(
+                self.kafka.sasl_bootstrap_servers if login else self.kafka.bootstrap_servers
+            ),
+            first_port=first_port,
+            node_ids=f"0-{len(self.kafka.nodes)}",
+            enforce=_ENFORCED,
+            record="record",
+            limits=attack.limits,
+        )
+        for quota_type in ("PRODUCE", "FETCH"):
+            table = f"[quotas.{quota_type}]\n"
+            config = config.replace(table, f'{table}algorithm = "{way.value}"\n')
+        return GatewayProcess(
+            self._folder / client_id,
+            config=config,
+            quotas=_quotas_toml(attack, client_id),
+            first_port=first_port,
+        )
+
+    def _set_broker_quotas(
+        self, entity: EntityData, quotas: Mapping[str, float] | Mapping[str, None]
+    ) -> None:
+        """The brokers' own; None takes one away."""
+        if not quotas:
+            return
+        ops = tuple(
+            OpData(key=name, value=f64(float(value or 0)), remove=value is None)
+            for name, value in quotas.items()
+        )
+        entries = [EntryData(entity=(entity,), ops=ops)]
+        if entity.entity_name is None:  # it would hold the good client, too
+            good = EntityData(entity_type="client-id", entity_name=good_client.CLIENT_ID)
+            held = tuple(OpData(key=op.key, value=f64(_NO_LIMIT), remove=op.remove) for op in ops)
+            entries.append(EntryData(entity=(good,), ops=held))
+        request = AlterClientQuotasRequest(entries=tuple(entries), validate_only=False)
+        answer = ask(self.kafka.nodes[0].address, request, AlterClientQuotasResponse)
+        assert all(entry.error_code == 0 for entry in answer.entries), answer
+
+
+def _secret(user: str) -> str:
+    return f"{user}-secret"
+
+
+def _by_another_name(servers: str) -> str:
+    return servers.replace("127.0.0.1:", "localhost:")
+
+
+def _broker_entity(entity: Entity, client_id: str, user: str) -> EntityData:
+    if entity is Entity.USER:
+        return EntityData(entity_type="user", entity_name=user)
+    name = client_id if entity is Entity.CLIENT_ID else None
+    return EntityData(entity_type="client-id", entity_name=name)
+
+
+def _quotas_toml(attack: Attack, client_id: str) -> str:
+    if not attack.quotas:
+        return ""
+    whose = {
+        Entity.CLIENT_ID: f'client_id = "{client_id}"',
+        Entity.EVERY_CLIENT_ID: "client_id_default = true",
+        Entity.USER: f'user = "{_GATED_USER}"',
+    }[attack.entity]
+    rates = "".join(f"{name} = {value}\n" for name, value in attack.quotas.items())
+    good = "".join(f"{name} = {_NO_LIMIT}\n" for name in attack.quotas)
+    text = f"[[quota]]\n{whose}\n{rates}"
+    if attack.entity is Entity.EVERY_CLIENT_ID:
+        text += f'[[quota]]\nclient_id = "{good_client.CLIENT_ID}"\n{good}'
+    return text

@@ -1,0 +1,146 @@
+"""The frames that attacks send, made by hand: an attack says what no client library would say.
+
+Sizes are in bytes. What a helper does not take as an argument is what a plain client sends.
+"""
+
+import struct
+import time
+from collections.abc import Sequence
+from functools import cache
+
+from kafka.record import MemoryRecordsBuilder
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+CREATE_TOPICS, DELETE_TOPICS = 19, 20
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+
+_PRODUCE_VERSION, _FETCH_VERSION, _METADATA_VERSION = 8, 11, 8
+_CREATE_TOPICS_VERSION, _DELETE_TOPICS_VERSION = 4, 3
+_MANY_PARTITIONS_VERSION = 11
+
+
+def frame(key: int, version: int, body: bytes, *, client_id: str, correlation: int = 1) -> bytes:
+    """A request with a header of version 1, or 2 where the body is flexible (``body`` begins with its tags)."""
+    head = struct.pack(">hhi", key, version, correlation) + _text(client_id)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def correlated(request: bytes, correlation: int) -> bytes:
+    """The same request under another correlation id."""
+    return request[:8] + struct.pack(">i", correlation) + request[12:]
+
+
+def produce(topic: str, value_bytes: int, *, client_id: str, acks: int = 1) -> bytes:
+    """Produce v8 of one record to partition 0."""
+    records = _records(value_bytes)
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + _text(topic)
+    body += struct.pack(">iii", 1, 0, len(records)) + records
+    return frame(PRODUCE, _PRODUCE_VERSION, body, client_id=client_id)
+
+
+def produce_of_many(topic: str, partitions: int, *, client_id: str) -> bytes:
+    """Produce v11 that names so many partitions, without records; the topic's own are the first."""
+    named = b"".join(struct.pack(">i", index) + b"\0\0" for index in range(partitions))
+    body = b"\0\0" + struct.pack(">hi", 1, 30_000)  # header tags, no transactional id
+    body += b"\2" + _compact_length(len(topic.encode())) + topic.encode()
+    body += _compact_length(partitions) + named + b"\0\0"
+    return frame(PRODUCE, _MANY_PARTITIONS_VERSION, body, client_id=client_id)
+
+
+def fetch(topic: str, max_bytes: int, *, client_id: str, max_wait_ms: int = 500) -> bytes:
+    """Fetch v11 of partition 0 from its beginning, without a session."""
+    body = struct.pack(">iiii", -1, max_wait_ms, 1, max_bytes) + b"\0"
+    body += struct.pack(">iii", 0, -1, 1) + _text(topic)
+    body += struct.pack(">iiiqqi", 1, 0, -1, 0, -1, max_bytes) + struct.pack(">ih", 0, 0)
+    return frame(FETCH, _FETCH_VERSION, body, client_id=client_id)
+
+
+def metadata(*, client_id: str) -> bytes:
+    """Metadata v8 that asks for no topic."""
+    body = struct.pack(">i", 0) + b"\0\0\0"
+    return frame(METADATA, _METADATA_VERSION, body, client_id=client_id)
+
+
+def create_topics(names: Sequence[str], partitions: int, *, client_id: str) -> bytes:
+    """CreateTopics v4, one replica each."""
+    topics = b"".join(_text(name) + struct.pack(">ihii", partitions, 1, 0, 0) for name in names)
+    body = struct.pack(">i", len(names)) + topics + struct.pack(">i", 30_000) + b"\0"
+    return frame(CREATE_TOPICS, _CREATE_TOPICS_VERSION, body, client_id=client_id)
+
+
+def delete_topics(names: Sequence[str], *, client_id: str) -> bytes:
+    """DeleteTopics v3."""
+    body = struct.pack(">i", len(names)) + b"".join(map(_text, names)) + struct.pack(">i", 30_000)
+    return frame(DELETE_TOPICS, _DELETE_TOPICS_VERSION, body, client_id=client_id)
+
+
+def sasl_handshake(mechanism: str, *, client_id: str) -> bytes:
+    """SaslHandshake v1: tokens follow in SaslAuthenticate."""
+    return frame(SASL_HANDSHAKE, 1, _text(mechanism), client_id=client_id)
+
+
+def sasl_authenticate(token: bytes, *, client_id: str) -> bytes:
+    """SaslAuthenticate v1."""
+    body = struct.pack(">i", len(token)) + token
+    return frame(SASL_AUTHENTICATE, 1, body, client_id=client_id)
+
+
+def plain_login(user: str, secret: str, *, client_id: str) -> bytes:
+    """Both requests of a PLAIN login, ready to have more behind them in one segment."""
+    token = f"\0{user}\0{secret}".encode()
+    handshake = sasl_handshake("PLAIN", client_id=client_id)
+    return handshake + sasl_authenticate(token, client_id=client_id)
+
+
+# ------------------------------------------------------------------ answers
+
+
+def throttle_ms_of_produce(answer: bytes) -> int:
+    """Of a whole Produce v8 answer."""
+    return int.from_bytes(answer[-4:], "big")
+
+
+def error_of_produce(answer: bytes) -> int:
+    """The error of partition 0 in a whole Produce v8 answer to one partition."""
+    (length,) = struct.unpack_from(">h", answer, 12)
+    (code,) = struct.unpack_from(">h", answer, 14 + length + 8)
+    return int(code)
+
+
+def errors_of_topics(answer: bytes, *, has_message: bool) -> list[int]:
+    """The error of each topic in a CreateTopics v4 (with messages) or DeleteTopics v3 answer."""
+    (count,) = struct.unpack_from(">i", answer, 12)
+    at, errors = 16, []
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", answer, at)
+        at += 2 + length
+        errors.append(int(struct.unpack_from(">h", answer, at)[0]))
+        at += 2
+        if has_message:
+            (length,) = struct.unpack_from(">h", answer, at)
+            at += 2 + max(0, length)
+    return errors
+
+
+# ------------------------------------------------------------------ parts
+
+
+@cache
+def _records(value_bytes: int) -> bytes:
+    builder = MemoryRecordsBuilder(2, 0, value_bytes + 1_000)
+    builder.append(timestamp=int(time.time() * 1000), key=None, value=bytes(value_bytes))
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _compact_length(length: int) -> bytes:
+    number, out = length + 1, bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])

@@ -1,0 +1,122 @@
+"""What an attack is, what it is given, and what it brings back."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tests.adversary.good_client import GoodLoad, Waits
+
+
+class Way(Enum):
+    """How the clients of an attack reach the broker, and what holds them there."""
+
+    BROKER = "broker"  # straight to it, under the broker's own quota
+    SAMPLED_RATE = "sampled_rate"
+    TOKEN_BUCKET = "token_bucket"
+
+
+class Entity(Enum):
+    """Whose the quota of an attack is."""
+
+    CLIENT_ID = "client_id"  # that of ``Target.client_id``
+    EVERY_CLIENT_ID = "client_id_default"  # each its own counter
+    USER = "user"  # that of ``Target.user``, who logs in
+
+
+@dataclass(frozen=True)
+class Target:
+    """One way to the broker for one run of an attack; its counters are new.
+
+    Attributes:
+        address: where clients bootstrap.
+        nodes: the address of each broker; through a gateway nobody has asked for them yet.
+        client_id: under the quota if it is on client ids; it may log in under any other.
+        user, secret: who logs in, if the attack does.
+        topic: has one partition, and batches of 1,000,000 bytes to read.
+        limits: the quotas by Kafka's names.
+        gateway_pid: of its process, None straight to the broker.
+    """
+
+    way: Way
+    address: tuple[str, int]
+    nodes: tuple[tuple[str, int], ...]
+    client_id: str
+    user: str
+    secret: str
+    topic: str
+    limits: Mapping[str, float]
+    gateway_pid: int | None
+
+
+@dataclass
+class Got:
+    """What an attacker was given; attacks add to it while they run.
+
+    Attributes:
+        used: in the quota's unit: bytes acknowledged or received, partitions created.
+        answers: whole answers with something in them.
+        closed: connections that ended although the attacker wanted them.
+        notes: further figures of one attack, by name.
+    """
+
+    used: float = 0.0
+    answers: int = 0
+    connections: int = 0
+    closed: int = 0
+    notes: dict[str, float] = field(default_factory=dict)
+
+    def count(self, used: float) -> None:
+        """One more answer."""
+        self.used += used
+        self.answers += 1
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One row of the table.
+
+    Attributes:
+        run: does it for so many seconds and counts what it is given; it returns in time even where
+            nobody answers.
+        quotas: by Kafka's names, on ``entity``; none for an attack that wants memory or places.
+        unit: of ``Got.used``.
+        broker_nodes: of the cluster it needs.
+        limits: settings of ``[limits]`` in gateway.toml that differ from the defaults.
+        good: what the client beside it sends.
+    """
+
+    name: str
+    run: Callable[[Target, float, Got], Awaitable[None]]
+    unit: str = "bytes"
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    entity: Entity = Entity.CLIENT_ID
+    broker_nodes: int = 1
+    limits: Mapping[str, int | str] = field(default_factory=dict)
+    good: GoodLoad = field(default_factory=GoodLoad)
+
+    @property
+    def quota(self) -> float | None:
+        """The one that its ``used`` is held against."""
+        return next(iter(self.quotas.values()), None)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one attack on one way.
+
+    Attributes:
+        growth_mib: by how much the gateway's resident memory rose at its peak; None of a broker.
+    """
+
+    attack: Attack
+    way: Way
+    seconds: float
+    got: Got
+    good: Waits
+    growth_mib: float | None
+
+    @property
+    def x_quota(self) -> float | None:
+        """What was given per second, as a multiple of the quota."""
+        quota = self.attack.quota
+        return self.got.used / self.seconds / quota if quota else None

@@ -1,0 +1,213 @@
+"""Mutations that succeed though the Metadata asked before was behind the times: charged afterwards."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+from tests.unit.session.test_mutations import (
+    charges,
+    cluster,
+    create,
+    created,
+    delete,
+    delete_by_id,
+    deleted,
+    grow,
+    grown,
+    tell,
+)
+
+from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
+from kvota.session.facts import TopicCounts
+from kvota.testing.frames import CREATE_TOPICS, METADATA, metadata_answer, throttle_of, topic_id
+from kvota.testing.stage import Cluster, Stage
+
+EXISTS, UNKNOWN_ID = 36, 100
+
+
+def made(world: Cluster, name: str, partitions: int) -> None:
+    """A topic is created through another connection; its charge is not looked at."""
+    stage = Stage(world, number=2)
+    tell(stage, stage.client(create((name, partitions))))
+    stage.broker(created((name, 0, partitions)))
+    world.rows.clear()
+
+
+def test_a_deletion_that_succeeds_though_metadata_knew_nothing_is_charged() -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "new", 7)
+
+    tell(stage, stage.client(delete("new")))
+    assert stage.cluster.rows == []
+    stage.broker(deleted(("new", 0)))
+
+    assert charges(stage.cluster.rows) == [(7, ADMITTED)]
+    assert stage.cluster.rows[0].memo.api_version == 0
+
+
+def test_the_same_by_id() -> None:
+    stage = Stage(cluster())
+    stage.machine.caller.upstream_versions = {METADATA: (0, 13)}
+    made(stage.cluster, "new", 7)
+
+    question = stage.client(delete_by_id(topic_id("new")))
+    correlation = int.from_bytes(question[8:12], "big")
+    stage.broker(metadata_answer(12, correlation=correlation, topics=[]))
+    stage.broker(deleted(("new", 0), version=6))
+
+    assert charges(stage.cluster.rows) == [(7, ADMITTED)]
+
+
+def test_of_a_topic_that_nobody_remembers_the_default_count_is_charged() -> None:
+    stage = Stage(cluster(limits={"default_partitions": 4}))
+
+    tell(stage, stage.client(delete("unseen")))
+    stage.broker(deleted(("unseen", 0)))
+
+    assert charges(stage.cluster.rows) == [(4, ADMITTED)]
+
+
+def test_what_the_broker_refuses_as_expected_stays_uncharged() -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "new", 7)
+
+    tell(stage, stage.client(delete("new", "old")))
+    stage.broker(deleted(("new", 3), ("old", 3)))
+
+    assert stage.cluster.rows == []
+
+
+def test_a_creation_that_succeeds_though_metadata_knew_the_topic_is_charged() -> None:
+    stage = Stage(cluster())
+
+    tell(stage, stage.client(create(("again", 9))), ("again", 0, 3))
+    stage.broker(created(("again", 0, 9)))
+
+    assert charges(stage.cluster.rows) == [(9, ADMITTED)]
+
+
+def test_an_answer_without_a_count_leaves_the_count_that_was_asked_for() -> None:
+    stage = Stage(cluster())
+
+    tell(stage, stage.client(create(("again", 9), version=4)), ("again", 0, 3))
+    stage.broker(created(("again", 0, 9), version=4))
+
+    assert charges(stage.cluster.rows) == [(9, ADMITTED)]
+
+
+def test_a_count_that_metadata_had_wrong_is_corrected_both_ways() -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "more", 9)
+    made(stage.cluster, "less", 2)
+
+    tell(stage, stage.client(delete("more", "less")), ("more", 0, 3), ("less", 0, 5))
+    stage.broker(deleted(("more", 0), ("less", 0)))
+
+    assert charges(stage.cluster.rows) == [(3, ADMITTED), (5, ADMITTED), (6, ADMITTED), (-3, ADMITTED)]  # fmt: skip
+
+
+def test_what_changed_long_ago_is_told_by_metadata() -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "old", 9)
+    stage.advance(TopicCounts.FRESH_MS)
+
+    tell(stage, stage.client(delete("old")), ("old", 0, 3))
+    stage.broker(deleted(("old", 0)))
+
+    assert charges(stage.cluster.rows) == [(3, ADMITTED)]
+
+
+def test_growth_that_succeeds_though_metadata_knew_nothing_is_charged() -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "new", 7)
+
+    tell(stage, stage.client(grow(("new", 10))))
+    stage.broker(grown(("new", 0)))
+    tell(stage, stage.client(grow(("new", 12))), ("new", 0, 7))
+    stage.broker(grown(("new", 0)))
+    tell(stage, stage.client(delete("new")))
+    stage.broker(deleted(("new", 0)))
+
+    assert [row.value for row in stage.cluster.rows] == [3, 5, -3, 12]
+
+
+def test_growth_that_metadata_held_for_a_shrinking_is_charged() -> None:
+    stage = Stage(cluster())
+
+    tell(stage, stage.client(grow(("new", 10))), ("new", 0, 12))
+    stage.broker(grown(("new", 0)))
+
+    assert charges(stage.cluster.rows) == [(1, ADMITTED)]
+
+
+def test_a_topic_is_charged_once_though_a_broker_took_it_twice() -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "new", 7)
+
+    tell(stage, stage.client(delete("new", "new")))
+    stage.broker(deleted(("new", 0)))
+
+    assert charges(stage.cluster.rows) == [(7, ADMITTED)]
+
+
+def test_a_validation_that_succeeds_costs_nothing() -> None:
+    stage = Stage(cluster())
+
+    stage.client(create(("a", 60), validate_only=True))
+    stage.broker(created(("a", 0, 60)))
+
+    assert stage.cluster.rows == []
+
+
+def test_in_shadow_mode_what_was_rejected_and_went_up_has_its_one_row() -> None:
+    stage = Stage(cluster(enforced=frozenset()))
+    made(stage.cluster, "filler", 101)
+
+    tell(stage, stage.client(create(("a", 60))))
+    stage.broker(created(("a", 0, 60)))
+
+    assert charges(stage.cluster.rows) == [(60, REJECTED)]
+
+
+@pytest.mark.parametrize(("version", "outcome"), [(4, THROTTLED), (7, ADMITTED)])
+def test_only_a_permissive_request_is_muted_for_what_is_charged_afterwards(
+    version: int, outcome: int
+) -> None:
+    stage = Stage(cluster())
+    made(stage.cluster, "filler", 100)
+
+    tell(stage, stage.client(create(("again", 20), version=version)), ("again", 0, 3))
+    told = stage.broker(created(("again", 0, 20), version=version))
+
+    assert [row.value for row in stage.cluster.rows] == [20]
+    assert stage.muted == (outcome == THROTTLED)
+    assert (throttle_of(told, CREATE_TOPICS, version) > 0) == stage.muted
+
+
+def test_an_answer_that_names_no_topic_charges_nobody() -> None:
+    stage = Stage(cluster())
+
+    tell(stage, stage.client(create(("a", 9))), ("a", 0, 3))
+    stage.broker(created(("b", ErrorCode.none.value, 9)))
+
+    assert stage.cluster.rows == []
+
+
+# ------------------------------------------------------------------ the memory
+
+
+def test_the_memory_keeps_the_last_topics_and_no_more() -> None:
+    counts = TopicCounts()
+
+    for number in range(TopicCounts.KEYS_MAX):
+        counts.changed(f"t{number}", number.to_bytes(16, "big"), number, 0)
+
+    assert len(counts._counts) == TopicCounts.KEYS_MAX
+    assert counts.last("t0") is None
+    assert counts.last(f"t{TopicCounts.KEYS_MAX - 1}") == TopicCounts.KEYS_MAX - 1
+
+
+def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
+    counts = TopicCounts()
+
+    counts.changed("n" * 250, None, 3, 0)
+
+    assert counts.last("n" * 250) is None
