@@ -6,15 +6,13 @@ decides, as a broker does, whether the answer is delivered. What holds, holds by
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.waiting_line import WaitingLine
 from kvota.model.quota_type import Algorithm
-
-if TYPE_CHECKING:
-    from kvota.engine.lane import Lane
 
 # A broker that has the data answers sooner; one that has none waits for it, and then nothing is reserved.
 RESERVED_MS_MAX = 300
@@ -23,6 +21,29 @@ _RECENT_SHARE = 0.25
 # A larger excess is a batch that is larger than what was asked for, and no overhead.
 _OVERHEAD_SHARE_MAX = 0.125
 _INT32_MAX = 2**31 - 1
+
+
+class CountedLane(Protocol):
+    """What is asked of a ``Lane``."""
+
+    limit: float | None
+    algorithm: Algorithm
+    is_blocked: bool
+    window_ms: int
+    window_bytes: int
+    admit: Callable[[float, int], int]
+    allowance: Callable[[int], int]
+    refuse: Callable[[float, int], int]
+    peek: Callable[[int], int]
+
+    @property
+    def counter(self) -> object:
+        """An algorithm with its contents."""
+        ...
+
+    def turn_in_ms(self, now_ms: int) -> int:
+        """How long it takes until no more than ``debt_max`` is owed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +103,13 @@ class AnswerRoom:
         self._owed_bytes = 0.0
         self._owed_since_ms = 0
 
-    def is_idle(self, lane: "Lane", now_ms: int) -> bool:
+    def is_idle(self, lane: CountedLane, now_ms: int) -> bool:
         """True when nobody waits, and nothing is still to be paid: it may be forgotten."""
         return not self.line and not self.unpaid_ms(lane, now_ms)
 
     # ------------------------------------------------------------------ on the way up
 
-    def free_bytes(self, lane: "Lane", now_ms: int) -> int:
+    def free_bytes(self, lane: CountedLane, now_ms: int) -> int:
         """What an answer may bring that nobody else's is expected to."""
         if self.unpaid_ms(lane, now_ms):
             return 0
@@ -129,7 +150,7 @@ class AnswerRoom:
         if asked_bytes is not None and value - asked_bytes <= asked_bytes * _OVERHEAD_SHARE_MAX:
             self.overhead_bytes = max(self.overhead_bytes, value - asked_bytes)
 
-    def judge(self, lane: "Lane", value: int, now_ms: int) -> Verdict:
+    def judge(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
         """Charge an answer and say that it is delivered; or take the charge back.
 
         Under ``sampled_rate`` as Kafka: record, check, and where it violates take it back. An answer that is
@@ -159,7 +180,7 @@ class AnswerRoom:
         # One that is too large is delivered as soon as the one before it is paid for.
         return _emptied(throttle_ms, unpaid_ms if is_too_large else max(throttle_ms, unpaid_ms))
 
-    def _judge_debt(self, lane: "Lane", value: int, now_ms: int) -> Verdict:
+    def _judge_debt(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
         self._owed_bytes = 0.0  # from here on the bucket knows
         if lane.is_blocked or lane.turn_in_ms(now_ms):
             throttle_ms = lane.refuse(value, now_ms)
@@ -167,7 +188,7 @@ class AnswerRoom:
         throttle_ms = lane.admit(value, now_ms)
         return Verdict(throttle_ms, throttle_ms)
 
-    def unpaid_ms(self, lane: "Lane", now_ms: int) -> int:
+    def unpaid_ms(self, lane: CountedLane, now_ms: int) -> int:
         """How long it takes until an answer larger than an empty window is paid for; 0: it is."""
         if not self._owed_bytes or lane.limit is None:
             return 0

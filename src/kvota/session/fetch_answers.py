@@ -80,13 +80,10 @@ def _verdict(route: Route, value: int, error_code: int, now_ms: int) -> Verdict:
     lane = route.lane
     if route.enforced and error_code == ErrorCode.NONE:
         return lane.answer_room().judge(lane, value, now_ms)
-    if (
-        not route.enforced
-        and lane.algorithm is Algorithm.TOKEN_BUCKET
-        and (lane.is_blocked or lane.turn_in_ms(now_ms) > 0)
-    ):
-        # Nothing is spent beyond what may be owed: enforcement never starts with hours of debt.
-        return Verdict(lane.refuse(value, now_ms), 0, is_charged=False)
+    if lane.algorithm is Algorithm.TOKEN_BUCKET and (lane.is_blocked or lane.turn_in_ms(now_ms)):
+        # Nothing is spent beyond what may be owed: so enforcement never starts with hours of debt.
+        throttle_ms = lane.refuse(value, now_ms)
+        return Verdict(throttle_ms, lane.peek(now_ms), is_charged=False)
     throttle_ms = lane.admit(value, now_ms)
     return Verdict(throttle_ms, throttle_ms)
 

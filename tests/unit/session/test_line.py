@@ -618,3 +618,20 @@ def test_two_types_are_counted_apart() -> None:
     stage.broker(produce_answer())
 
     assert [row.memo.samples for row in cluster.rows] == [11, 1]
+
+
+def test_an_error_at_the_top_of_a_fetch_answer_is_delivered_and_spends_nothing_beyond_debt_max() -> (
+    None
+):
+    cluster = cluster_of()
+    (stage,) = connections(cluster, 1)
+    stage.client(fetch())
+    lane = cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    lane.admit(20 * LIMIT, cluster.now_ms)
+
+    told = stage.broker(fetch_answer(error_code=71))
+
+    assert decoded(told, FETCH, 12).error_code == 71
+    assert cluster.rows[0].outcome == REJECTED
+    assert stage.mutes == [19_000] == [lane.peek(cluster.now_ms)]
