@@ -5,33 +5,30 @@ id or user that the broker has not met.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kio.schema.alter_client_quotas.v1 import AlterClientQuotasRequest, AlterClientQuotasResponse
-from kio.schema.alter_client_quotas.v1.request import EntityData, EntryData, OpData
-from kio.static.primitive import f64
 from tests.adversary import good_client
 from tests.adversary.frames import produce
 from tests.adversary.good_client import GoodClient
+from tests.adversary.housekeeping import delete_topics, quotas_in_force
 from tests.adversary.memory import Memory
 from tests.adversary.target import Attack, Entity, Finding, Got, Target, Way
 from tests.integration.raw_client import RawClient
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.cluster.ask import ask
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 READABLE_TOPIC, READABLE_RECORD_BYTES, READABLE_RECORDS = "readable", 999_000, 20
 _WRITABLE_TOPIC, _BESIDE_TOPIC = "writable", "beside"
+_TOPICS = (READABLE_TOPIC, _WRITABLE_TOPIC, _BESIDE_TOPIC)
 _GATED_USER, _GOOD_USER = "mallory", "good"
 _DIRECT_USERS = tuple(f"mallory-{number}" for number in range(40))
-_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
 _ENFORCED = {"PRODUCE": True, "FETCH": True, "CONTROLLER_MUTATION": True}
 _NO_LIMIT = 10.0**12
 
@@ -58,7 +55,11 @@ class Field:
                 "log.retention.check.interval.ms": "5000",
                 "log.segment.delete.delay.ms": "1000",
                 "message.max.bytes": str(20 << 20),
+                "num.partitions": "10",
+                # Under some attacks a broker does not get round to its heartbeats.
+                "broker.session.timeout.ms": "30000",
             },
+            heap_mb=800 if nodes == 1 else 500,
             java_options=SHORT_LIVED,
         )
         self._folder, self._numbers = folder, count(1)
@@ -95,7 +96,9 @@ class Field:
                 elapsed_s = time.monotonic() - begin
                 waits = good.waits()
             growth_mib = memory.growth_mib() if memory is not None else None
-        return Finding(attack, way, elapsed_s, got, waits, growth_mib)
+        delete_topics(self._addresses, keeping=_TOPICS)
+        record = None if way is Way.BROKER else self._folder / target.client_id / "record"
+        return Finding(attack, way, elapsed_s, got, waits, growth_mib, record)
 
     @contextmanager
     def target(self, attack: Attack, way: Way) -> Iterator[Target]:
@@ -106,10 +109,8 @@ class Field:
             user = next(self._direct_users) if attack.entity is Entity.USER else _GATED_USER
             nodes = self._broker_nodes(attack)
             target = self._target(attack, way, client_id, user, (nodes[0], *nodes), None)
-            entity = _broker_entity(attack.entity, client_id, user)
-            self._set_broker_quotas(entity, attack.quotas)
-            yield target
-            self._set_broker_quotas(entity, dict.fromkeys(attack.quotas))
+            with quotas_in_force(self._addresses, attack, client_id, user):
+                yield target
         else:
             first_port = free_port_range(2 + len(self.kafka.nodes))
             ports = (first_port, *(first_port + 1 + node.node_id for node in self.kafka.nodes))
@@ -142,11 +143,15 @@ class Field:
             gateway_pid=pid,
         )
 
+    @property
+    def _addresses(self) -> tuple[tuple[str, int], ...]:
+        """Of the brokers, for nobody's quota."""
+        return tuple(node.address for node in self.kafka.nodes)
+
     def _broker_nodes(self, attack: Attack) -> tuple[tuple[str, int], ...]:
-        nodes = self.kafka.nodes
         if attack.entity is Entity.USER:
-            return tuple((self.kafka.host, node.ports.sasl) for node in nodes)
-        return tuple(node.address for node in nodes)
+            return tuple((self.kafka.host, node.ports.sasl) for node in self.kafka.nodes)
+        return self._addresses
 
     def _gateway(self, attack: Attack, way: Way, client_id: str, first_port: int) -> GatewayProcess:
         login = attack.entity is Entity.USER
@@ -171,25 +176,6 @@ class Field:
             first_port=first_port,
         )
 
-    def _set_broker_quotas(
-        self, entity: EntityData, quotas: Mapping[str, float] | Mapping[str, None]
-    ) -> None:
-        """The brokers' own; None takes one away."""
-        if not quotas:
-            return
-        ops = tuple(
-            OpData(key=name, value=f64(float(value or 0)), remove=value is None)
-            for name, value in quotas.items()
-        )
-        entries = [EntryData(entity=(entity,), ops=ops)]
-        if entity.entity_name is None:  # it would hold the good client, too
-            good = EntityData(entity_type="client-id", entity_name=good_client.CLIENT_ID)
-            held = tuple(OpData(key=op.key, value=f64(_NO_LIMIT), remove=op.remove) for op in ops)
-            entries.append(EntryData(entity=(good,), ops=held))
-        request = AlterClientQuotasRequest(entries=tuple(entries), validate_only=False)
-        answer = ask(self.kafka.nodes[0].address, request, AlterClientQuotasResponse)
-        assert all(entry.error_code == 0 for entry in answer.entries), answer
-
 
 def _secret(user: str) -> str:
     return f"{user}-secret"
@@ -197,13 +183,6 @@ def _secret(user: str) -> str:
 
 def _by_another_name(servers: str) -> str:
     return servers.replace("127.0.0.1:", "localhost:")
-
-
-def _broker_entity(entity: Entity, client_id: str, user: str) -> EntityData:
-    if entity is Entity.USER:
-        return EntityData(entity_type="user", entity_name=user)
-    name = client_id if entity is Entity.CLIENT_ID else None
-    return EntityData(entity_type="client-id", entity_name=name)
 
 
 def _quotas_toml(attack: Attack, client_id: str) -> str:

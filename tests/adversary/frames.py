@@ -10,13 +10,16 @@ from functools import cache
 
 from kafka.record import MemoryRecordsBuilder
 
+from kvota.testing.frames import decoded
+
 PRODUCE, FETCH, METADATA = 0, 1, 3
 CREATE_TOPICS, DELETE_TOPICS = 19, 20
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 _PRODUCE_VERSION, _FETCH_VERSION, _METADATA_VERSION = 8, 11, 8
-_CREATE_TOPICS_VERSION, _DELETE_TOPICS_VERSION = 4, 3
+_CREATE_TOPICS_VERSION, _STRICT_CREATE_TOPICS_VERSION, _DELETE_TOPICS_VERSION = 4, 7, 3
 _MANY_PARTITIONS_VERSION = 11
+_RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses"}
 
 
 def frame(key: int, version: int, body: bytes, *, client_id: str, correlation: int = 1) -> bytes:
@@ -40,7 +43,7 @@ def produce(topic: str, value_bytes: int, *, client_id: str, acks: int = 1) -> b
 
 def produce_of_many(topic: str, partitions: int, *, client_id: str) -> bytes:
     """Produce v11 that names so many partitions, without records; the topic's own are the first."""
-    named = b"".join(struct.pack(">i", index) + b"\0\0" for index in range(partitions))
+    named = b"".join(struct.pack(">i", index) + b"\1\0" for index in range(partitions))
     body = b"\0\0" + struct.pack(">hi", 1, 30_000)  # header tags, no transactional id
     body += b"\2" + _compact_length(len(topic.encode())) + topic.encode()
     body += _compact_length(partitions) + named + b"\0\0"
@@ -61,8 +64,20 @@ def metadata(*, client_id: str) -> bytes:
     return frame(METADATA, _METADATA_VERSION, body, client_id=client_id)
 
 
-def create_topics(names: Sequence[str], partitions: int, *, client_id: str) -> bytes:
-    """CreateTopics v4, one replica each."""
+def create_topics(
+    names: Sequence[str], partitions: int, *, client_id: str, strict: bool = False
+) -> bytes:
+    """CreateTopics v4, one replica each; v7 where ``strict``: what is over its quota is refused."""
+    if strict:
+        topics = b"".join(
+            _compact_length(len(name))
+            + name.encode()
+            + struct.pack(">ih", partitions, 1)
+            + b"\1\1\0"
+            for name in names
+        )
+        body = b"\0" + _compact_length(len(names)) + topics + struct.pack(">i", 30_000) + b"\0\0"
+        return frame(CREATE_TOPICS, _STRICT_CREATE_TOPICS_VERSION, body, client_id=client_id)
     topics = b"".join(_text(name) + struct.pack(">ihii", partitions, 1, 0, 0) for name in names)
     body = struct.pack(">i", len(names)) + topics + struct.pack(">i", 30_000) + b"\0"
     return frame(CREATE_TOPICS, _CREATE_TOPICS_VERSION, body, client_id=client_id)
@@ -95,11 +110,6 @@ def plain_login(user: str, secret: str, *, client_id: str) -> bytes:
 # ------------------------------------------------------------------ answers
 
 
-def throttle_ms_of_produce(answer: bytes) -> int:
-    """Of a whole Produce v8 answer."""
-    return int.from_bytes(answer[-4:], "big")
-
-
 def error_of_produce(answer: bytes) -> int:
     """The error of partition 0 in a whole Produce v8 answer to one partition."""
     (length,) = struct.unpack_from(">h", answer, 12)
@@ -107,19 +117,11 @@ def error_of_produce(answer: bytes) -> int:
     return int(code)
 
 
-def errors_of_topics(answer: bytes, *, has_message: bool) -> list[int]:
-    """The error of each topic in a CreateTopics v4 (with messages) or DeleteTopics v3 answer."""
-    (count,) = struct.unpack_from(">i", answer, 12)
-    at, errors = 16, []
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", answer, at)
-        at += 2 + length
-        errors.append(int(struct.unpack_from(">h", answer, at)[0]))
-        at += 2
-        if has_message:
-            (length,) = struct.unpack_from(">h", answer, at)
-            at += 2 + max(0, length)
-    return errors
+def errors_of_topics(request: bytes, answer: bytes) -> list[int]:
+    """The error of each topic in the answer to a CreateTopics or DeleteTopics request."""
+    key, version = request[5], request[7]
+    results = getattr(decoded(answer, key, version), _RESULTS[key])
+    return [result.error_code.value for result in results]
 
 
 # ------------------------------------------------------------------ parts

@@ -1,8 +1,8 @@
 """A client that does what it should, beside an attack, in a process of its own: how long does it wait?
 
-    python -m tests.adversary.good_client HOST PORT TOPIC VALUE_BYTES PACE_S [USER SECRET]
+    python -m tests.adversary.good_client HOST PORT TOPIC VALUE_BYTES PACE_S RECONNECTS [USER SECRET]
 
-One Produce after the other on one connection, the next ``PACE_S`` after the answer. It prints a line
+One Produce after the other on one connection, or on a new one each (RECONNECTS is 1), the next ``PACE_S`` after the answer. It prints a line
 "began" behind its first answer, and its waits as JSON when its standard input ends. A wait is from when
 a request was first tried to its answer, over as many connections as that took; one that is not over at
 the end counts for as long as it has lasted.
@@ -40,10 +40,15 @@ class Waits:
 
 @dataclass(frozen=True)
 class GoodLoad:
-    """What a good client sends: the size of one record, and the pause behind an answer."""
+    """What a good client sends: the size of one record, and the pause behind an answer.
+
+    Attributes:
+        reconnects: every request has a connection of its own.
+    """
 
     value_bytes: int = 1_000
     pace_s: float = 0.01
+    reconnects: bool = False
 
 
 class GoodClient:
@@ -55,7 +60,8 @@ class GoodClient:
         host, port = address
         self._command = [
             *(sys.executable, "-m", "tests.adversary.good_client", host, str(port)),
-            *(topic, str(load.value_bytes), str(load.pace_s), *(login or ())),
+            *(topic, str(load.value_bytes), str(load.pace_s), str(int(load.reconnects))),
+            *(login or ()),
         ]
         self._process: subprocess.Popen[str] | None = None
 
@@ -81,6 +87,7 @@ class GoodClient:
         """Ends it."""
         assert self._process is not None
         told, _ = self._process.communicate(timeout=30)
+        assert told, f"the good client has ended with code {self._process.returncode}"
         found = json.loads(told)
         waits_ms = sorted(found["waits_ms"])
         return Waits(
@@ -94,9 +101,9 @@ class GoodClient:
 
 class _Sender:
     def __init__(
-        self, address: tuple[str, int], request: bytes, pace_s: float, login: bytes
+        self, address: tuple[str, int], request: bytes, load: GoodLoad, login: bytes
     ) -> None:
-        self._address, self._request, self._pace_s = address, request, pace_s
+        self._address, self._request, self._load = address, request, load
         self._login = login
         self.waits_ms: list[float] = []
         self.reconnects = -1
@@ -112,7 +119,8 @@ class _Sender:
                 if self._login:
                     await client.ask(self._login)  # of the handshake
                     await client.answer()
-                while True:
+                await self._one(client)
+                while not self._load.reconnects:
                     await self._one(client)
             except (*Lost, OSError):
                 await asyncio.sleep(_RECONNECT_S)
@@ -122,22 +130,23 @@ class _Sender:
 
     async def _one(self, client: WireClient) -> None:
         self.since_s = self.since_s or time.perf_counter()
-        error = error_of_produce(await client.ask(self._request))
-        assert error == 0, f"the broker answers error {error}"
+        if error_of_produce(await client.ask(self._request)):
+            return  # sent again, as every producer does, and the wait goes on
         self.waits_ms.append((time.perf_counter() - self.since_s) * 1000)
         self.since_s = None
         if len(self.waits_ms) == 1:
             sys.stdout.write("began\n")
             sys.stdout.flush()
-        await asyncio.sleep(self._pace_s)
+        await asyncio.sleep(self._load.pace_s)
 
 
 async def _main() -> None:
-    host, port, topic, value_bytes, pace_s, *login = sys.argv[1:]
+    host, port, topic, value_bytes, pace_s, reconnects, *login = sys.argv[1:]
+    load = GoodLoad(int(value_bytes), float(pace_s), reconnects == "1")
     sender = _Sender(
         (host, int(port)),
-        produce(topic, int(value_bytes), client_id=CLIENT_ID),
-        float(pace_s),
+        produce(topic, load.value_bytes, client_id=CLIENT_ID),
+        load,
         plain_login(login[0], login[1], client_id=CLIENT_ID) if login else b"",
     )
     loop = asyncio.get_running_loop()

@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
+import pyarrow.parquet as pq
 from tests.adversary.good_client import GoodLoad, Waits
 
 
@@ -70,6 +72,10 @@ class Got:
         self.used += used
         self.answers += 1
 
+    def note(self, name: str) -> None:
+        """One more of these."""
+        self.notes[name] = self.notes.get(name, 0) + 1
+
 
 @dataclass(frozen=True)
 class Attack:
@@ -106,6 +112,7 @@ class Finding:
 
     Attributes:
         growth_mib: by how much the gateway's resident memory rose at its peak; None of a broker.
+        record: the gateway's, whole; None of a broker.
     """
 
     attack: Attack
@@ -114,9 +121,21 @@ class Finding:
     got: Got
     good: Waits
     growth_mib: float | None
+    record: Path | None
 
     @property
     def x_quota(self) -> float | None:
         """What was given per second, as a multiple of the quota."""
         quota = self.attack.quota
         return self.got.used / self.seconds / quota if quota else None
+
+    def charged(self) -> dict[str, float]:
+        """Of each user, by the record: bytes or partitions that were admitted; what was given back counts less."""
+        assert self.record is not None, "a broker keeps no record"
+        sums: dict[str, float] = {}
+        for path in sorted(self.record.glob("*.parquet")):
+            columns = pq.read_table(path, columns=["user", "value", "outcome"]).to_pydict()
+            for user, value, outcome in zip(*columns.values(), strict=True):
+                if outcome != "rejected":
+                    sums[user] = sums.get(user, 0.0) + value
+        return sums

@@ -15,6 +15,7 @@ from tests.adversary.frames import sasl_authenticate, sasl_handshake
 
 # Until what was sent has left in a segment of its own.
 _SEGMENT_S = 0.01
+_POURED_BYTES = 1 << 16
 
 Lost = (ConnectionError, asyncio.IncompleteReadError, TimeoutError)
 
@@ -51,6 +52,12 @@ class WireClient:
             self._writer.write(data[begin:end])
             await self.sent()
             await asyncio.sleep(_SEGMENT_S)
+
+    async def pour(self, data: bytes) -> None:
+        """All of it, as fast as it is taken; of a large request no copy waits here."""
+        for begin in range(0, len(data), _POURED_BYTES):
+            self._writer.write(data[begin : begin + _POURED_BYTES])
+            await self.sent()
 
     async def answer(self) -> bytes:
         """The next whole answer, its size field included; raises one of ``Lost`` at the end."""

@@ -100,3 +100,24 @@ def test_kafka_pythons_admin_client_describes_a_broker(
     assert "advertised.listeners" in told
     assert addresses_in(told.encode(), kafka) == []
     gateway.assert_no_address_leaked()
+
+
+@pytest.mark.parametrize(("key", "version"), [(33, 0), (33, 1), (33, 2), (44, 0), (44, 1)])
+def test_a_refused_setting_names_no_listener_of_the_broker(
+    gateway: TappedGateway, kafka: LocalKafka, key: int, version: int
+) -> None:
+    node = kafka.nodes[0]
+    setting = {"name": "listener.security.protocol.map", "value": "CLIENT:SSL"}
+    setting |= {"config_operation": 0} if key == 44 else {}  # type: ignore[dict-item]
+    configs = parts(key, version, "request", "AlterableConfig", setting)
+    wanted = {"resource_type": BROKER, "resource_name": str(node.node_id), "configs": configs}
+    resources = parts(key, version, "request", "AlterConfigsResource", wanted)
+    asked = request(key, version, resources=resources, validate_only=True)
+
+    with RawClient(node.address) as direct, RawClient(gateway.node(node.node_id)) as client:
+        (straight,), (told,) = direct.ask(asked).responses, client.ask(asked).responses
+
+    assert addresses_in(straight.error_message.encode(), kafka) != []
+    assert addresses_in(told.error_message.encode(), kafka) == []
+    assert told.error_message.endswith("No security protocol defined for listener PLAINTEXT")
+    gateway.assert_no_address_leaked()

@@ -15,6 +15,7 @@ from kvota.wire import (
     addresses,
     api_versions,
     broker_configs,
+    error_texts,
     fetch,
     mutations,
     produce,
@@ -71,6 +72,13 @@ def hide_configs(frame: bytes, version: int) -> object:
     return broker_configs.hide_addresses(AddressRewrite(scanner, address_of), version)
 
 
+def hide_texts(key: int) -> Reader:
+    """Past the look for addresses, which random messages do not have; one of their texts is hidden."""
+    return lambda frame, version: error_texts.without_addresses(
+        frame, key, version, [("node-3.example", 9092)]
+    )
+
+
 def scan_request(key: int) -> Reader:
     return lambda frame, version: mutations.scan_request(frame, key, version)
 
@@ -84,6 +92,7 @@ READERS: list[tuple[str, int, Kind, int, Reader]] = [
     *((f"addresses {a.name}", a.key, "response", a.addresses_from, rewrite(a.key))
       for a in APIS.values() if a.addresses_from <= a.version_max),
     ("broker configs", 32, "response", 0, hide_configs),
+    *((f"error texts {key}", key, "response", 0, hide_texts(key)) for key in (33, 44)),
     # One API of each kind of head.
     *((f"request head {key}", key, "request", 0, read_request_head(key)) for key in (1, 17, 18)),
     *((f"scan request {key}", key, "request", 0, scan_request(key)) for key in (19, 20, 37)),

@@ -17,6 +17,7 @@ from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_quotas
 from kvota.store.toml_file import in_file_order, load_toml
 
+_PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 # Kafka's own properties of the quota types' windows, each once.
 _WINDOW_PROPERTIES = tuple(
     dict.fromkeys(
@@ -120,7 +121,8 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 f"{server_host}:{port} is an address of the gateway itself",
                 "Write the brokers' own address.",
             )
-    limits, connection = _limits(reader, upstream)
+    kafka = reader.properties("kafka", (*_WINDOW_PROPERTIES, _PER_IP, _PER_IP_OVERRIDES))
+    limits, connection = _limits(reader, upstream, kafka)
     quotas = reader.table("quotas")
     reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
     enforced, buckets = _of_types(reader)
@@ -140,7 +142,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             limits=limits,
             connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
         ),
-        windows=_windows(reader),
+        windows=_windows(kafka),
         buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
@@ -178,9 +180,20 @@ def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSet
     return enforced, buckets
 
 
-def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, int]]:
+def _limits(reader: Reader, upstream: Table, kafka: Table) -> tuple[GatewayLimits, dict[str, int]]:
     limits = reader.table("limits")
     default, connection = GatewayLimits(), ConnectionSettings()
+    per_ip_max = kafka.value(
+        _PER_IP, default.connections_per_ip_max, values.read_connections_per_ip
+    )
+    none: dict[str, int] = {}
+    overrides = kafka.value(_PER_IP_OVERRIDES, none, values.read_connections_per_ip_overrides)
+    if not per_ip_max and not overrides:
+        kafka.fault(
+            _PER_IP,
+            f"0, and {_PER_IP_OVERRIDES} names nobody: no client could connect",
+            "Write 1 or more, or name those who may.",
+        )
     reader.known(
         ("limits",),
         (
@@ -198,6 +211,8 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
     )
     return GatewayLimits(
         connections_max=limits.value("connections_max", default.connections_max, values.read_count),
+        connections_per_ip_max=per_ip_max,
+        connections_per_ip_overrides=overrides,
         announced_bytes_max=limits.value(
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),
@@ -222,8 +237,7 @@ def _limits(reader: Reader, upstream: Table) -> tuple[GatewayLimits, dict[str, i
     }
 
 
-def _windows(reader: Reader) -> dict[QuotaType, QuotaWindow]:
-    kafka = reader.properties("kafka", _WINDOW_PROPERTIES)
+def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:
     windows: dict[tuple[str, str], QuotaWindow] = {}
     of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
     for samples_name, seconds_name in dict.fromkeys(of_types.values()):

@@ -1,6 +1,7 @@
 """Reads each kind of value of gateway.toml; a ValueError says what is wrong and what to write."""
 
 import re
+import socket
 
 from kvota.model.quota_type import Algorithm
 from kvota.model.units import parse_bytes, parse_duration_ms, suggested_duration
@@ -166,6 +167,36 @@ def _server(text: object) -> tuple[str, int]:
     if not colon or not port.isdecimal() or not 1 <= int(port) <= 65_535:
         raise _refuse(text, "host:port", '"127.0.0.1:9092"')
     return read_host(host), int(port)
+
+
+def read_connections_per_ip(value: object) -> int:
+    """Read how many connections one address may have; 0: none."""
+    return _integer(value, 0, 2**31 - 1, "a number of connections (0 to 2147483647)", "100")
+
+
+def read_connections_per_ip_overrides(value: object) -> dict[str, int]:
+    """Read Kafka's host:number,host:number; names are looked up now, so the keys are addresses."""
+    expected, example = "host:number, with commas between", '"127.0.0.1:200,batch-1:50"'
+    if not isinstance(value, str):
+        raise _refuse(value, expected, example)
+    numbers: dict[str, int] = {}
+    for part in filter(None, (text.strip() for text in value.split(","))):
+        host, colon, number = part.rpartition(":")
+        host = host.strip().removeprefix("[").removesuffix("]")
+        if not colon or not number.strip().isdecimal() or int(number) > 2**31 - 1:
+            raise _refuse(part, expected, example)
+        for address in _addresses(read_host(host)):
+            numbers[address] = int(number)
+    return numbers
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        msg = f'"{host}" has no address. Write one, or a name that this machine can look up.'
+        raise ValueError(msg) from None
+    return {str(address[0]) for *_, address in found}
 
 
 def read_node_range(value: object) -> tuple[int, int]:

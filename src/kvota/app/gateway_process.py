@@ -155,11 +155,13 @@ class GatewayProcess:
             self._leash = None
         return code
 
-    def reload(self, quotas: str) -> None:
-        """Write other quotas and put them in force; return when they are."""
+    def reload(self, quotas: str, config: str | None = None) -> None:
+        """Write other quotas, and settings if given, and put them in force; return when they are."""
         assert self._process is not None, "the gateway has not been started"
         before = self.log.count("SIGHUP:")
         (self.folder / "quotas.toml").write_text(quotas)
+        if config is not None:
+            (self.folder / "gateway.toml").write_text(config)
         self._process.send_signal(signal.SIGHUP)
         self._wait_for("SIGHUP:", before, _READY_S)
 

@@ -11,6 +11,7 @@ from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
+from kvota.gateway.refusals import Refusals
 from kvota.gateway.side import Side
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.model.errors import ProtocolError
@@ -25,6 +26,7 @@ class Reception:
 
     means: Means
     places: Places
+    refusals: Refusals
     dialler: Dialler
     tasks: asyncio.TaskGroup
 
@@ -71,7 +73,8 @@ class ClientSide(Side):
         self._machine = self.driver.machine
         refused = reception.places.take(self.driver)
         if refused:
-            self.driver.close(refused)
+            self.driver.close("")
+            reception.refusals.add(self.driver.host, refused, reception.means.loop.time())
             return
         self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
 

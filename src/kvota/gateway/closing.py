@@ -6,6 +6,10 @@ cannot (TLS) is closed, which writes first what is still to be written.
 
 import asyncio
 import select
+from array import array
+from collections.abc import Iterable
+from fcntl import ioctl
+from termios import FIONREAD
 
 from kvota.gateway.side import Side
 
@@ -57,12 +61,39 @@ def leave_upstream(side: Side, loop: asyncio.AbstractEventLoop, *, is_inside_fra
 
 def has_gone(side: Side) -> bool:
     """True when the client has closed; while its socket is not read, the loop does not see that."""
-    socket = side.transport.get_extra_info("socket")
-    if socket is None or socket.fileno() < 0:
-        return False
+    return bool(gone_among([side]))
+
+
+def gone_among(sides: Iterable[Side]) -> list[Side]:
+    """Those whose client has closed, in their order; one question for all of them."""
     asked = select.poll()
-    asked.register(socket.fileno(), select.POLLRDHUP)
-    return bool(asked.poll(0))
+    of_number: dict[int, Side] = {}
+    for side in sides:
+        number = _socket_number(side)
+        if number >= 0:
+            asked.register(number, select.POLLRDHUP)
+            of_number[number] = side
+    if not of_number:
+        return []
+    gone = {number for number, _ in asked.poll(0)}
+    return [side for number, side in of_number.items() if number in gone]
+
+
+def has_unread(side: Side) -> bool:
+    """True while bytes of the client are in its socket."""
+    number = _socket_number(side)
+    if number < 0:
+        return False
+    unread = array("i", [0])
+    ioctl(number, FIONREAD, unread)
+    return unread[0] > 0
+
+
+def _socket_number(side: Side) -> int:
+    """Below 0 where there is none (any more)."""
+    socket = side.transport.get_extra_info("socket")
+    number: int = -1 if socket is None else socket.fileno()
+    return number
 
 
 def half_close(side: Side) -> bool:

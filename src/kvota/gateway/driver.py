@@ -12,6 +12,7 @@ from kvota.gateway.closing import (
     close_when_written,
     half_close,
     has_gone,
+    has_unread,
     leave_upstream,
     say_goodbye,
 )
@@ -36,7 +37,8 @@ class Driver:
         machine: what is driven.
         client: the client's side.
         upstream: the broker's side, once it has accepted.
-        peer: the client's address, for the log.
+        host: the client's address.
+        peer: the same with its port, for the log.
         destination: which broker.
         closing: true once the connection has been given up; nothing of the machine is performed then.
         write_client: sends bytes to the client.
@@ -51,6 +53,7 @@ class Driver:
         "client",
         "closing",
         "destination",
+        "host",
         "machine",
         "number",
         "peer",
@@ -74,14 +77,15 @@ class Driver:
         self.write_client: Callable[[bytes | bytearray], None] = client.transport.write
         self.write_upstream: Callable[[bytes | bytearray], None] = _written_nowhere
         address = client.transport.get_extra_info("peername")
-        self.peer = f"{address[0]}:{address[1]}" if address else "?"
+        self.host: str = address[0] if address else "?"
+        self.peer = f"{self.host}:{address[1]}" if address else "?"
         self.machine = Connection(
             means.shared,
             Pausing(cap_ms=means.shared.settings.mute_ms_max),
             number=self.number,
             dialled=destination.address,
             node_id=node_id,
-            client_host=address[0] if address else "?",
+            client_host=self.host,
             wake=self._wake,
         )
 
@@ -268,6 +272,17 @@ class Driver:
         if self.upstream is None and self.machine.pausing.reasons & Reason.DIALLING:
             return False
         return self.machine.idle and not self.client.transport.get_write_buffer_size()
+
+    @property
+    def is_unread(self) -> bool:
+        """True while what the client sends stays in its socket, and its close, too."""
+        return self.client.paused and not self.closing
+
+    @property
+    def has_left_nothing_behind(self) -> bool:
+        """True when nothing that a client sent before it closed would be lost with its connection."""
+        has_buffered = self.machine.arrived_bytes > 0
+        return self.can_finish and not has_buffered and not has_unread(self.client)
 
     @property
     def has_asked(self) -> bool:

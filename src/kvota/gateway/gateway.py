@@ -16,6 +16,7 @@ from kvota.gateway.listeners import Listeners
 from kvota.gateway.means import Means
 from kvota.gateway.mutes import MuteTally
 from kvota.gateway.places import Places
+from kvota.gateway.refusals import Refusals
 from kvota.gateway.settings import GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
 from kvota.model.bucket_settings import BucketSettings
@@ -44,7 +45,8 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, shared: Shared) -> None:
         self.settings = settings
         self.shared = shared
-        self._places = Places(connections_max=settings.limits.connections_max)
+        self._places = Places(settings.limits)
+        self._refusals = Refusals()
         self._dialler = Dialler(settings, shared.topology)
         self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
         self._mutes = MuteTally()
@@ -74,7 +76,11 @@ class Gateway:
         listeners = Listeners(self.settings)
         async with asyncio.TaskGroup() as tasks:
             reception = Reception(
-                means=means, places=self._places, dialler=self._dialler, tasks=tasks
+                means=means,
+                places=self._places,
+                refusals=self._refusals,
+                dialler=self._dialler,
+                tasks=tasks,
             )
             try:
                 await listeners.open(partial(ClientSide, reception))
@@ -144,6 +150,8 @@ class Gateway:
                 if driver.machine.idle and self._dialler.is_elsewhere(driver.destination):
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("")
+            self._places.look()
+            self._refusals.sweep(loop.time())
             self._slow_senders.sweep(loop.time() * 1000)
             if self.shared.engine.refresh():  # a callback may change its mind by itself
                 self.look_again()

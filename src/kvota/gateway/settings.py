@@ -1,5 +1,6 @@
 """What a gateway is told at its start; ``kvota.app`` makes it from gateway.toml."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvota.session.settings import ConnectionSettings
@@ -13,6 +14,8 @@ class GatewayLimits:
     Attributes:
         connections_max: client connections at once; Kafka's own default is unlimited, a file
             descriptor limit of 1,024 is not. Each uses two descriptors.
+        connections_per_ip_max: of one address, Kafka's ``max.connections.per.ip``.
+        connections_per_ip_overrides: by address; Kafka's property of this name.
         frame_ms: time for a request to arrive; it grows with every byte that does, at
             ``frame_bytes_per_s_min``.
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
@@ -21,6 +24,8 @@ class GatewayLimits:
     """
 
     connections_max: int = 2_000
+    connections_per_ip_max: int = 2**31 - 1
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     frame_ms: int = 30_000
     frame_bytes_per_s_min: int = 131_072
     announced_bytes_max: int = 128 * 2**20

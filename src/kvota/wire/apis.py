@@ -20,8 +20,10 @@ CREATE_TOPICS = 19
 DELETE_TOPICS = 20
 INIT_PRODUCER_ID = 22
 DESCRIBE_CONFIGS = 32
+ALTER_CONFIGS = 33
 SASL_AUTHENTICATE = 36
 CREATE_PARTITIONS = 37
+INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CLUSTER = 60
 
 # Versions are int16: no version reaches this one.
@@ -48,7 +50,7 @@ class Treatment(IntEnum):
     PRODUCE = 1  # the request is charged, its acks are read, the answer is patched
     FETCH = 2  # the request's limits are lowered, the answer is charged and patched
     REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
-    EXCHANGE = 4  # the request is read whole: it decides what goes on, or who the client is
+    EXCHANGE = 4  # the request is read whole: what goes on, who the client is, what it is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +206,14 @@ _TABLE = (
         addresses_from=0,
         request_bytes_max=_BIG,
     ),
-    _api(33, "AlterConfigs", 2, flexible_from=2, request_bytes_max=_BIG),
+    _api(
+        ALTER_CONFIGS,
+        "AlterConfigs",
+        2,
+        flexible_from=2,
+        treatment=Treatment.EXCHANGE,
+        request_bytes_max=_BIG,
+    ),
     _api(34, "AlterReplicaLogDirs", 2, flexible_from=2, request_bytes_max=_BIG),
     _api(35, "DescribeLogDirs", 5, flexible_from=2, request_bytes_max=_BIG),
     _api(
@@ -230,7 +239,14 @@ _TABLE = (
     _api(41, "DescribeDelegationToken", 3, flexible_from=2),
     _api(42, "DeleteGroups", 2, flexible_from=2),
     _api(43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG),
-    _api(44, "IncrementalAlterConfigs", 1, flexible_from=1, request_bytes_max=_BIG),
+    _api(
+        INCREMENTAL_ALTER_CONFIGS,
+        "IncrementalAlterConfigs",
+        1,
+        flexible_from=1,
+        treatment=Treatment.EXCHANGE,
+        request_bytes_max=_BIG,
+    ),
     _api(45, "AlterPartitionReassignments", 1, flexible_from=0, request_bytes_max=_BIG),
     _api(46, "ListPartitionReassignments", 0, flexible_from=0, request_bytes_max=_BIG),
     _api(47, "OffsetDelete", 0, flexible_from=NEVER, request_bytes_max=_BIG),

@@ -1,5 +1,6 @@
 """gateway.toml: what it means, and one file per way to be wrong with the message it gets."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,8 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
             "quota.window.size.seconds" = 3
             "controller.quota.window.num" = 4
             "controller.quota.window.size.seconds" = 5
+            "max.connections.per.ip" = 100
+            "max.connections.per.ip.overrides" = "127.0.0.1:200, [::1]:0,localhost:7"
             [limits]
             connections_max = 10
             request_bytes_max = "11MiB"
@@ -126,12 +129,16 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
     assert gateway.upstream == (("kafka-1", 9092), ("::1", 9093))
     assert gateway.limits == GatewayLimits(
         connections_max=10,
+        connections_per_ip_max=100,
+        connections_per_ip_overrides=gateway.limits.connections_per_ip_overrides,
         announced_bytes_max=12,
         frame_ms=13,
         drain_ms=60_000,
         write_buffer_bytes=16_000,
         connect_ms=3_000,
     )
+    assert gateway.limits.connections_per_ip_overrides["127.0.0.1"] == 7  # a name's, looked up
+    assert gateway.limits.connections_per_ip_overrides["::1"] in {0, 7}
     assert gateway.connection == ConnectionSettings(
         enforced=frozenset({QuotaType.FETCH}),
         mute_ms_max=14_000,
@@ -215,3 +222,14 @@ def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
     assert config.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)}
     assert config.gateway.limits.frame_ms == 1_000
     assert config.windows[QuotaType.FETCH].samples == 2
+
+
+def test_a_name_without_an_address_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def finds_nothing(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", finds_nothing)
+    text = '[kafka]\n"max.connections.per.ip.overrides" = "gone.example:5"\n'
+
+    with pytest.raises(ConfigurationError, match="has no address"):
+        load_config(written(tmp_path, UPSTREAM + text))

@@ -27,6 +27,8 @@ class Numbered:
     """Takes a place, and notes when it is looked at."""
 
     has_asked = True
+    is_unread = False
+    host = "192.0.2.1"
 
     def __init__(self, number: int, order: list[int]) -> None:
         self._number = number

@@ -4,7 +4,7 @@ import io
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
@@ -62,6 +62,7 @@ def expected_row(row: tuple[object, ...], memo: ChargeMemo) -> dict[str, object]
 
 
 @given(memos=st.lists(MEMOS, min_size=5, max_size=5), rows=st.lists(ROWS, max_size=20))
+@settings(deadline=None)
 def test_every_row_comes_back_from_parquet_as_it_was_packed(
     memos: list[ChargeMemo], rows: list[tuple[object, ...]]
 ) -> None:

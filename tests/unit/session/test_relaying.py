@@ -27,6 +27,8 @@ from kvota.testing.frames import (
 )
 from kvota.testing.stage import BROKER, GATEWAY, Cluster, Stage, quotas
 
+INCREMENTAL_ALTER_CONFIGS = 44
+
 
 def heartbeat(correlation: int = 1) -> bytes:
     return request(HEARTBEAT, 4, correlation=correlation)
@@ -451,6 +453,22 @@ def test_brokers_in_metadata_are_told_at_the_gateways_address_and_remembered() -
     brokers = decoded(told, METADATA, 12).brokers
     assert [(b.node_id, b.host, b.port) for b in brokers] == [(1, GATEWAY, 20_001), (2, GATEWAY, 20_002)]  # fmt: skip
     assert stage.cluster.shared.topology.brokers == {1: BROKER, 2: ("broker-2.inside", 9092)}
+
+
+def test_a_refused_setting_names_no_listener_of_the_broker() -> None:
+    stage = Stage()
+    stage.client(request(METADATA, 12) + request(INCREMENTAL_ALTER_CONFIGS, 1, correlation=2))
+    stage.broker(metadata_answer(12, correlation=1, brokers=[(1, *BROKER)]))
+    text = "from '[PLAINTEXT://10.0.0.1:9092]', known as broker-1.inside:9092"
+    part = {"error_message": text, "resource_name": "1"}
+    responses = parts(
+        INCREMENTAL_ALTER_CONFIGS, 1, "response", "AlterConfigsResourceResponse", part
+    )
+
+    told = stage.broker(answer(INCREMENTAL_ALTER_CONFIGS, 1, correlation=2, responses=responses))
+
+    (response,) = decoded(told, INCREMENTAL_ALTER_CONFIGS, 1).responses
+    assert response.error_message == "from '[PLAINTEXT://hidden]', known as hidden"
 
 
 def test_a_node_outside_the_range_fails_the_answer_and_nothing_of_it_is_forwarded() -> None:

@@ -1,0 +1,218 @@
+"""A cluster as one thing to ask: any of its brokers, a certain one, or its controller."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self
+
+from kvota.client.cluster_metadata import ClusterMetadata
+from kvota.client.connection import Address, BrokerConnection, ClientLimits
+from kvota.client.messages import Answer, Fields
+from kvota.client.security import NO_LOGIN, Security
+from kvota.model.errors import UnreachableError, UsageError
+from kvota.wire.apis import METADATA
+
+NOT_CONTROLLER = 41
+
+
+class _To(Enum):
+    ANY = "any broker"
+    CONTROLLER = "the controller"
+
+
+ANY: Final = _To.ANY
+CONTROLLER: Final = _To.CONTROLLER
+Destination = _To | int
+
+
+class Cluster:
+    """Asks the brokers of a cluster, over one connection to each, made when it is needed.
+
+    Args:
+        servers: ``host:port`` of brokers to begin with, as many as are known.
+        security: how to log in, the same at all of them.
+        client_id: as the brokers' quotas see this client.
+        limits: of each connection.
+
+    Raises:
+        UsageError: a server is no ``host:port``.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[str | Address],
+        *,
+        security: Security = NO_LOGIN,
+        client_id: str = "kvota",
+        limits: ClientLimits | None = None,
+    ) -> None:
+        self._servers = [_address(server) for server in servers]
+        if not self._servers:
+            msg = 'no server to begin with; name one, e.g. "127.0.0.1:9092"'
+            raise UsageError(msg)
+        self._security = security
+        self._client_id = client_id
+        self._limits = limits or ClientLimits()
+        self._brokers: dict[int, Address] = {}
+        self._controller_id: int | None = None
+        self._open: dict[Address, BrokerConnection] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
+
+    async def __aenter__(self) -> Self:
+        """Reach the cluster and learn its brokers.
+
+        Raises:
+            UnreachableError: none of the servers answers.
+            BrokerError: the login is refused.
+        """
+        try:
+            await self.metadata([])
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close all connections."""
+        await self.close()
+
+    @property
+    def broker_ids(self) -> Sequence[int]:
+        """The brokers that the last metadata named."""
+        return sorted(self._brokers)
+
+    async def close(self) -> None:
+        """Close all connections; the object may be used again afterwards."""
+        connections, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    # ------------------------------------------------------------------ asking
+
+    async def ask(
+        self,
+        key: int,
+        content: Fields,
+        *,
+        to: Destination = ANY,
+        timeout_s: float | None = None,
+        error_code_of: Callable[[Answer], int] | None = None,
+    ) -> Answer:
+        """Send one request and return the answer; what may have been carried out is never sent again.
+
+        Args:
+            key: of the API.
+            content: values by the schema's field names.
+            to: ``ANY``, ``CONTROLLER`` or a node id.
+            timeout_s: for the answer.
+            error_code_of: tells the answer's error; where it is NOT_CONTROLLER the request was not
+                carried out, and goes to the new controller once.
+
+        Raises:
+            UnreachableError: nobody could be asked, or the connection was lost before the answer.
+            UsageError: no version is spoken by both, or there is no such node.
+            ProtocolError: the answer cannot be read.
+        """
+        connection = await self._connection_to(to)
+        answer = await connection.ask(key, content, timeout_s=timeout_s)
+        if error_code_of is not None and error_code_of(answer) == NOT_CONTROLLER:
+            await self.metadata([])
+            connection = await self._connection_to(to)
+            answer = await connection.ask(key, content, timeout_s=timeout_s)
+        return answer
+
+    async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+        """Ask any broker what there is; None: all topics. Topics are not created by being named.
+
+        Raises:
+            UnreachableError: no broker answers.
+        """
+        connection = await self._connection_to(ANY)
+        version = connection.version_of(METADATA)
+        content = _metadata_request(version, topics)
+        found = ClusterMetadata.of(await connection.ask(METADATA, content, version=version))
+        self._brokers = {
+            broker.node_id: (broker.host, broker.port) for broker in found.brokers.values()
+        }
+        self._controller_id = found.controller_id
+        return found
+
+    # ------------------------------------------------------------------ connections
+
+    async def _connection_to(self, to: Destination) -> BrokerConnection:
+        if to is CONTROLLER:
+            if self._controller_id is None or self._controller_id not in self._brokers:
+                await self.metadata([])
+            if self._controller_id is None or self._controller_id not in self._brokers:
+                msg = "the cluster has no controller at the moment"
+                raise UnreachableError(msg)
+            return await self._connection(self._brokers[self._controller_id])
+        if isinstance(to, int):
+            if to not in self._brokers:
+                await self.metadata([])
+            if to not in self._brokers:
+                known = ", ".join(map(str, self.broker_ids)) or "none"
+                msg = f"the cluster has no broker {to}; it has {known}"
+                raise UsageError(msg)
+            return await self._connection(self._brokers[to])
+        return await self._any_connection()
+
+    async def _any_connection(self) -> BrokerConnection:
+        """One that is open, else the first broker that lets us in."""
+        for connection in self._open.values():
+            if not connection.is_closed:
+                return connection
+        refused: list[str] = []
+        for address in dict.fromkeys([*self._brokers.values(), *self._servers]):
+            try:
+                return await self._connection(address)
+            except UnreachableError as error:
+                refused.append(str(error))
+        msg = "; ".join(refused)
+        raise UnreachableError(msg)
+
+    async def _connection(self, address: Address) -> BrokerConnection:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            found = self._open.get(address)
+            if found is not None and not found.is_closed:
+                return found
+            if found is not None:
+                del self._open[address]
+                await found.close()
+            connection = await BrokerConnection.open(
+                address, security=self._security, client_id=self._client_id, limits=self._limits
+            )
+            self._open[address] = connection
+            return connection
+
+
+def _metadata_request(version: int, topics: Iterable[str] | None) -> Fields:
+    names = None if topics is None else list(topics)
+    content: dict[str, object] = {
+        "topics": None if names is None else [{"name": name} for name in names]
+    }
+    if version >= 4:
+        content["allow_auto_topic_creation"] = False
+    if version >= 10 and names is not None:
+        content["topics"] = [{"topic_id": None, "name": name} for name in names]
+    if 8 <= version <= 10:
+        content["include_cluster_authorized_operations"] = False
+    if version >= 8:
+        content["include_topic_authorized_operations"] = False
+    return content
+
+
+def _address(server: str | Address) -> Address:
+    if not isinstance(server, str):
+        return server
+    host, colon, port = server.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        msg = f'"{server}" is not host:port, e.g. 127.0.0.1:9092'
+        raise UsageError(msg)
+    return host, int(port)

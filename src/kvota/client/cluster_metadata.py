@@ -1,0 +1,102 @@
+"""What a cluster says of itself: brokers, controller, topics with their partitions."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A broker as it advertises itself."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition; ``leader`` is None while it has none."""
+
+    index: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic, or why nothing can be said of it (``error_code``, 0: none).
+
+    ``topic_id`` is None where the broker is too old to have one (before 2.8).
+    """
+
+    name: str
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """One answer; ``controller_id`` is None while there is none.
+
+    A broker in KRaft mode names any broker as the controller: each of them knows the way.
+    """
+
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: dict[int, Broker]
+    topics: dict[str, Topic]
+
+    @classmethod
+    def of(cls, answer: Any) -> "ClusterMetadata":
+        """Read a Metadata answer of any version."""
+        controller_id = int(getattr(answer, "controller_id", -1))
+        return cls(
+            cluster_id=getattr(answer, "cluster_id", None),
+            controller_id=None if controller_id < 0 else controller_id,
+            brokers={
+                int(broker.node_id): Broker(
+                    node_id=int(broker.node_id),
+                    host=str(broker.host),
+                    port=int(broker.port),
+                    rack=getattr(broker, "rack", None),
+                )
+                for broker in answer.brokers
+            },
+            topics={
+                str(topic.name): _topic(topic) for topic in answer.topics if topic.name is not None
+            },
+        )
+
+
+def _topic(topic: Any) -> Topic:
+    return Topic(
+        name=str(topic.name),
+        topic_id=getattr(topic, "topic_id", None),
+        is_internal=bool(getattr(topic, "is_internal", False)),
+        partitions=tuple(
+            sorted((_partition(each) for each in topic.partitions), key=lambda each: each.index)
+        ),
+        error_code=int(topic.error_code),
+    )
+
+
+def _partition(partition: Any) -> Partition:
+    leader = int(partition.leader_id)
+    return Partition(
+        index=int(partition.partition_index),
+        leader=None if leader < 0 else leader,
+        replicas=_ids(partition.replica_nodes),
+        in_sync=_ids(partition.isr_nodes),
+        error_code=int(partition.error_code),
+    )
+
+
+def _ids(nodes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(int(node) for node in nodes)

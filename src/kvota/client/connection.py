@@ -1,0 +1,292 @@
+"""One connection to one broker: versions agreed, logged in, requests in flight."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Self
+
+from kvota.client.broker_error import BrokerError
+from kvota.client.messages import (
+    Answer,
+    Fields,
+    api_name,
+    decode,
+    encode,
+    has_request,
+    known_versions,
+)
+from kvota.client.scram import Scram
+from kvota.client.security import NO_LOGIN, Security
+from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
+from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+Address = tuple[str, int]
+
+_UNSUPPORTED_VERSION = 35
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """Bounds of one client.
+
+    Attributes:
+        connect_s: time to connect and log in.
+        request_s: time for one answer.
+        answer_bytes_max: the largest answer that is taken.
+        in_flight_max: requests of one connection without an answer; further ones wait.
+    """
+
+    connect_s: float = 10.0
+    request_s: float = 30.0
+    answer_bytes_max: int = 64 * 2**20
+    in_flight_max: int = 100
+
+
+class BrokerConnection:
+    """Requests and answers of one broker; any number of tasks may ask at once.
+
+    Make one by ``open``; once it has failed it stays closed.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        client_id: str,
+        limits: ClientLimits,
+    ) -> None:
+        self.address = address
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+        self._limits = limits
+        self._correlations = count(1)
+        self._room = asyncio.Semaphore(limits.in_flight_max)
+        # By correlation id: brokers answer in order, but a task that has given up leaves its answer to come.
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._failed: KvotaError | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    @classmethod
+    async def open(
+        cls,
+        address: Address,
+        *,
+        security: Security = NO_LOGIN,
+        client_id: str = "kvota",
+        limits: ClientLimits | None = None,
+    ) -> Self:
+        """Connect, ask for the broker's versions, log in.
+
+        Raises:
+            UnreachableError: nobody answers there in time.
+            BrokerError: the login is refused.
+            ProtocolError: what answers is no broker.
+        """
+        limits = limits or ClientLimits()
+        connection = None
+        try:
+            async with asyncio.timeout(limits.connect_s):
+                reader, writer = await asyncio.open_connection(*address)
+                connection = cls(address, reader, writer, client_id=client_id, limits=limits)
+                await connection._agree_on_versions()
+                if security.mechanism is not None:
+                    await connection._log_in(security)
+        except BaseException as error:
+            if connection is not None:
+                await connection.close()
+            if isinstance(error, TimeoutError):
+                msg = f"{_named(address)} has not let us in within {limits.connect_s:g} s"
+                raise UnreachableError(msg) from error
+            if isinstance(error, OSError | ValueError):  # ValueError: a name that cannot be encoded
+                msg = f"{_named(address)} cannot be reached: {_reason(error)}"
+                raise UnreachableError(msg) from error
+            raise
+        return connection
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing can be asked any more."""
+        return self._failed is not None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """What the broker offers, by API key: lowest and highest version."""
+        return self._versions
+
+    def version_of(self, key: int) -> int:
+        """Return the highest version of an API that both sides speak.
+
+        Raises:
+            UsageError: there is none.
+        """
+        ours, theirs = known_versions(key), self._versions.get(key, (0, -1))
+        version = min(ours[1], theirs[1])
+        if version < max(ours[0], theirs[0]) or not has_request(key, version):
+            offered = f"offers {theirs[0]}-{theirs[1]}" if theirs[1] >= 0 else "does not offer it"
+            msg = f"{_named(self.address)} {offered}: {api_name(key)} is spoken here in {ours[0]}-{ours[1]}"
+            raise UsageError(msg)
+        return version
+
+    async def ask(
+        self,
+        key: int,
+        content: Fields,
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Send one request and return its answer.
+
+        Args:
+            key: of the API.
+            content: values by the schema's field names (see ``client.messages``).
+            version: else the highest that both sides speak.
+            timeout_s: else the limits' ``request_s``.
+
+        Raises:
+            UnreachableError: the connection has ended, or no answer came in time; whether the request
+                was carried out is not known.
+            ProtocolError: the answer cannot be read.
+            UsageError: the request cannot be said in a version that both speak.
+        """
+        if version is None:
+            version = self.version_of(key)
+        correlation = next(self._correlations) & 0x7FFF_FFFF
+        frame = encode(key, version, content, correlation=correlation, client_id=self._client_id)
+        seconds = self._limits.request_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(seconds), self._room:
+                answer = await self._answer_to(correlation, frame)
+        except TimeoutError as error:
+            msg = f"{_named(self.address)} has not answered {api_name(key)} in {seconds:g} s"
+            raise UnreachableError(msg) from error
+        return decode(key, version, answer)
+
+    async def close(self) -> None:
+        """Close; whoever still waits for an answer gets an ``UnreachableError``."""
+        self._fail(UnreachableError(f"the connection to {_named(self.address)} was closed"))
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        with suppress(OSError):  # it is closed all the same
+            await self._writer.wait_closed()
+
+    # ------------------------------------------------------------------ bytes
+
+    async def _answer_to(self, correlation: int, frame: bytes) -> bytes:
+        if self._failed is not None:
+            raise self._failed
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[correlation] = answer
+        self._writer.write(frame)
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            self._fail(self._lost(error))
+        return await answer
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
+                if not 4 <= size <= self._limits.answer_bytes_max:
+                    msg = (
+                        f"{_named(self.address)} announces an answer of {size} bytes; at most "
+                        f"{self._limits.answer_bytes_max} are taken"
+                    )
+                    self._fail(ProtocolError(msg))
+                    return
+                frame = await self._reader.readexactly(size)
+                answer = self._asked.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+                if answer is None:
+                    msg = f"{_named(self.address)} answers what nobody has asked"
+                    self._fail(ProtocolError(msg))
+                    return
+                if not answer.done():
+                    answer.set_result(frame)
+        except (OSError, EOFError) as error:
+            self._fail(self._lost(error))
+
+    def _lost(self, error: OSError | EOFError) -> UnreachableError:
+        why = "it has closed" if isinstance(error, EOFError) else _reason(error)
+        return UnreachableError(f"the connection to {_named(self.address)} is lost: {why}")
+
+    def _fail(self, error: KvotaError) -> None:
+        if self._failed is None:
+            self._failed = error
+        asked, self._asked = self._asked, {}
+        for answer in asked.values():
+            if not answer.done():
+                answer.set_exception(self._failed)
+                answer.exception()  # seen: its task may have been cancelled meanwhile
+        self._writer.close()
+
+    # ------------------------------------------------------------------ the opening
+
+    async def _agree_on_versions(self) -> None:
+        """Ask in the newest version; a broker that does not know it answers in v0, with error 35."""
+        _, newest = known_versions(API_VERSIONS)
+        for version in dict.fromkeys((newest, 3, 0)):
+            content: Fields = {}
+            if version >= 3:
+                content = {"client_software_name": "kvota", "client_software_version": "0"}
+            correlation = next(self._correlations)
+            frame = encode(
+                API_VERSIONS, version, content, correlation=correlation, client_id=self._client_id
+            )
+            answer = await self._answer_to(correlation, frame)
+            if int.from_bytes(answer[4:6], "big") == _UNSUPPORTED_VERSION:
+                continue
+            found = decode(API_VERSIONS, version, answer)
+            code = int(found.error_code)
+            if code:
+                what = f"{_named(self.address)}: api_versions"
+                raise BrokerError(what, code)
+            self._versions = {
+                int(api.api_key): (int(api.min_version), int(api.max_version))
+                for api in found.api_keys
+            }
+            return
+        msg = f"{_named(self.address)} speaks no version of ApiVersions that is known here"
+        raise ProtocolError(msg)
+
+    async def _log_in(self, security: Security) -> None:
+        answer = await self.ask(SASL_HANDSHAKE, {"mechanism": security.mechanism}, version=1)
+        code = int(answer.error_code)
+        if code:
+            offered = ", ".join(answer.mechanisms)
+            what = f"{_named(self.address)}: login by {security.mechanism} (it takes {offered or 'none'})"
+            raise BrokerError(what, code)
+        if security.mechanism == "PLAIN":
+            token = f"\0{security.username}\0{security.password}".encode()
+            await self._authenticate(token, security)
+            return
+        assert security.mechanism is not None
+        scram = Scram(security.mechanism, security.username, security.password)
+        challenge = await self._authenticate(scram.first(), security)
+        scram.check(await self._authenticate(scram.final(challenge), security))
+
+    async def _authenticate(self, token: bytes, security: Security) -> bytes:
+        answer = await self.ask(SASL_AUTHENTICATE, {"auth_bytes": token})
+        code = int(answer.error_code)
+        if code:
+            what = f'{_named(self.address)}: login of "{security.username}" by {security.mechanism}'
+            raise BrokerError(what, code, answer.error_message)
+        return bytes(answer.auth_bytes)
+
+
+def _named(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

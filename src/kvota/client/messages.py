@@ -1,0 +1,145 @@
+"""Kafka's messages as kio has them, by key and version."""
+
+import io
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
+
+from kvota.model.errors import ProtocolError, UsageError
+
+Fields = Mapping[str, object]
+# A message of kio's: its class follows from key and version, its attributes are the schema's fields.
+Answer = Any
+
+
+@cache
+def known_versions(key: int) -> tuple[int, int]:
+    """Return the lowest and the highest version of an API that can be spoken; (0, -1): none."""
+    versions = [
+        version
+        for version, entities in schema_name_map.get(api_key_map.get(key, ""), {}).items()
+        if EntityType.request in entities and EntityType.response in entities
+    ]
+    return (min(versions), max(versions)) if versions else (0, -1)
+
+
+def api_name(key: int) -> str:
+    """Return an API's name for people, e.g. ``describe_client_quotas``."""
+    return api_key_map.get(key, f"API {key}")
+
+
+def encode(key: int, version: int, content: Fields, *, correlation: int, client_id: str) -> bytes:
+    """Return a request as a frame with its size.
+
+    Args:
+        key: of the API.
+        version: of the API.
+        content: values by the schema's field names; nested ones are mappings, or lists of them.
+        correlation: the answer's.
+        client_id: as the broker's quotas see it.
+
+    Raises:
+        UsageError: the version has no such field, needs one that is missing, or a value is of
+            another type.
+    """
+    schema: Any = load_request_schema(key, version)
+    what = f"{api_name(key)} v{version}"
+    try:
+        request = _entity(schema, content, what)
+        header_schema = schema.__header_schema__
+        header = {"request_api_key": key, "request_api_version": version}
+        optional = {"correlation_id": correlation, "client_id": client_id}
+        head = header_schema(**header, **optional)
+        frame = io.BytesIO()
+        frame.write(bytes(4))
+        entity_writer(header_schema)(frame, head)
+        entity_writer(schema)(frame, request)
+    except (SerialError, TypeError, ValueError, OverflowError) as error:
+        msg = f"{what}: {error}"
+        raise UsageError(msg) from error
+    size = frame.tell() - 4
+    frame.seek(0)
+    frame.write(size.to_bytes(4, "big"))
+    return frame.getvalue()
+
+
+def decode(key: int, version: int, frame: bytes) -> Answer:
+    """Return an answer from its frame, without the size.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
+    schema: Any = load_response_schema(key, version)
+    try:
+        _, header_bytes = entity_reader(schema.__header_schema__)(frame, 0)
+        return entity_reader(schema)(frame, header_bytes)[0]
+    # kio raises what its parts raise on bytes that it does not understand.
+    except (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
+        msg = f"{api_name(key)} v{version}: the answer cannot be read: {error}"
+        raise ProtocolError(msg) from error
+
+
+def has_request(key: int, version: int) -> bool:
+    """True when this version can be spoken."""
+    try:
+        load_request_schema(key, version)
+    except UnknownEntity:
+        return False
+    return True
+
+
+def _entity(schema: Any, content: Fields, what: str) -> Any:
+    known = {field.name: field for field in fields(schema)}
+    unknown = [name for name in content if name not in known]
+    if unknown:
+        msg = f"{what} has no {unknown[0]}: the broker is too old for it"
+        raise UsageError(msg)
+    missing = [
+        name
+        for name, field in known.items()
+        if name not in content and field.default is MISSING and field.default_factory is MISSING
+    ]
+    if missing:
+        msg = f"{what} needs {missing[0]}"
+        raise UsageError(msg)
+    nested = _nested_of(schema)
+    return schema(
+        **{
+            name: _value(value, nested.get(name), f"{what}.{name}")
+            for name, value in content.items()
+        }
+    )
+
+
+def _value(value: object, nested: Any, what: str) -> object:
+    if isinstance(value, list | tuple):
+        if nested is None:
+            return tuple(value)
+        return tuple(_entity(nested, item, what) for item in value)
+    if nested is not None and isinstance(value, Mapping):
+        return _entity(nested, value, what)
+    return value
+
+
+@cache
+def _nested_of(schema: Any) -> dict[str, Any]:
+    """Which fields hold other entities, and of which class."""
+    hints = get_type_hints(schema)
+    found = {field.name: _entity_in(hints[field.name]) for field in fields(schema)}
+    return {name: entity for name, entity in found.items() if entity is not None}
+
+
+def _entity_in(hint: Any) -> Any:
+    if hasattr(hint, "__dataclass_fields__"):
+        return hint
+    if get_origin(hint) in {tuple, Union, types.UnionType}:
+        return next((found for part in get_args(hint) if (found := _entity_in(part))), None)
+    return None

@@ -1,0 +1,86 @@
+"""Hides brokers' addresses in the error texts of AlterConfigs and IncrementalAlterConfigs answers.
+
+A broker that refuses a setting of its listeners answers with all its listeners as they are, those of
+controllers included. Both APIs' answers have one form; everything but such texts passes byte for byte.
+"""
+
+import re
+from collections.abc import Collection
+
+from kvota.wire.address_rewrite import AddressRewrite
+from kvota.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kvota.wire.encode import encode_text
+from kvota.wire.headers import answer_scanner, with_size
+from kvota.wire.scanner import TEXT_BYTES_MAX
+
+KEYS = frozenset({ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS})
+HIDDEN = "hidden"
+
+# PLAINTEXT://host:9092 as in listeners, 1@host:9093 as in quorum voters. Lengths are bounded, so that a
+# text of 32 KB costs its length and not its square.
+_LISTENER = re.compile(
+    r"""(://|@)(?:\[[0-9A-Za-z:.%]{1,64}\]|[^\s,;'"()<>\[\]/@]{0,255}):[0-9]{1,5}(?![0-9])"""
+)
+_TRACES = (b"://", b"@")
+_RESULT_BYTES_MIN = 2 + 1 + 1 + 1  # error code, message, resource type, name
+
+Address = tuple[str, int]
+
+
+def hide_addresses(answer: bytes, key: int, version: int, brokers: Collection[Address]) -> bytes:
+    """Returns the answer frame without addresses in its error texts; ``answer`` itself if it has none.
+
+    Args:
+        answer: a whole frame, size field included.
+        key: one of ``KEYS``, of the request it answers.
+        version: of the request it answers.
+        brokers: addresses that are hidden wherever they stand; what is written as a listener or a
+            voter is hidden whosever it is.
+
+    Raises:
+        ProtocolError: the bytes are not such an answer.
+    """
+    traces = (*_TRACES, *(_as_text(*broker).encode() for broker in brokers))
+    if not any(trace in answer for trace in traces):
+        return answer
+    return without_addresses(answer, key, version, brokers)
+
+
+def without_addresses(answer: bytes, key: int, version: int, brokers: Collection[Address]) -> bytes:
+    """Does the same, without a look first whether there is anything to hide."""
+    known = [_as_text(host, port) for host, port in brokers]
+    is_known = re.compile("|".join(rf"(?<![\w.-]){re.escape(text)}(?![0-9])" for text in known))
+    rewrite = AddressRewrite(answer_scanner(answer, key, version), _no_address)
+    scanner = rewrite.scanner
+    scanner.skip(4)  # throttle
+    for _ in range(scanner.count(_RESULT_BYTES_MIN)):
+        scanner.skip(2)  # error code
+        text_at = scanner.at
+        text = scanner.text()
+        if text:
+            hidden = _LISTENER.sub(rf"\1{HIDDEN}", text)
+            if known:
+                hidden = is_known.sub(HIDDEN, hidden)
+            if hidden != text:
+                rewrite.put(text_at, encode_text(_cut(hidden), flexible=scanner.flexible))
+        scanner.skip(1)  # resource type
+        scanner.skip_text()  # resource name
+        scanner.skip_tags()
+    scanner.skip_tags()
+    scanner.finish()
+    parts = rewrite.parts()
+    return answer if parts is None else with_size(parts)
+
+
+def _as_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _cut(text: str) -> str:
+    """As much of it as a string may have; a short address may have become a longer word."""
+    return text.encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
+
+
+def _no_address(node_id: int, host: str, port: int) -> tuple[str, int]:
+    msg = f"no address stands in a field of its own: {node_id}, {host}:{port}"
+    raise AssertionError(msg)

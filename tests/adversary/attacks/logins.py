@@ -1,0 +1,103 @@
+"""Requests that come together with a login, from a user who comes again and again.
+
+Every connection has a client id of its own: the quota is the user's.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import count
+
+from tests.adversary.frames import (
+    create_topics,
+    error_of_produce,
+    errors_of_topics,
+    plain_login,
+    produce,
+)
+from tests.adversary.target import Attack, Entity, Got, Target
+from tests.adversary.wire_client import Lost, connected, for_seconds
+
+AT_ONCE = 4
+RECORD_BYTES = 900_000
+PARTITIONS = 10
+# A busy loop of refused connections would be an attack on the attacker.
+RECONNECT_S = 0.02
+
+Once = Callable[[str], Coroutine[None, None, None]]  # by client id
+
+
+async def produces_with_plain(target: Target, seconds: float, got: Got) -> None:
+    """Handshake, PLAIN token and Produce in one segment."""
+    await _over_and_over(target, seconds, lambda name: _produce_in_one(target, name, got), got)
+
+
+async def produces_with_scram(target: Target, seconds: float, got: Got) -> None:
+    """The last token of a SCRAM login and Produce in one segment."""
+    await _over_and_over(target, seconds, lambda name: _produce_by_scram(target, name, got), got)
+
+
+async def creates_with_plain(target: Target, seconds: float, got: Got) -> None:
+    """Handshake, PLAIN token and CreateTopics in one segment."""
+    await _over_and_over(target, seconds, lambda name: _create_in_one(target, name, got), got)
+
+
+async def _over_and_over(target: Target, seconds: float, once: Once, got: Got) -> None:
+    names = (f"{target.client_id}-{number}" for number in count())
+
+    async def worker() -> None:
+        while True:
+            got.connections += 1
+            try:
+                await once(next(names))
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, *[worker] * AT_ONCE)
+
+
+async def _produce_in_one(target: Target, name: str, got: Got) -> None:
+    request = produce(target.topic, RECORD_BYTES, client_id=name)
+    async with connected(target.address) as client:
+        client.send(plain_login(target.user, target.secret, client_id=name) + request)
+        await client.answer()
+        await client.answer()
+        if error_of_produce(await client.answer()) == 0:
+            got.count(len(request) - 4)
+
+
+async def _produce_by_scram(target: Target, name: str, got: Got) -> None:
+    request = produce(target.topic, RECORD_BYTES, client_id=name)
+    async with connected(target.address) as client:
+        final = await client.scram_final(target.user, target.secret, client_id=name)
+        client.send(final + request)
+        await client.answer()
+        if error_of_produce(await client.answer()) == 0:
+            got.count(len(request) - 4)
+
+
+async def _create_in_one(target: Target, name: str, got: Got) -> None:
+    request = create_topics([name], PARTITIONS, client_id=name, strict=True)
+    async with connected(target.address) as client:
+        client.send(plain_login(target.user, target.secret, client_id=name) + request)
+        await client.answer()
+        await client.answer()
+        for error in errors_of_topics(request, await client.answer()):
+            if error == 0:
+                got.count(PARTITIONS)
+            else:
+                got.note("refused")
+
+
+_BYTES, _MUTATIONS = {"producer_byte_rate": 10_000}, {"controller_mutation_rate": 0.1}
+ATTACKS = (
+    Attack("produces_with_plain", produces_with_plain, quotas=_BYTES, entity=Entity.USER),
+    Attack("produces_with_scram", produces_with_scram, quotas=_BYTES, entity=Entity.USER),
+    Attack(
+        "creates_with_plain",
+        creates_with_plain,
+        unit="partitions",
+        quotas=_MUTATIONS,
+        entity=Entity.USER,
+    ),
+)

@@ -1,0 +1,105 @@
+"""Topic mutations: uncharged ones, and large ones that wait for a decision."""
+
+import asyncio
+from itertools import count
+
+from tests.adversary.frames import create_topics, delete_topics, errors_of_topics
+from tests.adversary.target import Attack, Got, Target
+from tests.adversary.wire_client import Lost, connected, for_seconds
+
+NONE = 0
+AT_ONCE = 4
+CREATED_PARTITIONS = 5
+DEFAULT_PARTITIONS = 10  # the brokers' num.partitions
+DELETE_CONNECTIONS, DELETE_NAMES = 300, 20_000
+RECONNECT_S = 0.02
+
+
+async def creates_and_deletes(target: Target, seconds: float, got: Got) -> None:
+    """Create through one node, delete at once through another."""
+    names = (f"{target.client_id}-{number}" for number in count())
+
+    async def worker() -> None:
+        while True:
+            try:
+                async with connected(target.nodes[0]) as one, connected(target.nodes[-1]) as other:
+                    got.connections += 2
+                    while True:
+                        name = next(names)
+                        request = create_topics(
+                            [name], CREATED_PARTITIONS, client_id=target.client_id
+                        )
+                        _count(request, await one.ask(request), CREATED_PARTITIONS, got)
+                        request = delete_topics([name], client_id=target.client_id)
+                        _count(request, await other.ask(request), CREATED_PARTITIONS, got)
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, *[worker] * AT_ONCE)
+
+
+async def creates_of_default(target: Target, seconds: float, got: Got) -> None:
+    """Topics with as many partitions as the broker thinks right, where nobody has asked for Metadata."""
+    names = (f"{target.client_id}-{number}" for number in count())
+
+    async def worker() -> None:
+        while True:
+            try:
+                async with connected(target.address) as client:
+                    got.connections += 1
+                    while True:
+                        request = create_topics([next(names)], -1, client_id=target.client_id)
+                        _count(request, await client.ask(request), DEFAULT_PARTITIONS, got)
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, worker)
+
+
+async def large_deletes(target: Target, seconds: float, got: Got) -> None:
+    """Hundreds of connections with 20,000 unknown names of 188 characters each."""
+    names = [f"{number:05}".ljust(188, "x") for number in range(DELETE_NAMES)]
+    request = delete_topics(names, client_id=target.client_id)
+
+    async def worker() -> None:
+        while True:
+            try:
+                async with connected(target.address) as client:
+                    got.connections += 1
+                    while True:
+                        await client.pour(request)
+                        await client.answer()
+                        got.count(len(request))
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, *[worker] * DELETE_CONNECTIONS)
+
+
+def _count(request: bytes, answer: bytes, partitions: int, got: Got) -> None:
+    for error in errors_of_topics(request, answer):
+        if error == NONE:
+            got.count(partitions)
+        else:
+            got.note(f"error {error}")
+
+
+ATTACKS = (
+    Attack(
+        "creates_and_deletes",
+        creates_and_deletes,
+        unit="partitions",
+        quotas={"controller_mutation_rate": 10_000},  # nothing is refused: is all of it charged?
+        broker_nodes=2,
+    ),
+    Attack(
+        "creates_of_default",
+        creates_of_default,
+        unit="partitions",
+        quotas={"controller_mutation_rate": 1},
+    ),
+    Attack("large_deletes", large_deletes, quotas={"controller_mutation_rate": 10_000}),
+)
