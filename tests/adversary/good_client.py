@@ -10,6 +10,7 @@ the end counts for as long as it has lasted.
 
 import asyncio
 import json
+import select
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.adversary.frames import error_of_produce, plain_login, produce
+from tests.adversary.frames import error_of_produce, metadata, plain_login, produce
 from tests.adversary.wire_client import Lost, WireClient
 
 CLIENT_ID = "good"
@@ -43,6 +44,7 @@ class GoodLoad:
     """What a good client sends: the size of one record, and the pause behind an answer.
 
     Attributes:
+        value_bytes: of a record; 0: it asks for Metadata, which every broker answers.
         reconnects: every request has a connection of its own.
     """
 
@@ -69,8 +71,12 @@ class GoodClient:
         self._process = subprocess.Popen(
             self._command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "began\n", "the good client had no answer"
+        told = self._process.stdout
+        assert told is not None
+        answered, _, _ = select.select([told], [], [], _BEGIN_S)
+        if not answered or told.readline() != "began\n":
+            self.__exit__(None, None, None)
+            raise AssertionError(f"the good client had no answer in {_BEGIN_S:g} s")
         return self
 
     def __exit__(
@@ -130,7 +136,8 @@ class _Sender:
 
     async def _one(self, client: WireClient) -> None:
         self.since_s = self.since_s or time.perf_counter()
-        if error_of_produce(await client.ask(self._request)):
+        answer = await client.ask(self._request)
+        if self._load.value_bytes and error_of_produce(answer):
             return  # sent again, as every producer does, and the wait goes on
         self.waits_ms.append((time.perf_counter() - self.since_s) * 1000)
         self.since_s = None
@@ -143,12 +150,12 @@ class _Sender:
 async def _main() -> None:
     host, port, topic, value_bytes, pace_s, reconnects, *login = sys.argv[1:]
     load = GoodLoad(int(value_bytes), float(pace_s), reconnects == "1")
-    sender = _Sender(
-        (host, int(port)),
-        produce(topic, load.value_bytes, client_id=CLIENT_ID),
-        load,
-        plain_login(login[0], login[1], client_id=CLIENT_ID) if login else b"",
-    )
+    if load.value_bytes:
+        request = produce(topic, load.value_bytes, client_id=CLIENT_ID)
+    else:
+        request = metadata(client_id=CLIENT_ID)
+    sent_first = plain_login(login[0], login[1], client_id=CLIENT_ID) if login else b""
+    sender = _Sender((host, int(port)), request, load, sent_first)
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         sending = tasks.create_task(sender.run())

@@ -72,6 +72,7 @@ class Faults:
         *,
         drain: Callable[[], None],
         look_again: Callable[[], None],
+        of_brokers_only: bool = False,
     ) -> None:
         """Schedule them all.
 
@@ -79,12 +80,14 @@ class Faults:
             ends: lists the brokers' ends of connections at that time.
             drain: stops all connections of that time.
             look_again: tells all connections that quotas have changed.
+            of_brokers_only: neither quotas nor clocks change: a bound is reckoned on both.
         """
         rng = self.rng
-        for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
-            self._sometime(lambda: self._reload(look_again))
-        for _ in range(rng.choice((0, 0, 0, 1, 3))):
-            self._sometime(self._set_clock)
+        if not of_brokers_only:
+            for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
+                self._sometime(lambda: self._reload(look_again))
+            for _ in range(rng.choice((0, 0, 0, 1, 3))):
+                self._sometime(self._set_clock)
         for _ in range(rng.choice((0, 0, 0, 1))):
             self._sometime(lambda: self._kill(ends()))
         if rng.random() < 0.3:

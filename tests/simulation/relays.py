@@ -65,6 +65,8 @@ class Relay:
     ) -> None:
         self.watch = watch
         self.closed = False
+        self.due_at_close = 0  # answers that had not come: the machine forgets them when it closes
+        self.largest_piece = 0
         self.broker: BrokerEnd | None = None
         self.pausing = _LoggedPausing(watch, cap_ms=cap_ms)
         self.machine = Connection(
@@ -98,6 +100,7 @@ class Relay:
     # ------------------------------------------------------------------ the client's end
 
     def _received(self, data: bytes) -> None:
+        self.largest_piece = max(self.largest_piece, len(data))
         self._step(partial(self.machine.from_client, data, self._clock.now_us()))
         self._settle()
 
@@ -169,6 +172,8 @@ class Relay:
                 self._step(partial(self.machine.resume, cast("int", argument), now_us))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.STEP:
+                self._timeline.after_us(self._rng.choice((0, 0, 700)), self._work)
             case Do.CLOSE:
                 self.watch.broker_gone = True  # what has gone up may lose its answer
                 self.close()
@@ -227,6 +232,11 @@ class Relay:
 
     def _wake(self) -> None:
         self._timeline.after_us(self._rng.choice((0, 0, 700)), self._woken)
+
+    def _work(self) -> None:
+        if not self.closed:
+            self._step(partial(self.machine.step, self._clock.now_us()))
+            self._settle()
 
     def _woken(self) -> None:
         if self.closed:
@@ -309,6 +319,7 @@ class Relay:
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self.due_at_close = self.machine.due_count
         self.machine.close()
         self._incoming.leave()
         self._outgoing.finish()

@@ -11,14 +11,15 @@ What goes wrong
     half-closes, ignores its throttle time), ``brokers.DrawnScript`` (errors, late and large answers).
 What is checked
     ``watch`` while it goes on: nothing lost, doubled, reordered or changed on its way up. When all is
-    quiet: ``answers``, ``rows``, ``mutes``, ``law``, and that nothing is left: budget, what is due,
-    reasons to pause.
+    quiet: ``answers``, ``rows``, ``mutes``, ``law``, the bound of ``adversary``, and that nothing is left:
+    budget, waiting lines, what is due, reasons to pause.
 How to repeat
     A run is a function of its seed: ``pytest tests/simulation --seed 12345``.
 """
 
 from random import Random
 
+from tests.simulation.adversary import RATIO, Adversaries, check_memory
 from tests.simulation.answers import check_answers
 from tests.simulation.asked_callback import AskedCallback, Asking
 from tests.simulation.asks import Ask, Asks
@@ -81,18 +82,21 @@ class World:
             tells_configs=rng.random() < 0.8,
         )
         self._is_bulk = rng.random() < _BULK_RATIO
-        entries = drawn_quotas(rng)
+        self.adversaries = Adversaries.drawn(rng) if rng.random() < RATIO else None
+        entries = self.adversaries.quotas if self.adversaries else drawn_quotas(rng)
         quotas = ConfiguredQuotas(entries)
-        self._is_asked = rng.random() < 0.2
+        self._is_asked = not self.adversaries and rng.random() < 0.2
         callback = AskedCallback(quotas) if self._is_asked else None
         self._cap_ms = rng.choice((3_000, 30_000))
-        of_buckets = rng.choice((0.0, 0.0, 0.5))
-        self._buckets = frozenset(one for one in _BANDWIDTH if rng.random() < of_buckets)
+        self._buckets, bucket, enforced = self._drawn_counting()
+        is_large = not (self._is_bulk or self.adversaries)
+        sizes = (1_000, 20_000, 70_000) + (128 * 2**20,) * is_large
+        self._budget_bytes = rng.choice(sizes)
         self.cluster = Cluster(
             quotas,
-            enforced=frozenset(one for one in _TYPES if rng.random() < 0.75),
-            buckets=dict.fromkeys(self._buckets, _drawn_bucket(rng)),
-            budget_bytes=rng.choice((1_000, 20_000, 70_000) + (128 * 2**20,) * (not self._is_bulk)),
+            enforced=enforced,
+            buckets=dict.fromkeys(self._buckets, bucket),
+            budget_bytes=self._budget_bytes,
             limits={
                 "mute_ms_max": self._cap_ms,
                 "in_flight_max": rng.choice((2, 5_000)),
@@ -107,16 +111,34 @@ class World:
         self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
         self.faults.note_limits(entries)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
-        self._logs_in = rng.random() < 0.4
+        self._logs_in = rng.random() < (0.7 if self.adversaries else 0.4)
         self._ends: list[BrokerEnd] = []
         self.relays: list[Relay] = []
-        for number in range(rng.randint(1, 8)):
+        for number in range(rng.randint(4, 14) if self.adversaries else rng.randint(1, 8)):
             latest_us = 1_000 if self._is_bulk else rng.choice((1_000, 3_000_000, 40_000_000))
             start_us = rng.randrange(latest_us)
             self.timeline.after_us(start_us, lambda number=number: self._connect(number))
-        self.faults.begin(lambda: self._ends, drain=self._drain, look_again=self._look_again)
+        self.faults.begin(
+            lambda: self._ends,
+            drain=self._drain,
+            look_again=self._look_again,
+            of_brokers_only=self.adversaries is not None,
+        )
         if self._buckets:
             self.faults.lift_in_the_end(self._look_again)
+
+    def _drawn_counting(
+        self,
+    ) -> tuple[frozenset[QuotaType], BucketSettings, frozenset[QuotaType]]:
+        """What counts by a bucket, by which, and what is in force."""
+        rng = self._rng
+        of_buckets = rng.choice((0.0, 0.0, 0.5))
+        buckets = frozenset(one for one in _BANDWIDTH if rng.random() < of_buckets)
+        enforced = frozenset(one for one in _TYPES if rng.random() < 0.75)
+        if self.adversaries is None:
+            return buckets, _drawn_bucket(rng), enforced
+        produce = {QuotaType.PRODUCE}
+        return buckets | produce, self.adversaries.bucket, enforced | produce
 
     def run(self) -> None:
         """Until nothing is due any more; then everything is checked.
@@ -162,7 +184,7 @@ class World:
             clock=self.cluster.clock,
             cap_ms=self._cap_ms,
             buckets=self._buckets,
-            knows_node=rng.random() < 0.8,
+            knows_node=self.adversaries is not None or rng.random() < 0.8,
             node_ids={node_id},
         )
         relay = Relay(
@@ -196,12 +218,12 @@ class World:
 
     def _manners(self, asks: list[Ask]) -> Manners:
         rng = self._rng
-        leaving_ratio = 0.4 if self._is_bulk else 0.15
+        leaving_ratio = 0.4 if self._is_bulk or self.adversaries else 0.15
         all_bytes = sum(len(ask.frame) for ask in asks)
         return Manners(
-            depth=rng.choice((1, 1, 5, 5, 100)),
-            logs_in_ahead=rng.random() < 0.5,
-            honours_throttle=rng.random() < 0.5,
+            depth=rng.choice((1, 100, 100) if self.adversaries else (1, 1, 5, 5, 100)),
+            logs_in_ahead=rng.random() < (0.8 if self.adversaries else 0.5),
+            honours_throttle=not self.adversaries and rng.random() < 0.5,
             half_closes=rng.random() < 0.2,
             leaves_after=rng.randrange(all_bytes) if rng.random() < leaving_ratio else None,
         )
@@ -249,7 +271,7 @@ class World:
         up, down = self._pipe(), self._pipe()
         script = DrawnScript(self._rng, self.upstream)
         node_id = relay.watch.node_id
-        if self._rng.random() < 0.07:
+        if self._rng.random() < 0.07 and not self.adversaries:
             node_id = self._rng.choice(list(self.upstream.brokers))
         scripted = ScriptedBroker(self.upstream, script, node_id=node_id)
         end = BrokerEnd(self.timeline, scripted, relay.watch, incoming=up, outgoing=down)
@@ -259,30 +281,38 @@ class World:
     # ------------------------------------------------------------------ checks
 
     def _check_now(self) -> None:
-        for budget in self.cluster.shared.budgets._of.values():
+        budgets = self.cluster.shared.budgets
+        for budget in budgets._of.values():
             if budget.used_bytes < 0:
                 raise InvariantError(f"the budget is {budget.used_bytes}")
+        if self.adversaries:
+            check_memory(budgets, self.relays, self._budget_bytes)
 
     def _check_end(self) -> None:
         budgets = self.cluster.shared.budgets
         if budgets.used_bytes or any(budget.is_waited_for for budget in budgets._of.values()):
             raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
-        for lane in self.cluster.engine._counters.of_type(QuotaType.FETCH):
-            if lane.room is not None and (lane.room.line or lane.room._reserved_for):
-                raise InvariantError(f"room that is never given back: {lane.tags}")
+        for quota_type in _TYPES:
+            for lane in self.cluster.engine._counters.of_type(quota_type):
+                if lane.line:
+                    raise InvariantError(f"{len(lane.line)} wait for {lane.tags} at the end")
+                if lane.room is not None and (lane.room.line or lane.room._reserved_for):
+                    raise InvariantError(f"room of {lane.tags} that is never given back")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
         check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
         for relay in self.relays:
             self._check_connection(relay, by_connection)
+        if self.adversaries:
+            self.adversaries.check_bound()
 
     def _check_connection(self, relay: Relay, rows: dict) -> None:
         watch, machine = relay.watch, relay.machine
         if not relay.closed:
             raise watch.fail(f"never ends: {relay.pausing.reasons!r}, {machine.due_count} due")
-        if machine.due_count:
-            raise watch.fail(f"{machine.due_count} answers are due at the end")
+        if relay.due_at_close and not watch.is_broken:
+            raise watch.fail(f"{relay.due_at_close} answers were due at the end")
         if not (machine.idle or watch.is_broken):
             raise watch.fail("not idle at the end")
         if watch.up and not watch.is_broken:
@@ -290,6 +320,8 @@ class World:
         replies = reply_of(watch, relay.broker.replies if relay.broker else [])
         produce = rows.get((watch.number, QuotaType.PRODUCE), [])
         row_of = match_produce(watch, produce, replies)
+        if self.adversaries:
+            self.adversaries.note_given(watch, row_of)
         fetched = rows.get((watch.number, QuotaType.FETCH), [])
         is_bucket = QuotaType.FETCH in self._buckets
         row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked, is_bucket=is_bucket)

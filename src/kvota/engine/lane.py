@@ -86,6 +86,7 @@ class Lane:
         window_bytes: what fits into it (Kafka's maxValueInQuotaWindow).
         line: those who wait for this counter, if any ever did.
         room: of a counter of FETCH, once an answer was expected: those on their way, and who waits.
+        is_forgotten: the engine leads nobody here any more; the counter counts elsewhere, or nowhere.
     """
 
     __slots__ = (
@@ -100,6 +101,7 @@ class Lane:
         "counter",
         "factor",
         "is_blocked",
+        "is_forgotten",
         "limit",
         "line",
         "node_id",
@@ -148,6 +150,7 @@ class Lane:
         self.factor = 1.0
         self.limit: float | None = None
         self.is_blocked = False
+        self.is_forgotten = False
         self.samples = self.sample_ms = 0
         self.window_ms = 0
         self.window_bytes = INT32_MAX

@@ -4,6 +4,7 @@ import asyncio
 from itertools import count
 
 from tests.adversary.frames import create_topics, delete_topics, errors_of_topics
+from tests.adversary.good_client import GoodLoad
 from tests.adversary.target import Attack, Got, Target
 from tests.adversary.wire_client import Lost, connected, for_seconds
 
@@ -94,6 +95,7 @@ ATTACKS = (
         unit="partitions",
         quotas={"controller_mutation_rate": 10_000},  # nothing is refused: is all of it charged?
         broker_nodes=2,
+        good=GoodLoad(value_bytes=0),
     ),
     Attack(
         "creates_of_default",
