@@ -17,13 +17,7 @@ from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
-from kvota.session.heads import (
-    bad_client_id,
-    bad_first_size,
-    bad_size,
-    during_login,
-    read_acks,
-)
+from kvota.session.heads import bad_client_id, bad_first_size, bad_size, during_login, read_acks
 from kvota.session.line_place import LinePlace
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
