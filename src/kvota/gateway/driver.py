@@ -121,6 +121,8 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.READ_UPSTREAM:
+                self._read_upstream()
             case Do.STEP:
                 self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
@@ -221,9 +223,19 @@ class Driver:
 
     def client_caught_up(self) -> None:
         """The client has read most of what it was sent."""
-        if self.upstream is not None:
+        if self.upstream is not None and not self.machine.leaves_upstream_unread:
             self.upstream.resume()
         self.resume(Reason.CLIENT_FULL)
+
+    def _read_upstream(self) -> None:
+        """Read the broker on, or leave its bytes in the socket, as machine and client have it."""
+        upstream, machine = self.upstream, self.machine
+        if upstream is None:
+            return
+        if machine.leaves_upstream_unread or machine.pausing.reasons & Reason.CLIENT_FULL:
+            upstream.pause()
+        else:
+            upstream.resume()
 
     def client_sends_no_more(self) -> bool:
         """True when answers to what it has sent are still to come, and the connection stays open for them."""

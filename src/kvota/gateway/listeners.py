@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import resource
+import socket
 from collections.abc import Callable
 from functools import partial
 
@@ -14,6 +15,10 @@ log = logging.getLogger(__name__)
 
 # A burst of clients that reconnect all at once waits here for its turn.
 _BACKLOG = 1024
+# What a client sends while its connection is not read waits in the system's memory, by default up to
+# 6 MB (33 MB on some machines) for each; a few hundred such connections leave too little for all others, whose
+# packets are then dropped. Kafka's socket.receive.buffer.bytes is 100 KiB; the system doubles it.
+RECEIVE_BUFFER_BYTES = 131_072
 # Files that are neither a connection nor a port: the log, the record, the event loop's own.
 _OTHER_FILES = 64
 
@@ -69,6 +74,8 @@ class Listeners:
                 f"choose another: {setting}."
             )
             raise UnreachableError(msg) from error
+        for listening in server.sockets:  # those accepted from it have the same
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self._servers.append(server)
 
 

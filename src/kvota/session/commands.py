@@ -21,3 +21,6 @@ class Do(IntEnum):
     STEP = (
         8  # None: work is not done yet; ``Connection.step`` is due when others have had their turn
     )
+    READ_UPSTREAM = (
+        9  # bool: read the broker on, or leave its bytes in the socket: no memory for an answer
+    )

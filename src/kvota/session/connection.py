@@ -82,7 +82,7 @@ class Connection:
         )
         self.commands = self.caller.commands
         self._requests = Requests(self.caller, wake)
-        self._answers = Answers(self.caller)
+        self._answers = Answers(self.caller, wake)
         # Bound once: the driver calls them for each received chunk.
         self.from_client = self._requests.take
         self.from_upstream = self._answers.take
@@ -104,6 +104,7 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
+        self._answers.woken()
         try:
             return self.resume(Reason.BUDGET | Reason.IN_LINE | Reason.ROOM, now_us)
         finally:
@@ -113,6 +114,7 @@ class Connection:
         """A connection that is woken after its end lets the next one know."""
         self._requests.budget.pass_on()
         self.caller.whole.pass_on()
+        self._answers.pass_on()
 
     def step(self, now_us: int) -> bytes | bytearray | None:
         """``Do.STEP`` is due; returns what goes upstream.
@@ -233,6 +235,11 @@ class Connection:
     def missing_bytes(self) -> int:
         """How much of a frame that takes room in the budget has not arrived."""
         return max(0, self._requests.budget.taken_bytes - self.arrived_bytes)
+
+    @property
+    def leaves_upstream_unread(self) -> bool:
+        """True while there is no memory for the answer that the broker sends."""
+        return self._answers.waits_for_room
 
     @property
     def requests(self) -> int:

@@ -198,6 +198,7 @@ class Stage:
         warnings: lines for the log.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
+        reads_broker: false while it leaves the broker's bytes unread.
         asked: tokens and questions for the quota callback.
     """
 
@@ -212,6 +213,7 @@ class Stage:
         self.asked: list[tuple[int, Question]] = []
         self.closed = ""
         self.wakes = 0
+        self.reads_broker = True
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
         self.machine = Connection(
@@ -269,7 +271,7 @@ class Stage:
     def _now_us(self) -> int:
         return self.cluster.clock.now_us()
 
-    def _perform(self) -> None:
+    def _perform(self) -> None:  # noqa: C901, PLR0912  (one branch for each command)
         commands = self.machine.commands
         while commands:
             code, argument = commands.pop(0)
@@ -279,6 +281,8 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.READ_UPSTREAM:
+                self.reads_broker = bool(argument)
             elif code == Do.STEP:
                 self._go_on(self.machine.step(self._now_us))
             elif code == Do.CLOSE:
