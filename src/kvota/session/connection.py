@@ -38,7 +38,7 @@ class Connection:
         pausing: the reasons not to read on, with the cap of a mute.
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
-        node_id: that broker's, or a number below -1 while it is not known.
+        node_id: that broker's, or ``UNKNOWN_NODE``, ``UNNAMED_NODE`` (``session.topology``).
         client_host: the address the client has come from, without its port.
         wake: called when the announced-bytes budget has room again, or the line of a counter has
             moved; ``woken`` is due then.
@@ -173,6 +173,18 @@ class Connection:
         self.caller.dialled = address
         self._requests.budget.move(self.caller.shared.budgets.of(address))
         self.caller.is_at(node_id)
+
+    def located(self, node_id: int, now_us: int) -> bytes | bytearray | None:
+        """What ``Do.FIND_NODE`` asked for is here: a broker, or ``UNNAMED_NODE``.
+
+        Returns:
+            Buffered bytes that may now be forwarded.
+
+        Raises:
+            ProtocolError: they are no Kafka requests; the connection must close.
+        """
+        self.caller.is_at(node_id)
+        return self.resume(Reason.WAITING, now_us)
 
     # ------------------------------------------------------------------ state
 
