@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from tests.simulation.asks import Ask
 from tests.simulation.watch import Upward, Watch
 
+from kvota.model.quota_type import Algorithm
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
 from kvota.testing.frames import (
     API_VERSIONS,
@@ -128,7 +129,7 @@ def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[
     """The broker's answer, with the longer throttle time and without its addresses."""
     make = produced if ask.key == PRODUCE else fetched
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
-    if rows[-1].memo.quota_type in watch.buckets:
+    if rows[-1].memo.algorithm is Algorithm.TOKEN_BUCKET:
         own_ms = min(own_ms, watch.cap_ms)  # a Java client keeps to what it was told, come what may
     fields = dict(reply.fields)
     throttle_ms = max(own_ms, reply.throttle_ms)

@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.simulation.asks import Ask, Fate
 
-from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
 from kvota.session.pausing import Reason
 from kvota.testing.frames import FETCH, SASL_AUTHENTICATE, decoded
@@ -67,7 +66,6 @@ class Watch:
     Attributes:
         number, node_id, address: of the connection and of its broker.
         cap_ms: how long one mute lasts at most.
-        buckets: quota types that count by ``token_bucket``.
         knows_node: false where the gateway has to learn which node it talks to.
         asks: what its client has sent, in order.
         upward: what has begun to go up, in order.
@@ -84,7 +82,6 @@ class Watch:
     rows: TimedRows
     clock: ManualClock
     cap_ms: int
-    buckets: frozenset[QuotaType]
     knows_node: bool = True
     asks: list[Ask] = field(default_factory=list)
     upward: list[Upward] = field(default_factory=list)
