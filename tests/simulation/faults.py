@@ -1,6 +1,6 @@
 """What goes wrong in a world from outside: quotas change, clocks are set, brokers die."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -64,6 +64,7 @@ class Faults:
         excuses_ms: when the wall clock was set forward or what is in force changed, monotonic: a mute may
             end early.
         limits: of each table that was in force, with the tick at which it came.
+        modes: what was enforced, and what counted by ``token_bucket``, with the tick at which it came.
         buckets: quota types that have counted by ``token_bucket`` at some time.
         stepped_back_ms: by how much the wall clock was set back in all; so much longer is what is left
             of a mutation's throttle, which is reckoned on it.
@@ -75,6 +76,9 @@ class Faults:
     tick: Callable[[], int]
     excuses_ms: list[int] = field(default_factory=list)
     limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
+    modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]] = field(
+        default_factory=list
+    )
     buckets: set[QuotaType] = field(default_factory=set)
     stepped_back_ms: int = 0
     _entries: Entries = field(default_factory=dict)
@@ -122,6 +126,11 @@ class Faults:
                 of_type[quota_type].add(limit * self._factors.get(quota_type, 1.0))
         self.limits.append((self.tick(), of_type))
 
+    def note_modes(self, enforced: Collection[QuotaType], buckets: Collection[QuotaType]) -> None:
+        """These are in force from now on."""
+        self.modes.append((self.tick(), frozenset(enforced), frozenset(buckets)))
+        self.buckets |= set(buckets)
+
     def lift_in_the_end(self, look_again: Callable[[], None]) -> None:
         """An hour later there are no quotas: who waits behind a blocked counter may go on."""
         self.timeline.after_us(_LIFTED_US, lambda: self._put_in_force({}, look_again))
@@ -139,11 +148,13 @@ class Faults:
             self.cluster.engine.set_factor(quota_type, self._factors[quota_type])
             self.note_limits(self._entries)
         elif what == "enforce":
-            self.cluster.enforce(frozenset(one for one in _LIMITS if rng.random() < 0.7))
+            enforced = frozenset(one for one in _LIMITS if rng.random() < 0.7)
+            self.cluster.enforce(enforced)
+            self.note_modes(enforced, self.modes[-1][2])
         else:
             buckets = {one: drawn_bucket(rng) for one in _BANDWIDTH if rng.random() < 0.5}
-            self.buckets |= set(buckets)
             self.cluster.engine.replace_countings({}, buckets)
+            self.note_modes(self.modes[-1][1], buckets)
         self._in_force(look_again)
 
     def _put_in_force(self, entries: Entries, look_again: Callable[[], None]) -> None:

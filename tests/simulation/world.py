@@ -33,6 +33,7 @@ from tests.simulation.pipe import STYLES, Pipe
 from tests.simulation.relays import Relay
 from tests.simulation.rows import (
     check_limits,
+    check_modes,
     check_mutations,
     check_sequence,
     match_fetch,
@@ -104,7 +105,7 @@ class World:
         )
         self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
         self.faults.note_limits(entries)
-        self.faults.buckets |= self._buckets
+        self.faults.note_modes(self.cluster.enforced, self._buckets)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
         self._logs_in = rng.random() < (0.7 if self.adversaries else 0.4)
         self._ends: list[BrokerEnd] = []
@@ -291,6 +292,8 @@ class World:
                     raise InvariantError(f"{len(lane.line)} wait for {lane.tags} at the end")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
+        if not self._is_asked:
+            check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
         for relay in self.relays:
