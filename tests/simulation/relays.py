@@ -172,6 +172,8 @@ class Relay:
                 self._step(partial(self.machine.resume, cast("int", argument), now_us))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.STEP:
+                self._timeline.after_us(self._rng.choice((0, 0, 700)), self._work)
             case Do.CLOSE:
                 self.watch.broker_gone = True  # what has gone up may lose its answer
                 self.close()
@@ -230,6 +232,11 @@ class Relay:
 
     def _wake(self) -> None:
         self._timeline.after_us(self._rng.choice((0, 0, 700)), self._woken)
+
+    def _work(self) -> None:
+        if not self.closed:
+            self._step(partial(self.machine.step, self._clock.now_us()))
+            self._settle()
 
     def _woken(self) -> None:
         if self.closed:

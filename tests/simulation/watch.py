@@ -115,7 +115,7 @@ class Watch:
             raise self.fail(f"{machine.arrived_bytes} bytes have arrived")
         if machine.incomplete and machine.pauses_reading and not machine.is_inside_frame:
             waits = machine.pausing.reasons
-            if waits & ~Reason.BUDGET:
+            if waits & ~(Reason.BUDGET | Reason.ROOM):
                 raise self.fail(f"the client's turn, and it is not read: {waits!r}")
 
     def fail(self, what: str) -> InvariantError:

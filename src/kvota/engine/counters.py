@@ -1,18 +1,28 @@
 """All counters and the lanes to them, by what they count; forgotten when idle."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 
-from kvota.engine.arithmetic import counter_expired
 from kvota.engine.counting import Counting
-from kvota.engine.debt_bucket import DebtBucket
+from kvota.engine.kept_places import KEPT_MS
 from kvota.engine.lane import Counter, Lane
+from kvota.engine.packed import PackedCounters, is_over
 from kvota.engine.question import Answer
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import Tags
 
 Countings = Mapping[QuotaType, Counting]
 LimitOf = Callable[[QuotaType, Tags], float | None]
+
+# More counters than this, or more text in their tags, are a crowd: those that are as good as new are not
+# kept for an hour, and those idle for a while are put away. In full a counter takes 4 KB and its text.
+CROWD = 5_000
+CROWD_CHARS = 4 * 2**20
+# Whoever is charged more often than this is not put away: it would be taken out again at once.
+_IDLE_MS = 250
+# Each new counter in a crowd has so many others looked at, so that it shrinks while it grows.
+_LOOKS_PER_NEW = 2
 
 
 class Counters:
@@ -22,11 +32,25 @@ class Counters:
     finds that out itself at its next charge, so ``purge`` frees memory and moves no decision.
     Source: Kafka ``ClientQuotaManager`` sensors.
 
+    Clients choose their ids themselves, and a flood of invented ones would fill the memory. So in a
+    crowd every new counter has two others looked at: what is as good as new is forgotten, what is idle
+    is put away (``engine.packed``) and taken out when it is charged. No decision depends on either
+    (if the clock does not go back behind it). Where somebody waits in line it is not idle.
+
     Methods that change lanes return those that are another now; whoever waits for them has to be
     woken by the caller, when all is done.
     """
 
-    __slots__ = ("_count", "_countings", "_factors", "_of_type")
+    __slots__ = (
+        "_askings",
+        "_chars",
+        "_countings",
+        "_factors",
+        "_node_ids",
+        "_of_type",
+        "_packed",
+        "_round",
+    )
 
     def __init__(self, countings: Countings) -> None:
         self._countings = dict(countings)
@@ -34,34 +58,62 @@ class Counters:
         self._of_type: dict[QuotaType, dict[str, dict[int, Lane]]] = {
             quota_type: {} for quota_type in QuotaType
         }
-        self._count = 0
+        # The same lanes, in the order in which they are looked at.
+        self._round: deque[Lane] = deque()
+        self._chars = 0  # in the texts of their tags
+        self._packed = {quota_type: PackedCounters() for quota_type in QuotaType}
+        self._node_ids: set[int] = set()
+        self._askings = dict.fromkeys(QuotaType, 0)  # how often all limits have been asked for
         # By type and, where it is meant for some counters only, node and text of the tags.
         self._factors: dict[tuple[QuotaType, int | None, str | None], float] = {}
 
     def __len__(self) -> int:
-        """How many counters there are."""
-        return self._count
+        """How many counters there are, with those that are put away."""
+        return len(self._round) + sum(map(len, self._packed.values()))
+
+    @property
+    def lost(self) -> int:
+        """How many were forgotten although they still counted, because there were too many."""
+        return sum(packed.lost for packed in self._packed.values())
+
+    @property
+    def is_crowd(self) -> bool:
+        """True when there are so many that not all are kept for an hour."""
+        return self._chars > CROWD_CHARS or len(self) > CROWD
 
     def of_type(self, quota_type: QuotaType) -> Iterator[Lane]:
-        """The lanes to all counters of a type."""
+        """The lanes to all counters of a type that are not put away."""
         for lanes in self._of_type[quota_type].values():
             yield from lanes.values()
 
     def lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
         """The lane to the counter of these tags at this node."""
-        lanes = self._of_type[quota_type].setdefault(answer.text, {})
-        lane = lanes.get(node_id)
+        lanes = self._of_type[quota_type].get(answer.text)
+        lane = None if lanes is None else lanes.get(node_id)
         if lane is None:
-            counter = self._countings[quota_type].new_counter(answer.limit, now_ms)
-            lane = lanes[node_id] = Lane(
-                quota_type, node_id, answer.tags, counter, text=answer.text
-            )
-            self._count += 1
-            lane.configure(
-                counting=self._countings[quota_type],
-                configured_limit=answer.limit,
-                factor=self._factor(quota_type, node_id, answer.text),
-            )
+            lane = self._new_lane(quota_type, node_id, answer, now_ms)
+            self._look_at_some(quota_type, now_ms)
+        return lane
+
+    def _new_lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
+        counting, limit = self._countings[quota_type], answer.limit
+        packed = self._packed[quota_type].take(answer.text, node_id, counting)
+        if packed is None:
+            counter: Counter = counting.new_counter(limit, now_ms)
+        else:
+            counter, kept_limit, asking = packed
+            if asking == self._askings[quota_type]:
+                limit = kept_limit  # perhaps set since then
+        lane = Lane(quota_type, node_id, answer.tags, counter, text=answer.text)
+        lane.configure(
+            counting=counting,
+            configured_limit=limit,
+            factor=self._factor(quota_type, node_id, answer.text),
+        )
+        self._of_type[quota_type].setdefault(answer.text, {})[node_id] = lane
+        self._round.append(lane)
+        self._chars += len(answer.text)
+        self._node_ids.add(node_id)
         return lane
 
     def set_limit(
@@ -69,6 +121,8 @@ class Counters:
     ) -> list[Lane]:
         """Replace the configured limit of the counters with these tags."""
         counting = self._countings[quota_type]
+        for node in self._node_ids if node_id is None else (node_id,):
+            self._packed[quota_type].set_limit(tags, node, limit, asking=self._askings[quota_type])
         return [
             lane
             for lane in self._meant(quota_type, node_id, tags)
@@ -123,6 +177,7 @@ class Counters:
     def ask_limits(self, quota_type: QuotaType, limit_of: LimitOf) -> list[Lane]:
         """Give every counter of a type its limit of now; contents stay (Kafka, KIP-257)."""
         counting = self._countings[quota_type]
+        self._askings[quota_type] += 1
         changed = []
         for lanes in self._of_type[quota_type].values():
             limit: float | None = None
@@ -134,41 +189,72 @@ class Counters:
                     changed.append(lane)
         return changed
 
-    def purge(self, now_ms: int, *, crowd: int) -> list[Lane]:
-        """Forget counters without a record for over 3600 s; returns their lanes.
+    def purge(self, now_ms: int, *, at_most: int) -> tuple[int, list[Lane]]:
+        """Forget counters without a record for over 3600 s, in a crowd also those that are as good as new.
 
-        Of more than ``crowd`` counters, also those that are as good as new: clients choose their ids
-        themselves, and an hour of invented ones would fill the memory. No decision depends on it
-        (if the clock does not go back behind the purge). Where somebody waits in line it is not idle.
+        It looks at so many that are in use and so many that are put away, the next time at the next ones.
+
+        Returns:
+            How many were forgotten, and the lanes that lead nowhere now.
         """
-        forgotten = self._forget(
-            lambda counter: (
-                counter_expired(counter.last_ms, now_ms)
-                and (not isinstance(counter, DebtBucket) or counter.is_as_new(now_ms))
-            )
-        )
-        if self._count > crowd:
-            forgotten += self._forget(lambda counter: counter.is_as_new(now_ms))
-        return forgotten
+        is_crowd = self.is_crowd
+        outdated: list[Lane] = []
+        forgotten = 0
+        for _ in range(min(at_most, len(self._round))):
+            lane = self._round.popleft()
+            counter = lane.counter
+            assert counter is not None, "what is looked at has a counter"
+            if lane.makes_wait and lane.line:
+                self._round.append(lane)
+            elif is_over(counter, now_ms, in_crowd=is_crowd):
+                forgotten += 1
+                outdated.append(self._without(lane))
+            elif self._puts_away(lane, counter.last_ms, now_ms):
+                outdated.append(self._without(lane))
+            else:
+                self._round.append(lane)
+        for quota_type, packed in self._packed.items():
+            counting = self._countings[quota_type]
+            forgotten += packed.forget_some(now_ms, counting, at_most=at_most)
+        return forgotten, outdated
 
-    def _forget(self, is_over: Callable[[Counter], bool]) -> list[Lane]:
-        forgotten: list[Lane] = []
-        for quota_type, of_type in self._of_type.items():
-            over = [
-                lane
-                for lane in self.of_type(quota_type)
-                if lane.counter is not None
-                and not (lane.makes_wait and lane.line)
-                and is_over(lane.counter)
-            ]
-            for lane in over:
-                lanes = of_type[lane.tags]
-                del lanes[lane.node_id]
-                if not lanes:
-                    del of_type[lane.tags]
-            forgotten += over
-        self._count -= len(forgotten)
-        return forgotten
+    def _look_at_some(self, quota_type: QuotaType, now_ms: int) -> None:
+        """There is one more: look at some others, where it is a crowd; nobody waits for those that go."""
+        packed = self._packed[quota_type]
+        if len(self._round) + len(packed) <= CROWD and self._chars <= CROWD_CHARS:
+            return
+        for _ in range(min(_LOOKS_PER_NEW, len(self._round) - 1)):
+            lane = self._round.popleft()
+            counter = lane.counter
+            assert counter is not None, "what is looked at has a counter"
+            if not lane.line and (
+                is_over(counter, now_ms, in_crowd=True)
+                or self._puts_away(lane, counter.last_ms, now_ms)
+            ):
+                self._without(lane).outdate()
+            else:
+                self._round.append(lane)
+        packed.forget_some(now_ms, self._countings[quota_type], at_most=_LOOKS_PER_NEW)
+
+    def _puts_away(self, lane: Lane, last_ms: int, now_ms: int) -> bool:
+        """Put an idle counter away where there are too many in full; false: it stays as it is."""
+        if len(self._round) < CROWD and self._chars <= CROWD_CHARS:
+            return False
+        line, idle_ms = lane.line, now_ms - last_ms
+        if idle_ms < _IDLE_MS or (line is not None and (line or (line.kept and idle_ms < KEPT_MS))):
+            return False
+        return self._packed[lane.quota_type].put(lane, asking=self._askings[lane.quota_type])
+
+    def _without(self, lane: Lane) -> Lane:
+        """The lane leads nowhere any more: whoever keeps it has to ask for its client's lane."""
+        of_type = self._of_type[lane.quota_type]
+        lanes = of_type[lane.tags]
+        del lanes[lane.node_id]
+        if not lanes:
+            del of_type[lane.tags]
+        self._chars -= len(lane.tags)
+        lane.is_forgotten = True
+        return lane
 
     def _meant(self, quota_type: QuotaType, node_id: int | None, tags: str | None) -> list[Lane]:
         lanes = self.of_type(quota_type)

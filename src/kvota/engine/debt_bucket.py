@@ -10,6 +10,9 @@ alone. Who comes while more than ``debt_max`` is owed is not charged but has to 
 holds for whatever is charged by ``charge``, and by ``admit`` while ``turn_in_ms`` is 0, however many connections charge it.
 """
 
+from struct import Struct
+from typing import Self
+
 from kvota.engine.arithmetic import (
     INT32_MAX,
     UNLIMITED,
@@ -26,6 +29,9 @@ MUST_WAIT = -(2**31) - 1
 
 # Below every debt: nobody passes while others wait.
 _CLOSED = float("-inf")
+
+# Of a packed one: last record, debt.
+_PACKED = Struct("<qd")
 
 
 class DebtBucket:
@@ -92,6 +98,20 @@ class DebtBucket:
     def is_as_new(self, now_ms: int) -> bool:
         """True when no decision from ``now_ms`` on would differ from that of a new counter."""
         return self._debt_at(now_ms) <= self._full_ms
+
+    # ------------------------------------------------------------------ put away and taken out
+
+    def packed(self) -> bytes:
+        """What is owed, as few bytes; nobody may wait for a turn."""
+        return _PACKED.pack(self.last_ms, self._debt_ms)
+
+    @classmethod
+    def unpacked(cls, contents: bytes, window: QuotaWindow, *, debt_max_ms: int) -> Self:
+        """The counter that ``packed`` has made these bytes of; give it its limit by ``configure``."""
+        last_ms, debt_ms = _PACKED.unpack(contents)
+        bucket = cls(window, None, debt_max_ms=debt_max_ms, born_ms=last_ms)
+        bucket._debt_ms = debt_ms
+        return bucket
 
     # ------------------------------------------------------------------ charging
 

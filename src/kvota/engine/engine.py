@@ -1,5 +1,6 @@
 """The façade the gateway talks to."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
@@ -15,10 +16,11 @@ from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType, counter_node_id
 from kvota.model.quota_window import QuotaWindow
 
 # Clients whose lane, and whose answers, are remembered between requests; a client id is the client's
-# own choice, so this has to have an end. 10,000 are about 4 MB, the counters themselves apart.
-_KNOWN_CLIENTS_MAX = 10_000
-# More counters than this are a crowd, in which counters as good as new are not kept for an hour.
-_CROWD = 20_000
+# own choice, up to 1 KB, so this has to have an end. The first remembered is the first forgotten.
+_KNOWN_CLIENTS_MAX = 4_000
+
+# So many counters are looked at in one step of a purge.
+PURGE_STEP = 500
 
 _MUTATION = QuotaType.CONTROLLER_MUTATION
 _NO_BUCKETS: Mapping[QuotaType, BucketSettings] = MappingProxyType({})
@@ -60,8 +62,9 @@ class QuotaEngine:
         self.callback = callback
         self._quotas = callback.initial_quotas
         self._counters = Counters(countings(windows, buckets))
-        self._clients: dict[_Client, Lane] = {}
-        self._answers: dict[tuple[QuotaType, str, str], tuple[int, Answer]] = {}
+        # Not plain dicts: finding their first keys costs a walk over all that have left.
+        self._clients: OrderedDict[_Client, Lane] = OrderedDict()
+        self._answers: OrderedDict[tuple[QuotaType, str, str], tuple[int, Answer]] = OrderedDict()
         self._reset_counts = dict.fromkeys(QuotaType, 0)
 
     # ------------------------------------------------------------------ deciding
@@ -74,7 +77,7 @@ class QuotaEngine:
         Keep it, and ask again when its version is another one than now.
         """
         known = self._clients.get((quota_type, node_id, user, client_id))
-        if known is not None:
+        if known is not None and not known.is_forgotten:
             return known
         if self.callback.answers_at_once:
             answer = ask(self.callback, quota_type, user, client_id)
@@ -83,10 +86,19 @@ class QuotaEngine:
         else:
             return None
         lane = self._lane(quota_type, node_id, answer, now_ms)
-        if len(self._clients) >= _KNOWN_CLIENTS_MAX:
-            self._forget_all_clients()
+        if known is None and len(self._clients) >= _KNOWN_CLIENTS_MAX:
+            _, first = self._clients.popitem(last=False)
+            if first.counter is None:  # nobody else knows of it: later changes would not reach it
+                first.outdate()
         self._clients[quota_type, node_id, user, client_id] = lane
         return lane
+
+    def recall(self, lane: Lane, now_ms: int) -> Lane:
+        """The lane that leads now to the counter of a lane that leads nowhere any more."""
+        if not lane.is_forgotten:
+            return lane
+        answer = Answer(tags=lane.tag_values, text=lane.tags, limit=lane.configured_limit)
+        return self._counters.lane(lane.quota_type, lane.node_id, answer, now_ms)
 
     def mutations(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> MutationQuota:
         """The mutation quota for one request; ``strict`` by the request's version (KIP-599).
@@ -97,7 +109,7 @@ class QuotaEngine:
             LookupError: the callback does not answer at once and was never asked about this client.
         """
         lane = self._clients.get((_MUTATION, CLUSTER_NODE_ID, user, client_id))
-        if lane is None:
+        if lane is None or lane.is_forgotten:
             lane = self.lane(_MUTATION, CLUSTER_NODE_ID, user, client_id, now_ms)
         if lane is None:
             _, answer = self._answers[_MUTATION, user, client_id]
@@ -105,11 +117,6 @@ class QuotaEngine:
         if lane.samples == 0:
             return MutationQuota(lane.tags)
         return StrictQuota(lane) if strict else PermissiveQuota(lane)
-
-    def _forget_all_clients(self) -> None:
-        for lane in self._forget_clients(lambda _: True):
-            if lane.counter is None:  # nobody else knows of it: later changes would not reach it
-                lane.outdate()
 
     def _lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
         counter_node = counter_node_id(quota_type, node_id)
@@ -149,7 +156,7 @@ class QuotaEngine:
         key = (quota_type, user, client_id)
         before = self._answers.get(key)
         if before is None and len(self._answers) >= _KNOWN_CLIENTS_MAX:
-            self._answers.clear()
+            self._answers.popitem(last=False)
         self._answers[key] = (self._reset_counts[quota_type], answer)
         moved: list[Lane] = []
         if before is not None and before[1].text != answer.text:
@@ -239,15 +246,29 @@ class QuotaEngine:
     def purge_expired(self, now_ms: int) -> int:
         """Free counters without a record for over 3600 s, in a crowd earlier; returns how many.
 
-        No decision differs for it. ``Counters.purge`` says when it is earlier.
+        No decision differs for it. ``Counters`` says when it is earlier.
         """
-        forgotten = self._counters.purge(now_ms, crowd=_CROWD)
-        if forgotten:
-            gone = set(forgotten)
-            self._clients = {key: lane for key, lane in self._clients.items() if lane not in gone}
-        for lane in forgotten:
+        return self._purge(now_ms, len(self._counters))
+
+    def purge_some(self, now_ms: int) -> bool:
+        """Look at the next ``PURGE_STEP`` counters and free the idle ones, some ms of work.
+
+        Returns:
+            True while they are a crowd: call it again soon.
+        """
+        self._purge(now_ms, PURGE_STEP)
+        return self._counters.is_crowd
+
+    @property
+    def counters_lost(self) -> int:
+        """How many counters were forgotten although they still counted, because there were too many."""
+        return self._counters.lost
+
+    def _purge(self, now_ms: int, at_most: int) -> int:
+        forgotten, outdated = self._counters.purge(now_ms, at_most=at_most)
+        for lane in outdated:
             lane.outdate()
-        return len(forgotten)
+        return forgotten
 
     def _look_again(self, quota_type: QuotaType, *, is_reset: bool) -> None:
         """Put in force what the callback says now."""

@@ -84,6 +84,7 @@ class Lane:
         window_ms: how long an empty window is.
         window_bytes: what fits into it (Kafka's maxValueInQuotaWindow).
         line: those who wait for this counter, if any ever did.
+        is_forgotten: the engine leads nobody here any more; the counter counts elsewhere, or nowhere.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class Lane:
         "counter",
         "factor",
         "is_blocked",
+        "is_forgotten",
         "limit",
         "line",
         "node_id",
@@ -144,6 +146,7 @@ class Lane:
         self.factor = 1.0
         self.limit: float | None = None
         self.is_blocked = False
+        self.is_forgotten = False
         self.samples = self.sample_ms = 0
         self.window_ms = 0
         self.window_bytes = INT32_MAX

@@ -13,8 +13,17 @@ current sample's sum, nothing has to be scanned, so the object has two states:
 ``tests/differential`` compares them with Kafka's classes.
 """
 
+from struct import Struct, pack, unpack_from
+from typing import Self
+
 from kvota.engine import arithmetic
-from kvota.engine.arithmetic import INT32_MAX, UNLIMITED, rate_throttle, rate_window_ms
+from kvota.engine.arithmetic import (
+    COUNTER_EXPIRES_MS,
+    INT32_MAX,
+    UNLIMITED,
+    rate_throttle,
+    rate_window_ms,
+)
 from kvota.model.quota_window import QuotaWindow
 
 # Up to here every partial sum of whole numbers, in any order of slots, is exact in a double.
@@ -24,6 +33,9 @@ _EXACT_MAX = 2**52
 _SURELY = 1 - 1e-9
 
 _NEVER_MS = -(2**63)
+
+# Of a packed one: last record, samples and sample_ms of the window it counts by, current slot, slots.
+_PACKED_HEAD = Struct("<5q")
 
 
 class SampledRate:
@@ -194,6 +206,43 @@ class SampledRate:
         """
         total, window_ms = self._foresee(now_ms)
         return rate_throttle(total, self._limit, window_ms)
+
+    # ------------------------------------------------------------------ put away and taken out
+
+    def packed(self) -> bytes:
+        """All that was recorded, as few bytes; the limit is not in it."""
+        self._settle()
+        slots = len(self._starts)
+        window = self._window
+        head = _PACKED_HEAD.pack(
+            self._last_ms, window.samples, window.sample_ms, self._current, slots
+        )
+        samples = pack(f"<{slots}q{slots}q{slots}d", *self._starts, *self._lasts, *self._values)
+        fractions = self._fractions
+        return head + samples + fractions.to_bytes((fractions.bit_length() + 7) // 8, "little")
+
+    @classmethod
+    def unpacked(cls, contents: bytes, window: QuotaWindow) -> Self:
+        """The counter that ``packed`` has made these bytes of; give it its limit by ``configure``.
+
+        ``window`` is the one now in force: under another one it starts anew when it is charged.
+        """
+        last_ms, samples, sample_ms, current, slots = _PACKED_HEAD.unpack_from(contents)
+        if samples != window.samples or sample_ms != window.sample_ms:
+            counts_by = QuotaWindow(samples, sample_ms)
+        else:
+            counts_by = window
+        rate = cls(counts_by, forget_after_ms=COUNTER_EXPIRES_MS, born_ms=last_ms)
+        of_slots = unpack_from(f"<{slots}q{slots}q{slots}d", contents, _PACKED_HEAD.size)
+        rate._current = current
+        rate._starts = list(of_slots[:slots])
+        rate._lasts = list(of_slots[slots : 2 * slots])
+        rate._values = list(of_slots[2 * slots :])
+        rate._fractions = int.from_bytes(contents[_PACKED_HEAD.size + 24 * slots :], "little")
+        rate._next_window = window
+        return rate
+
+    # ------------------------------------------------------------------ samples
 
     def _start_anew(self, window: QuotaWindow) -> None:
         self._window = window

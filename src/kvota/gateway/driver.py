@@ -121,6 +121,8 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.STEP:
+                self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
                 self.close(cast("str", argument))
             case Do.WARN:

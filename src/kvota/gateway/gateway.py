@@ -28,7 +28,10 @@ from kvota.session.shared import Shared
 log = logging.getLogger(__name__)
 
 _SWEEP_S = 2.0
-_PURGE_S = 10.0
+# A step takes some ms: 5,000 counters/s are looked at in a crowd, 500 otherwise.
+_PURGE_S, _PURGE_CROWD_S = 1.0, 0.1
+# A flood that goes on is not said every second.
+_SAY_AGAIN_S = 60.0
 _DRAIN_LOOK_S = 0.02
 # Some 10 µs each: what arrives meanwhile waits for a few ms at most.
 _LOOK_AGAIN_AT_ONCE = 200
@@ -85,6 +88,7 @@ class Gateway:
             try:
                 await listeners.open(partial(ClientSide, reception))
                 upkeep = tasks.create_task(self._upkeep())
+                purge = tasks.create_task(self._purge())
                 if started is not None:
                     started.set()
                 await self._stop.wait()
@@ -92,6 +96,7 @@ class Gateway:
                 listeners.close()
                 await self._drain()
                 upkeep.cancel()
+                purge.cancel()
             finally:
                 listeners.close()
                 asking.stop()
@@ -139,9 +144,8 @@ class Gateway:
             asyncio.get_running_loop().call_soon(self._look_at_some)
 
     async def _upkeep(self) -> None:
-        """Close connections whose request does not arrive, or that are elsewhere; forget idle counters."""
+        """Close connections whose request does not arrive, or that are elsewhere."""
         loop = asyncio.get_running_loop()
-        purge_at = loop.time() + _PURGE_S
         while True:
             await asyncio.sleep(min(_SWEEP_S, self.settings.limits.frame_ms / 4000))
             for driver in self._places:
@@ -155,9 +159,22 @@ class Gateway:
             self._slow_senders.sweep(loop.time() * 1000)
             if self.shared.engine.refresh():  # a callback may change its mind by itself
                 self.look_again()
-            if loop.time() >= purge_at:
-                purge_at += _PURGE_S
-                self.shared.engine.purge_expired(time.time_ns() // 1_000_000)
+
+    async def _purge(self) -> None:
+        """Forget idle counters, some at a time, so that nobody waits for it."""
+        loop, engine = asyncio.get_running_loop(), self.shared.engine
+        pause_s, lost, quiet_until = _PURGE_S, 0, 0.0
+        while True:
+            await asyncio.sleep(pause_s)
+            is_crowd = engine.purge_some(time.time_ns() // 1_000_000)
+            pause_s = _PURGE_CROWD_S if is_crowd else _PURGE_S
+            if engine.counters_lost > lost and loop.time() >= quiet_until:
+                log.warning(
+                    "more client ids than can be counted: %d counters were forgotten before their window or"
+                    " debt was over",
+                    engine.counters_lost - lost,
+                )
+                lost, quiet_until = engine.counters_lost, loop.time() + _SAY_AGAIN_S
 
     # ------------------------------------------------------------------ the end
 

@@ -16,7 +16,7 @@ BEHIND_MS_MAX = 500
 # Who has more than its part of the room may keep others waiting for so long, at whatever rate it sends.
 _MORE_THAN_FAIR_MS_MAX = 2_000
 # Not for the client to end. (Who has just been given room does not know yet.)
-_OURS = AT_ONCE | int(Reason.BUDGET | Reason.ASKING)
+_OURS = AT_ONCE | int(Reason.BUDGET | Reason.ROOM | Reason.ASKING)
 
 
 class _Seen(NamedTuple):
@@ -75,6 +75,11 @@ class SlowSenders:
         allowed_ms = limits.frame_ms + now.arrived_bytes * 1000 // limits.frame_bytes_per_s_min
         if now.since_ms - before.since_ms < allowed_ms:
             return ""
+        if driver.machine.pausing.reasons & Reason.ROOM:
+            return (
+                f"no memory for its topic mutation in {allowed_ms} ms: its user has a large one under way, "
+                "or others fill what there is"
+            )
         if driver.machine.pausing.reasons & Reason.BUDGET:
             return (
                 f"no room for its request in {allowed_ms} ms (limits.announced_bytes_max, "

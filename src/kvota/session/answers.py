@@ -263,7 +263,9 @@ class Answers:
         upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
         is_new = route.client_id != client_id or route.is_outdated
         if is_new and not self._caller.look_up(route, client_id, now_us):
-            route.use_last()  # it counts on until the callback has answered
+            # It counts on until the callback has answered, wherever its counter is by now.
+            route.lane = self._caller.shared.engine.recall(route.lane, now_us // 1000)
+            route.use_last()
         value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
         throttle_ms = route.charge(value, now_us // 1000)
         seq = self._caller.shared.sink.next_seq()

@@ -248,6 +248,7 @@ class AnnouncedBudgets:
     def __init__(self, *, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._of: dict[tuple[str, int], AnnouncedBudget] = {}
+        self._others: list[AnnouncedBudget] = []
         self.when_waited: Callable[[], None] = _nobody
 
     def of(self, address: tuple[str, int]) -> AnnouncedBudget:
@@ -259,6 +260,12 @@ class AnnouncedBudgets:
             )
         return budget
 
+    def another(self, *, limit_bytes: int) -> AnnouncedBudget:
+        """A budget of the gateway's own memory that goes by the same rules."""
+        budget = AnnouncedBudget(limit_bytes=limit_bytes, when_waited=self._waited)
+        self._others.append(budget)
+        return budget
+
     def _waited(self) -> None:
         self.when_waited()
 
@@ -267,19 +274,22 @@ class AnnouncedBudgets:
         """Announced bytes of frames that are being relayed to any broker."""
         return sum(budget.used_bytes for budget in self._of.values())
 
+    def _all(self) -> list[AnnouncedBudget]:
+        return [*self._of.values(), *self._others]
+
     @property
     def is_waited_for(self) -> bool:
-        """True while somebody waits for room with any broker."""
-        return any(budget.is_waited_for for budget in self._of.values())
+        """True while somebody waits for room in any of them."""
+        return any(budget.is_waited_for for budget in self._all())
 
     def look(self) -> None:
         """Due every tenth of a second while somebody waits."""
-        for budget in self._of.values():
+        for budget in self._all():
             budget.look()
 
     def sweep(self) -> None:
         """Due every other second."""
-        for budget in self._of.values():
+        for budget in self._all():
             budget.sweep()
 
 

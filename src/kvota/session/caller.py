@@ -1,6 +1,8 @@
 """The client behind a connection: who it is, what is due to it, what its driver shall do."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from kvota.engine import Answer, Lane, Question
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, ChargeMemo, outcome_of
@@ -10,11 +12,25 @@ from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import ANONYMOUS, PrincipalWatch
-from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
+from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
 from kvota.session.shared import Shared
+from kvota.session.whole_requests import WholeRequest
+from kvota.wire import mutations
 
 # The quota callback has so long to answer before a client counts as by the default one.
 ASK_MS_MAX = 1_000
+# A request's head with its client id, and tags that no client sends yet.
+_HEAD_BYTES_MAX = 4_096
+
+
+class AtWork(Protocol):
+    """A conversation that has been handed all it waits for, and has more to do than one step."""
+
+    def step(self, caller: "Caller", now_us: int) -> bytes:
+        """Do some more; returns what goes upstream because of it."""
+
+    def abandoned(self) -> None:
+        """The connection has ended."""
 
 
 class Caller:
@@ -37,6 +53,8 @@ class Caller:
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
         commands: for the driver.
+        whole: what this connection takes of the memory for requests that are kept whole.
+        at_work: what goes on with ``Do.STEP``.
     """
 
     __slots__ = (
@@ -47,6 +65,7 @@ class Caller:
         "answered_us",
         "asked",
         "asks",
+        "at_work",
         "client_host",
         "commands",
         "dialled",
@@ -60,9 +79,10 @@ class Caller:
         "sends_tokens",
         "shared",
         "upstream_versions",
+        "whole",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all by name, made in one place)
         self,
         shared: Shared,
         pausing: Pausing,
@@ -71,6 +91,7 @@ class Caller:
         dialled: tuple[str, int],
         node_id: int,
         client_host: str,
+        wake: Callable[[], None],
     ) -> None:
         self.shared = shared
         self.pausing = pausing
@@ -93,6 +114,8 @@ class Caller:
         self._muted_by: dict[QuotaType, tuple[Lane, int, str]] = {}
         self._is_muted_to_the_end = False
         self.commands: list[Command] = []
+        self.whole = WholeRequest(shared.whole_requests, wake)
+        self.at_work: AtWork | None = None
 
     # ------------------------------------------------------------------ answers
 
@@ -154,9 +177,23 @@ class Caller:
         if has_changed:
             self.pausing.replace_mute(longest_ms)
 
-    def wait(self) -> None:
+    def wait(self, at_most_ms: int | None = None) -> None:
         """Take nothing else of this connection: a mutation or a login is under way."""
-        self.pausing.reasons |= Reason.WAITING
+        self.pausing.wait(at_most_ms)
+
+    def has_room(self, route: Route, data: bytes | bytearray, pos: int, size: int) -> bool:
+        """False: a topic mutation, of which the head is at ``pos``, waits for its turn, and for memory.
+
+        Raises:
+            ProtocolError: it announces more topics than are taken.
+        """
+        if route.kind != Kind.EXCHANGE or route.key not in QUOTA_TYPE_OF_KEY:
+            return True
+        head = data[pos : pos + min(size + 4, _HEAD_BYTES_MAX)]
+        if self.whole.take(size, mutations.announced_topics(head, route.key), self.user):
+            return True
+        self.pausing.reasons |= Reason.ROOM
+        return False
 
     def go_on(self) -> None:
         """What was waited for is over: take what is buffered."""

@@ -17,10 +17,17 @@ from kvota.session.pausing import AT_ONCE, Pausing, Reason
 from kvota.session.requests import Requests
 from kvota.session.shared import Shared
 
+_NO_ANSWER = (
+    "the broker has not answered what a topic mutation waits for in time; its client sends it again, and "
+    "learns what has become of it"
+)
 _WAITED_TOO_LONG = (
     f"a request has waited {WAIT_MS_MAX / 1000:.0f} s for its turn under its quota; nothing of it was "
     "forwarded or charged, and the client sends it again (docs/quotas-that-hold.md)"
 )
+
+
+_FOR_ROOM = int(Reason.BUDGET | Reason.ROOM)
 
 
 class Connection:
@@ -71,6 +78,7 @@ class Connection:
             dialled=dialled,
             node_id=node_id,
             client_host=client_host,
+            wake=wake,
         )
         self.commands = self.caller.commands
         self._requests = Requests(self.caller, wake)
@@ -97,13 +105,25 @@ class Connection:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
         try:
-            return self.resume(Reason.BUDGET | Reason.IN_LINE, now_us)
+            return self.resume(Reason.BUDGET | Reason.IN_LINE | Reason.ROOM, now_us)
         finally:
-            self._requests.budget.pass_on()
+            self.pass_room_on()
 
     def pass_room_on(self) -> None:
         """A connection that is woken after its end lets the next one know."""
         self._requests.budget.pass_on()
+        self.caller.whole.pass_on()
+
+    def step(self, now_us: int) -> bytes | bytearray | None:
+        """``Do.STEP`` is due; returns what goes upstream.
+
+        Raises:
+            ProtocolError: the work cannot go on; the connection must close.
+        """
+        at_work = self.caller.at_work
+        assert at_work is not None
+        upstream = at_work.step(self.caller, now_us)
+        return upstream or None
 
     def next_deadline_ms(self, monotonic_ms: int) -> int | None:
         """When ``deadline_passed`` is due; ask again whenever ``pausing.deadline_changed``."""
@@ -120,6 +140,9 @@ class Connection:
         if self.pausing.gives_up(monotonic_ms):
             self._requests.place.give_up(now_us)
             self.commands.append((Do.CLOSE, _WAITED_TOO_LONG))
+            return None
+        if self.pausing.has_waited_too_long(monotonic_ms):
+            self.commands.append((Do.CLOSE, _NO_ANSWER))
             return None
         over = self.pausing.deadline_passed(monotonic_ms, now_us)
         if over & Reason.ASKING:
@@ -168,7 +191,7 @@ class Connection:
         if reasons & AT_ONCE:
             return False
         return self._requests.left > 0 or (
-            not reasons & ~Reason.BUDGET and bool(self._requests.buffered)
+            not reasons & ~_FOR_ROOM and bool(self._requests.buffered)
         )
 
     @property
@@ -197,7 +220,7 @@ class Connection:
     @property
     def keeps_others_waiting(self) -> bool:
         """True while a frame takes room in the budget that others wait for."""
-        return self._requests.budget.keeps_others_waiting
+        return self._requests.budget.keeps_others_waiting or self.caller.whole.keeps_others_waiting
 
     @property
     def keeps_more_than_fair(self) -> bool:
@@ -217,7 +240,8 @@ class Connection:
     @property
     def idle(self) -> bool:
         """True when nothing is due from the broker and no frame is half relayed."""
-        return not self.caller.due and not self._requests.left and not self.caller.answer_left
+        caller = self.caller
+        return not (caller.due or caller.at_work or self._requests.left or caller.answer_left)
 
     @property
     def due_count(self) -> int:
@@ -242,6 +266,9 @@ class Connection:
             elif entry[1] in {Due.EXCHANGE, Due.TOKEN}:
                 entry[2].abandoned()
         self.caller.due.clear()
+        if self.caller.at_work is not None:
+            self.caller.at_work.abandoned()
+            self.caller.at_work = None
 
     def upstream_gone(self) -> None:
         """The broker has closed, or was never reached: no frame takes its memory any more."""

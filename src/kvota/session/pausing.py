@@ -21,6 +21,7 @@ class Reason(IntFlag):
     DIALLING = 128  # the broker has not accepted the connection yet
     CLIENT_FULL = 256  # the client reads its answers slowly
     IN_LINE = 512  # a request waits for its counter's turn (kvota.session.line_place)
+    ROOM = 2048  # no memory for a request that is kept whole (kvota.session.whole_requests)
 
 
 # These hold up the rest of a frame that has begun, too: it has nowhere to go.
@@ -28,6 +29,7 @@ AT_ONCE = int(Reason.UPSTREAM_FULL | Reason.DIALLING | Reason.CLIENT_FULL)
 _MUTED = int(Reason.MUTED)
 _ASKING = int(Reason.ASKING)
 _IN_LINE = int(Reason.IN_LINE)
+_WAITING = int(Reason.WAITING)
 
 
 class Pausing:
@@ -56,6 +58,8 @@ class Pausing:
         "_passing_left_ms",
         "_turn_asked_ms",
         "_turn_deadline_ms",
+        "_waiting_asked_ms",
+        "_waiting_deadline_ms",
         "deadline_changed",
         "passing_until_us",
         "reasons",
@@ -76,6 +80,8 @@ class Pausing:
         self._turn_deadline_ms: int | None = None
         self._give_up_asked_ms: int | None = None
         self._give_up_deadline_ms: int | None = None
+        self._waiting_asked_ms: int | None = None
+        self._waiting_deadline_ms: int | None = None
         self._offered_ms = 0
 
     # ------------------------------------------------------------------ what the machine says
@@ -108,6 +114,13 @@ class Pausing:
         self.deadline_changed = True
         self._asking_asked_ms = at_most_ms
 
+    def wait(self, at_most_ms: int | None) -> None:
+        """Take no request until the broker has answered, for so long at most; None: for ever."""
+        self.reasons |= _WAITING
+        self.deadline_changed = True
+        self._waiting_asked_ms = at_most_ms
+        self._waiting_deadline_ms = None
+
     def give_up_waiting_in(self, at_most_ms: int | None) -> None:
         """A wait in line begins; it ends after so long at the latest, None: never."""
         self._give_up_asked_ms = at_most_ms
@@ -127,6 +140,15 @@ class Pausing:
             bool(self.reasons & _IN_LINE)
             and give_up_ms is not None
             and (max(monotonic_ms, self._offered_ms) >= give_up_ms)
+        )
+
+    def has_waited_too_long(self, monotonic_ms: int) -> bool:
+        """True when the broker has not answered for as long as may be waited."""
+        end_ms = self._waiting_deadline_ms
+        return (
+            bool(self.reasons & _WAITING)
+            and end_ms is not None
+            and max(monotonic_ms, self._offered_ms) >= end_ms
         )
 
     def replace_mute(self, throttle_ms: int) -> None:
@@ -155,6 +177,8 @@ class Pausing:
                 self._asking_deadline_ms = monotonic_ms + self._asking_asked_ms
                 self._asking_asked_ms = 0
             ends_ms.append(self._asking_deadline_ms)
+        if self.reasons & _WAITING:
+            ends_ms += self._end_of_waiting(monotonic_ms)
         if self.reasons & _IN_LINE:
             if self._turn_asked_ms is not None:
                 self._turn_deadline_ms = monotonic_ms + self._turn_asked_ms
@@ -188,6 +212,12 @@ class Pausing:
         if self.reasons & _IN_LINE and any(reached_ms >= end for end in self._ends_in_line()):
             over |= _IN_LINE
         return over
+
+    def _end_of_waiting(self, monotonic_ms: int) -> list[int]:
+        if self._waiting_asked_ms is not None:
+            self._waiting_deadline_ms = monotonic_ms + self._waiting_asked_ms
+            self._waiting_asked_ms = None
+        return [] if self._waiting_deadline_ms is None else [self._waiting_deadline_ms]
 
     def _ends_in_line(self) -> list[int]:
         ends = (self._turn_deadline_ms, self._give_up_deadline_ms)

@@ -136,7 +136,7 @@ class Requests:
                 raise bad_size(size, route)
             frame_end = pos + 4 + size
             if frame_end > end:
-                need = self._needed(route, size, end - pos)
+                need = self._needed(route, size, data, pos)
                 if need:
                     return self._keep(data, pos, need, ahead, begin, now_us)
             body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136  (a call)
@@ -270,6 +270,8 @@ class Requests:
         if route.kind == Kind.EXCHANGE:
             if not self._is_known(data, pos, body, route):
                 return None
+            if not self._caller.has_room(route, data, pos, size):
+                return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
@@ -359,10 +361,10 @@ class Requests:
 
     # ------------------------------------------------------------------ the announced-bytes budget
 
-    def _needed(self, route: Route, size: int, available: int) -> int:
+    def _needed(self, route: Route, size: int, data: bytes | bytearray, pos: int) -> int:
         """Of a frame that is not here whole: how much of it must be, 0 when it may go on."""
         need = min(size + 4, EVIDENCE_BYTES)
-        if available < need:
+        if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
             return need
         if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
             return 0  # it is answered from its head, and the rest is swallowed
@@ -376,12 +378,14 @@ class Requests:
         """A mute has begun: a buffered frame takes its budget anew, unless much of it is memory here."""
         if not self.left and len(self.buffered) <= EVIDENCE_BYTES:
             self.budget.give_back()
+            self._caller.whole.give_back_unused()
 
     def close(self) -> None:
         """The client is gone. Room for a frame that is half with the broker is given back later."""
         if not self.left:
             self.budget.give_back()
         self.budget.close()
+        self._caller.whole.close()
         self.place.close()
         self.buffered.clear()
 

@@ -1,6 +1,6 @@
 """What all connections of one gateway have in common."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvota.engine import QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -11,6 +11,7 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
+from kvota.session.whole_requests import WholeRequests
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class Shared:
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
         produce_quotas: what a Produce is charged on beside its bytes.
+        whole_requests: memory for requests that are kept whole.
     """
 
     engine: QuotaEngine
@@ -32,6 +34,10 @@ class Shared:
     settings: ConnectionSettings
     default_callback: ClientQuotaCallback
     produce_quotas: tuple[ProduceQuota, ...] = ()
+    whole_requests: WholeRequests = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.whole_requests = WholeRequests(self.budgets)
 
     def put_in_force(self, settings: ConnectionSettings) -> None:
         """Other settings from now on; connections find out what is enforced with their next request."""

@@ -279,6 +279,8 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.STEP:
+                self._go_on(self.machine.step(self._now_us))
             elif code == Do.CLOSE:
                 self.closed = str(argument)
                 self.end()

@@ -12,6 +12,7 @@ from kvota.wire.encode import encode_count, encode_int16, encode_int32, encode_t
 from kvota.wire.headers import answer_scanner, encode_answer, is_flexible, with_size
 from kvota.wire.mutation_requests import NO_TOPIC_ID
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+from kvota.wire.steps import STEP_PARTS, Steps, at_once
 
 _ID_FROM = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
 _MESSAGE_FROM = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}
@@ -58,19 +59,32 @@ def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
+    return at_once(scan_answer_in_steps(frame, key, version))
+
+
+def scan_answer_in_steps(frame: bytes, key: int, version: int) -> Steps[MutationAnswer]:
+    """Reads a whole answer frame, a little at a time.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
     scanner = answer_scanner(frame, key, version)
     has_throttle = version >= APIS[key].throttle_from
     throttle_at = scanner.at if has_throttle else -1
     throttle_ms = scanner.int32() if has_throttle else 0
     topics_at = scanner.at
-    topics = tuple(_scan_topic(scanner, key, version) for _ in range(scanner.count(3)))
+    topics = []
+    for number in range(scanner.count(3)):
+        topics.append(_scan_topic(scanner, key, version))
+        if number % STEP_PARTS == STEP_PARTS - 1:
+            yield
     topics_end = scanner.at
     scanner.skip_tags()
     scanner.finish()
     return MutationAnswer(
         throttle_ms=throttle_ms,
         throttle_at=throttle_at,
-        topics=topics,
+        topics=tuple(topics),
         topics_at=topics_at,
         topics_end=topics_end,
     )
@@ -87,6 +101,19 @@ def merge(
         ProtocolError: the frame is no such answer.
     """
     scanned = scan_answer(frame, key, version)
+    return at_once(merge_in_steps(frame, scanned, key, version, refusals, throttle_ms))
+
+
+def merge_in_steps(
+    frame: bytes,
+    scanned: MutationAnswer,
+    key: int,
+    version: int,
+    refusals: Sequence[Refusal],
+    throttle_ms: int,
+) -> Steps[bytes]:
+    """Adds refused topics to an answer that has been scanned, a little at a time."""
+    refused = yield from _encode_refusals(refusals, key, version)
     head = bytearray(frame[: scanned.topics_at])
     if throttle_ms > scanned.throttle_ms and scanned.throttle_at >= 0:
         head[scanned.throttle_at : scanned.throttle_at + 4] = encode_int32(throttle_ms)
@@ -97,7 +124,7 @@ def merge(
             head,
             encode_count(len(scanned.topics) + len(refusals), flexible=flexible),
             frame[first_at : scanned.topics_end],
-            *(_encode_refusal(refusal, key, version) for refusal in refusals),
+            refused,
             frame[scanned.topics_end :],
         ]
     )
@@ -107,12 +134,20 @@ def answer(
     correlation_id: int, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
 ) -> bytes:
     """Makes a whole answer frame of our own, for a request of which nothing goes upstream."""
+    return at_once(answer_in_steps(correlation_id, key, version, refusals, throttle_ms))
+
+
+def answer_in_steps(
+    correlation_id: int, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
+) -> Steps[bytes]:
+    """Makes such an answer, a little at a time."""
+    refused = yield from _encode_refusals(refusals, key, version)
     flexible = is_flexible(key, version)
     body = b"".join(
         (
             encode_int32(throttle_ms) if version >= APIS[key].throttle_from else b"",
             encode_count(len(refusals), flexible=flexible),
-            *(_encode_refusal(refusal, key, version) for refusal in refusals),
+            refused,
             b"\0" * flexible,
         )
     )
@@ -148,6 +183,15 @@ def _skip_config(scanner: Scanner) -> None:
     scanner.skip_text()
     scanner.skip(1 + 1 + 1)  # read only, source, sensitive
     scanner.skip_tags()
+
+
+def _encode_refusals(refusals: Sequence[Refusal], key: int, version: int) -> Steps[bytes]:
+    encoded = bytearray()
+    for number, refusal in enumerate(refusals):
+        encoded += _encode_refusal(refusal, key, version)
+        if number % STEP_PARTS == STEP_PARTS - 1:
+            yield
+    return bytes(encoded)
 
 
 def _encode_refusal(refusal: Refusal, key: int, version: int) -> bytes:

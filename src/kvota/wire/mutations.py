@@ -5,14 +5,19 @@ from kvota.wire.mutation_answers import (
     Refusal,
     TopicResult,
     answer,
+    answer_in_steps,
     merge,
+    merge_in_steps,
     scan_answer,
+    scan_answer_in_steps,
 )
 from kvota.wire.mutation_requests import (
     TOPICS_MAX,
     MutationRequest,
     TopicAsk,
+    announced_topics,
     scan_request,
+    scan_request_in_steps,
     subset,
 )
 
@@ -23,9 +28,14 @@ __all__ = [
     "Refusal",
     "TopicAsk",
     "TopicResult",
+    "announced_topics",
     "answer",
+    "answer_in_steps",
     "merge",
+    "merge_in_steps",
     "scan_answer",
+    "scan_answer_in_steps",
     "scan_request",
+    "scan_request_in_steps",
     "subset",
 ]

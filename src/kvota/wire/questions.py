@@ -12,6 +12,7 @@ from kvota.wire.broker_configs import BROKER_RESOURCE
 from kvota.wire.encode import encode_count, encode_text
 from kvota.wire.headers import answer_scanner, encode_request
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+from kvota.wire.steps import STEP_PARTS, Steps, at_once
 
 METADATA_NAMES_VERSION = 4
 METADATA_IDS_VERSION = 12
@@ -50,15 +51,18 @@ class ConfigsAnswer:
 
 def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
     """Makes a Metadata v4 request frame that creates no topic; no names: it asks for brokers."""
-    version = METADATA_NAMES_VERSION
-    body = b"".join(
-        (
-            encode_count(len(names), flexible=False),
-            *(encode_text(name, flexible=False) for name in names),
-            _NO_AUTO_CREATION,
-        )
-    )
-    return encode_request(METADATA, version, correlation_id, body)
+    return at_once(metadata_by_name_in_steps(correlation_id, names))
+
+
+def metadata_by_name_in_steps(correlation_id: int, names: Sequence[str]) -> Steps[bytes]:
+    """Makes such a request frame, a little at a time."""
+    body = bytearray(encode_count(len(names), flexible=False))
+    for number, name in enumerate(names):
+        body += encode_text(name, flexible=False)
+        if number % STEP_PARTS == STEP_PARTS - 1:
+            yield
+    body += _NO_AUTO_CREATION
+    return encode_request(METADATA, METADATA_NAMES_VERSION, correlation_id, bytes(body))
 
 
 def metadata_id_version(broker_version_max: int) -> int:
@@ -93,6 +97,15 @@ def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
     Raises:
         ProtocolError: it is no such answer.
     """
+    return at_once(scan_metadata_in_steps(frame, version))
+
+
+def scan_metadata_in_steps(frame: bytes, version: int) -> Steps[MetadataAnswer]:
+    """Reads a whole Metadata answer frame, a little at a time.
+
+    Raises:
+        ProtocolError: it is no such answer.
+    """
     scanner = answer_scanner(frame, METADATA, version)
     if version >= 3:
         scanner.skip(4)  # throttle
@@ -102,12 +115,14 @@ def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
     if version >= 1:
         scanner.skip(4)  # controller id
     topics: dict[str | bytes, TopicFacts] = {}
-    for _ in range(scanner.count(8)):
-        topic = _topic(scanner, version)
+    for number in range(scanner.count(8)):
+        topic = yield from _topic(scanner, version)
         if topic.name is not None:
             topics[topic.name] = topic
         if topic.topic_id is not None:
             topics[topic.topic_id] = topic
+        if number % STEP_PARTS == STEP_PARTS - 1:
+            yield
     return MetadataAnswer(brokers=brokers, topics=topics)
 
 
@@ -162,18 +177,20 @@ def _broker(scanner: Scanner, version: int) -> tuple[int, str, int]:
     return broker
 
 
-def _topic(scanner: Scanner, version: int) -> TopicFacts:
+def _topic(scanner: Scanner, version: int) -> Steps[TopicFacts]:
     error_code = scanner.int16()
     name = scanner.text()
     topic_id = scanner.take(TOPIC_ID_BYTES) if version >= 10 else None
     if version >= 1:
         scanner.skip(1)  # internal
     partitions = scanner.count(13)
-    for _ in range(partitions):
+    for number in range(partitions):
         scanner.skip(2 + 4 + 4 + (4 if version >= 7 else 0))  # error, index, leader, epoch
         for _ in range(3 if version >= 5 else 2):  # replicas, in sync, offline
             scanner.skip(4 * max(0, scanner.count(4)))
         scanner.skip_tags()
+        if number % STEP_PARTS == STEP_PARTS - 1:
+            yield
     if version >= 8:
         scanner.skip(4)  # authorized operations
     scanner.skip_tags()

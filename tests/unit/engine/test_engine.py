@@ -4,7 +4,8 @@ import pytest
 
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import Lane, QuotaEngine, QuotaType, QuotaWindow
-from kvota.engine.engine import _CROWD, _KNOWN_CLIENTS_MAX
+from kvota.engine.counters import CROWD
+from kvota.engine.engine import _KNOWN_CLIENTS_MAX
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 
@@ -269,12 +270,12 @@ def test_a_crowd_of_invented_client_ids_is_forgotten_when_its_window_is_over() -
     engine = QuotaEngine(DefaultQuotaCallback(table), {})
     busy = _lane(engine, _P, _NODE_ID, "u", "busy", _NOW_MS)
     engine.mutations("u", "in-debt", strict=True, now_ms=_NOW_MS).charge(1_000, _NOW_MS)
-    for number in range(_CROWD):
+    for number in range(CROWD):
         _lane(engine, _P, _NODE_ID, "u", f"{number}", _NOW_MS).charge(1, _NOW_MS)
     busy.charge(1, _NOW_MS + 1)
 
     assert engine.purge_expired(_NOW_MS + 10_999) == 0
-    assert engine.purge_expired(_NOW_MS + 11_000) == _CROWD
+    assert engine.purge_expired(_NOW_MS + 11_000) == CROWD
     assert engine.purge_expired(_NOW_MS + 11_001) == 0  # two are no crowd
 
 

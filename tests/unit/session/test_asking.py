@@ -177,6 +177,26 @@ def test_a_fetch_in_flight_is_charged_although_its_client_must_be_asked_about_ag
     assert row.memo.tags == "group=all"
 
 
+def test_such_a_fetch_is_charged_where_its_counter_is_now() -> None:
+    """The counter was put away in a crowd, and the callback's answer has been forgotten."""
+    stage = asking()
+    stage.client(fetch())
+    ((token, question),) = stage.asked
+    stage.answer(token, question.ask(OneForAll()))
+    engine = stage.cluster.engine
+    (lane,) = engine._counters.of_type(QuotaType.FETCH)
+    engine._counters._round.remove(lane)
+    engine._counters._packed[QuotaType.FETCH].put(lane, asking=0)
+    engine._counters._without(lane).outdate()
+    engine._answers.clear()
+
+    stage.broker(fetch_answer(records=b"f" * 100_000))
+
+    (counted,) = engine._counters.of_type(QuotaType.FETCH)
+    now_ms = stage.cluster.now_ms
+    assert counted.peek(now_ms) == stage.cluster.rows[0].throttle_ms > 0
+
+
 def test_the_row_of_such_a_fetch_says_the_limit_that_it_was_held_against() -> None:
     """The law: another client's answer may have changed the limit of the counter meanwhile."""
     stage = asking()

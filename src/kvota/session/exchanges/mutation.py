@@ -7,8 +7,11 @@ Metadata had said that it would fail is charged afterwards. While that goes on n
 of the connection is forwarded: a broker, too, has one request of a connection in hand.
 """
 
-from enum import Enum
+from collections.abc import Generator
+from dataclasses import replace
+from typing import NamedTuple
 
+from kvota.model.errors import ProtocolError
 from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due
@@ -20,43 +23,51 @@ from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, METADATA
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.mutation_answers import MutationAnswer
 from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
+from kvota.wire.steps import STEP_PARTS, Steps
 
 # Correlation ids of the gateway's own questions; answers are matched by their place, any value does.
 _OWN_CORRELATION = 0x6B_76_6F_74
 _DEFAULT_PARTITIONS = "num.partitions"
+# A broker answers Metadata at once. One that does not for so long keeps the request, and memory for it.
+QUESTION_MS_MAX = 30_000
+# A client says how long its mutation may take; it is held to that, and to this.
+_TIMEOUT_MS_MAX = 300_000
 
 
-class _Asked(Enum):
-    """How far the questions have come."""
+class _Sent(NamedTuple):
+    """What goes upstream now: a question of the gateway's own, or the request.
 
-    NOTHING = 0
-    NAMES = 1
-    IDS = 2
-    DEFAULT = 3
-    FORWARDED = 4  # the request itself has gone up
+    Attributes:
+        correlation: of the answer.
+        frame: a whole request.
+        at_most_ms: so long the answer may take.
+    """
+
+    correlation: int
+    frame: bytes
+    at_most_ms: int
+
+
+# None: a step is done, and others may have their turn. The answer to what was sent is what comes back.
+_Talk = Generator[_Sent | None, bytes, bytes]
 
 
 class Mutation(Exchange):
-    """One mutation request on its way through: questions, charges, the request, its answer."""
+    """One mutation request on its way through: questions, charges, the request, its answer.
+
+    The conversation is one generator (``_talk_over``). A request with many topics is worked on in steps,
+    with ``Do.STEP`` between them.
+    """
 
     def __init__(self, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> None:
         self._head = head
-        self._frame = frame
-        self._request: MutationRequest = mutations.scan_request(frame, head.key, head.version)
-        self._began_ms = now_us // 1000
-        self._asked = _Asked.NOTHING
-        self._refusals: dict[int, Refusal] = {}
-        self._counts = MutationCounts(caller.shared, self._request)
         self._shared = caller.shared
-        self._charges = MutationCharges(
-            caller.shared,
-            head,
-            user=caller.principal.name,
-            client_id=self._request.client_id,
-            connection=caller.number,
-        )
-        self._charges.look_up(self._began_ms)
-        self._refuse_excess()
+        self._now_us = now_us
+        self._refusals: dict[int, Refusal] = {}
+        self._charges: MutationCharges | None = None
+        self._request: MutationRequest
+        self._counts: MutationCounts
+        self._talk: _Talk = self._talk_over(caller, frame)
 
     # ------------------------------------------------------------------ the conversation
 
@@ -67,13 +78,10 @@ class Mutation(Exchange):
         Raises:
             ProtocolError: the request cannot be read.
         """
-        mutation = cls(caller, head, frame, now_us)
         caller.wait()
-        question = None if mutation._needs_no_question else mutation._next_question(caller)
-        if question is None:
-            return mutation._forward(caller, frame)
-        caller.expect((_OWN_CORRELATION, Due.EXCHANGE, mutation))
-        return question
+        caller.whole.in_use = True
+        mutation = cls(caller, head, frame, now_us)
+        return mutation.step(caller, now_us)
 
     def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:
         """Take the answer: to a question, then ask the next one or decide; to the request, then settle.
@@ -81,50 +89,92 @@ class Mutation(Exchange):
         Raises:
             ProtocolError: the broker's answer cannot be read.
         """
-        if self._asked is _Asked.FORWARDED:
-            key, version, _ = self._head
-            scanned = mutations.scan_answer(frame, key, version)
-            refusals, upstream_ms = list(self._refusals.values()), scanned.throttle_ms
-            mute_ms = self._charges.settle(
-                self._outcomes(scanned, now_us // 1000),
-                upstream_ms,
-                refused_any=bool(refusals),
-                now_us=now_us,
-            )
-            self._end(caller, mute_ms)
-            if not refusals and mute_ms <= upstream_ms:
-                return frame
-            return mutations.merge(frame, key, version, refusals, max(mute_ms, upstream_ms))
-        self._learn(caller, frame, now_us)
-        upstream = self._next_question(caller)
-        if upstream is not None:
-            caller.expect((_OWN_CORRELATION, Due.EXCHANGE, self))
-        else:
-            admitted = self._decide(now_us)
-            if admitted is None:
-                key, version, correlation = self._head
-                mute_ms = self._charges.mute_ms(now_us)
-                self._end(caller, mute_ms)
-                refusals = list(self._refusals.values())
-                return mutations.answer(correlation, key, version, refusals, mute_ms)
-            upstream = self._forward(caller, admitted)
-        caller.commands.append((Do.SEND_UPSTREAM, upstream))
-        return b""
+        caller.wait()
+        upstream, told = self._advance(caller, frame, now_us)
+        if upstream:
+            caller.commands.append((Do.SEND_UPSTREAM, upstream))
+        return told
+
+    def step(self, caller: Caller, now_us: int) -> bytes:
+        """Do some more of what there is to do; returns what goes upstream.
+
+        Raises:
+            ProtocolError: the request, or what the broker has answered, cannot be read.
+        """
+        upstream, told = self._advance(caller, None, now_us)
+        if told:
+            caller.answer_locally(self._head.correlation, told)
+        return upstream
 
     def abandoned(self) -> None:
         """The connection ended before the answer: what was charged stays charged."""
-        self._charges.abandon()
+        self._talk.close()
+        if self._charges is not None:
+            self._charges.abandon()
 
-    def _forward(self, caller: Caller, request: bytes) -> bytes:
-        self._asked = _Asked.FORWARDED
-        caller.expect((self._head.correlation, Due.EXCHANGE, self))
-        return request
+    def _advance(self, caller: Caller, answer: bytes | None, now_us: int) -> tuple[bytes, bytes]:
+        """Go on; returns what goes upstream, and what the client gets."""
+        self._now_us = now_us
+        caller.at_work = None
+        try:
+            sent = next(self._talk) if answer is None else self._talk.send(answer)
+        except StopIteration as end:
+            caller.whole.give_back()
+            caller.go_on()
+            return b"", end.value
+        except ProtocolError:
+            caller.at_work = self  # so that its charges are recorded as unanswered
+            raise
+        if sent is None:
+            caller.at_work = self
+            caller.commands.append((Do.STEP, None))
+            return b"", b""
+        caller.expect((sent.correlation, Due.EXCHANGE, self))
+        caller.wait(sent.at_most_ms)
+        return sent.frame, b""
 
-    def _end(self, caller: Caller, mute_ms: int) -> None:
-        lane = self._charges.lane
-        if mute_ms > 0 and lane is not None:
-            caller.mute(mute_ms, lane, self._request.client_id)
-        caller.go_on()
+    def _talk_over(self, caller: Caller, frame: bytes) -> _Talk:
+        key, version, correlation = self._head
+        request = yield from mutations.scan_request_in_steps(frame, key, version)
+        self._request = request
+        self._counts = MutationCounts(self._shared, request)
+        yield from self._counts.read()
+        charges = self._charges = MutationCharges(
+            self._shared,
+            self._head,
+            user=caller.principal.name,
+            client_id=request.client_id,
+            connection=caller.number,
+        )
+        charges.look_up(self._now_us // 1000)
+        yield from self._refuse_excess()
+        admitted: bytes | None = frame
+        del frame
+        if not self._needs_no_question:
+            yield from self._ask(caller)
+            admitted = yield from self._decide(charges)
+        refusals = list(self._refusals.values())
+        if admitted is None:
+            mute_ms = charges.mute_ms(self._now_us)
+            told = yield from mutations.answer_in_steps(
+                correlation, key, version, refusals, mute_ms
+            )
+        else:
+            self._request = replace(request, frame=b"")
+            del request
+            may_take_ms = min(max(self._request.timeout_ms, 0), _TIMEOUT_MS_MAX)
+            told = yield _Sent(correlation, admitted, may_take_ms + QUESTION_MS_MAX)
+            del admitted
+            scanned = yield from mutations.scan_answer_in_steps(told, key, version)
+            mute_ms = yield from self._settle(charges, scanned)
+            if refusals or mute_ms > scanned.throttle_ms:
+                longer_ms = max(mute_ms, scanned.throttle_ms)
+                told = yield from mutations.merge_in_steps(
+                    told, scanned, key, version, refusals, longer_ms
+                )
+        if mute_ms > 0 and charges.lane is not None:
+            caller.mute(mute_ms, charges.lane, self._request.client_id)
+        return told
 
     # ------------------------------------------------------------------ asking
 
@@ -137,43 +187,38 @@ class Mutation(Exchange):
         bounded = self._head.key != CREATE_PARTITIONS and not self._refusals
         return self._request.validate_only and bounded
 
-    def _next_question(self, caller: Caller) -> bytes | None:
-        """The next question of the gateway's own, None when all has been asked.
+    def _ask(self, caller: Caller) -> Generator[_Sent | None, bytes, None]:
+        """The questions of the gateway's own.
 
         Metadata by name, Metadata by id, and the cluster's num.partitions where a topic is created
         with -1. A broker that is asked for ids ignores names, so these are two questions.
         """
-        if self._asked is _Asked.NOTHING:
-            self._asked = _Asked.NAMES
-            names = [topic.name for topic in self._request.topics if topic.name is not None]
-            if names:
-                return questions.metadata_by_name(_OWN_CORRELATION, names)
-        if self._asked is _Asked.NAMES:
-            self._asked = _Asked.IDS
-            nameless = [topic.topic_id for topic in self._request.topics if topic.name is None]
-            if nameless:
-                ids = [topic_id for topic_id in nameless if topic_id is not None]
-                return questions.metadata_by_id(_OWN_CORRELATION, ids, _newest_metadata(caller))
-        if self._asked is _Asked.IDS and self._needs_the_default():
-            self._asked = _Asked.DEFAULT
-            node_id = self._shared.topology.node_at(*caller.dialled)
-            if node_id is not None:
-                return questions.describe_broker_configs(
+        topics = self._request.topics
+        names = [topic.name for topic in topics if topic.name is not None]
+        if names:
+            question = yield from questions.metadata_by_name_in_steps(_OWN_CORRELATION, names)
+            del names
+            answer = yield _question(question)
+            del question
+            yield from self._learn(answer, questions.METADATA_NAMES_VERSION)
+        ids = [t.topic_id for t in topics if t.name is None and t.topic_id is not None]
+        if ids:
+            newest = _newest_metadata(caller)
+            answer = yield _question(questions.metadata_by_id(_OWN_CORRELATION, ids, newest))
+            yield from self._learn(answer, questions.metadata_id_version(newest))
+        node_id = self._shared.topology.node_at(*caller.dialled)
+        if node_id is not None and self._needs_the_default():
+            answer = yield _question(
+                questions.describe_broker_configs(
                     _OWN_CORRELATION, str(node_id), [_DEFAULT_PARTITIONS]
                 )
-        return None
-
-    def _learn(self, caller: Caller, answer: bytes, now_us: int) -> None:
-        """Take the answer of the last question."""
-        if self._asked is _Asked.DEFAULT:
+            )
             text = questions.scan_configs(answer).values.get(_DEFAULT_PARTITIONS)
             partitions = int(text) if text is not None and text.isdecimal() else None
-            self._shared.facts.learn_default_partitions(partitions, now_us // 1000)
-            return
-        version = questions.METADATA_NAMES_VERSION
-        if self._asked is _Asked.IDS:
-            version = questions.metadata_id_version(_newest_metadata(caller))
-        metadata = questions.scan_metadata(answer, version)
+            self._shared.facts.learn_default_partitions(partitions, self._now_us // 1000)
+
+    def _learn(self, answer: bytes, version: int) -> Steps[None]:
+        metadata = yield from questions.scan_metadata_in_steps(answer, version)
         for node_id, host, port in metadata.brokers:
             self._shared.topology.address_of(node_id, host, port)
         self._counts.facts |= metadata.topics
@@ -182,42 +227,46 @@ class Mutation(Exchange):
         return (
             self._head.key == CREATE_TOPICS
             and any(t.partitions == -1 and not t.assignments for t in self._request.topics)
-            and self._shared.facts.should_ask(self._began_ms)
+            and self._shared.facts.should_ask(self._now_us // 1000)
         )
 
     # ------------------------------------------------------------------ deciding
 
-    def _decide(self, now_us: int) -> bytes | None:
+    def _decide(self, charges: MutationCharges) -> Steps[bytes | None]:
         """Charge topic by topic; returns the request with what was admitted, None if nothing was."""
-        self._charges.look_up(now_us // 1000)
+        charges.look_up(self._now_us // 1000)
         if self._head.key == CREATE_PARTITIONS:
             self._refuse_excess_growth()
-        for index, topic in enumerate(self._request.topics):
-            if index in self._refusals or self._request.validate_only:
+        request = self._request
+        for index, topic in enumerate(request.topics):
+            if index % STEP_PARTS == STEP_PARTS - 1:
+                yield
+            if index in self._refusals or request.validate_only:
                 continue
-            partitions = self._counts.before(topic, now_us // 1000)
-            if partitions is None or self._charges.charge(index, partitions, now_us):
+            partitions = self._counts.before(topic, self._now_us // 1000)
+            if partitions is None or charges.charge(index, partitions, self._now_us):
                 continue
-            if self._charges.enforced:
+            if charges.enforced:
                 self._refuse(index, topic, ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
         if not self._refusals:
-            return self._frame
-        admitted = [
-            index for index in range(len(self._request.topics)) if index not in self._refusals
-        ]
-        return mutations.subset(self._request, admitted) if admitted else None
+            return request.frame
+        admitted = [index for index in range(len(request.topics)) if index not in self._refusals]
+        return mutations.subset(request, admitted) if admitted else None
 
-    def _refuse_excess(self) -> None:
+    def _refuse_excess(self) -> Steps[None]:
         """A count that no cluster should be asked for goes no further: it can exhaust a controller."""
         if self._head.key != CREATE_TOPICS:
             return
-        most = self._shared.settings.mutation_partitions_max
+        most, now_ms = self._shared.settings.mutation_partitions_max, self._now_us // 1000
         topics = self._request.topics
-        asked = sum(self._counts.new_topic(topic, self._began_ms) or 0 for topic in topics)
-        if asked > most:
-            text = f"Excessively large number of partitions per request: {asked}; at most {most}."
-            for index, topic in enumerate(topics):
-                self._refuse(index, topic, ErrorCode.POLICY_VIOLATION, text)
+        asked = sum(self._counts.new_topic(topic, now_ms) or 0 for topic in topics)
+        if asked <= most:
+            return
+        text = f"Excessively large number of partitions per request: {asked}; at most {most}."
+        for index, topic in enumerate(topics):
+            self._refuse(index, topic, ErrorCode.POLICY_VIOLATION, text)
+            if index % STEP_PARTS == STEP_PARTS - 1:
+                yield
 
     def _refuse_excess_growth(self) -> None:
         """The same for CreatePartitions, where what is new is known once Metadata has been asked.
@@ -241,23 +290,38 @@ class Mutation(Exchange):
             name=topic.name, topic_id=topic.topic_id, error_code=error_code, message=message
         )
 
-    def _outcomes(self, answer: MutationAnswer, now_ms: int) -> dict[int, Outcome]:
-        """What became of each topic that the broker has answered for, by its place in the request."""
+    # ------------------------------------------------------------------ settling
+
+    def _settle(self, charges: MutationCharges, answer: MutationAnswer) -> Steps[int]:
+        """Take what the broker says of each topic; returns what is left of the throttle, in ms."""
         by_topic: dict[str | bytes | None, TopicResult] = {}
         for result in answer.topics:
             by_topic[result.name] = by_topic[result.topic_id] = result
         outcomes: dict[int, Outcome] = {}
         for index, topic in enumerate(self._request.topics):
+            if index % STEP_PARTS == STEP_PARTS - 1:
+                yield
             # A broker that takes a topic twice carries it out once.
             said = by_topic.pop(key_of(topic), None)
             if said is None or index in self._refusals:
                 continue
             done = None
             if said.error_code == ErrorCode.NONE and not self._request.validate_only:
-                charged = self._charges.charged(index)
+                charged, now_ms = charges.charged(index), self._now_us // 1000
                 done = self._counts.done(topic, said, charged, now_ms)
             outcomes[index] = Outcome(said.error_code, done)
-        return outcomes
+        return (
+            yield from charges.settle(
+                outcomes,
+                answer.throttle_ms,
+                refused_any=bool(self._refusals),
+                now_us=self._now_us,
+            )
+        )
+
+
+def _question(frame: bytes) -> _Sent:
+    return _Sent(_OWN_CORRELATION, frame, QUESTION_MS_MAX)
 
 
 def _newest_metadata(caller: Caller) -> int:

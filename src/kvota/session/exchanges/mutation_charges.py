@@ -11,6 +11,7 @@ from kvota.model.strict_mutations import STRICT_FROM
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.shared import Shared
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.steps import STEP_PARTS, Steps
 
 # A request that timed out may have been carried out: what it cost stays charged.
 _PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
@@ -60,6 +61,7 @@ class MutationCharges:
         self._client_id = client_id
         self._connection = connection
         self._charges: dict[int, _Charge] = {}
+        self._recorded = 0  # so many of them have their rows
         self._rejected: set[int] = set()
         self._last_memo: ChargeMemo | None = None
         self._quota: MutationQuota
@@ -104,7 +106,7 @@ class MutationCharges:
 
     def settle(
         self, outcomes: dict[int, Outcome], upstream_ms: int, *, refused_any: bool, now_us: int
-    ) -> int:
+    ) -> Steps[int]:
         """The broker has answered: record the charges, give back what it refused, correct the rest.
 
         Args:
@@ -116,36 +118,50 @@ class MutationCharges:
         Returns:
             What is left of the throttle, in ms.
         """
-        for charge in self._charges.values():
+        charges = self._charges
+        for number, charge in enumerate(charges.values()):
             self._append(charge, upstream_ms)
-        had_any, kept = bool(self._charges), 0
-        for index, charge in self._charges.items():
-            outcome = outcomes.get(index)
-            if outcome is None or outcome.error_code in _PERHAPS_DONE:
-                kept += 1
-            elif outcome.error_code != ErrorCode.NONE:
-                self._give_back(charge.partitions, now_us, upstream_ms)
-            else:
-                kept += 1
-                # Another count than was assumed: the cluster's default, or Metadata lagged.
-                more = 0 if outcome.done is None else outcome.done - charge.partitions
-                if more < 0:
-                    self._give_back(-more, now_us, upstream_ms)
-                elif more > 0:
-                    self._append(self._charged_afterwards(more, now_us), upstream_ms)
-        for index, outcome in outcomes.items():
+            self._recorded = number + 1
+            if number % STEP_PARTS == STEP_PARTS - 1:
+                yield
+        kept = 0
+        for number, (index, charge) in enumerate(charges.items()):
+            if number % STEP_PARTS == STEP_PARTS - 1:
+                yield
+            kept += self._corrected(charge, outcomes.get(index), now_us, upstream_ms)
+        for number, (index, outcome) in enumerate(outcomes.items()):
+            if number % STEP_PARTS == STEP_PARTS - 1:
+                yield
             # In shadow mode what was rejected goes up, and has its row.
-            if outcome.done and index not in self._charges and index not in self._rejected:
+            if outcome.done and index not in charges and index not in self._rejected:
                 kept += 1
                 self._append(self._charged_afterwards(outcome.done, now_us), upstream_ms)
         # A client that has got everything back owes nothing; the rows keep the throttle as computed.
-        self._owes_nothing = had_any and not kept and not refused_any
-        self._charges.clear()
+        self._owes_nothing = bool(charges) and not kept and not refused_any
+        charges.clear()
+        self._recorded = 0
         return self.mute_ms(now_us)
+
+    def _corrected(
+        self, charge: _Charge, outcome: Outcome | None, now_us: int, upstream_ms: int
+    ) -> bool:
+        """Give back, or charge, what differs; False: all of it was given back."""
+        if outcome is None or outcome.error_code in _PERHAPS_DONE:
+            return True
+        if outcome.error_code != ErrorCode.NONE:
+            self._give_back(charge.partitions, now_us, upstream_ms)
+            return False
+        # Another count than was assumed: the cluster's default, or Metadata lagged.
+        more = 0 if outcome.done is None else outcome.done - charge.partitions
+        if more < 0:
+            self._give_back(-more, now_us, upstream_ms)
+        elif more > 0:
+            self._append(self._charged_afterwards(more, now_us), upstream_ms)
+        return True
 
     def abandon(self) -> None:
         """No answer comes: what was charged stays charged and is recorded."""
-        for charge in self._charges.values():
+        for charge in list(self._charges.values())[self._recorded :]:
             self._append(charge, NO_ANSWER)
         self._charges.clear()
 

@@ -1,13 +1,12 @@
 """How many partitions a topic of a mutation request costs: before it goes up, and as it turned out."""
 
-from collections import Counter
-
 from kvota.session.facts import TopicCounts
 from kvota.session.shared import Shared
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.mutations import MutationRequest, TopicAsk, TopicResult
 from kvota.wire.questions import TopicFacts
+from kvota.wire.steps import STEP_PARTS, Steps
 
 # What Metadata says of a topic that may be created; 29: a client that may create it need not be
 # allowed to describe it.
@@ -29,8 +28,18 @@ class MutationCounts:
     def __init__(self, shared: Shared, request: MutationRequest) -> None:
         self._shared = shared
         self._request = request
-        self._times_named = Counter(key_of(topic) for topic in request.topics)
+        self._named: set[str | bytes] = set()
+        self._named_twice: set[str | bytes] = set()
         self.facts: dict[str | bytes, TopicFacts] = {}
+
+    def read(self) -> Steps[None]:
+        """Look through the topics; due before anything is asked here."""
+        for number, topic in enumerate(self._request.topics):
+            key = key_of(topic)
+            (self._named_twice if key in self._named else self._named).add(key)
+            if number % STEP_PARTS == STEP_PARTS - 1:
+                yield
+        self._named.clear()
 
     @property
     def _known(self) -> TopicCounts:
@@ -38,7 +47,7 @@ class MutationCounts:
 
     def is_named_twice(self, topic: TopicAsk) -> bool:
         """True where the request says more than one thing of the topic: Kafka refuses them all."""
-        return self._times_named[key_of(topic)] > 1
+        return key_of(topic) in self._named_twice
 
     def existing(self, topic: TopicAsk) -> int | None:
         """How many partitions Metadata says the topic has; None: it is not there."""

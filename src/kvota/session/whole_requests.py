@@ -1,0 +1,134 @@
+"""Memory for requests that are kept whole while it is found out what may go on of them.
+
+A topic mutation of 4 MB with 20,000 names takes 10 times its bytes while it is decided on: the frame, what
+is asked about it, the answer, and an object for each topic. All connections share a budget for that. Of
+large ones a user has one at a time; small ones have a budget of their own and wait for no large one.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets, BudgetShare, User
+
+# Above either of these a request is a large one.
+LARGE_BYTES = 65_536
+LARGE_TOPICS = 1_000
+# What a request takes: measured with tracemalloc, at most 7 bytes for each of its own, and 750 for each
+# topic (tests/unit/session/test_whole_requests.py holds it).
+_TIMES_ITS_BYTES = 7
+_TOPIC_BYTES = 750
+# One request of 4 MiB with 20,000 topics, or several that are not as large.
+_LARGE_BUDGET_BYTES = 64 * 2**20
+_SMALL_BUDGET_BYTES = 32 * 2**20
+
+
+class WholeRequests:
+    """The budgets of one gateway, and whose turn it is.
+
+    Attributes:
+        small: for requests that are not large.
+        large: for the others; one that is larger than all of it may pass alone.
+    """
+
+    def __init__(self, budgets: AnnouncedBudgets) -> None:
+        self.small: AnnouncedBudget = budgets.another(limit_bytes=_SMALL_BUDGET_BYTES)
+        self.large: AnnouncedBudget = budgets.another(limit_bytes=_LARGE_BUDGET_BYTES)
+        # The first one of each has its turn.
+        self._lines: dict[User, deque[WholeRequest]] = {}
+
+    def take_turn(self, request: "WholeRequest", user: User) -> bool:
+        """True when it is this one's turn; else it will be woken. Each waits once."""
+        line = self._lines.setdefault(user, deque())
+        line.append(request)
+        return line[0] is request
+
+    def is_first(self, request: "WholeRequest", user: User) -> bool:
+        """True when it is this one's turn."""
+        return self._lines[user][0] is request
+
+    def leave(self, request: "WholeRequest", user: User) -> None:
+        """One has ended, or waits no more: the next one of its user is woken if it was first."""
+        line = self._lines[user]
+        was_first = line[0] is request
+        line.remove(request)
+        if not line:
+            del self._lines[user]
+        elif was_first:
+            line[0].turn()
+
+
+class WholeRequest:
+    """What one connection takes, for one request at a time.
+
+    Attributes:
+        in_use: the request is here and is being decided on; until then it only arrives.
+    """
+
+    __slots__ = ("_all", "_is_given", "_share", "_user", "_wake", "in_use")
+
+    def __init__(self, all_requests: WholeRequests, wake: Callable[[], None]) -> None:
+        self._all = all_requests
+        self._wake = wake
+        self._user: User | None = None  # in whose line it stands
+        self._is_given = False  # its turn has come, and it has not been seen to
+        self._share: BudgetShare | None = None
+        self.in_use = False
+
+    @property
+    def keeps_others_waiting(self) -> bool:
+        """True while a request that still arrives takes room that others wait for."""
+        share = self._share
+        return share is not None and not self.in_use and share.keeps_others_waiting
+
+    def take(self, size_bytes: int, topics: int, user: User) -> bool:
+        """Take what a request will need, or keep it; False: ``wake`` is called once there is room."""
+        self._is_given = False
+        is_large = size_bytes > LARGE_BYTES or topics > LARGE_TOPICS
+        if is_large:
+            if self._user is None:
+                self._user = user
+                if not self._all.take_turn(self, user):
+                    return False
+            elif not self._all.is_first(self, self._user):
+                return False
+        if self._share is None:
+            budget = self._all.large if is_large else self._all.small
+            self._share = BudgetShare(budget, self._wake)
+        return self._share.take(_TIMES_ITS_BYTES * size_bytes + _TOPIC_BYTES * topics, user)
+
+    def turn(self) -> None:
+        """The one before has ended."""
+        self._is_given = True
+        self._wake()
+
+    def pass_on(self) -> None:
+        """Who was woken and has no use for it now lets the next one go first."""
+        if self._share is not None:
+            self._share.pass_on()
+        if self._is_given:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """The request has ended, or waits for something else: nothing is taken, nor waited for."""
+        self.in_use = self._is_given = False
+        share, self._share = self._share, None
+        if share is not None:
+            share.give_back()
+            share.close()
+        user, self._user = self._user, None
+        if user is not None:
+            self._all.leave(self, user)
+
+    def give_back_unused(self) -> None:
+        """Something else keeps the request back: it takes its turn anew, if it has not begun."""
+        if not self.in_use:
+            self.give_back()
+
+    def close(self) -> None:
+        """Never wake again: with a method of the driver the two would be a cycle."""
+        self.give_back()
+        self._wake = _nobody
+
+
+def _nobody() -> None:
+    """Woken after the end of the connection."""
