@@ -127,8 +127,18 @@ def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
 
 def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
     """The broker's answer, with the longer throttle time and without its addresses."""
-    make = produced if ask.key == PRODUCE else fetched
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
+    if _is_made_of(watch, ask, answer, reply, rows, own_ms):
+        return True
+    return rows[-1].memo.quota_type in watch.lifted and _is_made_of(
+        watch, ask, answer, reply, rows, 0
+    )
+
+
+def _is_made_of(
+    watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...], own_ms: int
+) -> bool:
+    make = produced if ask.key == PRODUCE else fetched
     if rows[-1].memo.algorithm is Algorithm.TOKEN_BUCKET:
         own_ms = min(own_ms, watch.cap_ms)  # a Java client keeps to what it was told, come what may
     fields = dict(reply.fields)

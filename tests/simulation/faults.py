@@ -65,6 +65,7 @@ class Faults:
             end early.
         limits: of each table that was in force, with the tick at which it came.
         modes: what was enforced, and what counted by ``token_bucket``, with the tick at which it came.
+        lifted: quota types that were enforced and then not: what was charged may be told to nobody.
         buckets: quota types that have counted by ``token_bucket`` at some time.
         stepped_back_ms: by how much the wall clock was set back in all; so much longer is what is left
             of a mutation's throttle, which is reckoned on it.
@@ -79,6 +80,7 @@ class Faults:
     modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]] = field(
         default_factory=list
     )
+    lifted: set[QuotaType] = field(default_factory=set)
     buckets: set[QuotaType] = field(default_factory=set)
     stepped_back_ms: int = 0
     _entries: Entries = field(default_factory=dict)
@@ -128,6 +130,8 @@ class Faults:
 
     def note_modes(self, enforced: Collection[QuotaType], buckets: Collection[QuotaType]) -> None:
         """These are in force from now on."""
+        if self.modes:
+            self.lifted |= self.modes[-1][1] - set(enforced)
         self.modes.append((self.tick(), frozenset(enforced), frozenset(buckets)))
         self.buckets |= set(buckets)
 

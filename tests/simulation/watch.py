@@ -1,11 +1,13 @@
 """What one connection's driver saw, byte for byte, matched at once with what its client asked."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from tests.simulation.asks import Ask, Fate
 
+from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
 from kvota.session.pausing import Reason
 from kvota.testing.frames import FETCH, SASL_AUTHENTICATE, decoded
@@ -66,6 +68,7 @@ class Watch:
     Attributes:
         number, node_id, address: of the connection and of its broker.
         cap_ms: how long one mute lasts at most.
+        lifted: quota types that have been enforced and then not.
         knows_node: false where the gateway has to learn which node it talks to.
         asks: what its client has sent, in order.
         upward: what has begun to go up, in order.
@@ -82,6 +85,7 @@ class Watch:
     rows: TimedRows
     clock: ManualClock
     cap_ms: int
+    lifted: Collection[QuotaType]
     knows_node: bool = True
     asks: list[Ask] = field(default_factory=list)
     upward: list[Upward] = field(default_factory=list)

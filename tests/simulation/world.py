@@ -178,6 +178,7 @@ class World:
             rows=self.rows,
             clock=self.cluster.clock,
             cap_ms=self._cap_ms,
+            lifted=self.faults.lifted,
             knows_node=self.adversaries is not None or rng.random() < 0.8,
             node_ids={node_id},
         )
