@@ -34,6 +34,10 @@ class TopicCounts:
         self, name: str | None, topic_id: bytes | None, partitions: int, now_ms: int
     ) -> None:
         """A topic has been made, or has grown: it has so many partitions."""
+        known = None if name is None or topic_id is not None else self._counts.get(name)
+        if known is not None:  # the one under its id, too, which the answer does not say
+            known.partitions, known.changed_ms = partitions, now_ms
+            return
         count = _Count(partitions, now_ms)
         for key in (name, topic_id):
             if key is None or len(key) > NAME_CHARS_MAX:
