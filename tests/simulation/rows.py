@@ -47,15 +47,18 @@ def check_limits(
 def check_modes(
     rows: TimedRows, modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]]
 ) -> None:
-    """Each charge is counted, and holds its client back or not, as was in force when it was decided."""
+    """Each charge is counted, and holds its client back or not, as was in force when it was decided.
+
+    Not of mutations: what is corrected behind the answer is of the mode in which it was charged.
+    """
     for row in rows.rows:
         memo = row.memo
-        if memo.tags == TAGS:
+        if memo.tags == TAGS or memo.quota_type is QuotaType.CONTROLLER_MUTATION:
             continue
         tick, _ = rows.decided[row.seq]
         enforced, buckets = [(forced, of) for since, forced, of in modes if since < tick][-1]
         algorithm = Algorithm.TOKEN_BUCKET if memo.quota_type in buckets else Algorithm.SAMPLED_RATE
-        if memo.quota_type is QuotaType.CONTROLLER_MUTATION or memo.samples == 0:
+        if memo.samples == 0:
             algorithm = memo.algorithm
         if (memo.enforced, memo.algorithm) != (memo.quota_type in enforced, algorithm):
             raise InvariantError(f"a mode that was no more in force: {row.columns()}")
