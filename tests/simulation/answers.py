@@ -8,6 +8,7 @@ from tests.simulation.asks import Ask
 from tests.simulation.watch import Upward, Watch
 
 from kvota.model.decision_sink import REJECTED
+from kvota.model.quota_type import Algorithm
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
 from kvota.testing.frames import (
     API_VERSIONS,
@@ -129,14 +130,25 @@ def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
 
 def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
     """The broker's answer, with the longer throttle time and without its addresses."""
-    make = produced if ask.key == PRODUCE else fetched
     fields = dict(reply.fields)
     if ask.key == FETCH and rows[-1].outcome == REJECTED and rows[-1].memo.enforced:
         least_ms = max(1, reply.throttle_ms)
         return _is_empty(ask, answer, session_id=fields["session_id"], least_ms=least_ms)
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
-    if rows[-1].memo.quota_type in watch.buckets:
+    if _is_made_of(watch, ask, answer, reply, rows, own_ms):
+        return True
+    return rows[-1].memo.quota_type in watch.lifted and _is_made_of(
+        watch, ask, answer, reply, rows, 0
+    )
+
+
+def _is_made_of(
+    watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...], own_ms: int
+) -> bool:
+    make = produced if ask.key == PRODUCE else fetched
+    if rows[-1].memo.algorithm is Algorithm.TOKEN_BUCKET:
         own_ms = min(own_ms, watch.cap_ms)  # a Java client keeps to what it was told, come what may
+    fields = dict(reply.fields)
     throttle_ms = max(own_ms, reply.throttle_ms)
     plain = fields | {"endpoints": tuple(map(_served, fields.get("endpoints", ())))}
     if answer == make(ask.version, ask.correlation, throttle_ms=throttle_ms, **plain):

@@ -10,7 +10,7 @@ from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.scripted_cluster import TopicOutcome
@@ -42,6 +42,26 @@ def check_limits(
         quota_type, limit = row.memo.quota_type, row.memo.limit
         if limit is not None and not any(limit in of_type[quota_type] for of_type in in_force):
             raise InvariantError(f"a limit that was no more in force: {row.columns()}")
+
+
+def check_modes(
+    rows: TimedRows, modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]]
+) -> None:
+    """Each charge is counted, and holds its client back or not, as was in force when it was decided.
+
+    Not of mutations: what is corrected behind the answer is of the mode in which it was charged.
+    """
+    for row in rows.rows:
+        memo = row.memo
+        if memo.tags == TAGS or memo.quota_type is QuotaType.CONTROLLER_MUTATION:
+            continue
+        tick, _ = rows.decided[row.seq]
+        enforced, buckets = [(forced, of) for since, forced, of in modes if since < tick][-1]
+        algorithm = Algorithm.TOKEN_BUCKET if memo.quota_type in buckets else Algorithm.SAMPLED_RATE
+        if memo.samples == 0:
+            algorithm = memo.algorithm
+        if (memo.enforced, memo.algorithm) != (memo.quota_type in enforced, algorithm):
+            raise InvariantError(f"a mode that was no more in force: {row.columns()}")
 
 
 def rows_of(rows: TimedRows) -> dict[tuple[int, QuotaType], list[Row]]:
