@@ -59,6 +59,8 @@ def match_produce(
     further = [row for row in rows if row.memo.tags == TAGS]
     # What waits in line is not charged: its row says so, and nothing has gone up for it.
     rows = [row for row in rows if row.memo.tags != TAGS and not _waited(row)]
+    given_back = [row for row in rows if row.value < 0]
+    rows = [row for row in rows if row.value >= 0]
     charged = [one for one in watch.upward if one.ask is not None and one.ask.key == PRODUCE]
     half = watch.half_forwarded()
     if half is not None and half.ask is not None and half.ask.key == PRODUCE:
@@ -67,6 +69,8 @@ def match_produce(
         raise watch.fail(
             f"Produce rows of {[row.value for row in rows]}, forwarded {[one.size for one in charged]}"
         )
+    if given_back:
+        _check_given_back(watch, rows, given_back, half)
     if further and len(further) != len(rows):
         raise watch.fail(f"{len(rows)} rows, and {len(further)} of the further quota")
     for row, upward in zip(further + rows, (charged if further else []) + charged, strict=True):
@@ -78,6 +82,17 @@ def match_produce(
             raise watch.fail(f"the broker's throttle was {told_ms}, recorded {row}")
     both = zip(further, rows, strict=True) if further else ((row,) for row in rows)
     return dict(zip(charged, both, strict=True))
+
+
+def _check_given_back(
+    watch: Watch, rows: list[Row], given_back: list[Row], half: Upward | None
+) -> None:
+    """Of a request that never came whole, once, behind its row, and no more than has not come."""
+    (row,) = given_back if len(given_back) == 1 else (None,)
+    if row is None or half is None or row.seq < rows[-1].seq:
+        raise watch.fail(f"given back: {given_back}, behind {rows[-1:]}, of {half}")
+    if -row.value > half.size + 4 - len(watch.up):
+        raise watch.fail(f"{len(watch.up)} of {half.size} bytes have gone up, given back: {row}")
 
 
 def match_fetch(
@@ -132,9 +147,8 @@ def _check_waits(watch: Watch, rows: list[Row]) -> None:
 
 def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
     memo = row.memo
-    nodes = watch.node_ids if watch.knows_node else {*watch.node_ids, -2}
     expected = (ask.key, ask.version, user, ask.client_id or "")
-    if memo.node_id not in nodes:
+    if memo.node_id not in watch.node_ids:
         raise watch.fail(f"one of the nodes {watch.node_ids} and not {memo.node_id}")
     if (memo.api_key, memo.api_version, memo.user, memo.client_id) != expected:
         raise watch.fail(f"{memo.user!r} {memo.client_id!r} is charged for {ask}, {expected}")

@@ -9,7 +9,7 @@ from tests.simulation.asks import Ask, Fate
 from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
 from kvota.session.pausing import Reason
-from kvota.testing.frames import FETCH, SASL_AUTHENTICATE, decoded
+from kvota.testing.frames import FETCH, PRODUCE, SASL_AUTHENTICATE, decoded
 from kvota.testing.manual_clock import ManualClock
 from kvota.testing.stage import Rows
 
@@ -65,7 +65,8 @@ class Watch:
     """One connection.
 
     Attributes:
-        number, node_id, address: of the connection and of its broker.
+        number, node_id: of the connection and of its broker.
+        dialled: that broker's address, or another name of it.
         cap_ms: how long one mute lasts at most.
         buckets: quota types that count by ``token_bucket``.
         knows_node: false where the gateway has to learn which node it talks to.
@@ -80,7 +81,7 @@ class Watch:
 
     number: int
     node_id: int
-    address: tuple[str, int]
+    dialled: tuple[str, int]
     rows: TimedRows
     clock: ManualClock
     cap_ms: int
@@ -164,8 +165,12 @@ class Watch:
     def _match(self, frame: bytes, *, whole: bool = True) -> Ask | None:
         """The request this is; those before it that did not go up must be for the gateway to answer."""
         if frame[12:19] == _OWN:
-            if not any(ask.is_mutation for ask in self.asks[self._next_ask :]):
-                raise self.fail("a question of the gateway's own with no mutation to come")
+            to_come = self.asks[self._next_ask :]
+            finds_node = not self.knows_node and any(ask.key in {PRODUCE, FETCH} for ask in to_come)
+            if not finds_node and not any(ask.is_mutation for ask in to_come):
+                raise self.fail(
+                    "a question of the gateway's own, and nothing to come that is charged"
+                )
             return None
         for place in range(self._next_ask, len(self.asks)):
             ask = self.asks[place]

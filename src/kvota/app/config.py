@@ -6,6 +6,7 @@ from pathlib import Path
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
+from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -111,9 +112,13 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
     reader.known(("upstream",), ("bootstrap_servers", "connect_timeout"))
     upstream = reader.table("upstream")
     servers = upstream.required("bootstrap_servers", values.read_servers, '["127.0.0.1:9092"]')
-    own_ports = {bootstrap_port, *range(node_port_base + first, node_port_base + last + 1)}
+    own = OwnAddresses(
+        host=host,
+        advertised_host=advertised_host,
+        ports={bootstrap_port, *range(node_port_base + first, node_port_base + last + 1)},
+    )
     for server_host, port in servers or ():
-        if server_host in {host, advertised_host, "localhost"} and port in own_ports:
+        if own.is_looked_up(server_host, port):
             upstream.fault(
                 "bootstrap_servers",
                 f"{server_host}:{port} is an address of the gateway itself",
@@ -138,13 +143,25 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             ),
             upstream=tuple(servers or ()),
             limits=limits,
-            connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
+            connection=ConnectionSettings(
+                enforced=frozenset(enforced),
+                factor_told_ms_max=_factor_told_ms_max(kafka, connection["mute_ms_max"]),
+                **connection,
+            ),
         ),
         kafka=kafka,
         buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
     )
+
+
+def _factor_told_ms_max(kafka: KafkaProperties, mute_ms_max: int) -> int:
+    """A few looks at the volumes: then the factor may be another one."""
+    interval_ms = kafka.volumes.check_interval_ms
+    if not interval_ms:
+        return ConnectionSettings().factor_told_ms_max
+    return min(mute_ms_max, 3 * interval_ms)
 
 
 def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:

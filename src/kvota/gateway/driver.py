@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import time_ns
-from typing import cast
+from typing import Any, cast
 
 from kvota.engine import Question
 from kvota.gateway.closing import (
@@ -68,7 +68,7 @@ class Driver:
         self._means = means
         self._eof = False
         self._timer: asyncio.TimerHandle | None = None
-        self._questions: set[asyncio.Future[object]] = set()
+        self._questions: set[asyncio.Future[Any]] = set()
         self.client = client
         self.upstream: Side | None = None
         self.destination = destination
@@ -121,6 +121,8 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.FIND_NODE:
+                self._find_node()
             case Do.READ_UPSTREAM:
                 self._read_upstream()
             case Do.STEP:
@@ -204,6 +206,30 @@ class Driver:
         if not answer.cancelled():
             self._go_on(partial(self.machine.resolved, token, answer.result()))
 
+    def _find_node(self) -> None:
+        assert self.upstream is not None, "it has answered"
+        address = self.upstream.transport.get_extra_info("peername")
+        if address is None:  # it has gone since; its end closes the connection
+            return
+        finding = self._means.loop.create_task(self._means.brokers.node_at(*address[:2]))
+        self._questions.add(finding)
+        finding.add_done_callback(self._located)
+
+    def _located(self, finding: asyncio.Future[int | None]) -> None:
+        self._questions.discard(finding)
+        if finding.cancelled():
+            return
+        node_id = finding.result()
+        if node_id is None:
+            host, port = self.destination.address
+            reason = (
+                f"{host}:{port} is no broker's own address, and nothing is counted for it: when its "
+                "client connects again, a broker is dialled at the address it advertises"
+            )
+            self.close(reason, level=logging.INFO)
+        else:
+            self._go_on(partial(self.machine.located, node_id))
+
     # ------------------------------------------------------------------ the broker's side
 
     def dialled(self, upstream: Side) -> None:
@@ -250,6 +276,7 @@ class Driver:
         self.closing = True
         self._drop_waits()
         self.machine.close()
+        self.machine.give_back_missing(time_ns() // 1000)
         if self.upstream is not None:
             self._leave_upstream(self.upstream)
         else:

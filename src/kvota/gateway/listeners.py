@@ -47,6 +47,12 @@ class Listeners:
             await self._listen(told.node_port_base + node_id, node_id, make_side)
         _raise_descriptor_limit(self._settings.limits.connections_max, len(self._servers))
 
+    @property
+    def ips(self) -> set[str]:
+        """The addresses that are listened at."""
+        sockets = (socket for server in self._servers for socket in server.sockets)
+        return {str(socket.getsockname()[0]) for socket in sockets}
+
     def close(self) -> None:
         """Let nobody in any more; open connections stay."""
         for server in self._servers:

@@ -38,7 +38,7 @@ class Connection:
         pausing: the reasons not to read on, with the cap of a mute.
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
-        node_id: that broker's, or a number below -1 while it is not known.
+        node_id: that broker's, or ``UNKNOWN_NODE``, ``UNNAMED_NODE`` (``session.topology``).
         client_host: the address the client has come from, without its port.
         wake: called when the announced-bytes budget has room again, or the line of a counter has
             moved; ``woken`` is due then.
@@ -174,6 +174,18 @@ class Connection:
         self._requests.budget.move(self.caller.shared.budgets.of(address))
         self.caller.is_at(node_id)
 
+    def located(self, node_id: int, now_us: int) -> bytes | bytearray | None:
+        """What ``Do.FIND_NODE`` asked for is here: a broker, or ``UNNAMED_NODE``.
+
+        Returns:
+            Buffered bytes that may now be forwarded.
+
+        Raises:
+            ProtocolError: they are no Kafka requests; the connection must close.
+        """
+        self.caller.is_at(node_id)
+        return self.resume(Reason.WAITING, now_us)
+
     # ------------------------------------------------------------------ state
 
     @property
@@ -276,6 +288,10 @@ class Connection:
         if self.caller.at_work is not None:
             self.caller.at_work.abandoned()
             self.caller.at_work = None
+
+    def give_back_missing(self, now_us: int) -> None:
+        """Due behind ``close``: what has not come of the running frame was charged, and never comes."""
+        self._requests.unfinished.give_back(self._requests.left, now_us)
 
     def upstream_gone(self) -> None:
         """The broker has closed, or was never reached: no frame takes its memory any more."""

@@ -211,3 +211,12 @@ def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
     counts.changed("n" * 250, None, 3, 0)
 
     assert counts.last("n" * 250) is None
+
+
+def test_a_topic_that_has_grown_by_its_name_has_grown_by_its_id() -> None:
+    counts = TopicCounts()
+    counts.changed("t", b"id-of-t", 1, 0)
+
+    counts.changed("t", None, 9, 1)
+
+    assert (counts.fresh("t", 1), counts.fresh(b"id-of-t", 1)) == (9, 9)
