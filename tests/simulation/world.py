@@ -95,6 +95,7 @@ class World:
             buckets=dict.fromkeys(self._buckets, bucket),
             budget_bytes=self._budget_bytes,
             limits={
+                "factor_told_ms_max": 2**31 - 1,  # what is told is compared with the rows
                 "mute_ms_max": self._cap_ms,
                 "in_flight_max": rng.choice((2, 5_000)),
                 "mutation_partitions_max": rng.choice((50, 10_000)),
