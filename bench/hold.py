@@ -2,6 +2,7 @@
 
     ./run bench hold [--seconds 100] [--batch-bytes 1000000] [--large-fetches]
     ./run bench hold --table [options]    users with many connections: see hold_table.py
+    ./run bench hold --latency [options]  a user below its limit beside one of them: see hold_latency.py
 
 Clients at full speed under 1,000,000 bytes/s with Kafka's default window of 11 x 1 s: librdkafka (which
 ignores throttling) and Java producing, librdkafka consuming; each once through the gateway and once
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+import hold_latency
 import hold_table
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
@@ -198,6 +200,8 @@ def preload_huge(kafka: LocalKafka, bootstrap: str) -> None:
 def main() -> int:
     if "--table" in sys.argv[1:]:
         return hold_table.main([argument for argument in sys.argv[1:] if argument != "--table"])
+    if "--latency" in sys.argv[1:]:
+        return hold_latency.main([argument for argument in sys.argv[1:] if argument != "--latency"])
     options = argparse.ArgumentParser(description="does a quota hold")
     options.add_argument("--seconds", type=float, default=100.0)
     options.add_argument(

@@ -50,14 +50,14 @@ class Crowd:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
                 try:
                     while True:
-                        await self._request(number, frame, reader, writer)
+                        await self.request(number, frame, reader, writer)
                 finally:
                     writer.transport.abort()
             except (ConnectionError, asyncio.IncompleteReadError):
                 self.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    async def _request(
+    async def request(
         self,
         number: int,
         frame: bytes,

@@ -9,6 +9,7 @@ from tests.simulation.watch import Upward, Watch
 
 from kvota.model.quota_type import Algorithm
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
+from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -32,6 +33,7 @@ _REFUSED = frozenset(
     }
 )
 _RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+_FACTOR_TOLD_MS_MAX = ConnectionSettings().factor_told_ms_max
 # Node endpoints of three brokers, in a streamed answer.
 _TAIL_BYTES_MAX = 150
 
@@ -128,11 +130,13 @@ def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
 def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
     """The broker's answer, with the longer throttle time and without its addresses."""
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
-    if _is_made_of(watch, ask, answer, reply, rows, own_ms):
-        return True
-    return rows[-1].memo.quota_type in watch.lifted and _is_made_of(
-        watch, ask, answer, reply, rows, 0
-    )
+    may_be_told_ms = [own_ms]
+    quota_type = rows[-1].memo.quota_type
+    if quota_type in watch.lowered:
+        may_be_told_ms.append(min(own_ms, _FACTOR_TOLD_MS_MAX))
+    if quota_type in watch.lifted:
+        may_be_told_ms.append(0)
+    return any(_is_made_of(watch, ask, answer, reply, rows, told) for told in may_be_told_ms)
 
 
 def _is_made_of(

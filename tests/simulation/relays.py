@@ -15,6 +15,7 @@ from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.pausing import Pausing, Reason
+from kvota.session.topology import UNKNOWN_NODE
 from kvota.testing.stage import Cluster
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Relay:
             cluster.shared,
             self.pausing,
             number=watch.number,
-            dialled=watch.address,
-            node_id=watch.node_id if watch.knows_node else -2,
+            dialled=watch.dialled,
+            node_id=watch.node_id if watch.knows_node else UNKNOWN_NODE,
             client_host="192.0.2.1",
             wake=self._wake,
         )
@@ -172,6 +173,10 @@ class Relay:
                 self._step(partial(self.machine.resume, cast("int", argument), now_us))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.FIND_NODE:
+                self._timeline.after_us(self._rng.choice(_DIAL_US), self._located)
+            case Do.READ_UPSTREAM:
+                pass  # of the answers here none is so large
             case Do.STEP:
                 self._timeline.after_us(self._rng.choice((0, 0, 700)), self._work)
             case Do.CLOSE:
@@ -202,6 +207,13 @@ class Relay:
         self._open_question = None
         if not self.closed:
             self._step(partial(self.machine.resolved, token, result, self._clock.now_us()))
+            self._settle()
+
+    def _located(self) -> None:
+        """Names have been looked up: which broker has been reached."""
+        if not self.closed:
+            assert self.broker is not None, "the question was answered"
+            self._forward(self.machine.located(self.broker.node_id, self._clock.now_us()))
             self._settle()
 
     def look_again(self) -> None:
@@ -274,9 +286,13 @@ class Relay:
             self.close()
             return
         self._up, self._down, self.broker = reached
-        if self.broker.node_id != self.watch.node_id:
-            self.watch.node_ids.add(self.broker.node_id)
-            self.machine.redialled(self.broker.address, self.broker.node_id)
+        node_id, watch = self.broker.node_id, self.watch
+        if self.machine.caller.node_id == UNKNOWN_NODE:
+            watch.node_ids = {node_id}  # nothing is charged before it is found out
+        if node_id != watch.node_id:
+            watch.node_ids.add(node_id)
+            known = node_id if watch.knows_node else UNKNOWN_NODE
+            self.machine.redialled(self.broker.address, known)
         self._up.on_full = self._broker_full
         self._down.on_data = self._answered
         self._down.on_end = self._broker_closed

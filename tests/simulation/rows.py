@@ -152,9 +152,8 @@ def _check_waits(watch: Watch, rows: list[Row]) -> None:
 
 def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
     memo = row.memo
-    nodes = watch.node_ids if watch.knows_node else {*watch.node_ids, -2}
     expected = (ask.key, ask.version, user, ask.client_id or "")
-    if memo.node_id not in nodes:
+    if memo.node_id not in watch.node_ids:
         raise watch.fail(f"one of the nodes {watch.node_ids} and not {memo.node_id}")
     if (memo.api_key, memo.api_version, memo.user, memo.client_id) != expected:
         raise watch.fail(f"{memo.user!r} {memo.client_id!r} is charged for {ask}, {expected}")

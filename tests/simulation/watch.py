@@ -10,7 +10,7 @@ from tests.simulation.asks import Ask, Fate
 from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
 from kvota.session.pausing import Reason
-from kvota.testing.frames import FETCH, SASL_AUTHENTICATE, decoded
+from kvota.testing.frames import FETCH, PRODUCE, SASL_AUTHENTICATE, decoded
 from kvota.testing.manual_clock import ManualClock
 from kvota.testing.stage import Rows
 
@@ -66,9 +66,10 @@ class Watch:
     """One connection.
 
     Attributes:
-        number, node_id, address: of the connection and of its broker.
+        number, node_id: of the connection and of its broker.
+        dialled: that broker's address, or another name of it.
         cap_ms: how long one mute lasts at most.
-        lifted: quota types that have been enforced and then not.
+        lifted, lowered: quota types that have been enforced and then not; that have had a factor below 1.
         knows_node: false where the gateway has to learn which node it talks to.
         asks: what its client has sent, in order.
         upward: what has begun to go up, in order.
@@ -81,11 +82,12 @@ class Watch:
 
     number: int
     node_id: int
-    address: tuple[str, int]
+    dialled: tuple[str, int]
     rows: TimedRows
     clock: ManualClock
     cap_ms: int
     lifted: Collection[QuotaType]
+    lowered: Collection[QuotaType]
     knows_node: bool = True
     asks: list[Ask] = field(default_factory=list)
     upward: list[Upward] = field(default_factory=list)
@@ -165,8 +167,12 @@ class Watch:
     def _match(self, frame: bytes, *, whole: bool = True) -> Ask | None:
         """The request this is; those before it that did not go up must be for the gateway to answer."""
         if frame[12:19] == _OWN:
-            if not any(ask.is_mutation for ask in self.asks[self._next_ask :]):
-                raise self.fail("a question of the gateway's own with no mutation to come")
+            to_come = self.asks[self._next_ask :]
+            finds_node = not self.knows_node and any(ask.key in {PRODUCE, FETCH} for ask in to_come)
+            if not finds_node and not any(ask.is_mutation for ask in to_come):
+                raise self.fail(
+                    "a question of the gateway's own, and nothing to come that is charged"
+                )
             return None
         for place in range(self._next_ask, len(self.asks)):
             ask = self.asks[place]

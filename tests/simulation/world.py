@@ -52,6 +52,8 @@ from kvota.testing.scripted_broker import ScriptedBroker
 from kvota.testing.scripted_cluster import ScriptedCluster
 from kvota.testing.stage import Cluster
 
+# A name that no answer says of a broker.
+_BOOTSTRAP = ("bootstrap.example", 9092)
 _USERS = ("alice", "bob", "team a")
 _BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
 _TYPES = (*_BANDWIDTH, QuotaType.CONTROLLER_MUTATION)
@@ -171,15 +173,18 @@ class World:
     def _connect(self, number: int) -> None:
         rng = self._rng
         node_id = rng.choice(list(self.upstream.brokers))
+        knows_node = self.adversaries is not None or rng.random() < 0.8
+        by_another_name = not knows_node and rng.random() < 0.5
         watch = Watch(
             number=number,
             node_id=node_id,
-            address=self.upstream.brokers[node_id],
+            dialled=_BOOTSTRAP if by_another_name else self.upstream.brokers[node_id],
             rows=self.rows,
             clock=self.cluster.clock,
             cap_ms=self._cap_ms,
             lifted=self.faults.lifted,
-            knows_node=self.adversaries is not None or rng.random() < 0.8,
+            lowered=self.faults.lowered,
+            knows_node=knows_node,
             node_ids={node_id},
         )
         relay = Relay(

@@ -36,7 +36,9 @@ def test_the_pipeline_loads_no_gateway() -> None:
     assert "uvloop" not in _modules_after(program)
 
 
-@pytest.mark.parametrize("command", ["demo", "gateway", "usage", "replay", "recommend", "kafka"])
+@pytest.mark.parametrize(
+    "command", ["demo", "gateway", "usage", "replay", "recommend", "volumes", "kafka"]
+)
 def test_help_is_shown_without_loading_anything_heavy(command: str) -> None:
     statement = (
         "from kvota.app.cli.main import main\n"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
+from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
+from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -16,14 +18,6 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_quotas
 from kvota.store.toml_file import in_file_order, load_toml
-
-_PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
-# Kafka's own properties of the quota types' windows, each once.
-_WINDOW_PROPERTIES = tuple(
-    dict.fromkeys(
-        name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +39,15 @@ class GatewayConfig:
     name: str
     gateway: GatewaySettings
     path: Path
-    windows: dict[QuotaType, QuotaWindow]
+    kafka: KafkaProperties
     buckets: dict[QuotaType, BucketSettings]
     quotas_file: Path
     record: RecordSettings
+
+    @property
+    def windows(self) -> dict[QuotaType, QuotaWindow]:
+        """Of each quota type."""
+        return self.kafka.windows
 
 
 def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
@@ -113,15 +112,19 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
     reader.known(("upstream",), ("bootstrap_servers", "connect_timeout"))
     upstream = reader.table("upstream")
     servers = upstream.required("bootstrap_servers", values.read_servers, '["127.0.0.1:9092"]')
-    own_ports = {bootstrap_port, *range(node_port_base + first, node_port_base + last + 1)}
+    own = OwnAddresses(
+        host=host,
+        advertised_host=advertised_host,
+        ports={bootstrap_port, *range(node_port_base + first, node_port_base + last + 1)},
+    )
     for server_host, port in servers or ():
-        if server_host in {host, advertised_host, "localhost"} and port in own_ports:
+        if own.is_looked_up(server_host, port):
             upstream.fault(
                 "bootstrap_servers",
                 f"{server_host}:{port} is an address of the gateway itself",
                 "Write the brokers' own address.",
             )
-    kafka = reader.properties("kafka", (*_WINDOW_PROPERTIES, _PER_IP, _PER_IP_OVERRIDES))
+    kafka = read_kafka_properties(reader)
     limits, connection = _limits(reader, upstream, kafka)
     quotas = reader.table("quotas")
     reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
@@ -140,13 +143,25 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             ),
             upstream=tuple(servers or ()),
             limits=limits,
-            connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
+            connection=ConnectionSettings(
+                enforced=frozenset(enforced),
+                factor_told_ms_max=_factor_told_ms_max(kafka, connection["mute_ms_max"]),
+                **connection,
+            ),
         ),
-        windows=_windows(kafka),
+        kafka=kafka,
         buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
     )
+
+
+def _factor_told_ms_max(kafka: KafkaProperties, mute_ms_max: int) -> int:
+    """A few looks at the volumes: then the factor may be another one."""
+    interval_ms = kafka.volumes.check_interval_ms
+    if not interval_ms:
+        return ConnectionSettings().factor_told_ms_max
+    return min(mute_ms_max, 3 * interval_ms)
 
 
 def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:
@@ -180,20 +195,11 @@ def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSet
     return enforced, buckets
 
 
-def _limits(reader: Reader, upstream: Table, kafka: Table) -> tuple[GatewayLimits, dict[str, int]]:
+def _limits(
+    reader: Reader, upstream: Table, kafka: KafkaProperties
+) -> tuple[GatewayLimits, dict[str, int]]:
     limits = reader.table("limits")
     default, connection = GatewayLimits(), ConnectionSettings()
-    per_ip_max = kafka.value(
-        _PER_IP, default.connections_per_ip_max, values.read_connections_per_ip
-    )
-    none: dict[str, int] = {}
-    overrides = kafka.value(_PER_IP_OVERRIDES, none, values.read_connections_per_ip_overrides)
-    if not per_ip_max and not overrides:
-        kafka.fault(
-            _PER_IP,
-            f"0, and {_PER_IP_OVERRIDES} names nobody: no client could connect",
-            "Write 1 or more, or name those who may.",
-        )
     reader.known(
         ("limits",),
         (
@@ -211,8 +217,8 @@ def _limits(reader: Reader, upstream: Table, kafka: Table) -> tuple[GatewayLimit
     )
     return GatewayLimits(
         connections_max=limits.value("connections_max", default.connections_max, values.read_count),
-        connections_per_ip_max=per_ip_max,
-        connections_per_ip_overrides=overrides,
+        connections_per_ip_max=kafka.connections_per_ip_max,
+        connections_per_ip_overrides=kafka.connections_per_ip_overrides,
         announced_bytes_max=limits.value(
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),
@@ -235,16 +241,6 @@ def _limits(reader: Reader, upstream: Table, kafka: Table) -> tuple[GatewayLimit
             "default_partitions", connection.default_partitions, values.read_count
         ),
     }
-
-
-def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:
-    windows: dict[tuple[str, str], QuotaWindow] = {}
-    of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
-    for samples_name, seconds_name in dict.fromkeys(of_types.values()):
-        samples = kafka.value(samples_name, 11, values.read_samples)
-        seconds = kafka.value(seconds_name, 1, values.read_window_seconds)
-        windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
-    return {quota_type: windows[names] for quota_type, names in of_types.items()}
 
 
 def _record(reader: Reader, folder: Path) -> RecordSettings:

@@ -30,13 +30,18 @@ class Reader:
             found = {}
         return Table(self, path, found)
 
-    def properties(self, name: str, known: tuple[str, ...]) -> "Table":
-        """Return a table of Kafka's property names; their dots, if not quoted, make tables."""
+    def properties(
+        self, name: str, known: tuple[str, ...], *, prefixes: tuple[str, ...] = ()
+    ) -> "Table":
+        """Return a table of Kafka's property names; their dots, if not quoted, make tables.
+
+        Known are those in ``known``, and whatever begins with one of ``prefixes``.
+        """
         table = self.table(name)
         paths = {
             ".".join(path): path
             for path in _leaves(table.data)
-            if self._is_known(known, name, path)
+            if ".".join(path).startswith(prefixes) or self._is_known(known, name, path)
         }
         values = {key: _leaf(table.data, path) for key, path in paths.items()}
         return Table(self, (name,), values, paths)

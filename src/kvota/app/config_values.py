@@ -103,6 +103,13 @@ def read_algorithm(value: object) -> Algorithm:
     return Algorithm(str(value))
 
 
+def read_factor_scope(value: object) -> str:
+    """Read for whom the throttle factor of a volume holds."""
+    if value not in {"cluster", "broker"}:
+        raise _refuse(value, 'a scope ("cluster" or "broker")', '"cluster"')
+    return str(value)
+
+
 def read_burst_ms(value: object) -> int:
     """Read a burst as a time at the limit; return milliseconds."""
     return _span_ms(value, 1, "a time at the limit, between 1 ms and 1 h", '"1s"')

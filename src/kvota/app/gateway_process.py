@@ -44,7 +44,7 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
     enforce: Mapping[str, bool] | None = None,
     buckets: Mapping[QuotaType, BucketSettings] | None = None,
     record: str | None = None,
-    kafka: Mapping[str, int] | None = None,
+    kafka: Mapping[str, int | str] | None = None,
     limits: Mapping[str, int | str] | None = None,
 ) -> str:
     """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``.

@@ -132,6 +132,10 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
             (now.gateway.limits, same),
         ),
         "record": (before.record, now.record),
+        "kafka (quota callback and volumes)": (
+            replace(before.kafka, windows={}),
+            replace(now.kafka, windows={}),
+        ),
     }
     return [name for name, (old, new) in pairs.items() if old != new]
 
@@ -142,7 +146,7 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
     return replace(
         before,
         gateway=replace(before.gateway, connection=connection),
-        windows=now.windows,
+        kafka=replace(before.kafka, windows=now.windows),
         buckets=now.buckets,
         quotas_file=now.quotas_file,
     )

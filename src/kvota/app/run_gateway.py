@@ -12,12 +12,13 @@ import uvloop
 from kvota.app.config import GatewayConfig
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
-from kvota.callbacks import DefaultQuotaCallback
+from kvota.callbacks import DefaultQuotaCallback, load_callback
 from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
+from kvota.gateway.volume_watch import VolumeWatch
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
-from kvota.model.errors import KvotaError
+from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
@@ -44,7 +45,8 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
     Raises:
         KvotaError: a port is taken, the record folder cannot be written.
     """
-    callback = DefaultQuotaCallback(quotas)
+    callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
+    is_default = isinstance(callback, DefaultQuotaCallback)
     engine = QuotaEngine(callback, config.windows, config.buckets)
     recording = _recording(config)
     shared = Shared(
@@ -54,7 +56,7 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
         budgets=AnnouncedBudgets(limit_bytes=config.gateway.limits.announced_bytes_max),
         facts=ClusterFacts(),
         settings=config.gateway.connection,
-        default_callback=callback,
+        default_callback=callback if is_default else DefaultQuotaCallback(quotas),
     )
     gateway = Gateway(config.gateway, shared)
     if recording.recorder is not None:
@@ -112,9 +114,41 @@ async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
     loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway).begin)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        saying = tasks.create_task(_say_ready(config, gateway, started))
+        beside = [tasks.create_task(_say_ready(config, gateway, started))]
+        if config.kafka.volumes.source != "none":
+            beside.append(tasks.create_task(_watch_volumes(config, gateway, started)))
         await gateway.run(started=started)
-        saying.cancel()
+        for task in beside:
+            task.cancel()
+
+
+async def _watch_volumes(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
+    """Look at the volumes once it listens.
+
+    Raises:
+        UsageError: a broker is too old to tell how full its volumes are.
+    """
+    from kvota.app.volume_source import VolumeSource, throttle_of  # needs kio
+
+    await started.wait()
+    clock = SystemClock()
+    source = VolumeSource(config.kafka.volumes)
+    try:
+        try:
+            await source.check()
+        except UnreachableError as error:
+            log.warning("volumes: %s; whether its brokers are new enough is not known yet", error)
+        watch = VolumeWatch(
+            source.observe,
+            throttle_of(config, now_ms=clock.now_us() // 1000),
+            gateway.shared,
+            look_again=gateway.look_again,
+            clock=clock,
+            interval_ms=config.kafka.volumes.check_interval_ms,
+        )
+        await watch.run()
+    finally:
+        await source.close()
 
 
 async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:

@@ -118,11 +118,11 @@ class Cluster:
             UsageError: no version is spoken by both, or there is no such node.
             ProtocolError: the answer cannot be read.
         """
-        connection = await self._connection_to(to)
+        connection = await self.connection_to(to)
         answer = await connection.ask(key, content, timeout_s=timeout_s)
         if error_code_of is not None and error_code_of(answer) == NOT_CONTROLLER:
             await self.metadata([])
-            connection = await self._connection_to(to)
+            connection = await self.connection_to(to)
             answer = await connection.ask(key, content, timeout_s=timeout_s)
         return answer
 
@@ -132,7 +132,7 @@ class Cluster:
         Raises:
             UnreachableError: no broker answers.
         """
-        connection = await self._connection_to(ANY)
+        connection = await self.connection_to(ANY)
         version = connection.version_of(METADATA)
         content = _metadata_request(version, topics)
         found = ClusterMetadata.of(await connection.ask(METADATA, content, version=version))
@@ -144,7 +144,13 @@ class Cluster:
 
     # ------------------------------------------------------------------ connections
 
-    async def _connection_to(self, to: Destination) -> BrokerConnection:
+    async def connection_to(self, to: Destination) -> BrokerConnection:
+        """Return an open connection to a broker, e.g. to see what it offers.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+            UsageError: there is no such node.
+        """
         if to is CONTROLLER:
             if self._controller_id is None or self._controller_id not in self._brokers:
                 await self.metadata([])

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kvota.gateway.broker_addresses import Address, BrokerAddresses
 from kvota.gateway.error_words import words_of
+from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewaySettings
-from kvota.session.topology import Topology
+from kvota.session.topology import UNKNOWN_NODE, Topology
 
 log = logging.getLogger(__name__)
-
-# Node ids of connections whose broker is not known yet; -1 is taken by cluster-wide quotas.
-_UNKNOWN_NODE = -2
 
 End = TypeVar("End", bound=asyncio.BaseProtocol)
 
@@ -26,7 +25,7 @@ class Destination:
     """
 
     listener_node_id: int | None
-    address: tuple[str, int]
+    address: Address
 
 
 class Dialler:
@@ -35,33 +34,46 @@ class Dialler:
     Args:
         settings: the bootstrap servers, and how long connecting may take.
         topology: the nodes' addresses, as far as answers have told them.
+        brokers: which of them can be reached.
+        own: the gateway's own addresses, where nobody is to be dialled.
     """
 
-    def __init__(self, settings: GatewaySettings, topology: Topology) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        topology: Topology,
+        brokers: BrokerAddresses,
+        own: OwnAddresses,
+    ) -> None:
         self._servers = settings.upstream
         self._connect_s = settings.limits.connect_ms / 1000
         self._topology = topology
+        self._brokers = brokers
+        self._own = own
         self._last_server = 0
-        self._unreachable: set[tuple[str, int]] = set()
+        self._unreachable: set[Address] = set()
+        self._refused: set[Address] = set()
 
     def destination(self, listener_node_id: int | None) -> Destination:
         """The broker that a connection to this listener is for.
 
-        While a node's address is not known (the gateway has just started), any bootstrap server does:
-        what it answers teaches the address, and the connection is then closed, to be made anew.
+        Where it is no node's, the known brokers take turns. While none is known (the gateway has just
+        started), or can be reached, any bootstrap server does: what it answers teaches the addresses.
         """
         address = self._address_of(listener_node_id)
         if address is None:
-            self._last_server = (self._last_server + 1) % len(self._servers)
-            address = self._servers[self._last_server]
+            in_turn = self._brokers.in_turn()
+            if in_turn:
+                address = in_turn[0]
+            else:
+                self._last_server = (self._last_server + 1) % len(self._servers)
+                address = self._servers[self._last_server]
         return Destination(listener_node_id=listener_node_id, address=address)
 
-    def node_of(self, address: tuple[str, int]) -> int:
-        """The node id for counters of a connection to this address."""
+    def node_of(self, address: Address) -> int:
+        """The node id for counters of a connection to this address, as far as its words tell."""
         known = self._topology.node_at(*address)
-        if known is not None:
-            return known
-        return _UNKNOWN_NODE - (self._servers.index(address) if address in self._servers else 0)
+        return UNKNOWN_NODE if known is None else known
 
     def is_elsewhere(self, destination: Destination) -> bool:
         """True when the listener's node is known to be at another address than was dialled."""
@@ -70,25 +82,44 @@ class Dialler:
 
     async def dial(
         self, destination: Destination, make_end: Callable[[], End]
-    ) -> tuple[End, tuple[str, int]] | None:
+    ) -> tuple[End, Address] | None:
         """Connect; returns the protocol and where it is, None when nobody can be reached (it is logged)."""
         candidates = [destination.address]
-        if self._address_of(destination.listener_node_id) is None:  # any bootstrap server will do
-            candidates += [other for other in self._servers if other != destination.address]
-        loop = asyncio.get_running_loop()
-        for host, port in candidates:
-            try:
-                async with asyncio.timeout(self._connect_s):
-                    _, end = await loop.create_connection(make_end, host, port)
-            # A TimeoutError is an OSError; a name that cannot be encoded is a ValueError.
-            except (OSError, ValueError) as error:
-                self._say_unreachable((host, port), error)
-                continue
-            if (host, port) in self._unreachable:
-                self._unreachable.discard((host, port))
-                log.info("broker %s:%d can be reached again", host, port)
-            return end, (host, port)
+        is_any = self._address_of(destination.listener_node_id) is None
+        if is_any:
+            candidates += [*self._brokers.reachable, *self._servers]
+        for address in dict.fromkeys(candidates):
+            end = await self._connect(address, make_end)
+            if end is not None:
+                if is_any:
+                    self._brokers.look()  # whom the next ones may be for
+                return end, address
         return None
+
+    async def _connect(self, address: Address, make_end: Callable[[], End]) -> End | None:
+        if self._own.is_named(*address):
+            self._refuse(address, address)
+            return None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_s):
+                transport, end = await loop.create_connection(make_end, *address)
+        # A TimeoutError is an OSError; a name that cannot be encoded is a ValueError.
+        except (OSError, ValueError) as error:
+            self._brokers.reached(address, is_so=False)
+            self._say_unreachable(address, error)
+            return None
+        peer = transport.get_extra_info("peername")
+        if peer is not None and self._own.is_reached_at(*peer[:2]):
+            transport.set_protocol(asyncio.Protocol())  # its end is nobody's affair
+            transport.abort()
+            self._refuse(address, peer[:2])
+            return None
+        self._brokers.reached(address, is_so=True)
+        if address in self._unreachable:
+            self._unreachable.discard(address)
+            log.info("broker %s:%d can be reached again", *address)
+        return end
 
     async def look_upstream(self) -> None:
         """Connect to each bootstrap server once, and say which cannot be reached."""
@@ -102,10 +133,29 @@ class Dialler:
                 log.info("broker %s:%d can be reached", host, port)
                 writer.close()
 
-    def _address_of(self, node_id: int | None) -> tuple[str, int] | None:
+    def _address_of(self, node_id: int | None) -> Address | None:
         return None if node_id is None else self._topology.brokers.get(node_id)
 
-    def _say_unreachable(self, address: tuple[str, int], error: OSError | ValueError) -> None:
+    def _refuse(self, address: Address, own: Address) -> None:
+        """The gateway would talk to itself, once more for each connection of its own."""
+        self._brokers.reached(address, is_so=False)
+        if address in self._refused:
+            return
+        self._refused.add(address)
+        remedy = (
+            "Set advertised.listeners of that broker to an address of its own, not the gateway's"
+        )
+        if address in self._servers:
+            remedy = "Write the brokers' own addresses in upstream.bootstrap_servers"
+        log.error(
+            "%s:%d is not dialled as a broker: the gateway itself listens there, at %s:%d. %s. Its clients "
+            "are disconnected",
+            *address,
+            *own,
+            remedy,
+        )
+
+    def _say_unreachable(self, address: Address, error: OSError | ValueError) -> None:
         if address in self._unreachable:
             return
         self._unreachable.add(address)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import time_ns
-from typing import cast
+from typing import Any, cast
 
 from kvota.engine import Question
 from kvota.gateway.closing import (
@@ -68,7 +68,7 @@ class Driver:
         self._means = means
         self._eof = False
         self._timer: asyncio.TimerHandle | None = None
-        self._questions: set[asyncio.Future[object]] = set()
+        self._questions: set[asyncio.Future[Any]] = set()
         self.client = client
         self.upstream: Side | None = None
         self.destination = destination
@@ -121,6 +121,10 @@ class Driver:
                 self._step(partial(self.machine.resume, cast("int", argument)))
             case Do.ASK:
                 self._ask(*cast("tuple[int, Question]", argument))
+            case Do.FIND_NODE:
+                self._find_node()
+            case Do.READ_UPSTREAM:
+                self._read_upstream()
             case Do.STEP:
                 self._means.loop.call_soon(self._go_on, self.machine.step)
             case Do.CLOSE:
@@ -202,6 +206,30 @@ class Driver:
         if not answer.cancelled():
             self._go_on(partial(self.machine.resolved, token, answer.result()))
 
+    def _find_node(self) -> None:
+        assert self.upstream is not None, "it has answered"
+        address = self.upstream.transport.get_extra_info("peername")
+        if address is None:  # it has gone since; its end closes the connection
+            return
+        finding = self._means.loop.create_task(self._means.brokers.node_at(*address[:2]))
+        self._questions.add(finding)
+        finding.add_done_callback(self._located)
+
+    def _located(self, finding: asyncio.Future[int | None]) -> None:
+        self._questions.discard(finding)
+        if finding.cancelled():
+            return
+        node_id = finding.result()
+        if node_id is None:
+            host, port = self.destination.address
+            reason = (
+                f"{host}:{port} is no broker's own address, and nothing is counted for it: when its "
+                "client connects again, a broker is dialled at the address it advertises"
+            )
+            self.close(reason, level=logging.INFO)
+        else:
+            self._go_on(partial(self.machine.located, node_id))
+
     # ------------------------------------------------------------------ the broker's side
 
     def dialled(self, upstream: Side) -> None:
@@ -221,9 +249,19 @@ class Driver:
 
     def client_caught_up(self) -> None:
         """The client has read most of what it was sent."""
-        if self.upstream is not None:
+        if self.upstream is not None and not self.machine.leaves_upstream_unread:
             self.upstream.resume()
         self.resume(Reason.CLIENT_FULL)
+
+    def _read_upstream(self) -> None:
+        """Read the broker on, or leave its bytes in the socket, as machine and client have it."""
+        upstream, machine = self.upstream, self.machine
+        if upstream is None:
+            return
+        if machine.leaves_upstream_unread or machine.pausing.reasons & Reason.CLIENT_FULL:
+            upstream.pause()
+        else:
+            upstream.resume()
 
     def client_sends_no_more(self) -> bool:
         """True when answers to what it has sent are still to come, and the connection stays open for them."""

@@ -9,12 +9,14 @@ from functools import partial
 from itertools import count
 
 from kvota.gateway.asking import Asking
+from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.listeners import Listeners
 from kvota.gateway.means import Means
 from kvota.gateway.mutes import MuteTally
+from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
 from kvota.gateway.settings import GatewaySettings
@@ -50,7 +52,13 @@ class Gateway:
         self.shared = shared
         self._places = Places(settings.limits)
         self._refusals = Refusals()
-        self._dialler = Dialler(settings, shared.topology)
+        self._own = OwnAddresses(
+            host=settings.host, advertised_host=settings.advertised.host, ports=settings.ports
+        )
+        shared.topology.is_gateways = self._own.is_named
+        connect_s = settings.limits.connect_ms / 1000
+        self._brokers = BrokerAddresses(shared.topology, self._own, connect_s=connect_s)
+        self._dialler = Dialler(settings, shared.topology, self._brokers, self._own)
         self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
         self._mutes = MuteTally()
         self._to_look_again: dict[Driver, None] = {}
@@ -72,6 +80,7 @@ class Gateway:
             limits=self.settings.limits,
             shared=self.shared,
             asking=asking,
+            brokers=self._brokers,
             mutes=self._mutes,
             numbers=count(1),
         )
@@ -87,6 +96,7 @@ class Gateway:
             )
             try:
                 await listeners.open(partial(ClientSide, reception))
+                self._own.listens_at(listeners.ips)
                 upkeep = tasks.create_task(self._upkeep())
                 purge = tasks.create_task(self._purge())
                 if started is not None:
@@ -99,6 +109,7 @@ class Gateway:
                 purge.cancel()
             finally:
                 listeners.close()
+                self._brokers.stop()
                 asking.stop()
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import resource
+import socket
 from collections.abc import Callable
 from functools import partial
 
@@ -14,6 +15,10 @@ log = logging.getLogger(__name__)
 
 # A burst of clients that reconnect all at once waits here for its turn.
 _BACKLOG = 1024
+# What a client sends while its connection is not read waits in the system's memory, by default up to
+# 6 MB (33 MB on some machines) for each; a few hundred such connections leave too little for all others, whose
+# packets are then dropped. Kafka's socket.receive.buffer.bytes is 100 KiB; the system doubles it.
+RECEIVE_BUFFER_BYTES = 131_072
 # Files that are neither a connection nor a port: the log, the record, the event loop's own.
 _OTHER_FILES = 64
 
@@ -42,6 +47,12 @@ class Listeners:
             await self._listen(told.node_port_base + node_id, node_id, make_side)
         _raise_descriptor_limit(self._settings.limits.connections_max, len(self._servers))
 
+    @property
+    def ips(self) -> set[str]:
+        """The addresses that are listened at."""
+        sockets = (socket for server in self._servers for socket in server.sockets)
+        return {str(socket.getsockname()[0]) for socket in sockets}
+
     def close(self) -> None:
         """Let nobody in any more; open connections stay."""
         for server in self._servers:
@@ -69,6 +80,8 @@ class Listeners:
                 f"choose another: {setting}."
             )
             raise UnreachableError(msg) from error
+        for listening in server.sockets:  # those accepted from it have the same
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self._servers.append(server)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvota.gateway.asking import Asking
+from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.mutes import MuteTally
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.shared import Shared
@@ -21,5 +22,6 @@ class Means:
     limits: GatewayLimits
     shared: Shared
     asking: Asking
+    brokers: BrokerAddresses
     mutes: MuteTally
     numbers: Iterator[int]

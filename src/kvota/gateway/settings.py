@@ -44,3 +44,10 @@ class GatewaySettings:
     upstream: tuple[tuple[str, int], ...]
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """All ports that the gateway listens at."""
+        told = self.advertised
+        of_nodes = (told.node_port_base + n for n in range(told.node_id_min, told.node_id_max + 1))
+        return frozenset({self.bootstrap_port, *of_nodes})

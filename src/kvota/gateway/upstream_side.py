@@ -9,6 +9,7 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.side import Side
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
+from kvota.wire.addresses import UnknownNodeError
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,12 @@ class UpstreamSide(Side):
         machine = self._machine
         try:
             out = machine.from_upstream(data, time_ns() // 1000)
+        except UnknownNodeError as error:
+            host, port = driver.destination.address
+            level = logging.DEBUG if error.is_repeated else logging.ERROR
+            told_by = f"(told by {host}:{port})"
+            driver.close(f"an answer was not forwarded: {error} {told_by}", level=level)
+            return
         except ProtocolError as error:
             driver.close(f"an answer was not forwarded: {error}", level=logging.ERROR)
             return

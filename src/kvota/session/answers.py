@@ -4,9 +4,11 @@ As in ``session.requests`` the state between chunks is "bytes left of the runnin
 ``take`` is the hot path.
 """
 
+from collections.abc import Callable
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
+from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import append_rows
 from kvota.session.commands import Do
@@ -29,6 +31,8 @@ BUFFERED_FETCH_BYTES_MAX = 131_072
 _FETCH_HEAD_BYTES = 64
 # Answers that must be read whole (metadata, groups): far above any real one, below harm.
 WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
+# Of these, larger ones than this share a budget; others are here with one read.
+_FREE_ANSWER_BYTES = 262_144
 
 _PLAIN_TAIL = produce.PLAIN_TAIL
 # Plain ints: the interpreter compares an enum's members the slow way.
@@ -36,7 +40,11 @@ _LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
 
 
 class Answers:
-    """The answers of one connection, on their way to the client."""
+    """The answers of one connection, on their way to the client.
+
+    Attributes:
+        waits_for_room: others fill the memory for whole answers; the broker is not read meanwhile.
+    """
 
     __slots__ = (
         "_append",
@@ -45,10 +53,12 @@ class Answers:
         "_due",
         "_need",
         "_pausing",
+        "_room",
         "_streamed",
+        "waits_for_room",
     )
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
         self._caller = caller
         self._due = caller.due
         self._pausing = caller.pausing
@@ -56,6 +66,8 @@ class Answers:
         self._buffered = bytearray()
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
         self._streamed: StreamedFetch | None = None
+        self._room = BudgetShare(caller.shared.whole_answers, wake)
+        self.waits_for_room = False
 
     def take(  # noqa: C901, PLR0911, PLR0912, PLR0915  (hot path: one loop, see the module's docstring)
         self, data: bytes | bytearray, now_us: int
@@ -76,6 +88,8 @@ class Answers:
             data = bytes(self._buffered)
             self._buffered.clear()
             self._need = 0
+            if self._room.taken_bytes or self.waits_for_room:
+                self._leave_room()
         end = len(data)
         while pos < end:
             available = end - pos
@@ -124,6 +138,8 @@ class Answers:
             else:
                 need = _needed(kind, size, available)
                 if need:
+                    if need > _FREE_ANSWER_BYTES:
+                        self._take_room(need)
                     return self._keep(data, pos, need)
                 data = self._take_rarer(data, pos, frame_end, entry, now_us)
                 if caller.answer_left:
@@ -145,6 +161,29 @@ class Answers:
         self._buffered += data[pos:]
         self._need = need
         return data[:pos] if pos else None
+
+    def _take_room(self, need: int) -> None:
+        """An answer that is kept until it is whole: without room for it the broker is read no further."""
+        if not self._room.take(need, self._caller.user) and not self.waits_for_room:
+            self.waits_for_room = True
+            self._caller.commands.append((Do.READ_UPSTREAM, False))
+
+    def _leave_room(self) -> None:
+        """It is whole (what had been read before the broker was left may have been all of it)."""
+        self._room.leave()
+        self.woken()
+
+    def woken(self) -> None:
+        """There may be room now."""
+        if self.waits_for_room and (
+            not self._need or self._room.take(self._need, self._caller.user)
+        ):
+            self.waits_for_room = False
+            self._caller.commands.append((Do.READ_UPSTREAM, True))
+
+    def pass_on(self) -> None:
+        """Who was woken and has no use for the room lets the next one have it."""
+        self._room.pass_on()
 
     def _rest_of_answer(self, data: bytes | bytearray) -> tuple[bytes | bytearray, int]:
         """The running answer goes on: the chunk as the client gets it, and where the next begins."""
@@ -295,6 +334,8 @@ class Answers:
     def close(self) -> None:
         """The connection is over."""
         self._buffered.clear()
+        self._room.leave()
+        self._room.close()
 
 
 def _needed(kind: int, size: int, available: int) -> int:

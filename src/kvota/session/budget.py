@@ -351,6 +351,11 @@ class BudgetShare:
         if taken_bytes:
             self._budget.give_back(taken_bytes, self.user)
 
+    def leave(self) -> None:
+        """Nothing is taken or waited for any more."""
+        self._stop_waiting()
+        self.give_back()
+
     def pass_on(self) -> None:
         """A connection that was woken and has no use for the room lets the next one have it."""
         if self._is_granted:

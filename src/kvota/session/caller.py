@@ -14,6 +14,7 @@ from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import ANONYMOUS, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
 from kvota.session.shared import Shared
+from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
 from kvota.wire import mutations
 
@@ -40,7 +41,7 @@ class Caller:
         shared: what all connections of the gateway have in common.
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
-        node_id: that broker's, or a number below -1 while it is not known.
+        node_id: that broker's, or ``UNKNOWN_NODE``, ``UNNAMED_NODE`` (``session.topology``).
         client_host: the address the client has come from, without its port.
         principal: who has logged in.
         routes: what this connection does with each API version it has used.
@@ -156,7 +157,7 @@ class Caller:
 
     def look_again(self, now_us: int) -> None:
         """Where a counter behind the running mute has changed: wait as long as they all say now."""
-        if not self.pausing.is_muting or self._is_muted_to_the_end:
+        if not self.pausing.is_muting or self._is_muted_to_the_end or self.node_id == UNKNOWN_NODE:
             return
         now_ms = now_us // 1000
         has_changed, longest_ms = False, 0
@@ -241,8 +242,11 @@ class Caller:
         """Find whose quota this is: on first use, and when the quotas, the user or the node changed.
 
         Returns:
-            False: the quota callback is asked first; the request must wait.
+            False: the quota callback is asked first, or nobody knows which broker's counter it is; a
+            request must wait.
         """
+        if self.node_id == UNKNOWN_NODE:
+            return False
         quota_type = QUOTA_TYPE_OF_KEY[route.key]
         user, name = self.principal.name, client_id.decode("utf-8", "replace")
         lane = self.shared.engine.lane(quota_type, self.node_id, user, name, now_us // 1000)

@@ -18,6 +18,10 @@ class Do(IntEnum):
     WARN = 4  # str: a line for the log
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
     CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait
+    FIND_NODE = 7  # which broker has been reached; the result goes to ``Connection.located``
     STEP = (
         8  # None: work is not done yet; ``Connection.step`` is due when others have had their turn
+    )
+    READ_UPSTREAM = (
+        9  # bool: read the broker on, or leave its bytes in the socket: no memory for an answer
     )

@@ -38,7 +38,7 @@ class Connection:
         pausing: the reasons not to read on, with the cap of a mute.
         number: of this connection, unique within the gateway's run.
         dialled: address of the broker this connection is for.
-        node_id: that broker's, or a number below -1 while it is not known.
+        node_id: that broker's, or ``UNKNOWN_NODE``, ``UNNAMED_NODE`` (``session.topology``).
         client_host: the address the client has come from, without its port.
         wake: called when the announced-bytes budget has room again, or the line of a counter has
             moved; ``woken`` is due then.
@@ -82,7 +82,7 @@ class Connection:
         )
         self.commands = self.caller.commands
         self._requests = Requests(self.caller, wake)
-        self._answers = Answers(self.caller)
+        self._answers = Answers(self.caller, wake)
         # Bound once: the driver calls them for each received chunk.
         self.from_client = self._requests.take
         self.from_upstream = self._answers.take
@@ -104,6 +104,7 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
+        self._answers.woken()
         try:
             return self.resume(Reason.BUDGET | Reason.IN_LINE | Reason.ROOM, now_us)
         finally:
@@ -113,6 +114,7 @@ class Connection:
         """A connection that is woken after its end lets the next one know."""
         self._requests.budget.pass_on()
         self.caller.whole.pass_on()
+        self._answers.pass_on()
 
     def step(self, now_us: int) -> bytes | bytearray | None:
         """``Do.STEP`` is due; returns what goes upstream.
@@ -171,6 +173,18 @@ class Connection:
         self.caller.dialled = address
         self._requests.budget.move(self.caller.shared.budgets.of(address))
         self.caller.is_at(node_id)
+
+    def located(self, node_id: int, now_us: int) -> bytes | bytearray | None:
+        """What ``Do.FIND_NODE`` asked for is here: a broker, or ``UNNAMED_NODE``.
+
+        Returns:
+            Buffered bytes that may now be forwarded.
+
+        Raises:
+            ProtocolError: they are no Kafka requests; the connection must close.
+        """
+        self.caller.is_at(node_id)
+        return self.resume(Reason.WAITING, now_us)
 
     # ------------------------------------------------------------------ state
 
@@ -231,6 +245,11 @@ class Connection:
     def missing_bytes(self) -> int:
         """How much of a frame that takes room in the budget has not arrived."""
         return max(0, self._requests.budget.taken_bytes - self.arrived_bytes)
+
+    @property
+    def leaves_upstream_unread(self) -> bool:
+        """True while there is no memory for the answer that the broker sends."""
+        return self._answers.waits_for_room
 
     @property
     def requests(self) -> int:

@@ -34,11 +34,10 @@ class TopicCounts:
         self, name: str | None, topic_id: bytes | None, partitions: int, now_ms: int
     ) -> None:
         """A topic has been made, or has grown: it has so many partitions."""
-        known = None if name is None or topic_id is not None else self._counts.get(name)
-        if known is not None:  # the one under its id, too, which the answer does not say
-            known.partitions, known.changed_ms = partitions, now_ms
-            return
-        count = _Count(partitions, now_ms)
+        known = self._counts.get(name) if name is not None and topic_id is None else None
+        count = known or _Count(partitions, now_ms)
+        # One that has grown is told by its name alone; its id knows, too.
+        count.partitions, count.changed_ms = partitions, now_ms
         for key in (name, topic_id):
             if key is None or len(key) > NAME_CHARS_MAX:
                 continue

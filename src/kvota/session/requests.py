@@ -15,6 +15,7 @@ from kvota.session.charged_produce import take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import LOGIN_KEYS, Token
+from kvota.session.exchanges.own_node import is_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import (
@@ -27,7 +28,7 @@ from kvota.session.heads import (
 from kvota.session.line_place import LinePlace
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
-from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
+from kvota.session.route import Kind, Route
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
 from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
@@ -65,7 +66,6 @@ class Requests:
         "_append_row",
         "_caller",
         "_due",
-        "_engine",
         "_in_flight_max",
         "_need",
         "_next_seq",
@@ -84,7 +84,6 @@ class Requests:
         self._pausing = caller.pausing
         self._routes = caller.routes
         self._due = caller.due
-        self._engine = caller.shared.engine
         self._next_seq = caller.shared.sink.next_seq
         self._append_row = caller.append_row
         self._in_flight_max = caller.shared.settings.in_flight_max
@@ -145,7 +144,7 @@ class Requests:
             if route.kind == 1:  # Kind.PRODUCE
                 client_id = data[pos + 14 : body]
                 is_new = client_id != route.client_id or route.lane_version != route.lane.version
-                if is_new and not self._caller.look_up(route, client_id, now_us):
+                if is_new and not look_up(self._caller, route, client_id, now_us):
                     return self._keep(data, pos, 1, ahead, begin, now_us)
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
@@ -268,7 +267,7 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
-            if not self._is_known(data, pos, body, route):
+            if not is_known(self._caller, route, data[pos + REQUEST_HEAD_BYTES : body]):
                 return None
             if not self._caller.has_room(route, data, pos, size):
                 return None
@@ -277,7 +276,7 @@ class Requests:
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
         client_id = data[pos + REQUEST_HEAD_BYTES : body]
         is_new = client_id != route.client_id or route.is_outdated
-        if is_new and not self._caller.look_up(route, client_id, now_us):
+        if is_new and not look_up(self._caller, route, client_id, now_us):
             return None
         if route.kind == Kind.FETCH:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
@@ -296,17 +295,6 @@ class Requests:
         """The running frame goes nowhere, and what still comes of it neither: its room is free."""
         self.swallowed_bytes = size if rest_bytes > 0 else 0
         self.budget.give_back()
-
-    def _is_known(self, data: bytes | bytearray, pos: int, body: int, route: Route) -> bool:
-        """False: what this client may mutate is being asked."""
-        quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
-        if quota_type is None:
-            return True
-        client_id = data[pos + REQUEST_HEAD_BYTES : body].decode("utf-8", "replace")
-        if self._engine.is_known(quota_type, self._caller.principal.name, client_id):
-            return True
-        self._caller.ask(quota_type, client_id)
-        return False
 
     def _take_token(self, data: bytes | bytearray, now_us: int) -> bytes | bytearray | None:
         """Take one login token without Kafka's header (SaslHandshake v0).
@@ -347,6 +335,7 @@ class Requests:
             kind=self._kind(key),
             size_max=settings.request_bytes_max,
             mute_ms_max=settings.mute_ms_max,
+            factor_told_ms_max=settings.factor_told_ms_max,
         )
         if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
             self._routes[key_version] = route  # not one for each version there may be some day

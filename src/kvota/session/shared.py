@@ -6,12 +6,15 @@ from kvota.engine import QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback
-from kvota.session.budget import AnnouncedBudgets
+from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
 from kvota.session.whole_requests import WholeRequests
+
+# A dozen Metadata answers of a cluster with 100,000 partitions at a time; each is soon whole.
+_WHOLE_ANSWERS_BYTES = 128 * 2**20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class Shared:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
         produce_quotas: what a Produce is charged on beside its bytes.
         whole_requests: memory for requests that are kept whole.
+        whole_answers: memory for answers that are kept until they are whole.
     """
 
     engine: QuotaEngine
@@ -35,9 +39,11 @@ class Shared:
     default_callback: ClientQuotaCallback
     produce_quotas: tuple[ProduceQuota, ...] = ()
     whole_requests: WholeRequests = field(init=False)
+    whole_answers: AnnouncedBudget = field(init=False)
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)
+        self.whole_answers = self.budgets.another(limit_bytes=_WHOLE_ANSWERS_BYTES)
 
     def put_in_force(self, settings: ConnectionSettings) -> None:
         """Other settings from now on; connections find out what is enforced with their next request."""

@@ -190,6 +190,8 @@ class Stage:
         cluster: what it shares with others; one without quotas if None.
         number: of the connection.
         cap_ms: how long one mute lasts at most.
+        node_id: of the broker behind it; ``UNKNOWN_NODE``: it is found out.
+        dialled: address of that broker.
 
     Attributes:
         to_broker: everything forwarded so far.
@@ -198,11 +200,19 @@ class Stage:
         warnings: lines for the log.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
+        reads_broker: false while it leaves the broker's bytes unread.
         asked: tokens and questions for the quota callback.
+        finds: how often it has asked which broker was reached.
     """
 
     def __init__(
-        self, cluster: Cluster | None = None, *, number: int = 1, cap_ms: int = 30_000
+        self,
+        cluster: Cluster | None = None,
+        *,
+        number: int = 1,
+        cap_ms: int = 30_000,
+        node_id: int = 1,
+        dialled: tuple[str, int] = BROKER,
     ) -> None:
         self.cluster = cluster or Cluster()
         self.to_broker = b""
@@ -212,14 +222,16 @@ class Stage:
         self.asked: list[tuple[int, Question]] = []
         self.closed = ""
         self.wakes = 0
+        self.finds = 0
+        self.reads_broker = True
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
         self.machine = Connection(
             self.cluster.shared,
             self.pausing,
             number=number,
-            dialled=BROKER,
-            node_id=1,
+            dialled=dialled,
+            node_id=node_id,
             client_host="192.0.2.1",
             wake=self._wake,
         )
@@ -279,20 +291,29 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code == Do.RESUME:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
+            elif code == Do.READ_UPSTREAM:
+                self.reads_broker = bool(argument)
             elif code == Do.STEP:
                 self._go_on(self.machine.step(self._now_us))
             elif code == Do.CLOSE:
                 self.closed = str(argument)
                 self.end()
-            elif code == Do.ASK:
-                self.asked.append(cast("tuple[int, Question]", argument))
             else:
-                assert code == Do.WARN, code
-                self.warnings.append(str(argument))
+                self._note(code, argument)
         if self.closed:
             self._deadline_ms = None
         elif self.pausing.deadline_changed:
             self._deadline_ms = self.machine.next_deadline_ms(self.cluster.clock.monotonic_ms())
+
+    def _note(self, code: int, argument: object) -> None:
+        """What a test answers itself, or only looks at."""
+        if code == Do.ASK:
+            self.asked.append(cast("tuple[int, Question]", argument))
+        elif code == Do.FIND_NODE:
+            self.finds += 1
+        else:
+            assert code == Do.WARN, code
+            self.warnings.append(str(argument))
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
         self.to_broker += forwarded or b""
@@ -317,6 +338,12 @@ class Stage:
         """What ``Do.ASK`` asked for is here; returns what goes to the broker because of it."""
         before = len(self.to_broker)
         self._go_on(self.machine.resolved(token, result, self._now_us))
+        return self.to_broker[before:]
+
+    def located(self, node_id: int) -> bytes:
+        """What ``Do.FIND_NODE`` asked for is here; returns what goes to the broker because of it."""
+        before = len(self.to_broker)
+        self._go_on(self.machine.located(node_id, self._now_us))
         return self.to_broker[before:]
 
     def look_again(self) -> None:

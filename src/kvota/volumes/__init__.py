@@ -9,6 +9,7 @@ from kvota.volumes.observation import Observation, Status
 from kvota.volumes.throttle_factor import ThrottleFactor
 from kvota.volumes.volume import Volume
 from kvota.volumes.volume_cache import VolumeCache
+from kvota.volumes.volume_throttle import VolumeThrottle
 
 __all__ = [
     "Observation",
@@ -21,4 +22,5 @@ __all__ = [
     "Volume",
     "VolumeCache",
     "VolumeLimit",
+    "VolumeThrottle",
 ]

@@ -31,7 +31,13 @@ _REWRITES: dict[int, Rewrite] = {}
 
 
 class UnknownNodeError(ProtocolError):
-    """An answer names a node the gateway has no address for; nothing of it may be forwarded."""
+    """An answer names a node the gateway has no address for; nothing of it may be forwarded.
+
+    Attributes:
+        is_repeated: true where the same was said before.
+    """
+
+    is_repeated = False
 
 
 def _rewrites(key: int) -> Callable[[Rewrite], Rewrite]:

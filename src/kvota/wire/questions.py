@@ -14,6 +14,8 @@ from kvota.wire.headers import answer_scanner, encode_request
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 from kvota.wire.steps import STEP_PARTS, Steps, at_once
 
+# Answers are matched by their place; any value does.
+OWN_CORRELATION = 0x6B_76_6F_74
 METADATA_NAMES_VERSION = 4
 METADATA_IDS_VERSION = 12
 METADATA_ALL_VERSION = 10

@@ -1,12 +1,13 @@
 """All attacks, for the tests of this folder and for ``./run bench adversary``."""
 
-from tests.adversary.attacks import fetches, floods, logins, mutations, places, produces
+from tests.adversary.attacks import doors, fetches, floods, logins, mutations, places, produces
 from tests.adversary.target import Attack
 
 _ALL = (
     *logins.ATTACKS,
     *fetches.ATTACKS,
     *produces.ATTACKS,
+    *doors.ATTACKS,
     *mutations.ATTACKS,
     *places.ATTACKS,
     *floods.ATTACKS,

@@ -1,18 +1,22 @@
 """What the gateway as a whole offers to others: other quotas, another look at who waits."""
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, until
 
 from kvota.gateway.driver import Driver
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
 from kvota.testing.frames import produce, throttle_of
 from kvota.testing.stage import ALL_TYPES, quotas
 
 Looked = list[Connection]
+BUCKETS = {QuotaType.PRODUCE: BucketSettings()}
 
 
 @pytest.fixture
@@ -72,6 +76,37 @@ async def test_a_muted_client_goes_on_when_its_quota_is_lifted(worlds: Worlds) -
     put_in_force(world, quotas(PRODUCE=100_000_000))
 
     assert await client.frame() == heartbeat_answer(2)
+
+
+LET_GO: dict[str, Callable[[World], None]] = {
+    "no longer enforced": lambda world: world.gateway.put_in_force(
+        quotas(PRODUCE=1_000), enforced=frozenset(), windows={}, buckets=BUCKETS
+    ),
+    "another algorithm": lambda world: world.gateway.put_in_force(
+        quotas(PRODUCE=1_000), enforced=ALL_TYPES, windows={}, buckets={}
+    ),
+    "no quota": lambda world: world.gateway.put_in_force(
+        quotas(), enforced=ALL_TYPES, windows={}, buckets=BUCKETS
+    ),
+}
+
+
+@pytest.mark.parametrize("change", LET_GO)
+async def test_who_is_muted_and_who_waits_in_line_go_on_when_what_holds_them_is_taken_back(
+    worlds: Worlds, change: str
+) -> None:
+    world = await worlds(table=quotas(PRODUCE=1_000))
+    world.gateway.shared.engine.replace_countings({}, BUCKETS)
+    muted, waiting = await world.connect(), await world.connect()
+    assert throttle_of(await muted.ask(produce(records=b"r" * 1_000_000)), 0, 9) == 30_000
+    muted.send(heartbeat(2))
+    waiting.send(produce(correlation=3))
+    await until(lambda: any(driver.machine.is_in_line for driver in world.drivers))
+
+    LET_GO[change](world)
+
+    assert await muted.frame() == heartbeat_answer(2)
+    assert int.from_bytes((await waiting.frame())[4:8], "big") == 3
 
 
 async def test_a_mute_that_another_look_shortens_ends_when_it_says(

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.gateway.world import GATEWAY_HOST
 
 from kvota.app.gateway_process import free_port_range
-from kvota.gateway.listeners import Listeners
+from kvota.gateway.listeners import RECEIVE_BUFFER_BYTES, Listeners
 from kvota.gateway.settings import GatewaySettings
 from kvota.model.errors import UnreachableError
 from kvota.session.topology import Advertised
@@ -83,3 +83,27 @@ async def test_a_port_in_use_is_named_with_its_setting_and_the_others_are_freed(
     again = Listeners(settings)
     await again.open(Greeting)
     again.close()
+
+
+class Measured(asyncio.Protocol):
+    """Says how much the system keeps of what is not read."""
+
+    def __init__(self, _node_id: int | None) -> None:
+        pass
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        connected = transport.get_extra_info("socket")
+        kept_bytes = connected.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        transport = cast("asyncio.WriteTransport", transport)
+        transport.write(str(kept_bytes).encode())
+        transport.close()
+
+
+async def test_of_what_is_not_read_the_system_keeps_little(settings: GatewaySettings) -> None:
+    listeners = Listeners(settings)
+    await listeners.open(Measured)
+
+    kept_bytes = int(await greeting_at(settings.bootstrap_port))
+
+    listeners.close()
+    assert kept_bytes <= 2 * RECEIVE_BUFFER_BYTES

@@ -32,6 +32,7 @@ from kvota.testing.stage import ALL_TYPES, Rows
 
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"
+BALANCER_HOST = "127.0.0.4"
 Behaviour = Callable[["Broker", bytes], Awaitable[bytes]]
 
 
@@ -104,6 +105,40 @@ class Broker:
             writer.close()
 
 
+class Balancer:
+    """An address of its own that leads to a broker."""
+
+    def __init__(self, broker: tuple[str, int]) -> None:
+        self.address = (BALANCER_HOST, free_port_range(1, BALANCER_HOST))
+        self.connections = 0
+        self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, *self.address)
+
+    def stop(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        to_reader, to_writer = await asyncio.open_connection(*self._broker)
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            await asyncio.gather(_pump(reader, to_writer), _pump(to_reader, writer))
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+    writer.close()
+
+
 class Client:
     """A raw connection to the gateway."""
 
@@ -130,7 +165,10 @@ class Client:
 
 
 class World:
-    """Ready on entry; the gateway drains and all is closed on exit."""
+    """Ready on entry; the gateway drains and all is closed on exit.
+
+    It has been told of the brokers, nodes 1 to n, unless ``knows_brokers`` is false.
+    """
 
     def __init__(
         self,
@@ -143,12 +181,20 @@ class World:
         enforced: frozenset[QuotaType] = ALL_TYPES,
         limits: GatewayLimits | None = None,
         connection: ConnectionSettings | None = None,
+        knows_brokers: bool = True,
+        upstream_host: str | None = None,
+        behind: "World | None" = None,
     ) -> None:
         self.limits = limits or GatewayLimits(drain_ms=2_000)
         ports = free_port_range(brokers, BROKER_HOST)
         cluster = [(BROKER_HOST, ports + number) for number in range(brokers)]
         self.brokers = [Broker(behaviour, cluster, port) for _host, port in cluster]
         self._started = range(brokers) if started is None else started
+        upstream = tuple(cluster)
+        if upstream_host is not None:
+            upstream = tuple((upstream_host, port) for _host, port in cluster)
+        elif behind is not None:
+            upstream = ((GATEWAY_HOST, behind.first_port),)
         self.first_port = free_port_range(brokers + 2, GATEWAY_HOST)
         advertised = Advertised(
             host=GATEWAY_HOST,
@@ -168,18 +214,22 @@ class World:
             settings=connection or ConnectionSettings(enforced=enforced),
             default_callback=default_callback,
         )
+        if knows_brokers:
+            for node_id, address in enumerate(cluster, 1):
+                self.shared.topology.address_of(node_id, *address)
         self.gateway = Gateway(
             GatewaySettings(
                 host=GATEWAY_HOST,
                 bootstrap_port=self.first_port,
                 advertised=advertised,
-                upstream=tuple(cluster),
+                upstream=upstream,
                 limits=self.limits,
             ),
             self.shared,
         )
         self._running: asyncio.Task[None] | None = None
         self._clients: list[Client] = []
+        self._balancers: list[Balancer] = []
 
     async def __aenter__(self) -> Self:
         for number in self._started:
@@ -198,6 +248,8 @@ class World:
         for client in self._clients:
             client.writer.transport.abort()
         await self.stop()
+        for balancer in self._balancers:
+            balancer.stop()
         for broker in self.brokers:
             broker.gate.set()
             await broker.stop()
@@ -221,6 +273,14 @@ class World:
         )
         self._clients.append(client)
         return client
+
+    async def balance(self) -> "Balancer":
+        """Puts a balancer before the first broker in the place of the bootstrap servers."""
+        balancer = Balancer(self.brokers[0].address)
+        await balancer.start()
+        self._balancers.append(balancer)
+        self.gateway._dialler._servers = (balancer.address,)
+        return balancer
 
     @property
     def open_connections(self) -> int:

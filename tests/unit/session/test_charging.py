@@ -10,25 +10,21 @@ from kvota.model.decision_sink import ADMITTED, NO_ANSWER, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.session.connection import Connection
 from kvota.testing.frames import (
     FETCH,
     HEADER_TAGS,
-    METADATA,
     PRODUCE,
     answer,
     decoded,
     fetch,
     fetch_answer,
-    metadata_answer,
     produce,
     produce_answer,
-    request,
     resized,
     throttle_of,
 )
 from kvota.testing.manual_clock import START_MS
-from kvota.testing.stage import BROKER, Cluster, Stage, quotas
+from kvota.testing.stage import Cluster, Stage, quotas
 
 # 100 bytes/s over ten seconds: a charge of 1,000 fits, one of 2,000 is 10 s too much.
 TIGHT = 100
@@ -349,29 +345,6 @@ def test_each_row_says_the_algorithm_in_force_at_its_charge() -> None:
         ("token_bucket", 1, 700),
         ("token_bucket", 1, 700),
     ]
-
-
-def test_a_node_that_becomes_known_has_its_own_counter_from_then_on() -> None:
-    cluster = Cluster(quotas(PRODUCE=TIGHT))
-    stage = Stage(cluster)
-    stage.machine = Connection(
-        cluster.shared,
-        stage.pausing,
-        number=1,
-        dialled=BROKER,
-        node_id=-2,
-        client_host="192.0.2.1",
-        wake=lambda: None,
-    )
-
-    stage.client(produce())
-    stage.broker(produce_answer())
-    stage.client(request(METADATA, 12))
-    stage.broker(metadata_answer(12, correlation=1, brokers=[(5, *BROKER)]))
-    stage.client(produce())
-    stage.broker(produce_answer())
-
-    assert [row.memo.node_id for row in cluster.rows] == [-2, 5]
 
 
 def test_connections_of_one_user_share_a_counter_per_broker() -> None:

@@ -10,6 +10,7 @@ from kvota.engine import QuotaWindow
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
+from kvota.session.topology import UNNAMED_NODE
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -32,6 +33,7 @@ from kvota.testing.frames import (
 from kvota.testing.manual_clock import START_MS
 from kvota.testing.stage import BROKER, Cluster, Row, Stage, quotas
 
+BALANCER = ("balancer.inside", 9092)
 EXISTS, INVALID_PARTITIONS, THROTTLING, POLICY = 36, 37, 89, 44
 UNKNOWN = 3
 # 10 partitions/s, 100 at once.
@@ -463,8 +465,7 @@ def test_where_the_broker_does_not_tell_a_setting_counts_and_the_answer_corrects
 
 
 def test_on_a_connection_whose_node_is_unknown_the_setting_counts() -> None:
-    stage = Stage(cluster(limits={"default_partitions": 4}))
-    stage.machine.caller.dialled = ("balancer.inside", 9092)
+    stage = Stage(cluster(limits={"default_partitions": 4}), node_id=UNNAMED_NODE, dialled=BALANCER)
     frame = create(("a", -1))
 
     assert tell(stage, stage.client(frame)) == frame

@@ -59,8 +59,10 @@ def _check(path: Path, *, connect: bool) -> int:
     from kvota.app.check import check_folder, doubts, unreachable_brokers
     from kvota.app.config import load_files
     from kvota.app.run_gateway import summary
+    from kvota.callbacks import load_callback
 
     config, quotas = load_files(path)
+    load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
     for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:

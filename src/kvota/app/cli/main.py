@@ -21,7 +21,7 @@ EXTRA_OF = {
     "pandas": "spark",
     "numba": "spark",
     "numpy": "spark",
-    "kio": "localkafka",
+    "kio": "client",
     "confluent_kafka": "demo",
     "kafka": "demo",
 }
@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "usage": "who uses how much, from the record",
     "replay": "what other quotas would have done, from the record",
     "recommend": "a quota for every tenant, under a capacity you state",
+    "volumes": "how full the brokers' disks are, and whom that slows down",
     "kafka": "start and stop a real Apache Kafka on this machine",
 }
 

@@ -25,8 +25,6 @@ from kvota.wire.mutation_answers import MutationAnswer
 from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
 from kvota.wire.steps import STEP_PARTS, Steps
 
-# Correlation ids of the gateway's own questions; answers are matched by their place, any value does.
-_OWN_CORRELATION = 0x6B_76_6F_74
 _DEFAULT_PARTITIONS = "num.partitions"
 # A broker answers Metadata at once. One that does not for so long keeps the request, and memory for it.
 QUESTION_MS_MAX = 30_000
@@ -196,7 +194,9 @@ class Mutation(Exchange):
         topics = self._request.topics
         names = [topic.name for topic in topics if topic.name is not None]
         if names:
-            question = yield from questions.metadata_by_name_in_steps(_OWN_CORRELATION, names)
+            question = yield from questions.metadata_by_name_in_steps(
+                questions.OWN_CORRELATION, names
+            )
             del names
             answer = yield _question(question)
             del question
@@ -204,13 +204,15 @@ class Mutation(Exchange):
         ids = [t.topic_id for t in topics if t.name is None and t.topic_id is not None]
         if ids:
             newest = _newest_metadata(caller)
-            answer = yield _question(questions.metadata_by_id(_OWN_CORRELATION, ids, newest))
+            answer = yield _question(
+                questions.metadata_by_id(questions.OWN_CORRELATION, ids, newest)
+            )
             yield from self._learn(answer, questions.metadata_id_version(newest))
-        node_id = self._shared.topology.node_at(*caller.dialled)
-        if node_id is not None and self._needs_the_default():
+        node_id = caller.node_id  # only that node tells
+        if node_id >= 0 and self._needs_the_default():
             answer = yield _question(
                 questions.describe_broker_configs(
-                    _OWN_CORRELATION, str(node_id), [_DEFAULT_PARTITIONS]
+                    questions.OWN_CORRELATION, str(node_id), [_DEFAULT_PARTITIONS]
                 )
             )
             text = questions.scan_configs(answer).values.get(_DEFAULT_PARTITIONS)
@@ -321,7 +323,7 @@ class Mutation(Exchange):
 
 
 def _question(frame: bytes) -> _Sent:
-    return _Sent(_OWN_CORRELATION, frame, QUESTION_MS_MAX)
+    return _Sent(questions.OWN_CORRELATION, frame, QUESTION_MS_MAX)
 
 
 def _newest_metadata(caller: Caller) -> int:

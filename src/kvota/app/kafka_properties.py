@@ -1,0 +1,117 @@
+"""The table [kafka] of gateway.toml: Kafka's own property names, as a broker's server.properties has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kvota.app import config_values as values
+from kvota.app.config_reader import Reader, Table
+from kvota.callbacks.loading import CALLBACK_CLASS
+from kvota.gateway.settings import GatewayLimits
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
+from kvota.model.quota_window import QuotaWindow
+from kvota.volumes.settings import (
+    ADMIN_PREFIXES,
+    KNOWN_PROPERTIES,
+    PREFIX,
+    VolumeSettings,
+    read_volume_settings,
+)
+
+DEFAULT_CALLBACK = "kvota.callbacks.DefaultQuotaCallback"
+# Ours: whether a full disk slows all producers down, or those of its broker.
+FACTOR_SCOPE = f"{PREFIX}.throttle.factor.scope"
+
+_PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+# Properties of the quota types' windows, each once.
+_WINDOW_PROPERTIES = tuple(
+    dict.fromkeys(
+        name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
+    )
+)
+_CALLBACK_PREFIX = "client.quota.callback."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaProperties:
+    """What the table says.
+
+    Attributes:
+        windows: of each quota type.
+        callback_class: dotted name.
+        of_callback: the properties that the callback is configured with.
+        volumes: whether and how full disks throttle.
+        factor_per_broker: a full disk slows down the producers of its broker only.
+        connections_per_ip_max, connections_per_ip_overrides: as Kafka has them.
+    """
+
+    windows: dict[QuotaType, QuotaWindow]
+    callback_class: str
+    of_callback: Mapping[str, str]
+    volumes: VolumeSettings
+    factor_per_broker: bool
+    connections_per_ip_max: int
+    connections_per_ip_overrides: dict[str, int]
+
+
+def read_kafka_properties(reader: Reader) -> KafkaProperties:
+    """Read the table; its faults go to the reader."""
+    gateways_own = (*_WINDOW_PROPERTIES, CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
+    known = (*gateways_own, *KNOWN_PROPERTIES)
+    name = _named_class(reader)
+    # A callback of the user's own may have properties of its own.
+    own = () if name == DEFAULT_CALLBACK or name.endswith(".StaticQuotaCallback") else (_CALLBACK_PREFIX,)  # fmt: skip
+    kafka = reader.properties("kafka", known, prefixes=(*ADMIN_PREFIXES, *own))
+    of_callback = {
+        key: _text(value) for key, value in kafka.data.items() if key not in gateways_own
+    }
+    volumes, faults = read_volume_settings(of_callback)
+    for fault in faults:
+        kafka.fault(fault.key, fault.problem, fault.remedy)
+    per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
+    return KafkaProperties(
+        windows=_windows(kafka),
+        callback_class=kafka.value(CALLBACK_CLASS, DEFAULT_CALLBACK, values.read_text),
+        of_callback=of_callback,
+        volumes=volumes,
+        factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)
+        == "broker",
+        connections_per_ip_max=per_ip_max,
+        connections_per_ip_overrides=per_ip_overrides,
+    )
+
+
+def _connections_per_ip(kafka: Table) -> tuple[int, dict[str, int]]:
+    per_ip_max = kafka.value(
+        _PER_IP, GatewayLimits().connections_per_ip_max, values.read_connections_per_ip
+    )
+    none: dict[str, int] = {}
+    overrides = kafka.value(_PER_IP_OVERRIDES, none, values.read_connections_per_ip_overrides)
+    if not per_ip_max and not overrides:
+        kafka.fault(
+            _PER_IP,
+            f"0, and {_PER_IP_OVERRIDES} names nobody: no client could connect",
+            "Write 1 or more, or name those who may.",
+        )
+    return per_ip_max, overrides
+
+
+def _named_class(reader: Reader) -> str:
+    """The callback's name before anything else is read: it says which properties there may be."""
+    found = reader.properties("kafka", (CALLBACK_CLASS,), prefixes=("",)).data.get(CALLBACK_CLASS)
+    return found if isinstance(found, str) else DEFAULT_CALLBACK
+
+
+def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:
+    windows: dict[tuple[str, str], QuotaWindow] = {}
+    of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
+    for samples_name, seconds_name in dict.fromkeys(of_types.values()):
+        samples = kafka.value(samples_name, 11, values.read_samples)
+        seconds = kafka.value(seconds_name, 1, values.read_window_seconds)
+        windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
+    return {quota_type: windows[names] for quota_type, names in of_types.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,66 @@
+"""Where the volumes are looked at, by the settings."""
+
+import asyncio
+
+from kvota.app.config import GatewayConfig
+from kvota.client.cluster import Cluster
+from kvota.client.log_dirs import check_versions, observe_cluster
+from kvota.client.properties import cluster_of
+from kvota.files.log_dirs import observe_local
+from kvota.model.errors import UsageError
+from kvota.volumes import Observation, VolumeThrottle
+from kvota.volumes.settings import VolumeSettings
+
+# A broker may take so long to answer, whatever the interval.
+_TIMEOUT_S_MIN = 1.0
+
+
+class VolumeSource:
+    """Looks at volumes as the settings say; a context manager where the cluster is asked."""
+
+    def __init__(self, settings: VolumeSettings) -> None:
+        self._settings = settings
+        self._cluster: Cluster | None = None
+        if settings.source == "cluster":
+            try:
+                self._cluster = cluster_of(settings.admin, client_id="kvota-volumes")
+            except UsageError as error:
+                msg = f"client.quota.callback.static.kafka.admin.: {error}"
+                raise UsageError(msg) from error
+
+    async def check(self) -> None:
+        """Check that the cluster can tell.
+
+        Raises:
+            UsageError: a broker is too old.
+            KvotaError: it cannot be asked.
+        """
+        if self._cluster is not None:
+            await check_versions(self._cluster)
+
+    async def observe(self) -> Observation:
+        """Look once."""
+        if self._cluster is not None:
+            interval_s = self._settings.check_interval_ms / 1000
+            return await observe_cluster(
+                self._cluster, timeout_s=max(_TIMEOUT_S_MIN, interval_s - 1)
+            )
+        return await asyncio.to_thread(observe_local, self._settings.log_dirs)
+
+    async def close(self) -> None:
+        """Close the connections to the cluster."""
+        if self._cluster is not None:
+            await self._cluster.close()
+
+
+def throttle_of(config: GatewayConfig, *, now_ms: int) -> VolumeThrottle:
+    """Return what judges the observations, as the settings say."""
+    settings = config.kafka.volumes
+    assert settings.limit is not None, "a source without a limit is none"
+    return VolumeThrottle(
+        settings.limit,
+        fallback=settings.fallback,
+        validity_ms=settings.validity_ms,
+        per_broker=config.kafka.factor_per_broker,
+        now_ms=now_ms,
+    )

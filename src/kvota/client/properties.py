@@ -1,0 +1,76 @@
+"""A cluster by the properties of Kafka's own clients: ``bootstrap.servers``, ``sasl.jaas.config`` and the like."""
+
+import re
+from collections.abc import Mapping
+
+from kvota.client.cluster import Cluster
+from kvota.client.connection import ClientLimits
+from kvota.client.security import MECHANISMS, NO_LOGIN, Security
+from kvota.model.errors import UsageError
+
+_KNOWN = (
+    "bootstrap.servers",
+    "client.id",
+    "request.timeout.ms",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "security.protocol",
+)
+_JAAS_OPTION = re.compile(
+    r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
+)
+
+
+def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cluster:
+    """Return the cluster; nothing is connected yet.
+
+    Raises:
+        UsageError: a property that is not known here, or a value that cannot be used; a password is
+            in no text.
+    """
+    unknown = sorted(set(properties) - set(_KNOWN))
+    if unknown:
+        msg = f"{unknown[0]} is not a property that is known here; known are {', '.join(_KNOWN)}"
+        raise UsageError(msg)
+    timeout_ms = properties.get("request.timeout.ms", "30000").strip()
+    if not timeout_ms.isdecimal() or not int(timeout_ms):
+        msg = f'request.timeout.ms: "{timeout_ms}" is not a number of milliseconds above 0'
+        raise UsageError(msg)
+    return Cluster(
+        [part for part in properties.get("bootstrap.servers", "").split(",") if part.strip()],
+        security=_security(properties),
+        client_id=properties.get("client.id", client_id),
+        limits=ClientLimits(request_s=int(timeout_ms) / 1000),
+    )
+
+
+def _security(properties: Mapping[str, str]) -> Security:
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip()
+    if protocol == "PLAINTEXT":
+        return NO_LOGIN
+    if protocol != "SASL_PLAINTEXT":
+        msg = f'security.protocol: "{protocol}" cannot be spoken; PLAINTEXT and SASL_PLAINTEXT can'
+        raise UsageError(msg)
+    asked = properties.get("sasl.mechanism", "").strip()
+    for mechanism in MECHANISMS:
+        if mechanism == asked:
+            options = _jaas_options(properties.get("sasl.jaas.config", ""))
+            return Security(
+                mechanism=mechanism, username=options["username"], password=options["password"]
+            )
+    msg = f'sasl.mechanism: "{asked}" cannot be spoken; {", ".join(MECHANISMS)} can'
+    raise UsageError(msg)
+
+
+def _jaas_options(config: str) -> dict[str, str]:
+    found = {
+        name: re.sub(r"\\(.)", r"\1", double or single)
+        for name, double, single in _JAAS_OPTION.findall(config)
+    }
+    if set(found) != {"username", "password"}:
+        msg = (
+            "sasl.jaas.config: no user name and password can be read from it. Write e.g. "
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";'
+        )
+        raise UsageError(msg)
+    return found

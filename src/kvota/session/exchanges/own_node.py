@@ -1,0 +1,77 @@
+"""Which broker a connection has reached: the gateway asks before the first charge, where it does not know.
+
+A counter is a broker's, whatever name it was dialled by. A Metadata question without topics names all
+brokers; where none of them has the dialled address, the driver compares what addresses mean
+(``Do.FIND_NODE``). Meanwhile the request waits, uncharged.
+"""
+
+from kvota.session.caller import Caller
+from kvota.session.commands import Do
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
+from kvota.session.topology import UNKNOWN_NODE
+from kvota.wire import questions
+from kvota.wire.apis import METADATA
+
+# A broker answers Metadata at once.
+QUESTION_MS_MAX = 30_000
+_HEAD = RequestHead(METADATA, questions.METADATA_NAMES_VERSION, questions.OWN_CORRELATION)
+
+
+class OwnNode(Exchange):
+    """The gateway's own question, on the caller's connection."""
+
+    __slots__ = ()
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """Take nothing else before the answer; returns the question."""
+        caller.wait(QUESTION_MS_MAX)
+        caller.expect((head.correlation, Due.EXCHANGE, cls()))
+        return questions.metadata_by_name(head.correlation, ())
+
+    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+        """Learn all brokers; the client gets nothing of it.
+
+        Raises:
+            ProtocolError: it cannot be read, or names a broker that cannot be told.
+        """
+        for broker in questions.scan_metadata(frame, _HEAD.version).brokers:
+            caller.shared.topology.address_of(*broker)
+        caller.learn_own_node()
+        if caller.node_id == UNKNOWN_NODE:
+            caller.wait()  # the driver bounds it
+            caller.commands.append((Do.FIND_NODE, None))
+        else:
+            caller.go_on()
+        return b""
+
+
+def is_node_known(caller: Caller) -> bool:
+    """False: it is being asked for, and the request must wait."""
+    if caller.node_id == UNKNOWN_NODE:
+        caller.learn_own_node()  # by what others were told since it was dialled
+    if caller.node_id != UNKNOWN_NODE:
+        return True
+    caller.commands.append((Do.SEND_UPSTREAM, OwnNode.begin(caller, _HEAD, b"", 0)))
+    return False
+
+
+def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool:
+    """False: the broker, or what this client may mutate, is being asked for, and a mutation must wait."""
+    quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
+    if quota_type is None:
+        return True
+    if not is_node_known(caller):
+        return False
+    name = client_id.decode("utf-8", "replace")
+    if caller.shared.engine.is_known(quota_type, caller.principal.name, name):
+        return True
+    caller.ask(quota_type, name)
+    return False
+
+
+def look_up(caller: Caller, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
+    """Find whose quota this is, and on which broker; False: something is asked first."""
+    return is_node_known(caller) and caller.look_up(route, client_id, now_us)

@@ -1,0 +1,96 @@
+"""Observations in, factors out: what the limits, the cache and the validity make of them together."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from kvota.volumes.limit import Verdict, VolumeLimit
+from kvota.volumes.observation import Observation, Status
+from kvota.volumes.throttle_factor import ThrottleFactor
+from kvota.volumes.volume import Volume
+from kvota.volumes.volume_cache import VolumeCache
+
+
+class VolumeThrottle:
+    """How much may be produced, by what was seen of the volumes.
+
+    Args:
+        limit: judges the volumes.
+        fallback: the factor once no observation is valid.
+        validity_ms: for how long an observation, and a volume whose broker is away, counts.
+        per_broker: each broker has the factor of its own volumes; else all have that of the fullest.
+        now_ms: the time, as in each call.
+
+    Attributes:
+        verdict: of the last observation that succeeded.
+        volumes: that count now.
+        failures: looks that failed, by status.
+    """
+
+    def __init__(
+        self,
+        limit: VolumeLimit,
+        *,
+        fallback: float,
+        validity_ms: int,
+        per_broker: bool,
+        now_ms: int,
+    ) -> None:
+        self._limit = limit
+        self._per_broker = per_broker
+        self._cache = VolumeCache(validity_ms=validity_ms)
+        self._factor = ThrottleFactor(fallback=fallback, validity_ms=validity_ms, now_ms=now_ms)
+        self._of_broker: dict[int, float] = {}
+        self.verdict = Verdict(factor=1.0)
+        self.volumes: Sequence[Volume] = ()
+        self.failures: dict[Status, int] = {}
+
+    @property
+    def factor(self) -> float:
+        """Of the fullest volume, or the fallback."""
+        return self._factor.value
+
+    @property
+    def is_fallback(self) -> bool:
+        """True while no observation is valid."""
+        return self._factor.is_fallback
+
+    @property
+    def fallbacks(self) -> int:
+        """How often the fallback came into force."""
+        return self._factor.fallbacks
+
+    @property
+    def factors(self) -> Mapping[int | None, float]:
+        """The factor of each broker, and under None of those that are not named."""
+        if not self._per_broker or self._factor.is_fallback:
+            return MappingProxyType({None: self._factor.value})
+        return MappingProxyType({None: 1.0, **self._of_broker})
+
+    def take(self, observation: Observation, now_ms: int) -> bool:
+        """A look has ended; returns whether the factors are other ones now."""
+        before = self.factors
+        if observation.succeeded:
+            self.volumes = self._cache.observed(observation.volumes, now_ms)
+            self.verdict = self._limit.judge(self.volumes)
+            self._of_broker = self._judged_apart() if self._per_broker else {}
+            self._factor.observed(self.verdict.factor, now_ms)
+        else:
+            self.failures[observation.status] = self.failures.get(observation.status, 0) + 1
+            self._cache.forget(now_ms)
+            self._factor.look(now_ms)
+        return self.factors != before
+
+    def look(self, now_ms: int) -> bool:
+        """Time has passed; returns whether the factors are other ones now."""
+        before = self.factors
+        self._factor.look(now_ms)
+        return self.factors != before
+
+    def _judged_apart(self) -> dict[int, float]:
+        of_broker: dict[int, list[Volume]] = {}
+        for volume in self.volumes:
+            of_broker.setdefault(volume.broker_id, []).append(volume)
+        return {
+            broker_id: self._limit.judge(volumes).factor
+            for broker_id, volumes in sorted(of_broker.items())
+        }

@@ -1,0 +1,122 @@
+"""Several users and client ids under one quota."""
+
+import pytest
+
+from kvota.callbacks.grouped import GroupQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.model.configured_quotas import QuotaChange
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+
+G = "client.quota.callback.group."
+PRODUCE = QuotaType.PRODUCE
+
+
+def grouped(**properties: str) -> GroupQuotaCallback:
+    callback = GroupQuotaCallback()
+    callback.configure({G + name.replace("__", "."): text for name, text in properties.items()})
+    return callback
+
+
+def group_of(callback: GroupQuotaCallback, user: str, client_id: str = "app") -> str | None:
+    return callback.quota_metric_tags(PRODUCE, user, client_id).get("group")
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id", "group"),
+    [
+        ("alice", "x", "named"),
+        ("alicia", "x", None),
+        ("etl-1", "x", "batch"),
+        ("xetl-1", "x", None),
+        ("job-17", "x", "batch"),
+        ("job-17b", "x", None),  # the pattern is for the whole name
+        ("anybody", "probe", "probes"),
+        ("anybody", "probe2", None),
+        ("alice", "probe", "named"),  # the first group that fits
+        ("carol", "app-1", "both"),
+        ("carol", "other", None),
+        ("dave", "app-1", None),
+    ],
+)
+def test_who_belongs_where(user: str, client_id: str, group: str | None) -> None:
+    callback = grouped(
+        named__users="alice, bob",
+        batch__user__prefixes="etl-,spark-",
+        batch__user__pattern="job-[0-9]+",
+        probes__client__ids="probe",
+        both__users="carol",
+        both__client__id__pattern="app-.*",
+    )
+
+    assert group_of(callback, user, client_id) == group
+
+
+def test_members_share_one_counter_and_its_limit() -> None:
+    engine = QuotaEngine(grouped(batch__user__prefixes="etl-"), {})
+    engine.apply([QuotaChange(QuotaEntity(user="group:batch"), PRODUCE, 1000.0)])
+
+    lanes = {engine.lane(PRODUCE, 1, user, user, 0) for user in ("etl-1", "etl-2")}
+
+    assert len(lanes) == 1
+    (lane,) = lanes
+    assert lane is not None
+    assert (lane.tags, lane.limit) == ("group=batch", 1000.0)
+
+
+def test_a_groups_limit_changes_while_it_is_used() -> None:
+    engine = QuotaEngine(grouped(batch__user__prefixes="etl-"), {})
+    engine.apply([QuotaChange(QuotaEntity(user="group:batch"), PRODUCE, 1000.0)])
+    lane = engine.lane(PRODUCE, 1, "etl-1", "app", 0)
+    assert lane is not None
+
+    engine.apply([QuotaChange(QuotaEntity(user="group:batch"), PRODUCE, 50.0)])
+    assert lane.limit == 50.0
+    engine.apply([QuotaChange(QuotaEntity(user="group:batch"), PRODUCE, None)])
+    assert lane.limit is None
+
+
+def test_others_count_by_kafkas_own_rules() -> None:
+    callback = grouped(batch__user__prefixes="etl-")
+    callback.update_quota(PRODUCE, QuotaEntity(user=DEFAULT), 7.0)
+    callback.update_quota(PRODUCE, QuotaEntity(user="group:batch"), 1000.0)
+
+    tags = callback.quota_metric_tags(PRODUCE, "alice", "app")
+
+    assert tags == {"client-id": "", "user": "alice"}
+    assert callback.quota_limit(PRODUCE, tags) == 7.0
+
+
+def test_a_group_is_no_kind_of_quota_for_the_others() -> None:
+    callback = grouped(batch__user__prefixes="etl-")
+    callback.update_quota(PRODUCE, QuotaEntity(client_id="app"), 7.0)
+    callback.update_quota(PRODUCE, QuotaEntity(user="group:batch"), 1000.0)
+
+    # With client quotas alone everybody counts by client id; the group's user must not change that.
+    assert callback.quota_metric_tags(PRODUCE, "alice", "app") == {"client-id": "app", "user": ""}
+
+
+def test_nothing_is_counted_while_nobody_has_a_quota() -> None:
+    callback = grouped(batch__user__prefixes="etl-")
+
+    assert not callback.enabled(PRODUCE)
+    callback.update_quota(PRODUCE, QuotaEntity(user="group:batch"), 1000.0)
+    assert callback.enabled(PRODUCE)
+    assert not callback.enabled(QuotaType.FETCH)
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({}, "no group"),
+        ({f"{G}batch": "a"}, "batch: not"),
+        ({f"{G}batch.user": "a"}, r"batch\.user: not"),
+        ({f"{G}.users": "a"}, r"group\.\.users: not"),
+        ({f"{G}b c.users": "a"}, "b c"),
+        ({f"{G}batch.users": " , "}, "names nobody"),
+        ({f"{G}batch.user.pattern": "("}, "is no regular expression"),
+    ],
+)
+def test_what_is_no_group_is_refused(properties: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        GroupQuotaCallback().configure(properties)

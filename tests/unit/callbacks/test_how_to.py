@@ -1,0 +1,66 @@
+"""The callback of docs/quota-callbacks.md, as it is written there."""
+
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvota.app.cli.main import main
+from kvota.callbacks import load_callback
+from kvota.engine import QuotaEngine
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+
+PAGE = Path(__file__).parents[3] / "docs" / "quota-callbacks.md"
+NAME = "team_quotas.TeamQuotaCallback"
+
+
+@pytest.fixture(autouse=True)
+def module() -> Iterator[None]:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    made = types.ModuleType("team_quotas")
+    exec(compile(code, str(PAGE), "exec"), made.__dict__)
+    sys.modules["team_quotas"] = made
+    yield
+    del sys.modules["team_quotas"]
+
+
+def test_a_team_shares_one_counter_until_it_has_a_quota_of_its_own() -> None:
+    engine = QuotaEngine(load_callback(NAME, {}, ConfiguredQuotas()), {})
+
+    lanes = {
+        engine.lane(QuotaType.PRODUCE, 1, user, "c", 0) for user in ("orders.web", "orders.etl")
+    }
+
+    (lane,) = lanes
+    assert lane is not None
+    assert (lane.tags, lane.limit) == ("team=orders", 1_000_000.0)
+    engine.apply([QuotaChange(QuotaEntity(user="orders"), QuotaType.PRODUCE, 5.0)])
+    assert lane.limit == 5.0
+
+
+@pytest.mark.parametrize(
+    ("callback", "code", "said"),
+    [
+        (NAME, 0, "no fault found"),
+        ("team_quotas.SomebodyElse", 2, "team_quotas has no SomebodyElse"),
+    ],
+)
+def test_check_loads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], callback: str, code: int, said: str
+) -> None:
+    (tmp_path / "quotas.toml").write_text("")
+    (tmp_path / "gateway.toml").write_text(
+        '[upstream]\nbootstrap_servers = ["kafka:9092"]\n'
+        f'[kafka]\n"client.quota.callback.class" = "{callback}"\n'
+        '"client.quota.callback.team.default" = 5e6\n'
+    )
+
+    assert main(["gateway", "-c", f"{tmp_path}/gateway.toml", "--check"]) == code
+
+    told = capsys.readouterr()
+    assert said in told.out + told.err

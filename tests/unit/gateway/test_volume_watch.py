@@ -1,0 +1,134 @@
+"""Looks at volumes, on a real engine: what is put in force, and what is said."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from tests.unit.gateway.world import until
+
+from kvota.gateway.volume_watch import VolumeWatch
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.shared import Shared
+from kvota.testing.manual_clock import ManualClock
+from kvota.testing.stage import Cluster
+from kvota.volumes import (
+    Observation,
+    PerVolumeLimit,
+    Status,
+    Threshold,
+    Volume,
+    VolumeThrottle,
+)
+
+LIMIT = PerVolumeLimit(hard=Threshold(available_bytes=10), soft=Threshold(available_bytes=20))
+FAILING = (
+    "volumes: SAFETY_TIMEOUT: broker 2: no answer in 1 s. The factor 0.50 stays until its validity "
+    "ends, then the fallback"
+)
+FAILED = Observation(status=Status.SAFETY_TIMEOUT, reason="broker 2: no answer in 1 s")
+
+
+class Disks:
+    """What is seen, look after look; the last goes on for ever."""
+
+    def __init__(self, looks: Sequence[Observation], clock: ManualClock) -> None:
+        self._looks = list(looks)
+        self._clock = clock
+        self.count = 0
+
+    async def observe(self) -> Observation:
+        self.count += 1
+        self._clock.advance(100)
+        return self._looks[min(self.count, len(self._looks)) - 1]
+
+
+def seen(*available: int) -> Observation:
+    return Observation(
+        status=Status.SUCCESS,
+        volumes=[
+            Volume(broker_id=broker, log_dir="/d", total_bytes=100, available_bytes=free)
+            for broker, free in enumerate(available, 1)
+        ],
+    )
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    shared: Shared, looks: Sequence[Observation], *, per_broker: bool = False
+) -> AsyncIterator[tuple[Disks, list[int]]]:
+    clock = ManualClock()
+    disks, looked_again = Disks(looks, clock), []
+    throttle = VolumeThrottle(
+        LIMIT, fallback=0.0, validity_ms=250, per_broker=per_broker, now_ms=clock.now_ms()
+    )
+    watch = VolumeWatch(
+        disks.observe,
+        throttle,
+        shared,
+        look_again=lambda: looked_again.append(disks.count),
+        clock=clock,
+        interval_ms=1,
+    )
+    task = asyncio.get_running_loop().create_task(watch.run())
+    yield disks, looked_again
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def produce_limit(shared: Shared, node_id: int = 1) -> float | None:
+    lane = shared.engine.lane(QuotaType.PRODUCE, node_id, "alice", "app", 0)
+    assert lane is not None
+    return lane.limit
+
+
+@pytest.fixture
+def shared() -> Shared:
+    limits = {QuotaType.PRODUCE: 1000.0, QuotaType.FETCH: 1000.0}
+    return Cluster(table=ConfiguredQuotas({QuotaEntity(user="alice"): limits})).shared
+
+
+async def test_the_factor_is_laid_over_the_produce_limit_alone(shared: Shared) -> None:
+    async with watching(shared, [seen(50), seen(15)]) as (disks, looked_again):
+        await until(lambda: disks.count >= 4)
+
+        assert produce_limit(shared) == 500.0
+        fetch = shared.engine.lane(QuotaType.FETCH, 1, "alice", "app", 0)
+        assert fetch is not None
+        assert fetch.limit == 1000.0
+        assert len(looked_again) == 1  # once, not at each look
+
+
+async def test_each_broker_has_its_own_where_it_is_asked_for(shared: Shared) -> None:
+    async with watching(shared, [seen(50, 15)], per_broker=True) as (disks, _):
+        await until(lambda: disks.count >= 2)
+
+        assert [produce_limit(shared, node) for node in (1, 2, 3)] == [1000.0, 500.0, 1000.0]
+
+
+async def test_a_fallback_for_all_replaces_the_brokers_own(shared: Shared) -> None:
+    async with watching(shared, [seen(50, 15), FAILED], per_broker=True) as (disks, _):
+        await until(lambda: disks.count >= 6)
+
+        assert [produce_limit(shared, node) for node in (1, 2, 3)] == [0.0, 0.0, 0.0]
+
+
+async def test_what_changes_is_said_and_what_stays_is_not(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    looks = [seen(50), seen(15), seen(15), seen(15), FAILED, FAILED, seen(50)]
+
+    async with watching(shared, looks) as (disks, _):
+        await until(lambda: disks.count >= 12)
+
+    said = [record.getMessage() for record in caplog.records if "volumes" in record.getMessage()]
+    assert said == [
+        "volumes: produce factor 1.00 -> 0.50: broker 1 /d has 15 of 100 bytes available",
+        FAILING,
+        "volumes: they can be looked at again",
+        "volumes: produce factor 0.50 -> 1.00",
+    ]

@@ -1,0 +1,113 @@
+"""Observations in, factors out."""
+
+import pytest
+
+from kvota.volumes import (
+    Observation,
+    PerVolumeLimit,
+    Status,
+    Threshold,
+    Volume,
+    VolumeThrottle,
+)
+from kvota.volumes.growth import Growth
+
+LIMIT = PerVolumeLimit(hard=Threshold(available_bytes=10), soft=Threshold(available_bytes=20))
+FAILED = Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason="broker 2: no answer in 1 s")
+
+
+def throttle(*, per_broker: bool = False, fallback: float = 0.0) -> VolumeThrottle:
+    return VolumeThrottle(
+        LIMIT, fallback=fallback, validity_ms=1_000, per_broker=per_broker, now_ms=0
+    )
+
+
+def seen(**available: int) -> Observation:
+    return Observation(
+        status=Status.SUCCESS,
+        volumes=[
+            Volume(broker_id=int(broker[1:]), log_dir="/d", total_bytes=100, available_bytes=free)
+            for broker, free in available.items()
+        ],
+    )
+
+
+def test_the_fullest_volume_throttles_all() -> None:
+    state = throttle()
+
+    assert state.take(seen(b1=50, b2=15), 0)
+    assert state.factors == {None: 0.5}
+    assert state.verdict.most_severe is not None
+    assert state.verdict.most_severe.broker_id == 2
+
+
+def test_each_broker_by_itself() -> None:
+    state = throttle(per_broker=True)
+
+    state.take(seen(b1=50, b2=15, b3=5), 0)
+
+    assert state.factors == {None: 1.0, 1: 1.0, 2: 0.5, 3: 0.0}
+    assert state.factor == 0.0
+
+
+def test_a_full_broker_that_restarts_releases_nobody() -> None:
+    state = throttle()
+    state.take(seen(b1=50, b2=5), 0)
+
+    state.take(seen(b1=50), 999)
+    assert state.factor == 0.0
+    state.take(seen(b1=50), 1_000)
+    assert state.factor == 1.0
+
+
+def test_failures_keep_the_factor_until_its_validity_ends() -> None:
+    state = throttle(fallback=0.3)
+    state.take(seen(b1=15), 0)
+
+    assert not state.take(FAILED, 1_000)
+    assert state.factors == {None: 0.5}
+    assert state.take(FAILED, 1_001)
+    assert (state.factor, state.is_fallback, state.fallbacks) == (0.3, True, 1)
+    assert state.failures == {Status.DESCRIBE_LOG_DIR_ERROR: 2}
+    assert state.take(seen(b1=50), 1_002)
+    assert (state.factor, state.is_fallback) == (1.0, False)
+
+
+@pytest.mark.parametrize("per_broker", [False, True])
+def test_the_fallback_holds_for_all_brokers(*, per_broker: bool) -> None:
+    state = throttle(per_broker=per_broker)
+    state.take(seen(b1=50, b2=15), 0)
+
+    assert state.look(1_001)
+
+    assert state.factors == {None: 0.0}
+
+
+def test_the_same_again_is_no_change() -> None:
+    state = throttle(per_broker=True)
+    state.take(seen(b1=15), 0)
+
+    assert not state.take(seen(b1=15), 500)
+    assert not state.look(900)
+
+
+def volume(available: int) -> Volume:
+    return Volume(broker_id=1, log_dir="/d", total_bytes=1_000, available_bytes=available)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "threshold", "seconds"),
+    [
+        (600, 500, Threshold(available_bytes=200), 30.0),
+        (600, 500, Threshold(available_ratio=0.25), 25.0),
+        (500, 500, Threshold(available_bytes=200), None),
+        (400, 500, Threshold(available_bytes=200), None),
+        (600, 200, Threshold(available_bytes=200), 0.0),
+    ],
+)
+def test_when_a_limit_is_reached_like_this(
+    before: int, now: int, threshold: Threshold, seconds: float | None
+) -> None:
+    growth = Growth.between(volume(before), volume(now), elapsed_s=10.0)
+
+    assert growth.seconds_until(threshold) == seconds
