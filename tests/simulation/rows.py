@@ -79,6 +79,8 @@ def match_produce(
     further = [row for row in rows if row.memo.tags == TAGS]
     # What waits in line is not charged: its row says so, and nothing has gone up for it.
     rows = [row for row in rows if row.memo.tags != TAGS and not _waited(row)]
+    given_back = [row for row in rows if row.value < 0]
+    rows = [row for row in rows if row.value >= 0]
     charged = [one for one in watch.upward if one.ask is not None and one.ask.key == PRODUCE]
     half = watch.half_forwarded()
     if half is not None and half.ask is not None and half.ask.key == PRODUCE:
@@ -87,6 +89,8 @@ def match_produce(
         raise watch.fail(
             f"Produce rows of {[row.value for row in rows]}, forwarded {[one.size for one in charged]}"
         )
+    if given_back:
+        _check_given_back(watch, rows, given_back, half)
     if further and len(further) != len(rows):
         raise watch.fail(f"{len(rows)} rows, and {len(further)} of the further quota")
     for row, upward in zip(further + rows, (charged if further else []) + charged, strict=True):
@@ -98,6 +102,17 @@ def match_produce(
             raise watch.fail(f"the broker's throttle was {told_ms}, recorded {row}")
     both = zip(further, rows, strict=True) if further else ((row,) for row in rows)
     return dict(zip(charged, both, strict=True))
+
+
+def _check_given_back(
+    watch: Watch, rows: list[Row], given_back: list[Row], half: Upward | None
+) -> None:
+    """Of a request that never came whole, once, behind its row, and no more than has not come."""
+    (row,) = given_back if len(given_back) == 1 else (None,)
+    if row is None or half is None or row.seq < rows[-1].seq:
+        raise watch.fail(f"given back: {given_back}, behind {rows[-1:]}, of {half}")
+    if -row.value > half.size + 4 - len(watch.up):
+        raise watch.fail(f"{len(watch.up)} of {half.size} bytes have gone up, given back: {row}")
 
 
 def match_fetch(
