@@ -10,6 +10,7 @@ from tests.simulation.watch import Upward, Watch
 from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import Algorithm
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
+from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -35,6 +36,7 @@ _REFUSED = frozenset(
 _RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
 # From here on a Fetch names its session.
 _SESSIONS_FROM = 7
+_FACTOR_TOLD_MS_MAX = ConnectionSettings().factor_told_ms_max
 # Node endpoints of three brokers, in a streamed answer.
 _TAIL_BYTES_MAX = 150
 
@@ -135,11 +137,13 @@ def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[
         least_ms = max(1, reply.throttle_ms)
         return _is_empty(ask, answer, session_id=fields["session_id"], least_ms=least_ms)
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
-    if _is_made_of(watch, ask, answer, reply, rows, own_ms):
-        return True
-    return rows[-1].memo.quota_type in watch.lifted and _is_made_of(
-        watch, ask, answer, reply, rows, 0
-    )
+    may_be_told_ms = [own_ms]
+    quota_type = rows[-1].memo.quota_type
+    if quota_type in watch.lowered:
+        may_be_told_ms.append(min(own_ms, _FACTOR_TOLD_MS_MAX))
+    if quota_type in watch.lifted:
+        may_be_told_ms.append(0)
+    return any(_is_made_of(watch, ask, answer, reply, rows, told) for told in may_be_told_ms)
 
 
 def _is_made_of(

@@ -66,6 +66,7 @@ class Faults:
         limits: of each table that was in force, with the tick at which it came.
         modes: what was enforced, and what counted by ``token_bucket``, with the tick at which it came.
         lifted: quota types that were enforced and then not: what was charged may be told to nobody.
+        lowered: quota types that have had a factor below 1: clients are told less then.
         buckets: quota types that have counted by ``token_bucket`` at some time.
         stepped_back_ms: by how much the wall clock was set back in all; so much longer is what is left
             of a mutation's throttle, which is reckoned on it.
@@ -81,6 +82,7 @@ class Faults:
         default_factory=list
     )
     lifted: set[QuotaType] = field(default_factory=set)
+    lowered: set[QuotaType] = field(default_factory=set)
     buckets: set[QuotaType] = field(default_factory=set)
     stepped_back_ms: int = 0
     _entries: Entries = field(default_factory=dict)
@@ -149,6 +151,8 @@ class Faults:
         if what == "factor":
             quota_type = rng.choice(list(_LIMITS))
             self._factors[quota_type] = rng.choice(_FACTORS)
+            if self._factors[quota_type] < 1:
+                self.lowered.add(quota_type)
             self.cluster.engine.set_factor(quota_type, self._factors[quota_type])
             self.note_limits(self._entries)
         elif what == "enforce":

@@ -69,7 +69,7 @@ class Watch:
         number, node_id: of the connection and of its broker.
         dialled: that broker's address, or another name of it.
         cap_ms: how long one mute lasts at most.
-        lifted: quota types that have been enforced and then not.
+        lifted, lowered: quota types that have been enforced and then not; that have had a factor below 1.
         knows_node: false where the gateway has to learn which node it talks to.
         asks: what its client has sent, in order.
         upward: what has begun to go up, in order.
@@ -87,6 +87,7 @@ class Watch:
     clock: ManualClock
     cap_ms: int
     lifted: Collection[QuotaType]
+    lowered: Collection[QuotaType]
     knows_node: bool = True
     asks: list[Ask] = field(default_factory=list)
     upward: list[Upward] = field(default_factory=list)

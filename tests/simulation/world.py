@@ -95,7 +95,6 @@ class World:
             buckets=dict.fromkeys(self._buckets, bucket),
             budget_bytes=self._budget_bytes,
             limits={
-                "factor_told_ms_max": 2**31 - 1,  # what is told is compared with the rows
                 "mute_ms_max": self._cap_ms,
                 "in_flight_max": rng.choice((2, 5_000)),
                 "mutation_partitions_max": rng.choice((50, 10_000)),
@@ -184,6 +183,7 @@ class World:
             clock=self.cluster.clock,
             cap_ms=self._cap_ms,
             lifted=self.faults.lifted,
+            lowered=self.faults.lowered,
             knows_node=knows_node,
             node_ids={node_id},
         )

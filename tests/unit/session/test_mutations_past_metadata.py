@@ -220,15 +220,3 @@ def test_a_topic_that_has_grown_by_its_name_has_grown_by_its_id() -> None:
     counts.changed("t", None, 9, 1)
 
     assert (counts.fresh("t", 1), counts.fresh(b"id-of-t", 1)) == (9, 9)
-
-
-def test_what_has_grown_is_remembered_under_its_id_too() -> None:
-    """The answer to a growth names no id; a deletion may."""
-    counts = TopicCounts()
-    counts.changed("orders", b"1" * 16, 1, 0)
-    counts.deleted("orders", None)
-    counts.changed("orders", b"2" * 16, 3, 0)
-
-    counts.changed("orders", None, 9, 50)
-
-    assert [counts.fresh(key, 100) for key in ("orders", b"2" * 16, b"1" * 16)] == [9, 9, 1]
