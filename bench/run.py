@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("relay", "decide", "round_trip", "replay", "hold", "record_cost", "adversary")
+NAMES = ("relay", "decide", "round_trip", "pipeline", "hold", "record_cost", "adversary")
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from kvota.model.decision_sink import OUTCOMES
 from kvota.model.event import Outcome
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
-from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
+from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,7 +7,7 @@ from tests.simulation.watch import InvariantError
 from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
-from kvota.pipeline.law_kernel import STATE_SIZE, law_rows
+from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
 from kvota.testing.stage import Row
 
 _SLOTS = 32  # more samples than any window here has

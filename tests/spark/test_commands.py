@@ -1,7 +1,11 @@
 """``kvota usage``, ``replay`` and ``recommend`` as people and programs see them."""
 
+import argparse
 import json
 import re
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -10,16 +14,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kvota.app.cli.main import main
+from kvota.app.cli.spark_events import Record, on_record
 from kvota.engine import QuotaType
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
+from kvota.pipeline import LAW_COLUMNS, law
 from kvota.store.quotas_file import load_quotas, write_quotas
+from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(180),
     pytest.mark.usefixtures("spark"),
 ]
+
+WriteEvents = Callable[..., Path]
 
 CAPACITY = ("--capacity", "CONTROLLER_MUTATION=2000/s")
 RELAXED = ("--min-hours", "0", "--min-events", "50")
@@ -237,6 +246,74 @@ def test_bad_files_are_named_and_counted_and_the_rest_is_used(
     assert code == 0
     assert "cut.parquet: not a complete Parquet file (no valid footer); left out" in captured.err
     assert "1 bad files" in captured.err
+
+
+def test_a_part_of_the_record_can_be_asked_for(
+    recorded_folder: Path, recorded_rows: list[EventRow], capsys: pytest.CaptureFixture[str]
+) -> None:
+    until = datetime.fromtimestamp(recorded_rows[9_000][0] / 1e6, UTC).isoformat()
+
+    code = main(["usage", "--events", str(recorded_folder), "--until", until, "--output", "json"])
+
+    rows = json.loads(capsys.readouterr().out)
+    whole_s = max(row[0] for row in recorded_rows) / 1e6 - 1_900_000_000
+    assert code == 0
+    assert 0 < rows[0]["span_s"] < whole_s / 2
+    assert 0 < sum(row["events"] for row in rows) <= 9_000 + 6_000
+
+
+def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = write_events(recorded_rows[:3_000], files=3)
+    arguments = argparse.Namespace(events=[folder], since=None, until=None, master="local[2]")
+    read: list[int] = []
+
+    def work(record: Record) -> int:
+        if not read:
+            min(folder.iterdir()).unlink()
+        read.append(record.found.rows)
+        return law(record.chunks(further=LAW_COLUMNS)).rows
+
+    assert on_record(arguments, "reading", work) == 2_000
+    assert read == [3_000, 2_000]
+    assert "the record changed while it was read; reading it again" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_folder_is_refused(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(recorded_folder, tmp_path / "copy")
+
+    code = main(["usage", "--events", str(recorded_folder), str(tmp_path / "copy")])
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert "every decision would count twice" in said
+    assert "copy" in said
+
+
+def test_factors_without_quotas_are_refused(
+    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(*row[:13], None, *row[14:]) for row in recorded_rows[:500]]
+
+    code = main(["replay", "--events", str(write_events(rows)), "--factors", "2"])
+
+    assert code == 2
+    assert "no quota was in force in the record" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--weight", "alise=2"], ["--exempt", "alise"]])
+def test_a_weight_or_an_exemption_of_nobody_is_refused(
+    recorded_folder: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["recommend", "--events", str(recorded_folder), *CAPACITY, *RELAXED, *option])
+
+    assert code == 2
+    assert 'is given to "alise": did you mean "alice"?' in capsys.readouterr().err
 
 
 def test_the_session_of_somebody_else_is_left_running(

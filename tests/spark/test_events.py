@@ -38,7 +38,10 @@ def test_a_cut_or_foreign_file_is_named_and_the_rest_is_read(
     assert events.count() == files.rows == 90
     assert [(bad.file.name, bad.reason) for bad in files.bad] == [
         ("cut.parquet", "not a complete Parquet file (no valid footer)"),
-        ("foreign.parquet", "not an events file (no column quota_type, seq, ts_us, value)"),
+        (
+            "foreign.parquet",
+            "not an events file (no column gateway, quota_type, run_id, seq, ts_us, value)",
+        ),
     ]
     assert [record.getMessage().split("/")[-1] for record in caplog.records] == [
         str(bad).split("/")[-1] for bad in files.bad

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 from tests.spark.conftest import of_version_1
 
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
-from kvota.pipeline import law, read_events, replay_rows
+from kvota.pipeline import LAW_COLUMNS, LawResult, chunks_of_table, read_events, replay_rows
+from kvota.pipeline import law as law_of_chunks
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -19,6 +20,10 @@ SEQ = 1
 RUN_ID, QUOTA_TYPE, ALGORITHM = 3, 5, 16
 
 WriteEvents = Callable[..., Path]
+
+
+def law(events: DataFrame) -> LawResult:
+    return law_of_chunks(chunks_of_table(events, further=LAW_COLUMNS))
 
 
 def test_every_row_of_a_recorded_run_is_replayed_equal(
@@ -162,7 +167,14 @@ def test_no_row_depends_on_partitions_batches_or_files(
     def replayed(folder: Path, *, partitions: int, batch: int) -> list[tuple[object, ...]]:
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
-        return sorted(map(tuple, replay_rows(read_events(spark, folder)).collect()))
+        return sorted(
+            map(
+                tuple,
+                replay_rows(
+                    chunks_of_table(read_events(spark, folder), further=LAW_COLUMNS)
+                ).collect(),
+            )
+        )
 
     partitions = spark.conf.get("spark.sql.shuffle.partitions")
     batch = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")

@@ -1,7 +1,7 @@
 """From a record to a plan, and the plan against the record."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from kvota.engine import QuotaType
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
-from kvota.pipeline import Recommendation, Wishes, read_events, recommend
+from kvota.pipeline import USAGE_COLUMNS, Recommendation, Wishes, chunks_of_table, read_events
+from kvota.pipeline import recommend as recommend_chunks
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import Reason
 from kvota.testing.recorded_traffic import EventRow
@@ -22,6 +23,17 @@ SECONDS = 60
 RELAXED = Wishes(guardrails=Guardrails(hours_min=0, events_min=50, keeps_median=False))
 
 WriteEvents = Callable[..., Path]
+
+
+def recommend(
+    events: DataFrame,
+    quotas: ConfiguredQuotas,
+    capacities: Mapping[QuotaType, float],
+    wishes: Wishes | None = None,
+) -> Recommendation:
+    level = Wishes().level if wishes is None else wishes.level
+    chunks = chunks_of_table(events, level, further=USAGE_COLUMNS)
+    return recommend_chunks(chunks, events, quotas, capacities, wishes)
 
 
 def produce(

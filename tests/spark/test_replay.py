@@ -1,5 +1,7 @@
 """What other quotas would have done."""
 
+from collections.abc import Iterable
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
@@ -7,10 +9,26 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 from kvota.engine import QuotaWindow
 from kvota.model.errors import UsageError
 from kvota.model.quota_type import Algorithm
-from kvota.pipeline import Counted, Factors, OfCounters, replay
+from kvota.pipeline import Counted, Factors, OfCounters, chunks_of_table
+from kvota.pipeline import replay as replay_chunks
+from kvota.pipeline.chunk_schema import By
+from kvota.pipeline.replay import Candidates, Mode
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def replay(
+    events: DataFrame,
+    candidates: Candidates,
+    *,
+    by: By = "counter",
+    counted: Counted | None = None,
+    mode: Mode = "open",
+    quota_types: Iterable[str] | None = None,
+) -> DataFrame:
+    chunks = chunks_of_table(events, by, quota_types=quota_types)
+    return replay_chunks(chunks, candidates, counted=counted or Counted(), mode=mode)
 
 
 def test_the_limits_in_force_throttle_what_was_throttled(recorded: DataFrame) -> None:

@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UsageError
-from kvota.pipeline import read_events, usage, usage_total
-from kvota.pipeline.charges import By
+from kvota.pipeline import USAGE_COLUMNS, chunks_of_table, read_events
+from kvota.pipeline import usage as usage_of_chunks
+from kvota.pipeline import usage_total as total_of_chunks
+from kvota.pipeline.chunk_schema import By
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -19,6 +21,14 @@ TS_US, NODE_ID, QUOTA_TYPE, USER, CLIENT_ID, VALUE = 0, 4, 5, 7, 8, 12
 OUTCOME, ENFORCED, THROTTLE_MS = 17, 18, 19
 
 WriteEvents = Callable[..., Path]
+
+
+def usage(events: DataFrame, by: By = "user", *, window_s: int = 60) -> DataFrame:
+    return usage_of_chunks(chunks_of_table(events, by, further=USAGE_COLUMNS), window_s=window_s)
+
+
+def usage_total(events: DataFrame, by: By = "user") -> DataFrame:
+    return total_of_chunks(chunks_of_table(events, by, further=USAGE_COLUMNS))
 
 
 def used(row: EventRow) -> float:

@@ -37,3 +37,29 @@ def tags_text(tags: Tags) -> str:
     'client-id=my%20app,user=alice'
     """
     return ",".join([f"{sanitise(key)}={sanitise(tags[key])}" for key in sorted(tags)])
+
+
+def tag_value(text: str, key: str) -> str | None:
+    """The plain value of one of the tags in a record's text; None where they have no such key.
+
+    A value that nobody can have encoded is none, either.
+
+    >>> tag_value("client-id=my%20app,user=alice", "client-id")
+    'my app'
+    """
+    begin = f"{sanitise(key)}="
+    for pair in text.split(","):
+        if pair.startswith(begin):
+            return _plain_text(pair[len(begin) :])
+    return None
+
+
+def _plain_text(encoded: str) -> str | None:
+    if "%" not in encoded:
+        return encoded
+    first, *parts = encoded.split("%")
+    try:
+        octets = [bytes.fromhex(part[:2]) + part[2:].encode() for part in parts]
+    except ValueError:
+        return None
+    return (first.encode() + b"".join(octets)).decode("utf-8", "replace")

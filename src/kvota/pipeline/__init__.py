@@ -1,18 +1,26 @@
-"""Makes tables with Spark, which is used only here: one function per table, DataFrames in and out.
+"""Makes tables with Spark, which is used only here.
 
-``session`` and ``read_events`` give the events; ``usage``, ``usage_total``, ``replay`` and
-``replay_rows`` are tables; ``law`` and ``recommend`` run jobs and return plain values.
+``find_events`` looks at a record's files, ``chunks_of_files`` packs their charges by counter, and
+``usage``, ``usage_total``, ``replay`` and ``replay_rows`` are tables made from these chunks; ``law`` and
+``recommend`` run jobs and return plain values. ``chunks_of_table`` packs any other events table, such
+as a filtered one of ``read_events``.
 """
 
-from kvota.pipeline.events import BadInput, bad_input, find_events, read_events, read_files
-from kvota.pipeline.law import Difference, LawOfType, LawResult, law, replay_rows
+from kvota.pipeline.charged import Counted
+from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
+from kvota.pipeline.events import bad_input, read_events, read_files
+from kvota.pipeline.files import BadInput, find_events
+from kvota.pipeline.law import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
 from kvota.pipeline.recommend import Recommendation, Verified, Wishes, recommend
-from kvota.pipeline.replay import Counted, Factors, OfCounters, replay
+from kvota.pipeline.replay import Factors, OfCounters, replay
 from kvota.pipeline.spark_session import end_session, session
-from kvota.pipeline.usage import usage, usage_total
+from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
 
 __all__ = [
+    "LAW_COLUMNS",
+    "USAGE_COLUMNS",
     "BadInput",
+    "Chunks",
     "Counted",
     "Difference",
     "Factors",
@@ -23,6 +31,8 @@ __all__ = [
     "Verified",
     "Wishes",
     "bad_input",
+    "chunks_of_files",
+    "chunks_of_table",
     "end_session",
     "find_events",
     "law",

@@ -1,5 +1,6 @@
 """Recommends a quota for every tenant: needs from replay, shares from planning, proof by replay."""
 
+import difflib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,18 +10,13 @@ from pyspark.sql import DataFrame, Row
 
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.errors import UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
-from kvota.pipeline.charges import counters
-from kvota.pipeline.replay import (
-    AS_RECORDED,
-    Counted,
-    Mode,
-    OfCounters,
-    ordered_charges,
-    replay_ordered,
-)
+from kvota.pipeline.charged import AS_RECORDED, Counted
+from kvota.pipeline.chunks import Chunks
+from kvota.pipeline.replay import Mode, OfCounters, replay
 from kvota.pipeline.usage import usage_total
 from kvota.planning.diff import Change, Effect, changes, effects, with_plan
 from kvota.planning.guardrails import Guardrails
@@ -112,7 +108,8 @@ class Wishes:
 
 
 def recommend(
-    events: DataFrame,
+    chunks: Chunks,
+    clients: DataFrame,
     quotas: ConfiguredQuotas,
     capacities: Mapping[QuotaType, float],
     wishes: Wishes | None = None,
@@ -125,26 +122,28 @@ def recommend(
     is replayed on the same record, open and backlog. There is no hold-out yet.
 
     Args:
-        events: what was recorded.
+        chunks: what was recorded, by the level of the wishes, with ``USAGE_COLUMNS``.
+        clients: whom a changed quota may reach; of this table ``user`` and ``client_id`` are read.
         quotas: those in force.
         capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION.
         wishes: weights, guardrails, level.
         progress: called with a few words at the beginning of each step.
     """
     wanted = wishes or Wishes()
+    if chunks.by != wanted.level:
+        msg = f"the chunks are by {chunks.by}, the plan is by {wanted.level}"
+        raise UsageError(msg)
     in_force = DefaultQuotaCallback(quotas)
-    types = [quota_type.value for quota_type in capacities]
-    chosen = events.where(events["quota_type"].isin(types))
-    progress("reading usage")
-    tenants = _Tenants(chosen, wanted)
-    rows = ordered_charges(events, wanted.level, counted=wanted.counted, quota_types=types)
-    ordered = rows.persist()
+    kept = chunks.of_types(quota_type.value for quota_type in capacities).persist()
     try:
+        progress("reading usage")
+        tenants = _Tenants(kept, wanted)
+        tenants.refuse_strangers()
         progress("finding needs, first 20 candidates each")
-        first = _trials(ordered, tenants.first_grid())
+        first = _trials(kept, wanted, tenants.first_grid())
         brackets = {key: bracket(trials, wanted.tolerance) for key, trials in first.items()}
         progress("finding needs, 20 candidates in between")
-        second = _trials(ordered, {key: between(found) for key, found in brackets.items()})
+        second = _trials(kept, wanted, {key: between(found) for key, found in brackets.items()})
         needs = {
             key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).passes
             for key in first
@@ -152,9 +151,9 @@ def recommend(
         observed = tenants.observed(needs, in_force)
         plan = make_plan(observed, capacities, wanted.guardrails, headroom=wanted.headroom)
         progress("replaying the plan")
-        verified = _verify(ordered, plan, tenants, wanted.tolerance)
+        verified = _verify(kept, wanted, plan, tenants)
     finally:
-        ordered.unpersist()
+        kept.unpersist()
     new = with_plan(quotas, plan)
     return Recommendation(
         wanted.level,
@@ -162,7 +161,7 @@ def recommend(
         verified,
         quotas,
         new,
-        effects(in_force, DefaultQuotaCallback(new), _clients(chosen), capacities),
+        effects(in_force, DefaultQuotaCallback(new), _names_of(clients), capacities),
         tenants.notes(),
     )
 
@@ -170,22 +169,34 @@ def recommend(
 class _Tenants:
     """The tenants in the record, with their counters and what they used."""
 
-    def __init__(self, events: DataFrame, wishes: Wishes) -> None:
+    def __init__(self, chunks: Chunks, wishes: Wishes) -> None:
         self._wishes = wishes
-        self._used: dict[tuple[object, ...], Row] = {
-            _place(row): row for row in usage_total(events, wishes.level).collect()
-        }
         self.of_counter: dict[int, _Key] = {}
         self._used_of: dict[int, Row] = {}
         self._nameless = 0
-        for row in counters(events, wishes.level).collect():
-            entity = _entity(row)
-            used = self._used[_place(row)]
+        for used in usage_total(chunks).collect():
+            entity = _entity(used)
             if entity is None:
                 self._nameless += used["events"]
                 continue
-            self.of_counter[row["counter_id"]] = (QuotaType(row["quota_type"]), entity)
-            self._used_of[row["counter_id"]] = used
+            self.of_counter[used["counter_id"]] = (QuotaType(used["quota_type"]), entity)
+            self._used_of[used["counter_id"]] = used
+
+    def refuse_strangers(self) -> None:
+        """Refuse a weight or an exemption of somebody who is not in the record: most likely misspelt."""
+        here = {
+            str(entity.user if entity.user is not None else entity.client_id)
+            for _, entity in self.of_counter.values()
+        }
+        for what, names in (
+            ("a weight", self._wishes.weights),
+            ("an exemption", self._wishes.guardrails.exempt_users),
+        ):
+            for name in sorted(set(names) - here):
+                near = difflib.get_close_matches(name, sorted(here), n=1)
+                hint = f'did you mean "{near[0]}"?' if near else "nobody in the record is named so"
+                msg = f'{what} is given to "{name}": {hint}'
+                raise UsageError(msg)
 
     def first_grid(self) -> dict[int, tuple[float, ...]]:
         """Return the first candidates of every counter that used anything."""
@@ -247,10 +258,6 @@ class _Tenants:
         return weights.get(str(name), 1.0)
 
 
-def _place(row: Row) -> tuple[object, ...]:
-    return (row["quota_type"], row["node_id"], row["user"], row["client_id"])
-
-
 def _entity(row: Row) -> QuotaEntity | None:
     if row["user"] is None and row["client_id"] is None:
         return None
@@ -258,28 +265,28 @@ def _entity(row: Row) -> QuotaEntity | None:
 
 
 def _trials(
-    ordered: DataFrame, candidates: Mapping[int, Sequence[float]]
+    chunks: Chunks, wishes: Wishes, candidates: Mapping[int, Sequence[float]]
 ) -> dict[int, list[Trial]]:
     trials: dict[int, list[Trial]] = {}
-    for row in _replayed(ordered, candidates, "open"):
+    for row in _replayed(chunks, wishes, candidates, "open"):
         trial = Trial(quota=row["quota"], share_over=row["share_over"], worst_ms=row["worst_ms"])
         trials.setdefault(row["counter_id"], []).append(trial)
     return trials
 
 
 def _replayed(
-    ordered: DataFrame, candidates: Mapping[int, Sequence[float]], mode: Mode
+    chunks: Chunks, wishes: Wishes, candidates: Mapping[int, Sequence[float]], mode: Mode
 ) -> Iterable[Row]:
     wanted = {key: quotas for key, quotas in candidates.items() if quotas}
     if not wanted:
         return []
     columns = ("counter_id", "quota", "share_over", "worst_ms")
-    return replay_ordered(ordered, OfCounters(wanted), mode).select(*columns).collect()
+    replayed = replay(chunks, OfCounters(wanted), counted=wishes.counted, mode=mode)
+    return replayed.select(*columns).collect()
 
 
-def _verify(
-    ordered: DataFrame, plan: Plan, tenants: _Tenants, tolerance: Tolerance
-) -> dict[_Key, Verified]:
+def _verify(chunks: Chunks, wishes: Wishes, plan: Plan, tenants: _Tenants) -> dict[_Key, Verified]:
+    tolerance = wishes.tolerance
     quota_of = {
         (line.quota_type, line.entity): line.proposed
         for line in plan.lines
@@ -293,7 +300,7 @@ def _verify(
     shares: dict[Mode, dict[_Key, float]] = {"open": {}, "backlog": {}}
     worst_ms: dict[_Key, float] = {}
     for mode, share_of in shares.items():
-        for row in _replayed(ordered, candidates, mode):
+        for row in _replayed(chunks, wishes, candidates, mode):
             key = tenants.of_counter[row["counter_id"]]
             share_of[key] = max(share_of.get(key, 0.0), row["share_over"])
             if mode == "open":
@@ -311,6 +318,6 @@ def _verify(
     }
 
 
-def _clients(events: DataFrame) -> list[tuple[str, str]]:
-    rows = events.select("user", "client_id").distinct().collect()
+def _names_of(clients: DataFrame) -> list[tuple[str, str]]:
+    rows = clients.select("user", "client_id").distinct().collect()
     return [(row["user"] or "", row["client_id"] or "") for row in rows]

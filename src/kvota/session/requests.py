@@ -335,6 +335,7 @@ class Requests:
             kind=self._kind(key),
             size_max=settings.request_bytes_max,
             mute_ms_max=settings.mute_ms_max,
+            factor_told_ms_max=settings.factor_told_ms_max,
         )
         if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
             self._routes[key_version] = route  # not one for each version there may be some day

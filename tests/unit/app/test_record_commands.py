@@ -25,6 +25,31 @@ def wrong(*arguments: str) -> object:
         (["replay", "--events", "."], "one of the arguments --law --rows --candidates --factors"),
         (["replay", "--events", ".", "--candidates", "2XB/s"], '"2XB/s" is not a byte rate'),
         (["replay", "--events", ".", "--candidates", "0"], '"0" is not above 0'),
+        (["replay", "--events", ".", "--candidates", "5"], '"5" has no unit; write e.g. 5MB/s'),
+        (["usage", "--events", ".", "--top", "0"], '"0" is not a whole number above 0'),
+        (["usage", "--events", ".", "--since", "now"], '"now" is not a time; write e.g. 2026'),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=50MB"],
+            '"50MB" is a size, not a byte rate',
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "CONTROLLER_MUTATION=50"],
+            '"50" has no unit of a rate',
+        ),
+        (
+            [
+                *("recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s"),
+                *("--capacity", "PRODUCE=2MB/s"),
+            ],
+            "--capacity: PRODUCE is there twice",
+        ),
+        (
+            [
+                *("recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s"),
+                *("--headroom", "0.2"),
+            ],
+            '"0.2" is a percentage below 1; write 20% or, if that is meant, 0.2%',
+        ),
         (
             ["replay", "--events", ".", "--factors", "1,-2"],
             '"1,-2" is not a list of factors above 0',

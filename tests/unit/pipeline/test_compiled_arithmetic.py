@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kvota.engine import arithmetic
-from kvota.pipeline import compiled_arithmetic
+from kvota.pipeline.kernels import compiled_arithmetic
 
 SCRIPT = """
 from kvota.pipeline.warm_up import compile_kernels
-from kvota.pipeline.law_kernel import law_rows
+from kvota.pipeline.kernels.law_kernel import law_rows
 compile_kernels()
 print(sum(law_rows.stats.cache_hits.values()), sum(law_rows.stats.cache_misses.values()))
 """

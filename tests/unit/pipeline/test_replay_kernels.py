@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.oracle.grid_run import CounterRun, Grid
 
 from kvota.engine import QuotaWindow, SampledRate, TokenBucket
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, java_round, rate_window_ms
 from kvota.engine.debt_bucket import DebtBucket
-from kvota.pipeline.grid_run import CounterRun, Grid
 
 QUOTAS = (40.0, 150.0, 400.0, 1_000.0, 5_000.0)
 WINDOW = QuotaWindow(5, 400)

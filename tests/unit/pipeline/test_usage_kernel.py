@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvota.pipeline import usage_kernel as k
+from kvota.pipeline.kernels import usage_kernel as k
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 90), st.integers(-3, 50).map(float)),

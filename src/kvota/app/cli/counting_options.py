@@ -9,7 +9,7 @@ from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import parse_duration_ms
 
 if TYPE_CHECKING:
-    from kvota.pipeline.replay import Counted
+    from kvota.pipeline.charged import Counted
 
 _DEFAULT = BucketSettings()
 
@@ -46,7 +46,7 @@ def add_counting_options(parser: argparse.ArgumentParser) -> None:
 
 def counted(args: argparse.Namespace) -> "Counted":
     """Return what the options say."""
-    from kvota.pipeline.replay import Counted
+    from kvota.pipeline.charged import Counted
 
     return Counted(
         algorithm=None if args.algorithm is None else Algorithm(args.algorithm),

@@ -3,13 +3,13 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.spark_events import add_event_options, events_on_spark
+from kvota.app.cli.spark_events import Record, add_event_options, on_record
 from kvota.app.text_table import text_table
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
@@ -120,21 +120,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(msg)
     rules = _guardrails(args)
     quotas = load_quotas(args.quotas) if args.quotas else ConfiguredQuotas()
-    with events_on_spark(args, "planning from") as events:
-        from kvota.pipeline.recommend import Wishes, recommend
-
-        found = recommend(
-            events,
-            quotas,
-            dict(args.capacity),
-            Wishes(
-                level=args.by,
-                weights=dict(args.weight),
-                guardrails=rules,
-                headroom=args.headroom,
-                counted=counted(args),
-            ),
-        )
+    capacities = _capacities(args.capacity)
+    found = on_record(
+        args, "planning from", lambda record: _plan(record, args, quotas, capacities, rules)
+    )
     if args.output == "json":
         print(json.dumps(_json(found), indent=2))
     else:
@@ -143,6 +132,43 @@ def run(args: argparse.Namespace) -> int:
         print(f"kvota: {note}", file=sys.stderr)
     _write(found, args)
     return DONE if all(proof.is_kept for proof in found.verified.values()) else NEGATIVE
+
+
+def _plan(
+    record: Record,
+    args: argparse.Namespace,
+    quotas: ConfiguredQuotas,
+    capacities: Mapping[QuotaType, float],
+    rules: Guardrails,
+) -> "Recommendation":
+    from kvota.pipeline.recommend import Wishes, recommend
+    from kvota.pipeline.usage import USAGE_COLUMNS
+
+    types = [quota_type.value for quota_type in capacities]
+    events = record.table()
+    return recommend(
+        record.chunks(args.by, further=USAGE_COLUMNS, quota_types=types),
+        events.where(events["quota_type"].isin(types)),
+        quotas,
+        capacities,
+        Wishes(
+            level=args.by,
+            weights=dict(args.weight),
+            guardrails=rules,
+            headroom=args.headroom,
+            counted=counted(args),
+        ),
+    )
+
+
+def _capacities(stated: list[tuple[QuotaType, float]]) -> dict[QuotaType, float]:
+    capacities: dict[QuotaType, float] = {}
+    for quota_type, rate in stated:
+        if quota_type in capacities:
+            msg = f"--capacity: {quota_type} is there twice; which one holds?"
+            raise UsageError(msg)
+        capacities[quota_type] = rate
+    return capacities
 
 
 def _guardrails(args: argparse.Namespace) -> Guardrails:
@@ -300,6 +326,9 @@ def _capacity(text: str) -> tuple[QuotaType, float]:
     except ValueError as error:
         msg = f'"{text}": {error}'
         raise argparse.ArgumentTypeError(msg) from error
+    if "/" not in rate:
+        msg = f'"{text}": "{rate}" has no unit of a rate; write e.g. PRODUCE=20MB/s or CONTROLLER_MUTATION=10/s'
+        raise argparse.ArgumentTypeError(msg)
     if capacity <= 0:
         msg = f'"{text}": a capacity has to be above 0'
         raise argparse.ArgumentTypeError(msg)
@@ -323,6 +352,9 @@ def _percent(text: str) -> float:
         share = float(text.removesuffix("%")) / 100
     except ValueError:
         share = -1.0
+    if 0 < share < 0.01 and not text.endswith("%"):
+        msg = f'"{text}" is a percentage below 1; write {float(text):.0%} or, if that is meant, {text}%'
+        raise argparse.ArgumentTypeError(msg)
     if not 0 <= share < 100:
         msg = f'"{text}" is not a percentage, e.g. 20%'
         raise argparse.ArgumentTypeError(msg)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.spark_events import add_event_options, events_on_spark
+from kvota.app.cli.spark_events import Record, add_event_options, add_top_option, on_record
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
+from kvota.model.errors import UsageError
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm
 from kvota.model.units import format_duration_ms, parse_byte_rate
 
@@ -70,13 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "shifts all that follows (default: open)",
     )
     add_counting_options(parser)
-    parser.add_argument(
-        "--top",
-        type=int,
-        default=20,
-        metavar="N",
-        help="how many counters or rows to show (default: 20)",
-    )
+    add_top_option(parser, "counters or rows")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,10 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _law(args: argparse.Namespace) -> int:
-    with events_on_spark(args, "replaying") as events:
-        from kvota.pipeline.law import law
-
-        result = law(events)
+    result = on_record(args, "replaying", _law_of)
     if args.output == "json":
         print(json.dumps(asdict(result) | {"holds": result.holds}, indent=2))
     else:
@@ -104,6 +96,12 @@ def _law(args: argparse.Namespace) -> int:
     for note in _law_notes(result):
         print(f"kvota: {note}", file=sys.stderr)
     return DONE if result.holds else NEGATIVE
+
+
+def _law_of(record: Record) -> "LawResult":
+    from kvota.pipeline.law import LAW_COLUMNS, law
+
+    return law(record.chunks(further=LAW_COLUMNS))
 
 
 def _law_notes(result: "LawResult") -> list[str]:
@@ -127,13 +125,7 @@ def _law_notes(result: "LawResult") -> list[str]:
 
 
 def _rows(args: argparse.Namespace) -> int:
-    with events_on_spark(args, "replaying") as events:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        from kvota.pipeline.law import replay_rows
-
-        rows = replay_rows(events).orderBy(F.col("equal").asc_nulls_last(), "run_id", "seq")
-        shown = [row.asDict() for row in rows.limit(args.top).collect()]
+    shown = on_record(args, "replaying", lambda record: _first_rows(record, args.top))
     if args.output == "json":
         print(json.dumps(shown, indent=2))
     elif shown:
@@ -142,9 +134,24 @@ def _rows(args: argparse.Namespace) -> int:
     return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 
 
+def _first_rows(record: Record, count: int) -> list[dict[str, Any]]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from kvota.pipeline.law import LAW_COLUMNS, replay_rows
+
+    rows = replay_rows(record.chunks(further=LAW_COLUMNS))
+    ordered = rows.orderBy(F.col("equal").asc_nulls_last(), "run_id", "seq")
+    return [row.asDict() for row in ordered.limit(count).collect()]
+
+
 def _candidates(args: argparse.Namespace) -> int:
-    with events_on_spark(args, "replaying") as events:
-        rows = _replayed(events, args)
+    rows = on_record(args, "replaying", lambda record: _replayed(record, args))
+    if args.factors and rows and all(row["quota"] is None for row in rows):
+        msg = (
+            "--factors: no quota was in force in the record, and a multiple of none is none. Name the "
+            "quotas to try with --candidates"
+        )
+        raise UsageError(msg)
     if args.output == "json":
         print(json.dumps([_json(row) for row in rows], indent=2))
     elif rows:
@@ -154,28 +161,40 @@ def _candidates(args: argparse.Namespace) -> int:
     return DONE if rows else NEGATIVE
 
 
-def _replayed(events: "DataFrame", args: argparse.Namespace) -> list[dict[str, Any]]:
+def _replayed(record: Record, args: argparse.Namespace) -> list[dict[str, Any]]:
+    from kvota.pipeline.counters import REPLAYED_TYPES
     from kvota.pipeline.replay import Factors, replay
 
     groups: list[_Group] = args.candidates or [(None, args.factors)]
-    found: list[dict[str, Any]] = []
+    chunks = record.chunks(args.by, quota_types=REPLAYED_TYPES)
+    kept = chunks.persist() if len(groups) > 1 else chunks
+    largest: list[list[dict[str, Any]]] = []  # counters, each with a row per candidate
     for quota_types, quotas in groups:
         table = replay(
-            events,
+            kept if quota_types is None else kept.of_types(quota_types),
             Factors(quotas) if args.factors else quotas,
-            by=args.by,
             counted=counted(args),
             mode=args.mode,
-            quota_types=quota_types,
         )
-        found += [row.asDict() for row in table.collect()]
-    largest = {row["counter_id"]: row["value_sum"] for row in found}
-    shown = sorted(largest, key=lambda key: largest[key], reverse=True)[: max(args.top, 0)]
-    wanted = {key: place for place, key in enumerate(shown)}
-    return sorted(
-        (row for row in found if row["counter_id"] in wanted),
-        key=lambda row: (wanted[row["counter_id"]], row["candidate"]),
+        largest += _largest(table, args.top)
+    if kept is not chunks:
+        kept.unpersist()
+    largest.sort(key=lambda rows: rows[0]["value_sum"], reverse=True)
+    return [row for rows in largest[: args.top] for row in rows]
+
+
+def _largest(table: "DataFrame", count: int) -> list[list[dict[str, Any]]]:
+    """Return the counters with the largest sums; only these come to the driver."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    of_counters = table.groupBy("counter_id").agg(
+        F.max("value_sum").alias("total"), F.collect_list(F.struct(*table.columns)).alias("rows")
     )
+    found = of_counters.orderBy(F.col("total").desc(), "counter_id").limit(count).collect()
+    return [
+        sorted((row.asDict() for row in counter["rows"]), key=lambda row: row["candidate"])
+        for counter in found
+    ]
 
 
 def _table(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
@@ -226,6 +245,9 @@ def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
 
 def _json(row: Mapping[str, Any]) -> dict[str, object]:
     named = dict(row) | {"unit": unit_of(row["quota_type"]), "quota_per_s": row["quota"]}
+    named["counter_id"] = str(
+        row["counter_id"]
+    )  # beyond what a JSON reader's numbers can tell apart
     named |= {"over_ratio": row["share_over"], "throttled_ratio": row["share_throttled"]}
     for old in ("quota", "share_over", "share_throttled"):
         del named[old]
@@ -248,12 +270,15 @@ def _quotas(text: str) -> list[_Group]:
         if quota <= 0:
             msg = f'"{part}" is not above 0'
             raise argparse.ArgumentTypeError(msg)
+        if "/" not in part:
+            msg = f'"{part}" has no unit; write e.g. {part.strip()}MB/s (bandwidth) or {part.strip()}/s (mutations)'
+            raise argparse.ArgumentTypeError(msg)
         (of_bytes if _NAMES_BYTES.search(part) else others).append(quota)
     groups: list[_Group] = []
     if of_bytes:
         groups.append((_BYTE_TYPES, of_bytes))
     if others:
-        groups.append((_OTHER_TYPES if of_bytes or "/s" in text else None, others))
+        groups.append((_OTHER_TYPES, others))
     return groups
 
 

@@ -2,16 +2,26 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kvota.app.cli.progress import working
 from kvota.model.errors import KvotaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from kvota.pipeline.chunk_schema import By, Period
+    from kvota.pipeline.chunks import Chunks
+    from kvota.pipeline.files import FoundEvents
+
+# A record of a running gateway loses its oldest files: so often a job is begun anew for that.
+_TRIES = 3
+
+_Answer = TypeVar("_Answer")
 
 
 def add_event_options(parser: argparse.ArgumentParser) -> None:
@@ -24,48 +34,137 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folders (or files) the gateway recorded into",
     )
+    parser.add_argument(
+        "--since",
+        type=_moment_us,
+        metavar="TIME",
+        help="only decisions from then on, e.g. 2026-11-21 or 2026-11-21T14:30 (UTC, or with an offset)",
+    )
+    parser.add_argument(
+        "--until", type=_moment_us, metavar="TIME", help="only decisions before that time"
+    )
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--raw", action="store_true", help="exact numbers instead of rounded ones")
 
 
-@contextmanager
-def events_on_spark(args: argparse.Namespace, doing: str) -> Iterator["DataFrame"]:
-    """Yield the events table of ``--events``; a Spark that this started ends with the block.
+def add_top_option(parser: argparse.ArgumentParser, shown: str) -> None:
+    """Add ``--top``."""
+    parser.add_argument(
+        "--top",
+        type=_above_zero,
+        default=20,
+        metavar="N",
+        help=f"how many {shown} to show (default: 20)",
+    )
 
-    Files are looked at before Spark starts, so that a wrong path is reported at once. Jobs have to
-    run inside the block; print after it.
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The record that a command works on."""
+
+    spark: "SparkSession"
+    found: "FoundEvents"
+    period: "Period"
+
+    def chunks(
+        self,
+        by: "By" = "counter",
+        *,
+        further: Iterable[str] = (),
+        quota_types: Iterable[str] | None = None,
+    ) -> "Chunks":
+        """Return its charges, packed."""
+        from kvota.pipeline.chunks import chunks_of_files
+
+        return chunks_of_files(
+            self.spark,
+            self.found,
+            by,
+            further=further,
+            quota_types=quota_types,
+            period=self.period,
+        )
+
+    def table(self) -> "DataFrame":
+        """Return the events table itself."""
+        from kvota.pipeline.events import read_files
+
+        events = read_files(self.spark, self.found.good)
+        inside = events["ts_us"].between(self.period.since_us, self.period.until_us - 1)
+        return events.where(inside)
+
+
+def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _Answer]) -> _Answer:
+    """Do some work on the record of ``--events``; a Spark that this started ends with it.
+
+    Files are looked at before Spark starts, so that a wrong path is reported at once. Where a file has
+    gone while the work read it, as old ones do under a running gateway, the work is done anew.
+
+    Raises:
+        UsageError: there is no such record, or it holds rows twice.
+        KvotaError: Spark failed.
     """
-    from kvota.pipeline.events import find_events
+    from kvota.pipeline.files import find_events
 
-    files = find_events(args.events)
-    for bad in files.bad:
-        print(f"kvota: {bad}", file=sys.stderr)
-    if files.bad:
-        print(f"kvota: {len(files.bad)} bad files, {len(files.good)} good ones", file=sys.stderr)
+    found = find_events(args.events)
+    _say_bad(found)
     with working("starting Spark"):
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
-        from kvota.pipeline.events import read_files
+        from kvota.pipeline.chunks import FILE_CHANGED
         from kvota.pipeline.spark_session import SHORT_ROWS_MAX, end_session, session
 
         is_ours = SparkSession.getActiveSession() is None
-        spark = session(args.master, short=files.rows <= SHORT_ROWS_MAX)
-
-    title = f"{doing} {files.rows:,} decisions in {len(files.good)} files"
+        spark = session(args.master, short=found.rows <= SHORT_ROWS_MAX)
+    tries = 0
     try:
-        with working(title, how_far=lambda: tasks_done(spark)):
-            yield read_files(spark, files.good)
-    except (PySparkException, Py4JError) as error:
-        # Its text is asked of the JVM, which is about to end.
-        reason = str(error).strip().splitlines()
-        msg = f"Spark failed: {reason[0] if reason else type(error).__name__}. --verbose shows all"
-        raise KvotaError(msg) from error
+        while True:
+            tries += 1
+            title = f"{doing} {found.rows:,} decisions in {len(found.files)} files"
+            try:
+                with working(title, how_far=lambda: tasks_done(spark)):
+                    return work(Record(spark, found, _period(args)))
+            except (PySparkException, Py4JError) as error:
+                # Its text is asked of the JVM, which is about to end.
+                text = str(error).strip()
+                is_changed = FILE_CHANGED in text or "FILE_NOT_EXIST" in text
+                if not is_changed or tries == _TRIES:
+                    raise KvotaError(_failed(text, error)) from error
+            print("kvota: the record changed while it was read; reading it again", file=sys.stderr)
+            found = find_events(args.events)
     finally:
         if is_ours:
             end_session(spark)
+
+
+def _failed(text: str, error: Exception) -> str:
+    from kvota.pipeline.chunks import FILE_CHANGED
+
+    lines = text.splitlines()
+    told = [line for line in lines if FILE_CHANGED in line]
+    reason = (told or lines or [type(error).__name__])[0]
+    return f"Spark failed: {reason}. --verbose shows all"
+
+
+def _say_bad(found: "FoundEvents") -> None:
+    for bad in found.bad:
+        print(f"kvota: {bad}", file=sys.stderr)
+    if found.bad:
+        print(f"kvota: {len(found.bad)} bad files, {len(found.good)} good ones", file=sys.stderr)
+    repeated = sum(max(0, -run.missing) for run in found.runs)
+    if repeated:
+        print(f"kvota: {repeated:,} rows are there more than once", file=sys.stderr)
+
+
+def _period(args: argparse.Namespace) -> "Period":
+    from kvota.pipeline.chunk_schema import ALWAYS, Period
+
+    since = ALWAYS.since_us if args.since is None else args.since
+    until = ALWAYS.until_us if args.until is None else args.until
+    return Period(since, until)
 
 
 def tasks_done(spark: "SparkSession") -> str:
@@ -77,3 +176,20 @@ def tasks_done(spark: "SparkSession") -> str:
     return (
         f"({sum(stage.numCompletedTasks for stage in running)} of {total} tasks)" if total else ""
     )
+
+
+def _moment_us(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        msg = f'"{text}" is not a time; write e.g. 2026-11-21 or 2026-11-21T14:30'
+        raise argparse.ArgumentTypeError(msg) from error
+    in_utc = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(in_utc.timestamp() * 1_000_000)
+
+
+def _above_zero(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        msg = f'"{text}" is not a whole number above 0'
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.spark_events import add_event_options, events_on_spark
+from kvota.app.cli.spark_events import Record, add_event_options, add_top_option, on_record
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType
 from kvota.model.units import format_duration_ms
@@ -21,7 +21,7 @@ EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 _BARS = 24
 
 Row = Mapping[str, Any]
-_Key = tuple[Any, ...]
+_Key = int  # a counter_id
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,15 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="user",
         help="whose charges are counted together (default: user)",
     )
-    parser.add_argument(
-        "--top", type=int, default=20, metavar="N", help="how many lines to show (default: 20)"
-    )
+    add_top_option(parser, "lines")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print tenants by their share of the quota in force; return 1 if the record is empty."""
-    with events_on_spark(args, "counting") as events:
-        totals, windows = _read(events, args)
+    totals, windows = on_record(args, "counting", lambda record: _read(record, args))
     if args.output == "json":
         print(json.dumps([_json(row) for row in totals], indent=2))
     elif totals:
@@ -51,41 +48,47 @@ def run(args: argparse.Namespace) -> int:
     return DONE if totals else NEGATIVE
 
 
-def _read(
-    events: "DataFrame", args: argparse.Namespace
-) -> tuple[list[Row], dict[_Key, list[float]]]:
-    from kvota.pipeline.usage import usage, usage_total
+def _read(record: Record, args: argparse.Namespace) -> tuple[list[Row], dict[_Key, list[float]]]:
+    from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
 
-    everybody: list[Row] = [row.asDict() for row in usage_total(events, args.by).collect()]
-    totals = sorted(everybody, key=_rank, reverse=True)[: max(args.top, 0)]
-    if args.output == "json" or not totals:
-        return totals, {}
-    from_s = int(totals[0]["window_start"].timestamp())
-    window_s = -(-totals[0]["window_s"] // _BARS)
-    bars: dict[_Key, list[float]] = {
-        _key(row): [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
-    }
-    wanted = [row["quota_type"] for row in totals]
-    some = events.where(events["quota_type"].isin(wanted))
-    for window in usage(some, args.by, window_s=window_s).collect():
-        place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
-        if _key(window.asDict()) in bars:
-            bars[_key(window.asDict())][place] = window["rate_mean"]
-    return totals, bars
+    chunks = record.chunks(args.by, further=USAGE_COLUMNS).persist()
+    try:
+        totals: list[Row] = [
+            row.asDict() for row in _ranked(usage_total(chunks)).limit(args.top).collect()
+        ]
+        if args.output == "json" or not totals:
+            return totals, {}
+        from_s = int(totals[0]["window_start"].timestamp())
+        window_s = -(-totals[0]["window_s"] // _BARS)
+        bars: dict[_Key, list[float]] = {
+            row["counter_id"]: [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
+        }
+        for window in usage(chunks.of_counters(bars), window_s=window_s).collect():
+            place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
+            bars[window["counter_id"]][place] = window["rate_mean"]
+        return totals, bars
+    finally:
+        chunks.unpersist()
 
 
-def _rank(row: Row) -> tuple[bool, float, float]:
+def _ranked(totals: "DataFrame") -> "DataFrame":
     """Rank by the share of the quota first; without a quota by the amount used."""
-    share = _share_of_quota(row)
-    return (share is not None, share or 0.0, row["value_sum"])
+    from pyspark.sql import functions as F  # noqa: N812
+
+    has_limit = F.coalesce(F.col("limit_last") != 0, F.lit(col=False))
+    share = F.try_divide("rate_10s_max", "limit_last")
+    return totals.orderBy(
+        F.when(has_limit, share).desc_nulls_last(),
+        F.col("value_sum").desc(),
+        "quota_type",
+        "user",
+        "client_id",
+        "node_id",
+    )
 
 
 def _share_of_quota(row: Row) -> float | None:
     return row["rate_10s_max"] / row["limit_last"] if row["limit_last"] else None
-
-
-def _key(row: Row) -> _Key:
-    return (row["quota_type"], row["node_id"], row["user"], row["client_id"])
 
 
 def _table(
@@ -117,7 +120,7 @@ def _table(
             "none" if row["limit_last"] is None else _rate(row, "limit_last", raw=args.raw),
             "" if (share := _share_of_quota(row)) is None else f"{share:.0%}",
             _throttled(row),
-            sparkline(windows[_key(row)]),
+            sparkline(windows[row["counter_id"]]),
         ]
         for row in totals
     ]

@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,8 @@ from kvota.store.quotas_file import dump_quotas
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
     from pyspark.sql import SparkSession
 
+    from kvota.pipeline.chunk_schema import By
+    from kvota.pipeline.chunks import Chunks
     from kvota.pipeline.law import LawResult
     from kvota.pipeline.recommend import Recommendation
 
@@ -187,10 +189,9 @@ class _Circle:
         return self._folder / mode / "record"
 
     def _usage(self, spark: "SparkSession", mode: str) -> dict[tuple[str, str], tables.Use]:
-        from kvota.pipeline.events import read_events
-        from kvota.pipeline.usage import usage_total
+        from kvota.pipeline.usage import USAGE_COLUMNS, usage_total
 
-        events = read_events(spark, self._record(mode))
+        chunks = self._chunks(spark, [mode], "user", further=USAGE_COLUMNS)
         return {
             (row["user"], row["quota_type"]): tables.Use(
                 rate=row["rate_mean"],
@@ -198,16 +199,15 @@ class _Circle:
                 refused=row["rejected"],
                 limit=row["limit_last"],
             )
-            for row in usage_total(events, "user").collect()
+            for row in usage_total(chunks).collect()
         }
 
     def _replayed(self, spark: "SparkSession", used: tables.Use) -> str:
         """Replay analytics under other quotas: one replay, several candidates."""
-        from kvota.pipeline.events import read_events
         from kvota.pipeline.replay import replay
 
-        events = read_events(spark, self._record(_SHADOW))
-        replayed = replay(events, tables.candidates(used), by="user", quota_types=["PRODUCE"])
+        chunks = self._chunks(spark, [_SHADOW], "user", quota_types=["PRODUCE"])
+        replayed = replay(chunks, tables.candidates(used))
         rows = replayed.where(replayed["user"] == ANALYTICS).orderBy("quota").collect()
         tried = [
             tables.Tried(row["quota"], row["events"], row["share_over"], row["share_throttled"])
@@ -218,16 +218,32 @@ class _Circle:
     def _recommended(self, spark: "SparkSession") -> "Recommendation":
         from kvota.pipeline.events import read_events
         from kvota.pipeline.recommend import Wishes, recommend
+        from kvota.pipeline.usage import USAGE_COLUMNS
 
-        events = read_events(spark, self._record(_SHADOW))
-        return recommend(events, FIRST_GUESS, CAPACITIES, Wishes(guardrails=RELAXED))
+        chunks = self._chunks(spark, [_SHADOW], "user", further=USAGE_COLUMNS)
+        clients = read_events(spark, self._record(_SHADOW))
+        wishes = Wishes(guardrails=RELAXED)
+        return recommend(chunks, clients, FIRST_GUESS, CAPACITIES, wishes)
 
     def _law(self, spark: "SparkSession") -> "LawResult":
-        from kvota.pipeline.events import read_events
-        from kvota.pipeline.law import law
+        from kvota.pipeline.law import LAW_COLUMNS, law
 
-        events = read_events(spark, self._record(_SHADOW), self._record(_ENFORCED))
-        return law(events)
+        return law(self._chunks(spark, [_SHADOW, _ENFORCED], "counter", further=LAW_COLUMNS))
+
+    def _chunks(
+        self,
+        spark: "SparkSession",
+        modes: Iterable[str],
+        by: "By",
+        *,
+        further: Iterable[str] = (),
+        quota_types: Iterable[str] | None = None,
+    ) -> "Chunks":
+        from kvota.pipeline.chunks import chunks_of_files
+        from kvota.pipeline.files import find_events
+
+        found = find_events(self._record(mode) for mode in modes)
+        return chunks_of_files(spark, found, by, further=further, quota_types=quota_types)
 
 
 def _first_guess() -> str:

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from kvota.pipeline import closed_kernels, open_kernels
-from kvota.pipeline import grid_sums as k
 from kvota.pipeline.arrow_columns import Array, arrays
+from kvota.pipeline.kernels import closed_kernels, open_kernels
+from kvota.pipeline.kernels import grid_sums as k
 
 RESULT_SPARK = (
     "counter_id long, bucket boolean, samples int, sample_ms int, candidate int, quota double, "

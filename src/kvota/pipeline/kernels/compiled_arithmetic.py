@@ -46,10 +46,8 @@ def _cache_base() -> Path:
 
 
 def _sources() -> bytes:
-    """Return the text of everything kernels call; a change of a kernel's own file Numba sees."""
-    here = Path(__file__)
-    called = (here.with_name(name) for name in ("counter_steps.py", "grid_sums.py"))
-    files = (Path(inspect.getfile(plain_arithmetic)), here, *called)
+    """Return the text of everything kernels call, each other included."""
+    files = (Path(inspect.getfile(plain_arithmetic)), *sorted(Path(__file__).parent.glob("*.py")))
     return b"\0".join(file.read_bytes() for file in files)
 
 

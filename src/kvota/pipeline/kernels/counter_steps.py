@@ -9,7 +9,7 @@ They are small functions over the arrays of one counter; Numba compiles them int
 import numpy as np
 import numpy.typing as npt
 
-from kvota.pipeline.compiled_arithmetic import compiled, step
+from kvota.pipeline.kernels.compiled_arithmetic import compiled, step
 
 Int64s = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

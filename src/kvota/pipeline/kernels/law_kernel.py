@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
-from kvota.pipeline.compiled_arithmetic import compiled, kernel, step
-from kvota.pipeline.counter_steps import (
+from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
+from kvota.pipeline.kernels.counter_steps import (
     Doubles,
     Flags,
     Int64s,
@@ -204,3 +204,30 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
         if refused[row]:
             outcome[row] = REJECTED
             totals[state[_CURRENT]] -= value[row]  # at the same time, so out of the same sample
+
+
+@kernel
+def compare_rows(
+    starts: Int64s,  # where each counter's rows start, and the end
+    types: Int64s,  # of each counter
+    recorded_ms: Int64s,
+    recorded_outcome: Int64s,
+    throttle_ms: Int32s,
+    outcome: Int8s,
+    judged: Flags,
+    counts: Int64s,  # out: a row per type: rows, throttled, differing, unjudged; they are added to
+    differs: Flags,  # out
+) -> None:
+    """Compare replayed rows with recorded ones; a recorded number that is not there equals none."""
+    for counter in range(len(starts) - 1):
+        of_type = counts[types[counter]]
+        for row in range(starts[counter], starts[counter + 1]):
+            of_type[0] += 1
+            if recorded_ms[row] > 0 or recorded_outcome[row] == REJECTED:
+                of_type[1] += 1
+            same = recorded_ms[row] == throttle_ms[row] and recorded_outcome[row] == outcome[row]
+            differs[row] = judged[row] and not same
+            if differs[row]:
+                of_type[2] += 1
+            if not judged[row]:
+                of_type[3] += 1

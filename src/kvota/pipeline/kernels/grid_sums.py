@@ -5,8 +5,8 @@
 
 import numpy as np
 
-from kvota.pipeline.compiled_arithmetic import compiled, step
-from kvota.pipeline.counter_steps import Doubles, Int64s
+from kvota.pipeline.kernels.compiled_arithmetic import compiled, step
+from kvota.pipeline.kernels.counter_steps import Doubles, Int64s
 
 # Places in ``clock``, which all candidates share.
 CURRENT, SLOTS, SAMPLES, SAMPLE_MS, TOUCHED_MS, RECORD_MS, FIRST_MS, JUDGED_MS, EVENTS = range(9)

@@ -11,8 +11,8 @@ rejected, as in shadow mode.
 
 import numpy as np
 
-from kvota.pipeline.compiled_arithmetic import compiled, kernel
-from kvota.pipeline.counter_steps import (
+from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel
+from kvota.pipeline.kernels.counter_steps import (
     Doubles,
     Flags,
     Int64s,
@@ -20,7 +20,7 @@ from kvota.pipeline.counter_steps import (
     measure_rate,
     record_rate,
 )
-from kvota.pipeline.grid_sums import (
+from kvota.pipeline.kernels.grid_sums import (
     CURRENT,
     LONG_AGO_MS,
     RECORD_MS,

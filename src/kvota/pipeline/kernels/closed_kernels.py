@@ -10,8 +10,8 @@ token bucket for bandwidth a Produce goes on when its turn comes.
 
 import numpy as np
 
-from kvota.pipeline.compiled_arithmetic import compiled, kernel, step
-from kvota.pipeline.counter_steps import (
+from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
+from kvota.pipeline.kernels.counter_steps import (
     Doubles,
     Flags,
     Int64s,
@@ -19,7 +19,7 @@ from kvota.pipeline.counter_steps import (
     measure_rate,
     record_rate,
 )
-from kvota.pipeline.grid_sums import (
+from kvota.pipeline.kernels.grid_sums import (
     BACKLOG,
     DELAY_MS,
     DELAY_MS_MAX,

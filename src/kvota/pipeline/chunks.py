@@ -1,0 +1,256 @@
+"""Brings the charges of each counter together, packed: what replay, law and usage are made from."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
+
+from kvota.model.event import EVENT_COLUMNS
+from kvota.pipeline import chunk_schema as s
+from kvota.pipeline.files import EventFile, FoundEvents, Run, joined_runs
+from kvota.pipeline.pack import TEXTS, Packing, pack
+from kvota.pipeline.unpack import Rows, unpack
+from kvota.record.event_schema import ARROW_TYPES
+
+Batches = Iterator[pa.RecordBatch]
+
+# So many rows are packed at once: about 350 MB of a worker's memory, most of it for a moment only.
+_ROWS_AT_ONCE = 1 << 20
+
+# A task for so many rows, and at least two per core: the last one to end is then a short one.
+_ROWS_PER_TASK = 2_000_000
+_TASKS_PER_CORE = 2
+
+_TASKS = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("place", pa.int32()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("modified_ns", pa.int64()),
+    ]
+)
+
+# Files may differ in their types of text; here all are codes and a dictionary.
+_TYPES = {
+    column.name: pa.dictionary(pa.int32(), pa.string())
+    if column.name in TEXTS
+    else ARROW_TYPES[column.type]
+    for column in EVENT_COLUMNS
+}
+
+# Begins the message of an error in a task that read a file which had changed since it was looked at.
+FILE_CHANGED = "kvota: the record changed while it was read"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The charges of a record, packed; a counter's chunks in one partition, in order.
+
+    Attributes:
+        table: ``chunk_schema.CHUNK`` and counter_id.
+        by: how charges share counters; the order of rows is seq where as recorded, else time.
+        runs: of the whole record they were made of.
+        period: the part of it that they were made of.
+    """
+
+    table: DataFrame
+    by: s.By
+    runs: tuple[Run, ...]
+    period: s.Period = s.ALWAYS
+
+    def of_types(self, quota_types: Iterable[str]) -> "Chunks":
+        """Return those of some quota types."""
+        return replace(self, table=self.table.where(F.col("quota_type").isin(*sorted(quota_types))))
+
+    def of_counters(self, counter_ids: Iterable[int]) -> "Chunks":
+        """Return those of a few counters."""
+        return replace(self, table=self.table.where(F.col("counter_id").isin(*counter_ids)))
+
+    def persist(self) -> "Chunks":
+        """Return the same, kept for several jobs; ``unpersist`` frees the memory."""
+        return replace(self, table=self.table.persist())
+
+    def unpersist(self) -> None:
+        """Forget what ``persist`` kept."""
+        self.table.unpersist()
+
+    def stage(self, work: Callable[[Iterator[Rows]], Batches], schema: str) -> DataFrame:
+        """Return the table that ``work`` makes, task by task, from the rows of whole counters."""
+        as_recorded = self.by == "counter"
+
+        def of_task(batches: Batches) -> Batches:
+            return work(unpack(batches, as_recorded=as_recorded))
+
+        return self.table.mapInArrow(of_task, schema)
+
+
+def chunks_of_files(
+    spark: SparkSession,
+    found: FoundEvents,
+    by: s.By = "counter",
+    *,
+    further: Iterable[str] = (),
+    quota_types: Iterable[str] | None = None,
+    period: s.Period = s.ALWAYS,
+) -> Chunks:
+    """Pack the charges in a record's files; workers read them without Spark's rows in between.
+
+    Args:
+        spark: runs it; its workers have to reach the files.
+        found: the files.
+        by: the counters as recorded, or made anew per user, client id or both.
+        further: columns that the job asks for, of ``throttle_ms`` and ``upstream_throttle_ms``.
+        quota_types: None: all.
+        period: other rows are left out, and files without any inside are not read.
+    """
+    packing = _packing(by, found.runs, further, quota_types, period)
+    wanted = [file for file in found.files if file.is_within(period)]
+    rows = sum(file.rows for file in wanted)
+    reading = max(1, min(_tasks(spark, rows), len(wanted)))
+    files = spark.createDataFrame(_task_table(wanted, reading))
+    ordered = files.repartitionById(reading, F.col("task")).sortWithinPartitions("place")
+    packed = ordered.mapInArrow(_file_packer(packing), s.CHUNK_SPARK)
+    return Chunks(_together(packed, _tasks(spark, rows)), by, found.runs, period)
+
+
+def chunks_of_table(
+    events: DataFrame,
+    by: s.By = "counter",
+    *,
+    further: Iterable[str] = (),
+    quota_types: Iterable[str] | None = None,
+) -> Chunks:
+    """Pack the charges of an events table that is no folder of files: filtered, or somebody else's.
+
+    Spark hands every row to Python, which takes about six times as long as reading it; one job more
+    looks for the runs.
+    """
+    runs = _runs_of_table(events)
+    packing = _packing(by, runs, further, quota_types, s.ALWAYS)
+    here = [F.col(name) for name in packing.columns() if name in events.columns]
+    packed = events.select(*here).mapInArrow(_table_packer(packing), s.CHUNK_SPARK)
+    tasks = _tasks(events.sparkSession, sum(run.rows for run in runs))
+    return Chunks(_together(packed, tasks), by, runs)
+
+
+def _packing(
+    by: s.By,
+    runs: tuple[Run, ...],
+    further: Iterable[str],
+    quota_types: Iterable[str] | None,
+    period: s.Period,
+) -> Packing:
+    places = {
+        # A run that began before the period is like one whose first rows are lost.
+        (run.gateway, run.run_id): (rank, run.is_complete and run.first_us >= period.since_us)
+        for rank, run in enumerate(runs)
+    }
+    return Packing(
+        by=by,
+        runs=places,
+        further=frozenset(further),
+        quota_types=None if quota_types is None else frozenset(quota_types),
+        period=period,
+    )
+
+
+def _tasks(spark: SparkSession, rows: int) -> int:
+    return max(spark.sparkContext.defaultParallelism * _TASKS_PER_CORE, rows // _ROWS_PER_TASK)
+
+
+def _together(packed: DataFrame, tasks: int) -> DataFrame:
+    """Bring each counter's chunks into one partition, in order."""
+    identified = packed.withColumn("counter_id", F.xxhash64(*s.COUNTER_COLUMNS))
+    return identified.repartition(tasks, "counter_id").sortWithinPartitions("counter_id", "first")
+
+
+def _task_table(files: Iterable[EventFile], tasks: int) -> pa.Table:
+    """Share the files out, runs kept together and each task about as many rows."""
+    ordered = sorted(files, key=lambda file: (file.runs, str(file.path)))
+    total = max(1, sum(file.rows for file in ordered))
+    before = 0
+    rows: list[tuple[Any, ...]] = []
+    for place, file in enumerate(ordered):
+        task = min(before * tasks // total, tasks - 1)
+        rows.append((task, place, str(file.path), file.size_bytes, file.modified_ns))
+        before += file.rows
+    columns = [[row[place] for row in rows] for place in range(len(_TASKS))]
+    arrays = [pa.array(column, part.type) for column, part in zip(columns, _TASKS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_TASKS)
+
+
+def _runs_of_table(events: DataFrame) -> tuple[Run, ...]:
+    """Return the runs in a table; a bounded result: one row per start of a gateway."""
+    named = events.withColumns(
+        {name: F.coalesce(F.col(name), F.lit("")) for name in ("gateway", "run_id")}
+    )
+    found = named.groupBy("gateway", "run_id").agg(
+        F.min("seq"), F.max("seq"), F.count("*"), F.min("ts_us"), F.max("ts_us")
+    )
+    return joined_runs(Run(*row) for row in found.collect())
+
+
+def _file_packer(packing: Packing) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Batches:
+        yield from _packed(_tables(batches, packing.columns()), packing)
+
+    return stage
+
+
+def _table_packer(packing: Packing) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Batches:
+        yield from _packed((pa.Table.from_batches([batch]) for batch in batches), packing)
+
+    return stage
+
+
+def _packed(tables: Iterable[pa.Table], packing: Packing) -> Batches:
+    """Pack tables, small ones together."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        if rows and rows + table.num_rows > _ROWS_AT_ONCE:
+            yield from _packed_at_once(waiting, packing)
+            waiting, rows = [], 0
+        waiting.append(table)
+        rows += table.num_rows
+    if waiting:
+        yield from _packed_at_once(waiting, packing)
+
+
+def _packed_at_once(tables: list[pa.Table], packing: Packing) -> Batches:
+    chunks = pack(pa.concat_tables(tables, promote_options="default"), packing)
+    tables.clear()
+    if chunks is not None:
+        yield chunks
+
+
+def _tables(batches: Batches, columns: list[str]) -> Iterator[pa.Table]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from _tables_of(row, columns)
+
+
+def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
+    """Read one file in tables of bounded size; texts stay codes and a dictionary."""
+    try:
+        status = Path(row["path"]).stat()
+        if (status.st_size, status.st_mtime_ns) != (row["size_bytes"], row["modified_ns"]):
+            msg = f"{FILE_CHANGED}: {row['path']} is another one now"
+            raise RuntimeError(msg)
+        footer = pq.read_metadata(row["path"])
+        texts = [name for name in footer.schema.names if name in TEXTS]
+        file = pq.ParquetFile(row["path"], metadata=footer, read_dictionary=texts)
+    except FileNotFoundError as error:
+        msg = f"{FILE_CHANGED}: {row['path']} is gone"
+        raise RuntimeError(msg) from error
+    with file:
+        here = [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
+            yield pa.Table.from_batches([batch]).cast(pa.schema([(n, _TYPES[n]) for n in here]))

@@ -1,0 +1,62 @@
+"""What a counter's name says: its parts, and what follows from its quota type."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from kvota.model.quota_type import FACTS, Algorithm, QuotaType, types_counted_by
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value
+from kvota.pipeline.arrow_columns import Array
+
+# The quota types that can be replayed so far; others have no kernel yet. Bandwidth can be counted by
+# either algorithm, mutations by Kafka's token bucket only.
+BANDWIDTH_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
+REPLAYED_TYPES = (*BANDWIDTH_TYPES, *BUCKET_TYPES)
+
+# The columns that name a counter in tables for people.
+NAME_SPARK = (
+    "counter_id long, gateway string, run_id string, node_id int, quota_type string, tags string, "
+    "user string, client_id string"
+)
+NAME = pa.schema(
+    [
+        ("counter_id", pa.int64()),
+        ("gateway", pa.string()),
+        ("run_id", pa.string()),
+        ("node_id", pa.int32()),
+        ("quota_type", pa.string()),
+        ("tags", pa.string()),
+        ("user", pa.string()),
+        ("client_id", pa.string()),
+    ]
+)
+
+
+def named(names: pa.RecordBatch) -> pa.RecordBatch:
+    """Return ``NAME`` for counters; user and client_id are null where they are no part of the counter."""
+    tags = names.column("tags").to_pylist()
+    texts = [
+        pa.array([tag_value(text, key) or None for text in tags], pa.string())
+        for key in (USER_TAG, CLIENT_ID_TAG)
+    ]
+    parts = [names.column(name).cast(NAME.field(name).type) for name in NAME.names[:-2]]
+    return pa.RecordBatch.from_arrays([*parts, *texts], schema=NAME)
+
+
+def is_of(names: pa.RecordBatch, *quota_types: str) -> Array:
+    """Return for each counter whether it is of one of these quota types."""
+    return _of_type(names, dict.fromkeys(quota_types, 1.0), 0.0) > 0
+
+
+def floors(names: pa.RecordBatch) -> Array:
+    """Return for each counter the limit below which nothing passes freely."""
+    return _of_type(names, {kind: FACTS[QuotaType(kind)].floor for kind in FACTS}, 0.0)
+
+
+def _of_type(names: pa.RecordBatch, numbers: Mapping[str, float], other: float) -> Array:
+    types = names.column("quota_type").dictionary_encode()
+    known = [numbers.get(text, other) for text in types.dictionary.to_pylist()]
+    found: Array = np.array(known or [other])[types.indices.to_numpy(zero_copy_only=False)]
+    return found
