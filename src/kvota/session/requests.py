@@ -23,6 +23,7 @@ from kvota.session.line_place import LinePlace
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
 from kvota.session.route import Kind, Route
+from kvota.session.unfinished import Unfinished
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
 from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
@@ -54,6 +55,7 @@ class Requests:
         count: requests taken so far.
         budget: what the running frame takes of the broker's announced-bytes budget.
         place: in the line of a counter that owes too much.
+        unfinished: the charge of the running frame.
     """
 
     __slots__ = (
@@ -71,6 +73,7 @@ class Requests:
         "left",
         "place",
         "swallowed_bytes",
+        "unfinished",
     )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
@@ -85,6 +88,7 @@ class Requests:
         self.buffered = bytearray()
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
         self.place = LinePlace(caller, wake)
+        self.unfinished = Unfinished(caller)
         self.count = 0
         self.left = 0
         self.swallowed_bytes = 0
@@ -173,6 +177,7 @@ class Requests:
             pos = frame_end
         if pos > end:
             self.left = pos - end
+            self.unfinished.begin(now_us, is_swallowed=self.swallowed_bytes > 0)
         if ahead is not None or len(due) > self._in_flight_max:
             return self._forwarded(data, ahead, begin)
         return data
@@ -355,6 +360,7 @@ class Requests:
         need = min(size + 4, EVIDENCE_BYTES)
         if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
             return need
+        self.unfinished.route = route
         # The budget is the broker's memory where the frame goes on at once, else our own.
         if not self.budget.take(size, self._caller.user):
             self._pausing.reasons |= _BUDGET
