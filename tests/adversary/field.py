@@ -59,7 +59,7 @@ class Field:
                 # Under some attacks a broker does not get round to its heartbeats.
                 "broker.session.timeout.ms": "30000",
             },
-            heap_mb=800 if nodes == 1 else 500,
+            heap_mb=1_500 if nodes == 1 else 500,
             java_options=SHORT_LIVED,
         )
         self._folder, self._numbers = folder, count(1)

@@ -61,6 +61,7 @@ class Habits:
     honours: bool = False
     patience_s: float | None = None
     stops_short: float = 0.0
+    leaves_in_s: tuple[float, float] = (20.0, 20.0)
     own_hosts: bool = False
 
 
@@ -356,6 +357,7 @@ class Wire:
         end = End(seq, self.number, self.client.host, gave_up=bool(reason), now_ms=now_ms)
         self.world.told.ends.append(end)
         self.machine.close()
+        self.machine.give_back_missing(self.world.now_us)
         self.machine.upstream_gone()
         self.client.closed(self)
 
@@ -433,7 +435,8 @@ class Client:
             if world.rng.random() < habits.stops_short:
                 del parts[1]
                 self._stops_short = True
-                world.after(20 * _SECOND_US, partial(self._give_up, wire, self._correlation))
+                left_us = world.rng.uniform(*habits.leaves_in_s) * _SECOND_US
+                world.after(left_us, partial(self._give_up, wire, self._correlation))
         for part in parts:
             self._post(wire, part)
         if habits.patience_s is not None:
@@ -506,13 +509,38 @@ def excess_s(world: World) -> float:
     In every interval the requests before its last one cost no more than elapsed + burst + debt_max,
     where only forward steps of the decision clock count. So the rule holds, with one request on top;
     the last one of an interval, not just any.
+
+    It holds for the rows as they are, and for what has come: where a part of a request never did and was
+    given back, its charge is worth the rest.
     """
+    rows = world.rows
+    costs_ms = [row.value / row.memo.limit * 1000 if row.memo.limit else 0.0 for row in rows]
+    return max(_excess_s(world, rows, costs_ms), _excess_s(world, rows, _net(rows, costs_ms)))
+
+
+def _net(rows: list[Row], costs_ms: list[float]) -> list[float]:
+    """What is given back belongs to the charge before it on the same connection."""
+    net_ms = list(costs_ms)
+    charge_of: dict[int, int] = {}
+    for place, row in enumerate(rows):
+        if row.value >= 0:
+            charge_of[row.memo.connection] = place
+        elif row.memo.limit:
+            net_ms[place] = 0.0
+            net_ms[charge_of[row.memo.connection]] += costs_ms[place]
+            assert net_ms[charge_of[row.memo.connection]] >= -1e-6, (
+                "more is given back than charged"
+            )
+    return net_ms
+
+
+def _excess_s(world: World, rows: list[Row], costs_ms: list[float]) -> float:
     bucket = world.scenario.bucket
     bound_ms = bucket.burst_ms + bucket.debt_max_ms
     worst_ms = 0.0
     over_ms: dict[object, float] = {}  # of the worst interval that ends here
     seen_ms: dict[object, int] = {}
-    for row in world.rows:
+    for row, cost_ms in zip(rows, costs_ms, strict=True):
         counter, now_ms = (row.memo.tags, row.memo.node_id), row.ts_us // 1000
         if row.memo.samples == 0:
             continue  # no quota: no counter was touched
@@ -525,8 +553,9 @@ def excess_s(world: World) -> float:
         over_ms[counter] = before_ms
         if row.outcome == REJECTED or row.memo.limit is None:
             continue
-        worst_ms = max(worst_ms, before_ms - bound_ms)
-        over_ms[counter] = before_ms + row.value / row.memo.limit * 1000
+        if row.value >= 0:
+            worst_ms = max(worst_ms, before_ms - bound_ms)
+        over_ms[counter] = before_ms + cost_ms
     return worst_ms / 1000 if worst_ms > 1e-3 else 0.0
 
 
@@ -579,6 +608,8 @@ def passed_others(world: World) -> list[tuple[int, int]]:
             end = ends.popleft()
             for line in lines.values():
                 line.end(end, client_ids)
+        if row.value < 0:
+            continue
         line = lines.setdefault(row.memo.tags, Line())
         number = row.memo.connection
         client_ids[number] = row.memo.client_id
@@ -594,5 +625,9 @@ def passed_others(world: World) -> list[tuple[int, int]]:
 
 def has_one_row_each(world: World) -> bool:
     """True when each forwarded request has one row: charged, or in shadow mode not charged."""
-    rows = [row for row in world.rows if row.outcome != REJECTED or not row.memo.enforced]
+    rows = [
+        row
+        for row in world.rows
+        if row.value >= 0 and (row.outcome != REJECTED or not row.memo.enforced)
+    ]
     return len(rows) == world.told.forwarded

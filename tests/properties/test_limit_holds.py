@@ -5,6 +5,7 @@ one request, in seconds; however many connections there are, and whatever they i
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -86,7 +87,7 @@ def _habits(rng: Random, limit: float) -> Habits:
         acks=rng.choice((-1, -1, 1, 0)),
         honours=rng.random() < 0.3,
         patience_s=rng.choice((None, None, None, 5.0, 30.0, 30.0)),
-        stops_short=rng.choice((0.0, 0.0, 0.5)),
+        stops_short=rng.choice((0.0, 0.0, 0.5, 1.0)),
         own_hosts=rng.random() < 0.5,
     )
 
@@ -255,6 +256,27 @@ def test_of_requests_that_clients_have_given_up_few_are_admitted() -> None:
     assert answered >= 0.99 * world.told.forwarded
 
 
+# ------------------------------------------------------------------ frames that never end
+
+_BREAKS_OFF = Habits(
+    connections=2, cost_s=(5.0, 60.0), think_s=(0.0, 2.0), stops_short=1.0, leaves_in_s=(0.1, 30.0)
+)
+_BESIDE = Habits(connections=3, cost_s=(1.0, 15.0), think_s=(2.0, 20.0))
+
+
+def given_back(world: World) -> float:
+    return -sum(row.value for row in world.rows if row.value < 0)
+
+
+def test_what_never_came_is_given_back_and_the_bound_holds_for_what_has() -> None:
+    changes = (Change(30, "limit", 2 * _LIMIT), Change(50, "clock", -30), Change(70, "factor", 0.4))
+    scenario = Scenario(crowds=(_BREAKS_OFF, _BESIDE), changes=changes, limit=_LIMIT, late_s=0.5)
+
+    worlds = [judge(replace(scenario, seed=seed)) for seed in range(20)]
+
+    assert sum(given_back(world) for world in worlds) > 20 * 10 * _LIMIT
+
+
 # ------------------------------------------------------------------ the judges can say no
 
 
@@ -321,6 +343,56 @@ def test_a_broken_bucket_is_seen_to_break_the_bound(
     world = World(Scenario(crowds=(crowd,), changes=changes, limit=_LIMIT)).run()
 
     assert excess_s(world) > 0.1
+
+
+def _give_back_whatever_time_has_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DebtBucket, "left_of", lambda _, value, *__: value)
+
+
+def _give_back_as_if_the_clock_never_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DebtBucket, "mark", lambda bucket: bucket._gone_back_ms + 10**6)
+
+
+def _give_back_bytes_at_the_limit_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_of = DebtBucket.left_of
+
+    def at_the_limit_of_now(bucket: DebtBucket, value: int, _limit: float, *rest: int) -> int:
+        return left_of(bucket, value, bucket._limit, *rest)
+
+    monkeypatch.setattr(DebtBucket, "left_of", at_the_limit_of_now)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        _give_back_whatever_time_has_paid,
+        _give_back_as_if_the_clock_never_went_back,
+        _give_back_bytes_at_the_limit_of_now,
+    ],
+)
+def test_a_credit_that_outlives_its_charge_is_seen_to_break_the_bound(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    changes = tuple(
+        change
+        for at_s in range(10, 120, 8)
+        for change in (
+            Change(at_s, "clock", -20.0),
+            Change(at_s + 1, "limit", 3 * _LIMIT),
+            Change(at_s + 4, "limit", _LIMIT / 3),
+        )
+    )
+    scenario = Scenario(crowds=(_BREAKS_OFF, _BESIDE), changes=changes, limit=_LIMIT)
+
+    assert _breaks(scenario)
+
+
+def _breaks(scenario: Scenario) -> bool:
+    try:
+        return any(excess_s(World(replace(scenario, seed=seed)).run()) > 0.1 for seed in range(60))
+    except AssertionError:  # more was given back than charged
+        return True
 
 
 def _leave_the_gate_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,12 @@ class Adversaries:
         return {QuotaEntity(user=DEFAULT): {QuotaType.PRODUCE: self.limit}}
 
     def note_given(self, watch: Watch, produced: Iterable[Upward]) -> None:
-        """What went up of one connection, halves of requests included."""
+        """What went up of one connection; of a request that never came whole, what has come of it."""
         for upward in produced:
             given = self._given.setdefault((watch.node_id, upward.user), [])
-            given.append((upward.tick, upward.at_ms, upward.size))
+            is_whole = any(upward is one for one in watch.upward)
+            size = upward.size if is_whole else len(watch.up)
+            given.append((upward.tick, upward.at_ms, size))
 
     def check_bound(self) -> None:
         """In every interval a user was given no more than limit x (elapsed + burst + debt_max) + 1 request."""

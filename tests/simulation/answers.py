@@ -7,7 +7,9 @@ from kio.schema.errors import ErrorCode
 from tests.simulation.asks import Ask
 from tests.simulation.watch import Upward, Watch
 
+from kvota.model.quota_type import Algorithm
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
+from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -31,6 +33,7 @@ _REFUSED = frozenset(
     }
 )
 _RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+_FACTOR_TOLD_MS_MAX = ConnectionSettings().factor_told_ms_max
 # Node endpoints of three brokers, in a streamed answer.
 _TAIL_BYTES_MAX = 150
 
@@ -126,9 +129,21 @@ def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
 
 def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
     """The broker's answer, with the longer throttle time and without its addresses."""
-    make = produced if ask.key == PRODUCE else fetched
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
-    if rows[-1].memo.quota_type in watch.buckets:
+    may_be_told_ms = [own_ms]
+    quota_type = rows[-1].memo.quota_type
+    if quota_type in watch.lowered:
+        may_be_told_ms.append(min(own_ms, _FACTOR_TOLD_MS_MAX))
+    if quota_type in watch.lifted:
+        may_be_told_ms.append(0)
+    return any(_is_made_of(watch, ask, answer, reply, rows, told) for told in may_be_told_ms)
+
+
+def _is_made_of(
+    watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...], own_ms: int
+) -> bool:
+    make = produced if ask.key == PRODUCE else fetched
+    if rows[-1].memo.algorithm is Algorithm.TOKEN_BUCKET:
         own_ms = min(own_ms, watch.cap_ms)  # a Java client keeps to what it was told, come what may
     fields = dict(reply.fields)
     throttle_ms = max(own_ms, reply.throttle_ms)

@@ -1,12 +1,13 @@
 """What goes wrong in a world from outside: quotas change, clocks are set, brokers die."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.brokers import BrokerEnd
 from tests.simulation.timeline import Timeline
 
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
@@ -28,6 +29,8 @@ _LIMITS: dict[QuotaType, tuple[float, ...]] = {
     QuotaType.FETCH: (300.0, 2_000.0, 10_000.0, 60_000.0, 1e9),
     QuotaType.CONTROLLER_MUTATION: (0.1, 1.0, 2.5, 10.0, 1e6),
 }
+_BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
+_FACTORS = (0.0, 0.1, 0.5, 1.0, 1.0, 3.0)
 _STEPS_MS = (-3_600_000, -30_000, -1_000, -1, 1, 999, 40_000, 3_700_000)
 _FIRST_MS = 60_000
 _LIFTED_US = 3_600_000_000
@@ -47,13 +50,24 @@ def drawn_quotas(rng: Random) -> Entries:
     return entries
 
 
+def drawn_bucket(rng: Random) -> BucketSettings:
+    return BucketSettings(
+        burst_ms=rng.choice((1, 1_000, 10_000)), debt_max_ms=rng.choice((0, 2_000, 15_000))
+    )
+
+
 @dataclass
 class Faults:
     """Draws what goes wrong and when, and keeps what the checks must know of it.
 
     Attributes:
-        excuses_ms: when the wall clock was set forward or quotas changed, monotonic: a mute may end early.
+        excuses_ms: when the wall clock was set forward or what is in force changed, monotonic: a mute may
+            end early.
         limits: of each table that was in force, with the tick at which it came.
+        modes: what was enforced, and what counted by ``token_bucket``, with the tick at which it came.
+        lifted: quota types that were enforced and then not: what was charged may be told to nobody.
+        lowered: quota types that have had a factor below 1: clients are told less then.
+        buckets: quota types that have counted by ``token_bucket`` at some time.
         stepped_back_ms: by how much the wall clock was set back in all; so much longer is what is left
             of a mutation's throttle, which is reckoned on it.
     """
@@ -64,7 +78,15 @@ class Faults:
     tick: Callable[[], int]
     excuses_ms: list[int] = field(default_factory=list)
     limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
+    modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]] = field(
+        default_factory=list
+    )
+    lifted: set[QuotaType] = field(default_factory=set)
+    lowered: set[QuotaType] = field(default_factory=set)
+    buckets: set[QuotaType] = field(default_factory=set)
     stepped_back_ms: int = 0
+    _entries: Entries = field(default_factory=dict)
+    _factors: dict[QuotaType, float] = field(default_factory=dict)
 
     def begin(
         self,
@@ -85,7 +107,7 @@ class Faults:
         rng = self.rng
         if not of_brokers_only:
             for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
-                self._sometime(lambda: self._reload(look_again))
+                self._sometime(lambda: self._change(look_again))
             for _ in range(rng.choice((0, 0, 0, 1, 3))):
                 self._sometime(self._set_clock)
         for _ in range(rng.choice((0, 0, 0, 1))):
@@ -100,24 +122,56 @@ class Faults:
         self.timeline.after_us(self.rng.randrange(latest_ms * 1000), action)  # type: ignore[arg-type]
 
     def note_limits(self, entries: Entries) -> None:
+        """These are in force from now on, each with the factor of its type."""
+        self._entries = entries
         of_type: dict[QuotaType, set[float]] = {quota_type: set() for quota_type in _LIMITS}
         for limits in entries.values():
             for quota_type, limit in limits.items():
-                of_type[quota_type].add(limit)
+                of_type[quota_type].add(limit * self._factors.get(quota_type, 1.0))
         self.limits.append((self.tick(), of_type))
+
+    def note_modes(self, enforced: Collection[QuotaType], buckets: Collection[QuotaType]) -> None:
+        """These are in force from now on."""
+        if self.modes:
+            self.lifted |= self.modes[-1][1] - set(enforced)
+        self.modes.append((self.tick(), frozenset(enforced), frozenset(buckets)))
+        self.buckets |= set(buckets)
 
     def lift_in_the_end(self, look_again: Callable[[], None]) -> None:
         """An hour later there are no quotas: who waits behind a blocked counter may go on."""
         self.timeline.after_us(_LIFTED_US, lambda: self._put_in_force({}, look_again))
 
-    def _reload(self, look_again: Callable[[], None]) -> None:
-        """The operator has other quotas."""
-        self._put_in_force(drawn_quotas(self.rng), look_again)
+    def _change(self, look_again: Callable[[], None]) -> None:
+        """The operator, or what watches the cluster, puts something else in force."""
+        rng = self.rng
+        what = rng.choice(("quotas", "quotas", "factor", "enforce", "counting"))
+        if what == "quotas":
+            self._put_in_force(drawn_quotas(rng), look_again)
+            return
+        if what == "factor":
+            quota_type = rng.choice(list(_LIMITS))
+            self._factors[quota_type] = rng.choice(_FACTORS)
+            if self._factors[quota_type] < 1:
+                self.lowered.add(quota_type)
+            self.cluster.engine.set_factor(quota_type, self._factors[quota_type])
+            self.note_limits(self._entries)
+        elif what == "enforce":
+            enforced = frozenset(one for one in _LIMITS if rng.random() < 0.7)
+            self.cluster.enforce(enforced)
+            self.note_modes(enforced, self.modes[-1][2])
+        else:
+            buckets = {one: drawn_bucket(rng) for one in _BANDWIDTH if rng.random() < 0.5}
+            self.cluster.engine.replace_countings({}, buckets)
+            self.note_modes(self.modes[-1][1], buckets)
+        self._in_force(look_again)
 
     def _put_in_force(self, entries: Entries, look_again: Callable[[], None]) -> None:
         self.cluster.replace_quotas(ConfiguredQuotas(entries))
-        self.excuses_ms.append(self.cluster.clock.monotonic_ms())
         self.note_limits(entries)
+        self._in_force(look_again)
+
+    def _in_force(self, look_again: Callable[[], None]) -> None:
+        self.excuses_ms.append(self.cluster.clock.monotonic_ms())
         look_again()
 
     def _set_clock(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tests.simulation.watch import TimedRows, Upward, Watch
 
 from kvota.model.decision_sink import REJECTED, THROTTLED
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.testing.frames import decoded
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.stage import Row
@@ -114,16 +114,16 @@ def check_mutes_have_rows(
             return
         now = [row for row in charged if rows.decided[row.seq][1] == at_ms]
         exact_ms = {row.throttle_ms for row in now}
-        exact_ms |= {_with_window_ms(row, watch.buckets) for row in now}
+        exact_ms |= {_with_window_ms(row) for row in now}
         # What is left of a mutation's throttle, and how long a Fetch waits until it is looked at again.
         most_ms = max(mutation_ms and mutation_ms + stepped_back_ms, _LOOK_AGAIN_MS if waits else 0)
         if for_ms not in exact_ms and for_ms > most_ms:
             raise watch.fail(f"muted for {for_ms} ms at {at_ms}, and no row says so: {exact_ms}")
 
 
-def _with_window_ms(row: Row, buckets: frozenset[QuotaType]) -> int:
+def _with_window_ms(row: Row) -> int:
     """An answer larger than an empty window costs one window more; a bucket's window is its burst."""
-    samples = row.memo.samples - (row.memo.quota_type not in buckets)
+    samples = row.memo.samples - (row.memo.algorithm is not Algorithm.TOKEN_BUCKET)
     return row.throttle_ms + samples * row.memo.sample_ms
 
 

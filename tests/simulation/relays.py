@@ -337,6 +337,7 @@ class Relay:
             self._timer.cancel()
         self.due_at_close = self.machine.due_count
         self.machine.close()
+        self.machine.give_back_missing(self._clock.now_us())
         self._incoming.leave()
         self._outgoing.finish()
         if self._up is None:

@@ -10,7 +10,7 @@ from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.scripted_cluster import TopicOutcome
@@ -44,6 +44,26 @@ def check_limits(
             raise InvariantError(f"a limit that was no more in force: {row.columns()}")
 
 
+def check_modes(
+    rows: TimedRows, modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]]
+) -> None:
+    """Each charge is counted, and holds its client back or not, as was in force when it was decided.
+
+    Not of mutations: what is corrected behind the answer is of the mode in which it was charged.
+    """
+    for row in rows.rows:
+        memo = row.memo
+        if memo.tags == TAGS or memo.quota_type is QuotaType.CONTROLLER_MUTATION:
+            continue
+        tick, _ = rows.decided[row.seq]
+        enforced, buckets = [(forced, of) for since, forced, of in modes if since < tick][-1]
+        algorithm = Algorithm.TOKEN_BUCKET if memo.quota_type in buckets else Algorithm.SAMPLED_RATE
+        if memo.samples == 0:
+            algorithm = memo.algorithm
+        if (memo.enforced, memo.algorithm) != (memo.quota_type in enforced, algorithm):
+            raise InvariantError(f"a mode that was no more in force: {row.columns()}")
+
+
 def rows_of(rows: TimedRows) -> dict[tuple[int, QuotaType], list[Row]]:
     """Rows of each connection and quota type, in the order of decisions."""
     found: dict[tuple[int, QuotaType], list[Row]] = defaultdict(list)
@@ -59,6 +79,8 @@ def match_produce(
     further = [row for row in rows if row.memo.tags == TAGS]
     # What waits in line is not charged: its row says so, and nothing has gone up for it.
     rows = [row for row in rows if row.memo.tags != TAGS and not _waited(row)]
+    given_back = [row for row in rows if row.value < 0]
+    rows = [row for row in rows if row.value >= 0]
     charged = [one for one in watch.upward if one.ask is not None and one.ask.key == PRODUCE]
     half = watch.half_forwarded()
     if half is not None and half.ask is not None and half.ask.key == PRODUCE:
@@ -67,6 +89,8 @@ def match_produce(
         raise watch.fail(
             f"Produce rows of {[row.value for row in rows]}, forwarded {[one.size for one in charged]}"
         )
+    if given_back:
+        _check_given_back(watch, rows, given_back, half)
     if further and len(further) != len(rows):
         raise watch.fail(f"{len(rows)} rows, and {len(further)} of the further quota")
     for row, upward in zip(further + rows, (charged if further else []) + charged, strict=True):
@@ -78,6 +102,17 @@ def match_produce(
             raise watch.fail(f"the broker's throttle was {told_ms}, recorded {row}")
     both = zip(further, rows, strict=True) if further else ((row,) for row in rows)
     return dict(zip(charged, both, strict=True))
+
+
+def _check_given_back(
+    watch: Watch, rows: list[Row], given_back: list[Row], half: Upward | None
+) -> None:
+    """Of a request that never came whole, once, behind its row, and no more than has not come."""
+    (row,) = given_back if len(given_back) == 1 else (None,)
+    if row is None or half is None or row.seq < rows[-1].seq:
+        raise watch.fail(f"given back: {given_back}, behind {rows[-1:]}, of {half}")
+    if -row.value > half.size + 4 - len(watch.up):
+        raise watch.fail(f"{len(watch.up)} of {half.size} bytes have gone up, given back: {row}")
 
 
 def match_fetch(

@@ -1,5 +1,6 @@
 """What one connection's driver saw, byte for byte, matched at once with what its client asked."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -68,7 +69,7 @@ class Watch:
         number, node_id: of the connection and of its broker.
         dialled: that broker's address, or another name of it.
         cap_ms: how long one mute lasts at most.
-        buckets: quota types that count by ``token_bucket``.
+        lifted, lowered: quota types that have been enforced and then not; that have had a factor below 1.
         knows_node: false where the gateway has to learn which node it talks to.
         asks: what its client has sent, in order.
         upward: what has begun to go up, in order.
@@ -85,7 +86,8 @@ class Watch:
     rows: TimedRows
     clock: ManualClock
     cap_ms: int
-    buckets: frozenset[QuotaType]
+    lifted: Collection[QuotaType]
+    lowered: Collection[QuotaType]
     knows_node: bool = True
     asks: list[Ask] = field(default_factory=list)
     upward: list[Upward] = field(default_factory=list)

@@ -7,7 +7,7 @@ What is drawn
     direction of each connection, how its bytes are cut; how late answers and timers are; whether
     clients log in, and how.
 What goes wrong
-    ``faults`` (quotas reload, clocks step, brokers die), ``clients.Manners`` (a client leaves at any byte,
+    ``faults`` (quotas, factors, algorithms and what is enforced change, clocks step, brokers die), ``clients.Manners`` (a client leaves at any byte,
     half-closes, ignores its throttle time), ``brokers.DrawnScript`` (errors, late and large answers).
 What is checked
     ``watch`` while it goes on: nothing lost, doubled, reordered or changed on its way up. When all is
@@ -25,7 +25,7 @@ from tests.simulation.asked_callback import AskedCallback, Asking
 from tests.simulation.asks import Ask, Asks
 from tests.simulation.brokers import BrokerEnd, DrawnScript
 from tests.simulation.clients import Client, Manners
-from tests.simulation.faults import Faults, drawn_quotas
+from tests.simulation.faults import Faults, drawn_bucket, drawn_quotas
 from tests.simulation.further_quota import FurtherQuota, refusal
 from tests.simulation.law import check_law
 from tests.simulation.mutes import check_mutes, check_mutes_have_rows
@@ -33,6 +33,7 @@ from tests.simulation.pipe import STYLES, Pipe
 from tests.simulation.relays import Relay
 from tests.simulation.rows import (
     check_limits,
+    check_modes,
     check_mutations,
     check_sequence,
     match_fetch,
@@ -61,12 +62,6 @@ _REFUSED = (17, 7, 31, 44)
 # Of worlds in which everybody sends large requests at once, with a budget for one of them.
 _BULK_RATIO = 0.12
 _PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
-
-
-def _drawn_bucket(rng: Random) -> BucketSettings:
-    return BucketSettings(
-        burst_ms=rng.choice((1, 1_000, 10_000)), debt_max_ms=rng.choice((0, 2_000, 15_000))
-    )
 
 
 class World:
@@ -112,6 +107,7 @@ class World:
         )
         self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
         self.faults.note_limits(entries)
+        self.faults.note_modes(self.cluster.enforced, self._buckets)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
         self._logs_in = rng.random() < (0.7 if self.adversaries else 0.4)
         self._ends: list[BrokerEnd] = []
@@ -126,8 +122,7 @@ class World:
             look_again=self._look_again,
             of_brokers_only=self.adversaries is not None,
         )
-        if self._buckets:
-            self.faults.lift_in_the_end(self._look_again)
+        self.faults.lift_in_the_end(self._look_again)
 
     def _drawn_counting(
         self,
@@ -138,7 +133,7 @@ class World:
         buckets = frozenset(one for one in _BANDWIDTH if rng.random() < of_buckets)
         enforced = frozenset(one for one in _TYPES if rng.random() < 0.75)
         if self.adversaries is None:
-            return buckets, _drawn_bucket(rng), enforced
+            return buckets, drawn_bucket(rng), enforced
         produce = {QuotaType.PRODUCE}
         return buckets | produce, self.adversaries.bucket, enforced | produce
 
@@ -187,7 +182,8 @@ class World:
             rows=self.rows,
             clock=self.cluster.clock,
             cap_ms=self._cap_ms,
-            buckets=self._buckets,
+            lifted=self.faults.lifted,
+            lowered=self.faults.lowered,
             knows_node=knows_node,
             node_ids={node_id},
         )
@@ -302,6 +298,8 @@ class World:
                     raise InvariantError(f"{len(lane.line)} wait for {lane.tags} at the end")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
+        if not self._is_asked:
+            check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
         for relay in self.relays:
@@ -325,7 +323,7 @@ class World:
         if self.adversaries:
             self.adversaries.note_given(watch, row_of)
         fetched = rows.get((watch.number, QuotaType.FETCH), [])
-        is_bucket = QuotaType.FETCH in self._buckets
+        is_bucket = QuotaType.FETCH in self.faults.buckets
         row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked, is_bucket=is_bucket)
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
         check_answers(watch, replies, row_of, refusal=refusal)

@@ -143,13 +143,25 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             ),
             upstream=tuple(servers or ()),
             limits=limits,
-            connection=ConnectionSettings(enforced=frozenset(enforced), **connection),
+            connection=ConnectionSettings(
+                enforced=frozenset(enforced),
+                factor_told_ms_max=_factor_told_ms_max(kafka, connection["mute_ms_max"]),
+                **connection,
+            ),
         ),
         kafka=kafka,
         buckets=buckets,
         quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
         record=_record(reader, folder),
     )
+
+
+def _factor_told_ms_max(kafka: KafkaProperties, mute_ms_max: int) -> int:
+    """A few looks at the volumes: then the factor may be another one."""
+    interval_ms = kafka.volumes.check_interval_ms
+    if not interval_ms:
+        return ConnectionSettings().factor_told_ms_max
+    return min(mute_ms_max, 3 * interval_ms)
 
 
 def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:

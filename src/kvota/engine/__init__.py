@@ -7,6 +7,7 @@ from kvota.engine.kept_places import PlaceKey
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota
 from kvota.engine.question import Answer, Question
+from kvota.engine.receipt import Receipt
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.token_bucket import TokenBucket
 from kvota.engine.waiting_line import Turn
@@ -24,6 +25,7 @@ __all__ = [
     "QuotaEngine",
     "QuotaType",
     "QuotaWindow",
+    "Receipt",
     "SampledRate",
     "TokenBucket",
     "Turn",

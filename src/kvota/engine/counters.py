@@ -81,6 +81,11 @@ class Counters:
         """True when there are so many that not all are kept for an hour."""
         return self._chars > CROWD_CHARS or len(self) > CROWD
 
+    def has(self, lane: Lane) -> bool:
+        """False for a lane that was forgotten."""
+        lanes = self._of_type[lane.quota_type].get(lane.tags, {})
+        return lanes.get(lane.node_id) is lane
+
     def of_type(self, quota_type: QuotaType) -> Iterator[Lane]:
         """The lanes to all counters of a type that are not put away."""
         for lanes in self._of_type[quota_type].values():

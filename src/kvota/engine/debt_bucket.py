@@ -53,6 +53,7 @@ class DebtBucket:
         "_debt_ms",
         "_full_ms",
         "_gate_ms",
+        "_gone_back_ms",
         "_limit",
         "_unit_ms",
         "_window",
@@ -63,6 +64,7 @@ class DebtBucket:
         self, window: QuotaWindow, limit: float | None, *, debt_max_ms: int, born_ms: int
     ) -> None:
         self.last_ms = born_ms
+        self._gone_back_ms = 0
         self._debt_max_ms = self._gate_ms = float(debt_max_ms)
         self.configure(window, limit)
         # Full, whatever the burst is when the first one comes: only from then on there are rows.
@@ -122,6 +124,8 @@ class DebtBucket:
         elapsed_ms = now_ms - self.last_ms
         if elapsed_ms > 0:
             debt_ms -= elapsed_ms
+        elif elapsed_ms:
+            return self._charge_in_the_past(value, now_ms)
         if debt_ms < self._full_ms:  # noqa: PLR1730  (max() costs three times as much)
             debt_ms = self._full_ms
         if debt_ms > self._gate_ms:
@@ -132,6 +136,11 @@ class DebtBucket:
         self.last_ms = now_ms
         self._debt_ms = debt_ms
         return 0
+
+    def _charge_in_the_past(self, value: float, now_ms: int) -> int:
+        if self._debt_at(now_ms) > self._gate_ms:
+            return MUST_WAIT
+        return self.admit(value, now_ms)
 
     def admit(self, value: float, now_ms: int, /) -> int:
         """Charge what cannot wait, or whose turn it is, or give back (below 0): the throttle in ms."""
@@ -149,9 +158,42 @@ class DebtBucket:
         return self._owe(now_ms, self._debt_at(now_ms))
 
     def _owe(self, now_ms: int, debt_ms: float) -> int:
+        if now_ms < self.last_ms:
+            self._gone_back_ms += self.last_ms - now_ms
         self.last_ms = now_ms
         self._debt_ms = debt_ms
         return debt_throttle(debt_ms)
+
+    # ------------------------------------------------------------------ giving back
+
+    def mark(self) -> int:
+        """For ``left_of``: how far the clock has gone back so far."""
+        return self._gone_back_ms
+
+    def left_of(
+        self, value: int, limit: float | None, charged_ms: int, mark: int, now_ms: int
+    ) -> int:
+        """How much of a value that was charged under this limit is still owed, in whole units.
+
+        Args:
+            value: that is to be given back.
+            limit: in force when it was charged, None: none.
+            charged_ms: when.
+            mark: ``mark()`` then.
+            now_ms: by the same clock, wherever it went meanwhile.
+        """
+        if limit is None:
+            return value if self._limit == UNLIMITED else 0
+        if limit <= 0:
+            return 0
+        paid_ms = self.last_ms - charged_ms + self._gone_back_ms - mark
+        paid_ms += max(0, now_ms - self.last_ms)
+        left_ms = value * unit_ms(limit) - paid_ms
+        if left_ms <= 0:
+            return 0
+        if self._unit_ms == 0.0:  # nothing costs anything now
+            return value
+        return int(min(value, value * (self._limit / limit), left_ms / self._unit_ms))
 
     # ------------------------------------------------------------------ looking
 

@@ -9,6 +9,7 @@ from kvota.engine.counting import countings
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
 from kvota.engine.question import Answer, Question, ask
+from kvota.engine.receipt import Receipt
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -242,6 +243,13 @@ class QuotaEngine:
         for lane in dict.fromkeys((*self._counters.of_type(quota_type), *self._clients.values())):
             if lane.quota_type is quota_type:
                 lane.outdate()
+
+    def give_back(self, receipt: Receipt, value: int, now_ms: int) -> int:
+        """Give back what is left of so much of a charge; returns how much of it that is."""
+        lane = receipt.lane
+        if lane.counter is not None and not self._counters.has(lane):
+            return 0
+        return receipt.give_back(value, now_ms)
 
     def purge_expired(self, now_ms: int) -> int:
         """Free counters without a record for over 3600 s, in a crowd earlier; returns how many.

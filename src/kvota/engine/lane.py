@@ -228,6 +228,11 @@ class Lane:
         """True while a request can have to wait for its turn: only a debt bucket does that."""
         return isinstance(self.counter, DebtBucket) and self._counts_by is self.algorithm
 
+    @property
+    def is_counting_so(self) -> bool:
+        """True unless the counter's algorithm is no longer in force: the next charge starts another."""
+        return self._counts_by is self.algorithm
+
     def turn_in_ms(self, now_ms: int) -> int:
         """How long it takes until the next of those who wait may go on; 0: it may."""
         counter = self.counter
@@ -277,6 +282,11 @@ class Lane:
         if self.line is None:
             self.line = WaitingLine()
         return self.line
+
+    def wake_next(self) -> None:
+        """Let the next of those who wait look again: something was given back."""
+        if self.line is not None:
+            self.line.wake_first()
 
     def wake_waiters(self) -> None:
         """Let all who wait look again, once."""

@@ -92,6 +92,11 @@ class WaitingLine:
             self._kept.keep(turn.ticket, key, now_ms)
             self.leave(turn)
 
+    def wake_first(self) -> None:
+        """Wake the first: its turn may come sooner."""
+        self._head_changed = bool(self._turns)
+        self._wake()
+
     def wake_all(self) -> None:
         """Wake everybody who waits now, each once and in order: what they wait for has changed."""
         self._wakes_all = True

@@ -276,6 +276,7 @@ class Driver:
         self.closing = True
         self._drop_waits()
         self.machine.close()
+        self.machine.give_back_missing(time_ns() // 1000)
         if self.upstream is not None:
             self._leave_upstream(self.upstream)
         else:

@@ -14,7 +14,7 @@ LOOK_S = 0.1
 # A sender may be so much behind the least rate: packets are late, and come in bursts.
 BEHIND_MS_MAX = 500
 # Who has more than its part of the room may keep others waiting for so long, at whatever rate it sends.
-_MORE_THAN_FAIR_MS_MAX = 2_000
+_MORE_THAN_FAIR_MS_MAX = 800
 # Not for the client to end. (Who has just been given room does not know yet.)
 _OURS = AT_ONCE | int(Reason.BUDGET | Reason.ROOM | Reason.ASKING)
 

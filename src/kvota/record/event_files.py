@@ -55,18 +55,29 @@ class EventFiles:
         try_to_write(self.folder / f"events-probe-{os.getpid()}-000000000000-0.parquet")
         self._look(now_s)
 
-    def write(self, name: str, content: bytes | memoryview, *, now_s: float) -> None:
-        """Write one file: whole, or not at all.
+    def write(self, name: str, content: bytes | memoryview, *, now_s: float) -> bool:
+        """Write one file: whole, or not at all. A folder that is gone is made again.
+
+        Returns:
+            False: the folder was gone, with what was in it.
 
         Raises:
             OSError: it could not be written; nothing of it is left.
         """
-        write_whole(self.folder / name, content)
+        was_there = True
+        try:
+            write_whole(self.folder / name, content)
+        except FileNotFoundError:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._look(now_s)
+            write_whole(self.folder / name, content)
+            was_there = False
         size_bytes = len(content)
         if len(self._oldest) == self.count < _REMEMBERED_MAX:
             self._oldest.append(_File(now_s, name, size_bytes))
         self.count += 1
         self.bytes += size_bytes
+        return was_there
 
     def remove_old(self, *, now_s: float) -> None:
         """Remove the oldest files until both limits hold; the newest one always stays.

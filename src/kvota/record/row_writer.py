@@ -106,8 +106,14 @@ class RowWriter:
         table = event_table(rows, batch.memos[:], gateway=self._gateway, run_id=self._run_id)
         first_seq: int = ROW.unpack_from(rows)[0]
         name = f"events-{self._gateway}-{self._run_id}-{first_seq:012d}-{self._file_number}.parquet"
-        self._files.write(name, memoryview(parquet_bytes(table)), now_s=self._now_s())
+        content = memoryview(parquet_bytes(table))
+        was_there = self._files.write(name, content, now_s=self._now_s())
         self._file_number += 1
+        if not was_there:
+            logger.warning(
+                "the record folder was gone and has been made again: %s; what was in it is not in it now",
+                self._files.folder,
+            )
 
     def _lose(self, batch: RowBatch, end: int) -> None:
         self.rows_lost += (end - batch.written_offset) // ROW_BYTES

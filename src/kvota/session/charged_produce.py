@@ -55,7 +55,11 @@ def take_charged_produce(
             place.leave()
             return b""
         charges.append(charged)
-    throttle_ms = lane.admit(size, now_ms) if spends else lane.reject(now_ms)
+    if spends:
+        throttle_ms = lane.admit(size, now_ms)
+    else:
+        throttle_ms = lane.reject(now_ms)
+        caller.uncharged_us = now_us
     place.leave()
     seq = caller.shared.sink.next_seq()
     outcome = outcome_of(throttle_ms) if spends else REJECTED

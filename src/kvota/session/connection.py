@@ -289,6 +289,10 @@ class Connection:
             self.caller.at_work.abandoned()
             self.caller.at_work = None
 
+    def give_back_missing(self, now_us: int) -> None:
+        """Due behind ``close``: what has not come of the running frame was charged, and never comes."""
+        self._requests.unfinished.give_back(self._requests.left, now_us)
+
     def upstream_gone(self) -> None:
         """The broker has closed, or was never reached: no frame takes its memory any more."""
         self._requests.budget.give_back()

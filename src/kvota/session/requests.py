@@ -18,17 +18,12 @@ from kvota.session.exchanges.login import LOGIN_KEYS, Token
 from kvota.session.exchanges.own_node import is_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
-from kvota.session.heads import (
-    bad_client_id,
-    bad_first_size,
-    bad_size,
-    during_login,
-    read_acks,
-)
+from kvota.session.heads import bad_client_id, bad_first_size, bad_size, during_login, read_acks
 from kvota.session.line_place import LinePlace
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
 from kvota.session.route import Kind, Route
+from kvota.session.unfinished import Unfinished
 from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
 from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
@@ -60,6 +55,7 @@ class Requests:
         count: requests taken so far.
         budget: what the running frame takes of the broker's announced-bytes budget.
         place: in the line of a counter that owes too much.
+        unfinished: the charge of the running frame.
     """
 
     __slots__ = (
@@ -77,6 +73,7 @@ class Requests:
         "left",
         "place",
         "swallowed_bytes",
+        "unfinished",
     )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
@@ -91,6 +88,7 @@ class Requests:
         self.buffered = bytearray()
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
         self.place = LinePlace(caller, wake)
+        self.unfinished = Unfinished(caller)
         self.count = 0
         self.left = 0
         self.swallowed_bytes = 0
@@ -174,6 +172,7 @@ class Requests:
             pos = frame_end
         if pos > end:
             self.left = pos - end
+            self.unfinished.begin(now_us, is_swallowed=self.swallowed_bytes > 0)
         if ahead is not None or len(due) > self._in_flight_max:
             return self._forwarded(data, ahead, begin)
         return data
@@ -335,6 +334,7 @@ class Requests:
             kind=self._kind(key),
             size_max=settings.request_bytes_max,
             mute_ms_max=settings.mute_ms_max,
+            factor_told_ms_max=settings.factor_told_ms_max,
         )
         if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
             self._routes[key_version] = route  # not one for each version there may be some day
@@ -354,6 +354,7 @@ class Requests:
         need = min(size + 4, EVIDENCE_BYTES)
         if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
             return need
+        self.unfinished.route = route
         if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
             return 0  # it is answered from its head, and the rest is swallowed
         # The budget is the broker's memory where the frame goes on at once, else our own.

@@ -54,6 +54,7 @@ class Route:
         "charge",
         "client_id",
         "enforced",
+        "factor_told_ms_max",
         "fetch_room",
         "flexible",
         "has_endpoints",
@@ -77,6 +78,7 @@ class Route:
         kind: Kind,
         size_max: int,
         mute_ms_max: int,
+        factor_told_ms_max: int,
     ) -> None:
         api = APIS.get(key)
         if api is None:
@@ -102,6 +104,7 @@ class Route:
         else:
             self.no_transaction = _NO_TRANSACTION_COMPACT if self.flexible else _NO_TRANSACTION
         self.mute_ms_max = mute_ms_max
+        self.factor_told_ms_max = factor_told_ms_max
         self.enforced = False  # shadow mode: nobody is held back
         self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
         self.lane: Lane
@@ -117,14 +120,19 @@ class Route:
         return self.client_id is None or self.lane_version != self.lane.version
 
     def answered_ms(self, memo: ChargeMemo, throttle_ms: int, upstream_ms: int) -> int:
-        """What the client is told; under ``token_bucket`` never longer than a mute without a pause.
+        """What the client is told: no more than may be over soon, where that can be.
 
-        A Java client keeps to what it was told, over reconnects too, and a limit may be raised meanwhile.
-        ``memo`` says how it was charged; the lane may count otherwise by now.
+        A Java client keeps to what it was told, over reconnects too, and a limit may be raised meanwhile:
+        so under ``token_bucket`` it is never more than a mute without a pause, and while a factor lowers
+        the limit no more than ``factor_told_ms_max``. ``memo`` says how it was charged; the lane may count
+        otherwise by now.
         """
+        told_ms = throttle_ms
         if memo.algorithm is Algorithm.TOKEN_BUCKET:
-            return max(min(throttle_ms, self.mute_ms_max), upstream_ms)
-        return throttle_ms
+            told_ms = min(told_ms, self.mute_ms_max)
+        if self.lane.factor < 1.0:
+            told_ms = min(told_ms, self.factor_told_ms_max)
+        return max(told_ms, upstream_ms)
 
     def forget_lane(self) -> None:
         """The next charge looks its counter up anew."""

@@ -13,6 +13,8 @@ class ConnectionSettings:
         enforced: quota types in force; the others are in shadow mode.
         mute_ms_max: cap of one mute, and what a client is told at most under ``token_bucket``; the
             Java client's request timeout is 30 s.
+        factor_told_ms_max: what a client is told at most while a factor below 1 lowers its limit (a disk is
+            nearly full): it may be 1 again soon.
         request_bytes_max: cap of one request; Kafka's socket.request.max.bytes is 100 MiB.
         in_flight_max: requests forwarded and not yet answered before reading pauses; clients keep 5
             to 1,000, the bound only stops runaway pipelining.
@@ -22,6 +24,7 @@ class ConnectionSettings:
 
     enforced: frozenset[QuotaType] = field(default_factory=frozenset)
     mute_ms_max: int = 30_000
+    factor_told_ms_max: int = 30_000
     request_bytes_max: int = 100 * 2**20
     in_flight_max: int = 5_000
     mutation_partitions_max: int = 10_000

@@ -268,6 +268,7 @@ class Stage:
     def end(self) -> None:
         """Client and broker have closed."""
         self.machine.close()
+        self.machine.give_back_missing(self._now_us)
         self.machine.upstream_gone()
 
     @property

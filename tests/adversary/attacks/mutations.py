@@ -12,7 +12,7 @@ NONE = 0
 AT_ONCE = 4
 CREATED_PARTITIONS = 5
 DEFAULT_PARTITIONS = 10  # the brokers' num.partitions
-DELETE_CONNECTIONS, DELETE_NAMES = 300, 20_000
+DELETE_CONNECTIONS, DELETE_NAMES = 100, 20_000
 RECONNECT_S = 0.02
 
 
@@ -60,7 +60,7 @@ async def creates_of_default(target: Target, seconds: float, got: Got) -> None:
 
 
 async def large_deletes(target: Target, seconds: float, got: Got) -> None:
-    """Hundreds of connections with 20,000 unknown names of 188 characters each."""
+    """A hundred connections with 20,000 unknown names of 188 characters each."""
     names = [f"{number:05}".ljust(188, "x") for number in range(DELETE_NAMES)]
     request = delete_topics(names, client_id=target.client_id)
 

@@ -1,6 +1,16 @@
 """All attacks, for the tests of this folder and for ``./run bench adversary``."""
 
-from tests.adversary.attacks import doors, fetches, floods, logins, mutations, places, produces
+from tests.adversary.attacks import (
+    doors,
+    fetches,
+    floods,
+    logins,
+    mutations,
+    newcomers,
+    places,
+    produces,
+    room,
+)
 from tests.adversary.target import Attack
 
 _ALL = (
@@ -10,6 +20,8 @@ _ALL = (
     *doors.ATTACKS,
     *mutations.ATTACKS,
     *places.ATTACKS,
+    *room.ATTACKS,
+    *newcomers.ATTACKS,
     *floods.ATTACKS,
 )
 

@@ -122,6 +122,9 @@ class Expected:
             tokens = self.bucket.measure(sent_ms)
             throttle = -tokens / self.quota * 1000 if tokens < 0 and value >= 0 else 0.0
             self.last_ms = sent_ms
+        elif value < 0 and self.mode != "open":
+            throttle = 0.0
+            self._give_back(-value, sent_ms)
         else:
             self.rate.record(value, sent_ms)
             self.last_ms = sent_ms
@@ -131,6 +134,13 @@ class Expected:
             self.free_ms = (sent_ms if self.mode == "backlog" else self.free_ms) + throttle
         if value >= 0:
             self.note(throttle, value, admitted_ms - now_ms)
+
+    def _give_back(self, value: float, sent_ms: int) -> None:
+        """No more than is in the sample that is not over yet."""
+        given = self.rate.left_of(int(value), self.rate.mark(), sent_ms) if self.rate._starts else 0
+        if given:
+            self.rate.record(-given, sent_ms)
+            self.last_ms = sent_ms
 
     def _strict(self, sent_ms: int, value: float) -> tuple[int, float]:
         admitted_ms = sent_ms

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -159,6 +160,94 @@ def test_a_full_disk_loses_nothing_that_memory_can_hold(
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
     assert "No space left on device" in caplog.messages[0]
     assert "recording again" in caplog.messages[1]
+
+
+@pytest.mark.parametrize("gone", ["events", "."], ids=["the folder", "its parent, too"])
+def test_a_folder_that_is_removed_is_made_again(  # noqa: PLR0917  (fixtures)
+    make_recorder, make_memo, rows_in, eventually, tmp_path: Path, caplog, gone: str
+) -> None:
+    folder = tmp_path / "record" / "events"
+    recorder = make_recorder(folder)
+    recorder.start()
+    append(recorder, make_memo(), rows=25)
+    eventually(lambda: recorder.status().rows_written == 20)
+
+    shutil.rmtree(folder.parent / gone)
+    append(recorder, make_memo(), rows=10)
+    eventually(lambda: recorder.status().rows_written == 30)
+    recorder.close()
+
+    assert [row["seq"] for row in rows_in(folder)] == list(range(20, 35))
+    status = recorder.status()
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    assert (status.rows_written, status.rows_dropped) == (35, 0)
+    assert (status.files, status.bytes) == (len(sizes), sum(sizes))
+    assert caplog.messages == [
+        f"the record folder was gone and has been made again: {folder}; what was in it is not in it now"
+    ]
+
+
+def _a_file(folder: Path) -> None:
+    folder.write_text("in the way")
+
+
+def _a_link_to_nothing(folder: Path) -> None:
+    folder.symlink_to(folder.parent / "nothing")
+
+
+def _a_folder_in_a_file(folder: Path) -> None:
+    folder.parent.rmdir()
+    folder.parent.write_text("in the way")
+
+
+@pytest.mark.parametrize(
+    ("put_in_its_place", "error"),
+    [
+        (_a_file, "Not a directory"),
+        (_a_link_to_nothing, "File exists"),
+        (_a_folder_in_a_file, "Not a directory"),
+    ],
+)
+def test_what_cannot_be_written_waits_in_bounded_memory_and_the_rest_is_counted(  # noqa: PLR0917
+    make_recorder, make_memo, rows_in, eventually, tmp_path: Path, caplog, put_in_its_place, error
+) -> None:
+    folder = tmp_path / "record" / "events"
+    recorder = make_recorder(folder, flush_rows=10, buffer_rows=40)
+    recorder.start()
+    folder.rmdir()
+    put_in_its_place(folder)
+
+    append(recorder, make_memo(), rows=1_000)
+    eventually(lambda: recorder.status().last_error is not None)
+    assert recorder.status().last_error == error
+    assert not recorder.status().recording
+    in_the_way = folder if folder.is_symlink() or folder.is_file() else folder.parent
+    in_the_way.unlink()
+    eventually(lambda: recorder.status().recording)
+    recorder.close()
+
+    status = recorder.status()
+    assert (status.rows_written, status.rows_dropped) == (40, 960)
+    assert [row["seq"] for row in rows_in(folder)] == list(range(40))
+    assert f"recording stops: {folder}: {error}" in caplog.messages[0]
+    assert "recording again" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_becomes_read_only_is_said_and_used_again(
+    make_recorder, make_memo, rows_in, eventually, tmp_path: Path, caplog
+) -> None:
+    recorder = make_recorder()
+    recorder.start()
+    tmp_path.chmod(0o500)
+
+    append(recorder, make_memo(), rows=15)
+    eventually(lambda: recorder.status().last_error == "Permission denied")
+    tmp_path.chmod(0o700)
+    eventually(lambda: recorder.status().rows_written == 10)
+    recorder.close()
+
+    assert [row["seq"] for row in rows_in(tmp_path)] == list(range(15))
 
 
 def test_a_disk_that_hangs_holds_up_neither_append_nor_close(

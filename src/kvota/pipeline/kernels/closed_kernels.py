@@ -47,6 +47,7 @@ _FREE_MS_MAX = 2**60
 _BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
 _is_blocked = compiled.is_blocked
 _java_round = compiled.java_round
+_sample_complete = compiled.sample_complete
 _burst_tokens = compiled.burst_tokens
 _refill = compiled.refill
 _spend = compiled.spend
@@ -169,6 +170,15 @@ def _closed_rate(
     blocked: bool,
 ) -> int:
     """Return the throttle from ``sent_ms``."""
+    if amount < 0:
+        # Both rows come later here. What is given back must not outlive its charge: only what is in a
+        # sample that is not over yet is taken out of it.
+        newest = own[OWN_CURRENT, c]
+        if _sample_complete(starts[newest], sent_ms, sample_ms):
+            return 0
+        amount = max(amount, -totals[newest])
+        if amount >= 0:
+            return 0
     current, slots = record_rate(
         starts,
         lasts,
