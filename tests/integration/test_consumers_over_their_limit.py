@@ -126,7 +126,7 @@ def by_java(kafka: LocalKafka, servers: str, topic: str) -> list[bytes]:
     done = kafka.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", servers, "--topic", topic, "--from-beginning"),
-        *("--consumer-property", "client.id=java"),
+        *("--command-property", "client.id=java"),
         *("--max-messages", str(RECORDS), "--timeout-ms", str(int(WAIT_S * 1000))),
     )
     return done.stdout.encode().splitlines()

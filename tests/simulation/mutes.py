@@ -127,7 +127,7 @@ def check_mutes_have_rows(
         # What is left of a mutation's throttle, and how long a Fetch waits until it is looked at again.
         most_ms = max(mutation_ms and mutation_ms + stepped_back_ms, _LOOK_AGAIN_MS if waits else 0)
         if any(_is_emptied(row) for row in now):
-            most_ms = max(most_ms, *(_with_window_ms(row) for row in of_fetch))
+            most_ms = max(most_ms, *map(_with_window_ms, of_fetch))
         if for_ms not in exact_ms and for_ms > most_ms:
             raise watch.fail(f"muted for {for_ms} ms at {at_ms}, and no row says so: {exact_ms}")
 

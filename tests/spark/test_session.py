@@ -1,8 +1,10 @@
 """The session is quiet, local, bounded and leaves nothing behind."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,36 @@ def test_the_running_session_is_used_again(spark: SparkSession) -> None:
 def test_the_session_counts_in_utc_and_keeps_kernels_apart(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+
+
+INTERRUPTED = """
+import sys
+from kvota.pipeline import session
+print("starting", flush=True)
+try:
+    session("local[1]", short=True, settings={"spark.kvota.test": sys.argv[1]})
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.2])
+def test_a_session_that_is_interrupted_while_it_starts_leaves_no_jvm(
+    after_s: float, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "starting\n"
+    time.sleep(after_s)
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.communicate(timeout=120) == ("interrupted\n", "")
+    commands = subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout
+    assert str(tmp_path) not in commands

@@ -287,11 +287,6 @@ class Lane:
             self.line = WaitingLine()
         return self.line
 
-    def wake_next(self) -> None:
-        """Let the next of those who wait look again: something was given back."""
-        if self.line is not None:
-            self.line.wake_first()
-
     def answer_room(self) -> AnswerRoom:
         """What is known of the answers on their way to those who share this counter; made at first use.
 
@@ -300,6 +295,11 @@ class Lane:
         if self.room is None:
             self.room = AnswerRoom()
         return self.room
+
+    def wake_next(self) -> None:
+        """Let the next of those who wait look again: something was given back."""
+        if self.line is not None:
+            self.line.wake_first()
 
     def wake_waiters(self) -> None:
         """Let all who wait look again, once."""

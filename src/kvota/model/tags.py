@@ -47,16 +47,16 @@ def tag_value(text: str, key: str) -> str | None:
     >>> tag_value("client-id=my%20app,user=alice", "client-id")
     'my app'
     """
-    begin = f"{sanitise(key)}="
-    for pair in text.split(","):
-        if pair.startswith(begin):
-            return _plain_text(pair[len(begin) :])
-    return None
+    begin = f"{key if key in {USER_TAG, CLIENT_ID_TAG} else sanitise(key)}="
+    start = 0 if text.startswith(begin) else text.find(f",{begin}") + 1
+    if start == 0 and not text.startswith(begin):
+        return None
+    end = text.find(",", start)
+    value = text[start + len(begin) : end if end >= 0 else len(text)]
+    return value if "%" not in value else _plain_text(value)
 
 
 def _plain_text(encoded: str) -> str | None:
-    if "%" not in encoded:
-        return encoded
     first, *parts = encoded.split("%")
     try:
         octets = [bytes.fromhex(part[:2]) + part[2:].encode() for part in parts]

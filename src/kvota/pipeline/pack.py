@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,8 +109,8 @@ def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
         "ts_us": ts_us,
         "seq": seq,
         "run": rank,
-        "samples": _ints(table, "samples", 0),
-        "sample_ms": _ints(table, "sample_ms", 0),
+        "samples": _ints_or_one(table, "samples", 0),
+        "sample_ms": _ints_or_one(table, "sample_ms", 0),
         "marks": _marks(table, part["quota_type"], complete),
         "throttle_ms": _further(table, "throttle_ms", packing_, s.NO_NUMBER),
         "upstream_ms": _further(table, "upstream_throttle_ms", packing_, 0),
@@ -168,15 +169,28 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def _ints(table: pa.Table, name: str, missing: int) -> Array:
     if name not in table.column_names:
         return np.full(table.num_rows, missing, np.int64)
+    return _filled(table, name, missing).astype(np.int64)
+
+
+def _ints_or_one(table: pa.Table, name: str, missing: int) -> Array | int:
+    """Return the numbers of a column, or the one that it has in every row."""
+    if name not in table.column_names:
+        return missing
+    numbers = _filled(table, name, missing)
+    same = _same(numbers)
+    return numbers.astype(np.int64) if same is None else same
+
+
+def _filled(table: pa.Table, name: str, missing: int) -> Array:
     column = _one(table[name])
     if column.null_count:
         column = column.fill_null(missing)
-    numbers: Array = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: Array = column.to_numpy(zero_copy_only=False)
     return numbers
 
 
 def _further(table: pa.Table, name: str, packing_: Packing, missing: int) -> Array | int:
-    return _ints(table, name, missing) if name in packing_.further else missing
+    return _ints_or_one(table, name, missing) if name in packing_.further else missing
 
 
 def _runs(
@@ -298,19 +312,46 @@ def _cut(starts: Array) -> tuple[Array, Array]:
 def _payload(
     columns: Mapping[str, Array | int], table: pa.Table, order: Array, starts: Array
 ) -> pa.Array:
-    ints = np.empty((len(s.INTS), len(order)), np.int64)
-    for place, name in enumerate(s.INTS):
-        ints[place] = values if isinstance(values := columns[name], int) else values[order]
-    doubles = np.empty((len(s.DOUBLES), len(order)))
-    for place, name in enumerate(s.DOUBLES):
-        doubles[place] = _doubles(table, name)[order]
-    chunks, width = len(starts) - 1, len(s.INTS) + len(s.DOUBLES)
+    every = [columns[name] for name in s.INTS] + [_doubles(table, name) for name in s.DOUBLES]
+    width = len(every)
+    places, constants = np.full(width, -1), np.zeros(width, np.int64)
+    varying: tuple[list[Array], list[Array]] = ([], [])  # whole and floating ones
+    for place, values in enumerate(every):
+        same = _same(values)
+        if same is not None:
+            constants[place] = same
+            continue
+        of_kind = varying[place >= len(s.INTS)]
+        places[place] = len(of_kind)
+        of_kind.append(np.asarray(values))
+    ints = _gathered(varying[0], order, np.dtype(np.int64))
+    doubles = _gathered(varying[1], order, np.dtype(np.float64))
+    chunks = len(starts) - 1
     most = width * (chunks * packing.COLUMN_HEAD_BYTES + 8 * len(order))
     out, ends = np.empty(most, np.uint8), np.empty(chunks + 1, np.int64)
-    packing.put_columns(starts, ints, doubles, doubles.view(np.int64), out, ends)
+    bits = doubles.view(np.int64)
+    packing.put_columns(starts, places, constants, len(s.INTS), ints, doubles, bits, out, ends)
     content = out[: ends[-1]].copy()  # most of ``out`` was never touched
     offsets = pa.py_buffer(ends.astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), chunks, [None, offsets, pa.py_buffer(content)])
+
+
+def _same(values: Array | int) -> int | None:
+    """Return the one number (of a floating one its bits) that a column has in every row, or None."""
+    if isinstance(values, int):
+        return values
+    bits = values.view(np.int64) if values.dtype == np.float64 else values
+    first = bits[0]
+    # Most columns that vary do so among their first rows.
+    return int(first) if (bits[:1_000] == first).all() and (bits == first).all() else None
+
+
+def _gathered(columns: Sequence[Array], order: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a row per column, in this order."""
+    rows = np.empty((len(columns), len(order)), dtype)
+    for row, values in zip(rows, columns, strict=True):
+        np.take(values, order, out=row, mode="clip")  # without "clip" it is copied once more
+    return rows
 
 
 def _doubles(table: pa.Table, name: str) -> Array:

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -81,7 +82,7 @@ def session(
     # While the JVM starts, the other core compiles; the workers then find the machine code.
     threading.Thread(target=_compile_kernels, name="compile-kernels").start()
     try:
-        with _environment(_jvm_environment(master)):
+        with _interrupts_later(), _environment(_jvm_environment(master)):
             _start_jvm(conf, log_path)
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, OSError) as error:
@@ -149,6 +150,28 @@ def _start_jvm(conf: SparkConf, log_path: Path) -> None:
     with log_path.open("wb") as log:
         gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
     SparkContext(conf=conf, gateway=gateway)
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Answer Ctrl-C at the end of the block: a JVM that is left while it starts never ends.
+
+    PySpark removes the file in which it awaits the JVM's port; the JVM then fails to write it, and stays.
+    """
+    if threading.current_thread() is not threading.main_thread():  # others are not interrupted
+        yield
+        return
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if seen:
+            spark = SparkSession.getActiveSession()
+            if spark is not None:
+                end_session(spark)
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

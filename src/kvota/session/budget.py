@@ -260,6 +260,11 @@ class AnnouncedBudgets:
             )
         return budget
 
+    def are_one(self, name: tuple[str, int], address: tuple[str, int]) -> None:
+        """A broker that was dialled by this name is the one at this address: it has one memory."""
+        one = self._of.get(address) or self.of(name)
+        self._of[name] = self._of[address] = one
+
     def another(self, *, limit_bytes: int) -> AnnouncedBudget:
         """A budget of the gateway's own memory that goes by the same rules."""
         budget = AnnouncedBudget(limit_bytes=limit_bytes, when_waited=self._waited)
@@ -272,10 +277,10 @@ class AnnouncedBudgets:
     @property
     def used_bytes(self) -> int:
         """Announced bytes of frames that are being relayed to any broker."""
-        return sum(budget.used_bytes for budget in self._of.values())
+        return sum(budget.used_bytes for budget in set(self._of.values()))
 
     def _all(self) -> list[AnnouncedBudget]:
-        return [*self._of.values(), *self._others]
+        return list(dict.fromkeys((*self._of.values(), *self._others)))
 
     @property
     def is_waited_for(self) -> bool:

@@ -239,6 +239,9 @@ class Caller:
     def is_at(self, node_id: int) -> None:
         """The broker of this connection is known: its counters are that node's."""
         self.node_id = node_id
+        address = self.shared.topology.brokers.get(node_id)
+        if address is not None and address != self.dialled:
+            self.shared.budgets.are_one(self.dialled, address)
         self.forget_lanes()
 
     def learn_own_node(self) -> None:

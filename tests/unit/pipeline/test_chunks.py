@@ -225,7 +225,19 @@ def test_columns_come_back_bit_for_bit(
     out = np.empty(3 * (len(lengths) * packing.COLUMN_HEAD_BYTES + 8 * total), np.uint8)
     ends = np.empty(len(starts), np.int64)
 
-    packing.put_columns(starts, ints, doubles, doubles.view(np.int64), out, ends)
+    # The first column's number is the same in every row, for the writer knows it.
+    ints[0] = ints[0, 0]
+    packing.put_columns(
+        starts,
+        np.array([-1, 0, 0]),
+        np.array([ints[0, 0], 0, 0]),
+        2,
+        ints[1:],
+        doubles,
+        doubles.view(np.int64),
+        out,
+        ends,
+    )
 
     ints_back, doubles_back = np.zeros_like(ints), np.zeros_like(doubles)
     content = out[: ends[-1]].copy()

@@ -1,6 +1,7 @@
 """Gives every command over the record its options, its files and a Spark session."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
         is_ours = SparkSession.getActiveSession() is None
         spark = session(args.master, short=found.rows <= SHORT_ROWS_MAX)
     tries = 0
+    root = logging.getLogger()
+    root.addFilter(_is_ours)
     try:
         while True:
             tries += 1
@@ -138,6 +141,12 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
     finally:
         if is_ours:
             end_session(spark)
+        root.removeFilter(_is_ours)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Leave out what py4j tells the root logger where a job is interrupted: a stack trace of its own."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _failed(text: str, error: Exception) -> str:

@@ -12,6 +12,7 @@ A floating number goes as its bits; where all of a column are whole, as whole nu
 """
 
 # Columns and results go in as arrays, one by one and by position: Numba knows no better way.
+# ruff: noqa: PLR0913, PLR0917
 
 import numpy as np
 import numpy.typing as npt
@@ -141,6 +142,9 @@ def _are_whole(column: Doubles, whole: Int64s) -> bool:
 @kernel
 def put_columns(
     starts: Int64s,  # where each chunk's rows start, and the end
+    places: Int64s,  # of each column in ``ints`` or, behind those, in ``doubles``; -1: all rows are the same
+    constants: Int64s,  # the number of each column of which all rows are the same
+    int_columns: int,  # so many of the columns are whole numbers
     ints: Int64s,  # a row per column
     doubles: Doubles,  # a row per column
     bits: Int64s,  # the same as whole numbers of their bits
@@ -148,19 +152,25 @@ def put_columns(
     ends: Int64s,  # out: where each chunk's bytes end, after a first 0
 ) -> None:
     """Write the columns of each chunk."""
-    whole = np.empty(max(1, ints.shape[1]), np.int64)
+    whole = np.empty(max(1, doubles.shape[1]), np.int64)
     at = 0
     ends[0] = 0
     for chunk in range(len(starts) - 1):
         start, end = starts[chunk], starts[chunk + 1]
-        for column in range(len(ints)):
-            at = _put_column(out, at, ints[column, start:end], 0)
-        for column in range(len(doubles)):
-            as_whole = whole[: end - start]
-            if _are_whole(doubles[column, start:end], as_whole):
-                at = _put_column(out, at, as_whole, _WHOLE)
+        for column in range(len(places)):
+            place = places[column]
+            if place < 0:
+                out[at] = 0
+                _put(out, at + 1, constants[column], 8)
+                at += COLUMN_HEAD_BYTES
+            elif column < int_columns:
+                at = _put_column(out, at, ints[place, start:end], 0)
             else:
-                at = _put_column(out, at, bits[column, start:end], 0)
+                as_whole = whole[: end - start]
+                if _are_whole(doubles[place, start:end], as_whole):
+                    at = _put_column(out, at, as_whole, _WHOLE)
+                else:
+                    at = _put_column(out, at, bits[place, start:end], 0)
         ends[chunk + 1] = at
 
 
