@@ -165,8 +165,11 @@ def _is_debt() -> Column:
 
 
 def is_waiting_fetch() -> Column:
-    """Return a column that is true for the row of a Fetch that waited for room; never null."""
-    return (F.col("quota_type") == QuotaType.FETCH.value) & _is_refused()
+    """Return a column that is true for the row of a Fetch that waited, or got an empty answer; never null.
+
+    In shadow mode neither happens: a rejected row is its request's only one.
+    """
+    return (F.col("quota_type") == QuotaType.FETCH.value) & _is_refused() & _is_held()
 
 
 def is_waiting_produce() -> Column:
@@ -174,13 +177,16 @@ def is_waiting_produce() -> Column:
 
     In shadow mode nobody waits: a rejected row is its request's only one.
     """
-    is_held = F.coalesce(F.col("enforced"), F.lit(col=False))
-    return (F.col("quota_type") == QuotaType.PRODUCE.value) & _is_refused() & is_held
+    return (F.col("quota_type") == QuotaType.PRODUCE.value) & _is_refused() & _is_held()
 
 
 def is_wait() -> Column:
     """Return a column that is true for rows of waits: the request has another row where it went on."""
     return is_waiting_fetch() | is_waiting_produce()
+
+
+def _is_held() -> Column:
+    return F.coalesce(F.col("enforced"), F.lit(col=False))
 
 
 def _is_refused() -> Column:

@@ -158,16 +158,12 @@ def test_kafkas_bucket_of_mutations_keeps_its_promise(
             Decided,
             st.integers(0, 40).map(lambda tenths: tenths * 100),
             st.one_of(st.none(), st.integers(-8, 30).map(lambda eighths: eighths / 8)),
-            st.integers(1, 3),
         ),
         max_size=12,
-    ),
-    by_connection=st.booleans(),
+    )
 )
-def test_no_interval_is_worse_than_the_one_that_was_found(
-    rows: list[Decided], by_connection: bool
-) -> None:
-    promise = Promise(burst_s=1.0, debt_max_s=0.5, answer_per_connection=by_connection)
+def test_no_interval_is_worse_than_the_one_that_was_found(rows: list[Decided]) -> None:
+    promise = Promise(burst_s=1.0, debt_max_s=0.5)
 
     found = held(rows, promise)
 
@@ -188,10 +184,6 @@ def _excess_s(rows: list[Decided], first: int, last: int, promise: Promise) -> f
         max(0, after.now_ms - before.now_ms) for before, after in itertools.pairwise(part)
     )
     admitted_s = sum(row.spent_s or 0.0 for row in part)
-    answers_s: dict[int, float] = {}
-    for row in rows[: last + 1]:
-        answers_s[row.connection] = max(answers_s.get(row.connection, 0.0), row.spent_s or 0.0)
-    more_s = sum(answers_s.values()) if promise.answer_per_connection else 0.0
     one_request_s = part[-1].spent_s or 0.0
-    allowed_s = elapsed_ms / 1000 + promise.burst_s + promise.debt_max_s + one_request_s + more_s
+    allowed_s = elapsed_ms / 1000 + promise.burst_s + promise.debt_max_s + one_request_s
     return admitted_s - allowed_s

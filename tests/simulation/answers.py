@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from tests.simulation.asks import Ask
 from tests.simulation.watch import Upward, Watch
 
+from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import Algorithm
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.settings import ConnectionSettings
@@ -33,6 +34,8 @@ _REFUSED = frozenset(
     }
 )
 _RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+# From here on a Fetch names its session.
+_SESSIONS_FROM = 7
 _FACTOR_TOLD_MS_MAX = ConnectionSettings().factor_told_ms_max
 # Node endpoints of three brokers, in a streamed answer.
 _TAIL_BYTES_MAX = 150
@@ -87,8 +90,8 @@ def _check_local(watch: Watch, ask: Ask, answer: bytes, refusal: Any) -> None:
         message = decoded(answer, API_VERSIONS, 0)
         fits = message.error_code is ErrorCode.unsupported_version
     elif ask.key == FETCH:
-        message = decoded(answer, FETCH, ask.version)
-        fits = not message.responses and message.throttle_time.total_seconds() > 0
+        # In a session only the broker can go on.
+        fits = not is_incremental(ask) and _is_empty(ask, answer, session_id=0, least_ms=1)
     elif ask.key == PRODUCE:
         fits = ask.is_refused and answer == refusal(ask.version, ask.correlation)
     elif ask.is_mutation:
@@ -129,6 +132,10 @@ def _served(node: tuple[int, str, int]) -> tuple[int, str, int]:
 
 def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...]) -> bool:
     """The broker's answer, with the longer throttle time and without its addresses."""
+    fields = dict(reply.fields)
+    if ask.key == FETCH and rows[-1].outcome == REJECTED and rows[-1].memo.enforced:
+        least_ms = max(1, reply.throttle_ms)
+        return _is_empty(ask, answer, session_id=fields["session_id"], least_ms=least_ms)
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
     may_be_told_ms = [own_ms]
     quota_type = rows[-1].memo.quota_type
@@ -156,6 +163,26 @@ def _is_made_of(
     whole = make(ask.version, ask.correlation, throttle_ms=throttle_ms, **fields)
     head = len(whole) - _TAIL_BYTES_MAX
     return len(answer) == len(whole) and answer[:head] == whole[:head]
+
+
+def is_incremental(ask: Ask) -> bool:
+    """A Fetch that goes on with a session."""
+    if ask.key != FETCH or ask.version < _SESSIONS_FROM:
+        return False
+    message = decoded(ask.frame, FETCH, ask.version, is_answer=False)
+    return bool(message.session_id != 0 and message.session_epoch > 0)
+
+
+def _is_empty(ask: Ask, answer: bytes, *, session_id: int, least_ms: int) -> bool:
+    """What a broker answers to a consumer over its quota."""
+    message = decoded(answer, FETCH, ask.version)
+    told = (0, 0)
+    if ask.version >= _SESSIONS_FROM:
+        told = message.error_code.value, message.session_id
+    else:
+        session_id = 0
+    throttle_ms = round(message.throttle_time.total_seconds() * 1000)
+    return not message.responses and told == (0, session_id) and throttle_ms >= least_ms
 
 
 def results_of(ask: Ask, answer: bytes) -> list[Any]:

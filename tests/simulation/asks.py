@@ -156,6 +156,7 @@ class Asks:
             correlation=0,
             max_bytes=rng.choice((1, 5_000, 52_428_800, 52_428_800, 52_428_800)),
             min_bytes=rng.choice((0, 1, 100_000)),
+            session=rng.choice(((0, -1), (0, 0), (7, 1), (-3, 2**31 - 1))),
             client=client_id,
             tags=self._tags(),
         )

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from tests.simulation.watch import TimedRows, Upward, Watch
 
-from kvota.model.decision_sink import REJECTED, THROTTLED
+from kvota.model.decision_sink import NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.testing.frames import decoded
+from kvota.testing.frames import PRODUCE, decoded
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.stage import Row
 
@@ -49,7 +49,7 @@ def check_mutes(
     cap_ms: int,
     excuses_ms: list[int],
 ) -> None:
-    """No request goes up while a throttle time runs, but one after each cap.
+    """No request goes up while a throttle time runs, but one that is no Produce after each cap.
 
     Args:
         watch: the connection.
@@ -76,7 +76,10 @@ def check_mutes(
         if mute.since_ms is not None and mute.runs_at(at_ms) and not goes_on:
             if any(mute.since_ms <= excuse_ms <= at_ms for excuse_ms in excuses_ms):
                 return  # from here on this account does not know what the mute is
-            if at_ms < min(mute.ends_ms, mute.since_ms + cap_ms - _CAP_EARLY_MS):
+            # A Produce waits for all of it, as with a broker; another request until the cap.
+            is_produce = upward.ask is not None and upward.ask.key == PRODUCE
+            capped_ms = mute.since_ms + cap_ms - _CAP_EARLY_MS
+            if at_ms < (mute.ends_ms if is_produce else min(mute.ends_ms, capped_ms)):
                 raise watch.fail(
                     f"forwarded {at_ms - mute.since_ms} ms after the begin of a mute of "
                     f"{mute.ends_ms - mute.since_ms} ms: {upward.ask}"
@@ -96,7 +99,7 @@ def check_mutes_have_rows(
     excuses_ms: list[int],
     stepped_back_ms: int,
 ) -> None:
-    """Nobody is muted for longer than a row says.
+    """Nobody is muted for longer than a row says, and everybody whose answer was emptied.
 
     Args:
         watch: the connection.
@@ -109,6 +112,12 @@ def check_mutes_have_rows(
         (row.throttle_ms for row in charged if row.memo.quota_type is _MUTATION), default=0
     )
     waits = any(row.outcome == REJECTED for row in charged)
+    # Whose answer is emptied waits for what is owed: of that, or of one that another connection got.
+    of_fetch = [row for row in rows.rows if row.memo.quota_type is QuotaType.FETCH]
+    muted_ms = {at_ms for _, at_ms, for_ms in watch.mutes if for_ms}
+    for row in charged:
+        if _is_emptied(row) and row.memo.enforced and rows.decided[row.seq][1] not in muted_ms:
+            raise watch.fail(f"an answer was emptied, and nobody muted: {row}")
     for _, at_ms, for_ms in watch.mutes:
         if any(excuse_ms <= at_ms for excuse_ms in excuses_ms):
             return
@@ -117,8 +126,15 @@ def check_mutes_have_rows(
         exact_ms |= {_with_window_ms(row) for row in now}
         # What is left of a mutation's throttle, and how long a Fetch waits until it is looked at again.
         most_ms = max(mutation_ms and mutation_ms + stepped_back_ms, _LOOK_AGAIN_MS if waits else 0)
+        if any(_is_emptied(row) for row in now):
+            most_ms = max(most_ms, *map(_with_window_ms, of_fetch))
         if for_ms not in exact_ms and for_ms > most_ms:
             raise watch.fail(f"muted for {for_ms} ms at {at_ms}, and no row says so: {exact_ms}")
+
+
+def _is_emptied(row: Row) -> bool:
+    is_fetch = row.memo.quota_type is QuotaType.FETCH
+    return is_fetch and row.outcome == REJECTED and row.upstream_ms != NO_ANSWER
 
 
 def _with_window_ms(row: Row) -> int:

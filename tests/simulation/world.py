@@ -296,6 +296,8 @@ class World:
             for lane in self.cluster.engine._counters.of_type(quota_type):
                 if lane.line:
                     raise InvariantError(f"{len(lane.line)} wait for {lane.tags} at the end")
+                if lane.room is not None and (lane.room.line or lane.room._reserved_for):
+                    raise InvariantError(f"room of {lane.tags} that is never given back")
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
         if not self._is_asked:

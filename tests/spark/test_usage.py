@@ -82,7 +82,7 @@ def test_totals_are_the_sums_of_the_rows(
         sums = expected[(row[QUOTA_TYPE], row[NODE_ID], *key(row))]
         sums[0] += used(row)
         is_rejected = row[OUTCOME] == "rejected"
-        fetch_waited = is_rejected and row[QUOTA_TYPE] == "FETCH"
+        fetch_waited = is_rejected and row[QUOTA_TYPE] == "FETCH" and row[ENFORCED]
         produce_waited = is_rejected and row[QUOTA_TYPE] == "PRODUCE" and row[ENFORCED]
         waited = fetch_waited or produce_waited
         sums[1] += row[VALUE] >= 0 and not waited

@@ -1,5 +1,6 @@
 """Decides. Time comes in as ``now_ms``, a decision goes out. Kafka's arithmetic bit for bit."""
 
+from kvota.engine.answer_room import AnswerRoom, Reservation, Verdict
 from kvota.engine.debt_bucket import MUST_WAIT
 from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
@@ -17,6 +18,7 @@ from kvota.model.quota_window import QuotaWindow
 __all__ = [
     "MUST_WAIT",
     "Answer",
+    "AnswerRoom",
     "Decision",
     "Lane",
     "MutationQuota",
@@ -26,7 +28,9 @@ __all__ = [
     "QuotaType",
     "QuotaWindow",
     "Receipt",
+    "Reservation",
     "SampledRate",
     "TokenBucket",
     "Turn",
+    "Verdict",
 ]

@@ -209,7 +209,7 @@ class Counters:
             lane = self._round.popleft()
             counter = lane.counter
             assert counter is not None, "what is looked at has a counter"
-            if lane.makes_wait and lane.line:
+            if (lane.makes_wait and lane.line) or _has_room_taken(lane, now_ms, in_crowd=is_crowd):
                 self._round.append(lane)
             elif is_over(counter, now_ms, in_crowd=is_crowd):
                 forgotten += 1
@@ -232,7 +232,7 @@ class Counters:
             lane = self._round.popleft()
             counter = lane.counter
             assert counter is not None, "what is looked at has a counter"
-            if not lane.line and (
+            if not (lane.line or _has_room_taken(lane, now_ms, in_crowd=True)) and (
                 is_over(counter, now_ms, in_crowd=True)
                 or self._puts_away(lane, counter.last_ms, now_ms)
             ):
@@ -273,3 +273,12 @@ class Counters:
             for scope in ((None, None), (node_id, None), (None, tags), (node_id, tags)):
                 factor *= self._factors.get((quota_type, *scope), 1.0)
         return factor
+
+
+def _has_room_taken(lane: Lane, now_ms: int, *, in_crowd: bool) -> bool:
+    """True while a Fetch waits for it, or an answer larger than its window is still to be paid.
+
+    In a crowd a payment keeps nothing: who invents names would fill the memory with them.
+    """
+    room = lane.room
+    return room is not None and bool(room.line if in_crowd else not room.is_idle(lane, now_ms))

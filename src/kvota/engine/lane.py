@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from kvota.engine.answer_room import AnswerRoom
 from kvota.engine.arithmetic import (
     BLOCKED_THROTTLE_MS,
     INT32_MAX,
@@ -84,6 +85,7 @@ class Lane:
         window_ms: how long an empty window is.
         window_bytes: what fits into it (Kafka's maxValueInQuotaWindow).
         line: those who wait for this counter, if any ever did.
+        room: of a counter of FETCH, once an answer was expected: those on their way, and who waits.
         is_forgotten: the engine leads nobody here any more; the counter counts elsewhere, or nowhere.
     """
 
@@ -106,6 +108,7 @@ class Lane:
         "peek",
         "quota_type",
         "refuse",
+        "room",
         "sample_ms",
         "samples",
         "tag_values",
@@ -142,6 +145,7 @@ class Lane:
         self.counter = counter
         self.version = 0
         self.line: WaitingLine | None = None
+        self.room: AnswerRoom | None = None
         self.configured_limit: float | None = None
         self.factor = 1.0
         self.limit: float | None = None
@@ -283,6 +287,15 @@ class Lane:
             self.line = WaitingLine()
         return self.line
 
+    def answer_room(self) -> AnswerRoom:
+        """What is known of the answers on their way to those who share this counter; made at first use.
+
+        Who waits for room has a line of its own: it closes no gate.
+        """
+        if self.room is None:
+            self.room = AnswerRoom()
+        return self.room
+
     def wake_next(self) -> None:
         """Let the next of those who wait look again: something was given back."""
         if self.line is not None:
@@ -292,6 +305,8 @@ class Lane:
         """Let all who wait look again, once."""
         if self.line is not None:
             self.line.wake_all()
+        if self.room is not None:
+            self.room.line.wake_all()
 
     def _lead_to(self, target: "Counter | _Blocked | _Successor | _Nothing") -> None:
         self.charge = target.charge

@@ -93,7 +93,7 @@ class WaitingLine:
             self.leave(turn)
 
     def wake_first(self) -> None:
-        """Wake the first: its turn may come sooner."""
+        """Wake the first, if anybody waits: its turn may come sooner."""
         self._head_changed = bool(self._turns)
         self._wake()
 

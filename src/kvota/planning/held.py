@@ -5,9 +5,9 @@ force):
 
     admitted <= elapsed + burst + debt_max + one request
 
-``elapsed`` is how far the decision clock went forward: a step back counts as nothing. Fetches are charged when
-their answers are here, so what is on its way to each connection may come on top: one answer per
-connection. Of a sampled rate nothing is claimed, so there is nothing to judge.
+``elapsed`` is how far the decision clock went forward: a step back counts as nothing. Of Fetches their answers are
+charged, so it is one answer in place of the request. Of a sampled rate nothing is claimed, so there is
+nothing to judge.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,6 @@ class Decided(NamedTuple):
 
     now_ms: int
     spent_s: float | None
-    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +35,10 @@ class Promise:
     Attributes:
         burst_s: what a full bucket holds.
         debt_max_s: what may be owed when one more is admitted (Kafka's mutations: nothing).
-        answer_per_connection: true for Fetches.
     """
 
     burst_s: float
     debt_max_s: float = 0.0
-    answer_per_connection: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +65,9 @@ def held(rows: Iterable[Decided], promise: Promise) -> Held:
     Held(holds=False, admitted_s=3.5, allowed_s=3.25, elapsed_s=0.5)
     """
     worst = Held(holds=True, admitted_s=0.0, allowed_s=float("inf"), elapsed_s=0.0)
-    answers_s: dict[int, float] = {}
-    answers_sum_s = 0.0
     last_ms: int | None = None
     admitted_s, elapsed_ms = 0.0, 0  # of the interval that has most ahead of the clock
-    for now_ms, spent_s, connection in rows:
+    for now_ms, spent_s in rows:
         elapsed_ms += max(0, now_ms - (now_ms if last_ms is None else last_ms))
         last_ms = now_ms
         if admitted_s <= elapsed_ms / 1000:
@@ -82,12 +77,8 @@ def held(rows: Iterable[Decided], promise: Promise) -> Held:
         admitted_s += spent_s
         if spent_s <= 0:
             continue
-        if promise.answer_per_connection:
-            more_s = max(0.0, spent_s - answers_s.get(connection, 0.0))
-            answers_s[connection] = answers_s.get(connection, 0.0) + more_s
-            answers_sum_s += more_s
         allowed_s = elapsed_ms / 1000 + promise.burst_s + promise.debt_max_s + spent_s
-        found = _judged(admitted_s, allowed_s + answers_sum_s, elapsed_ms / 1000)
+        found = _judged(admitted_s, allowed_s, elapsed_ms / 1000)
         if found.admitted_s - found.allowed_s > worst.admitted_s - worst.allowed_s:
             worst = found
     return worst

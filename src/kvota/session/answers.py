@@ -13,7 +13,7 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import append_rows
 from kvota.session.commands import Do
 from kvota.session.due import Due, Entry
-from kvota.session.heads import behind_header_tags
+from kvota.session.fetch_answers import charge_fetch
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
 from kvota.session.streamed_fetch import StreamedFetch
@@ -27,8 +27,8 @@ _WRITE_INT32 = _INT32.pack_into
 
 # Fetch answers up to this size wait until they are whole, larger ones are streamed.
 BUFFERED_FETCH_BYTES_MAX = 131_072
-# Of a larger one this much must be here: its head, with tags, and its throttle time.
-_FETCH_HEAD_BYTES = 64
+# Of a larger one this much must be here: its head, with tags, its throttle time, its error and its session.
+_FETCH_HEAD_BYTES = 72
 # Answers that must be read whole (metadata, groups): far above any real one, below harm.
 WHOLE_ANSWER_BYTES_MAX = 256 * 2**20
 # Of these, larger ones than this share a budget; others are here with one read.
@@ -50,6 +50,7 @@ class Answers:
         "_append",
         "_buffered",
         "_caller",
+        "_drops",
         "_due",
         "_need",
         "_pausing",
@@ -66,6 +67,7 @@ class Answers:
         self._buffered = bytearray()
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
         self._streamed: StreamedFetch | None = None
+        self._drops = False  # the running answer: the client has got another one in its place
         self._room = BudgetShare(caller.shared.whole_answers, wake)
         self.waits_for_room = False
 
@@ -127,7 +129,7 @@ class Answers:
                 self._append(
                     memo, seq, ts_us, value, throttle_ms, upstream_ms, 1 if throttle_ms > 0 else 0
                 )
-                if throttle_ms > upstream_ms and route.enforced and at:
+                if throttle_ms > upstream_ms and memo.enforced and at:
                     data = data if isinstance(data, bytearray) else bytearray(data)
                     _WRITE_INT32(data, at, route.answered_ms(memo, throttle_ms, upstream_ms))
             elif kind == 0:  # Due.PASS
@@ -190,7 +192,10 @@ class Answers:
         caller = self._caller
         here = min(caller.answer_left, len(data))
         caller.answer_left -= here
-        if self._streamed is not None:
+        if self._drops:
+            self._drops = caller.answer_left > 0
+            data, here = data[here:], 0
+        elif self._streamed is not None:
             rest = data[here:]
             data = self._stream(data[:here] if rest else data)
             here = len(data)
@@ -273,11 +278,14 @@ class Answers:
     def _take_fetch(
         self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
     ) -> bytes | bytearray:
-        """Charge an answer of which at least the head is here; patch and hide what must be."""
+        """Charge an answer of which at least the head is here; patch, hide or drop what must be."""
         route: Route = entry[2]
-        data = self._charge_fetch(data, pos, frame_end, entry, now_us)
+        data, instead = charge_fetch(self._caller, data, pos, frame_end, entry, now_us)
         end = len(data)
         self._caller.answer_left = max(0, frame_end - end)
+        if instead:
+            self._drops = frame_end > end
+            return bytes(data[:pos]) + instead + bytes(data[frame_end:])
         if not route.has_endpoints:
             return data
         if frame_end <= end:
@@ -287,40 +295,6 @@ class Answers:
             return bytes(data[:pos]) + frame + bytes(data[frame_end:])
         self._streamed = StreamedFetch(route.version)
         return bytes(data[:pos]) + self._stream(data[pos:])
-
-    def _charge_fetch(
-        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
-    ) -> bytes | bytearray:
-        """The chunk with the throttle time in it, where the quota is in force."""
-        _, _, route, client_id = entry
-        at = pos + 8
-        if route.flexible:
-            plain = data[at : at + 1] == b"\0"
-            at = at + 1 if plain else behind_header_tags(data, at, len(data))
-        if at + 4 > min(frame_end, len(data)):
-            raise _bad_head(frame_end - pos - 4, entry[0], entry[0])
-        upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-        is_new = route.client_id != client_id or route.is_outdated
-        if is_new and not self._caller.look_up(route, client_id, now_us):
-            # It counts on until the callback has answered, wherever its counter is by now.
-            route.lane = self._caller.shared.engine.recall(route.lane, now_us // 1000)
-            route.use_last()
-        value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
-        throttle_ms = route.charge(value, now_us // 1000)
-        seq = self._caller.shared.sink.next_seq()
-        self._caller.append_row(route.memo, seq, now_us, value, throttle_ms, upstream_ms)
-        if not route.enforced:
-            return data
-        route.fetch_room.answered(value, route.lane.window_bytes, now_us)
-        if throttle_ms > 0:
-            # What is larger than an empty window no broker delivers; by Kafka's formula a window of it
-            # would cost nothing each time.
-            more_ms = route.lane.window_ms if value > route.lane.window_bytes else 0
-            self._caller.mute(throttle_ms + more_ms, route.lane, route.memo.client_id)
-            if throttle_ms > upstream_ms and route.version:
-                data = data if isinstance(data, bytearray) else bytearray(data)
-                _WRITE_INT32(data, at, route.answered_ms(route.memo, throttle_ms, upstream_ms))
-        return data
 
     def _stream(self, part: bytes | bytearray) -> bytes | bytearray:
         """The next part of a streamed answer, as it goes on."""

@@ -10,6 +10,7 @@ from kvota.model.quota_type import QuotaType
 from kvota.session.budget import User
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
+from kvota.session.fetch_room import FetchRoom
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import ANONYMOUS, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
@@ -45,6 +46,7 @@ class Caller:
         client_host: the address the client has come from, without its port.
         principal: who has logged in.
         routes: what this connection does with each API version it has used.
+        fetch_room: what its Fetches wait for, and are likely to bring.
         due: entries for the answers that have not come yet, oldest first (``session.due``).
         answer_left: bytes of the running answer that have not come yet.
         answered_us: when the broker last answered while the connection was paused, 0: never.
@@ -72,6 +74,7 @@ class Caller:
         "commands",
         "dialled",
         "due",
+        "fetch_room",
         "logs_in",
         "node_id",
         "number",
@@ -104,6 +107,7 @@ class Caller:
         self.client_host = client_host
         self.principal = PrincipalWatch()
         self.routes: dict[int, Route] = {}
+        self.fetch_room = FetchRoom(wake)
         self._set_aside: dict[int, Route] = {}
         self.due: deque[Entry] = deque()
         self.answer_left = 0
@@ -147,11 +151,6 @@ class Caller:
         self._forget_past_mutes()
         self._is_muted_to_the_end = True
         self.pausing.mute(throttle_ms)
-
-    def wait_for_room(self, at_most_ms: int) -> None:
-        """Take no request for so long: a Fetch waits, and looks again by itself."""
-        self._forget_past_mutes()
-        self.pausing.mute(at_most_ms)
 
     def _forget_past_mutes(self) -> None:
         if not self.pausing.is_muting:

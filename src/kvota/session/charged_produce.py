@@ -21,11 +21,13 @@ def take_charged_produce(
 
     Returns:
         The frame: it goes on; empty: a quota has refused it, and it must be swallowed; None: it waits
-        for its turn, uncharged.
+        for its turn, or until a mute is over, uncharged.
 
     Raises:
         ProtocolError: the request's head cannot be read.
     """
+    if caller.pausing.passing_until_us and caller.pausing.mute_again(now_us):
+        return None
     size = int.from_bytes(frame[:4], "big")
     correlation = int.from_bytes(frame[8:12], "big", signed=True)
     client_id_length = int.from_bytes(frame[12:14], "big", signed=True)

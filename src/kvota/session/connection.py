@@ -223,13 +223,15 @@ class Connection:
 
     @property
     def is_in_line(self) -> bool:
-        """True while a request waits for its counter's turn."""
+        """True while a request waits for its counter's turn, or a Fetch for room."""
         return bool(self.pausing.reasons & Reason.IN_LINE)
 
     @property
     def waits_for_an_answer(self) -> bool:
         """True while a request in line is worth nothing once its client has gone (acks are not 0)."""
-        return self.is_in_line and self._requests.place.awaits_answer
+        return self.is_in_line and (
+            self.caller.fetch_room.is_waiting or self._requests.place.awaits_answer
+        )
 
     @property
     def keeps_others_waiting(self) -> bool:
@@ -276,6 +278,7 @@ class Connection:
         """
         self._requests.close()
         self._answers.close()
+        self.caller.fetch_room.close()
         for entry in self.caller.due:
             if entry[1] == Due.PRODUCE:
                 _, _, _, memo, seq, ts_us, value, throttle_ms = entry

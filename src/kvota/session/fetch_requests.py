@@ -1,69 +1,128 @@
 """A Fetch on its way up: sent on with what its quota has room for, kept back, or answered empty."""
 
-from kvota.model.quota_type import Algorithm
+from typing import NamedTuple
+
 from kvota.session.caller import Caller
 from kvota.session.due import Due
-from kvota.session.fetch_room import asks_for, empty_answer, look_again_ms, lower_max_bytes
+from kvota.session.fetch_room import (
+    QUIET_BYTES,
+    WAITING_FETCH_BYTES_MAX,
+    asks_for,
+    empty_answer,
+    is_incremental,
+    look_again_ms,
+    lower_max_bytes,
+)
 from kvota.session.heads import bad_size, behind_header_tags
+from kvota.session.pausing import Reason
 from kvota.session.route import Route
 from kvota.wire.headers import REQUEST_HEAD
 
 _HEAD = REQUEST_HEAD.unpack_from
+_INT32_MAX = 2**31 - 1
+
+
+class _Fetch(NamedTuple):
+    """One Fetch in a chunk, from ``pos`` to ``end``; ``offset``: of its max_bytes, -1 where it has none."""
+
+    route: Route
+    data: bytes | bytearray
+    pos: int
+    end: int
+    offset: int
+    correlation: int
 
 
 def take_fetch(
     caller: Caller, data: bytes | bytearray, pos: int, body: int, route: Route, now_us: int
 ) -> bytes | bytearray | None:
-    """Take the Fetch at ``pos``, whose body begins at ``body``.
+    """Take the Fetch at ``pos``, whose body begins at ``body`` and which is here whole.
 
     Returns:
-        What goes up instead of the part of it that is here; ``data`` itself: it goes on as it is;
-        empty: it was answered; None: it waits for room.
+        What goes up instead of it; ``data`` itself: it goes on as it is; empty: it was answered; None: it
+        waits, for room or for the answer to the one before.
 
     Raises:
         ProtocolError: it does not say how much it wants where its version does.
     """
     size, _, _, correlation, _ = _HEAD(data, pos)
-    frame_end = pos + 4 + size
-    entry = (correlation, Due.FETCH, route, route.client_id)
-    if not route.enforced:
-        caller.expect(entry)
+    mine = caller.fetch_room
+    if not route.enforced or route.lane.limit is None:
+        mine.leave()
+        caller.expect((correlation, Due.FETCH, route, route.client_id))
         return data
+    if mine.is_under_way:
+        # A broker, too, has one request of a connection in hand.
+        caller.pausing.reasons |= Reason.FETCHING
+        return None
+    end = pos + 4 + size
+    asked = _Fetch(route, data, pos, end, _max_bytes_offset(data, body, end, route), correlation)
     if caller.pausing.passing_until_us > now_us:
-        # Read in the middle of a long mute: answered as a broker does, empty, with the wait.
-        return _answered_empty(caller, route, correlation, caller.pausing.passing_left_ms(now_us))
-    offset = _max_bytes_offset(data, body, frame_end, route)
-    allowed = route.lane.allowance(now_us // 1000) if offset >= 0 else 0
-    if offset < 0 or asks_for(data, offset) <= allowed:
-        caller.expect(entry)
-        return data
-    missing_bytes = route.fetch_room.expected_bytes - allowed
+        # Read in the middle of a long mute, which goes on behind it.
+        return _without_room(caller, asked, caller.pausing.passing_left_ms(now_us), now_us)
+    return _take_limited(caller, asked, now_us)
+
+
+def _take_limited(caller: Caller, asked: _Fetch, now_us: int) -> bytes | bytearray | None:
+    """Send it on if there is room for what it is likely to bring."""
+    route, data, pos, end, offset, correlation = asked
+    lane, mine, now_ms = route.lane, caller.fetch_room, now_us // 1000
+    room = lane.answer_room()
+    free_bytes = room.free_bytes(lane, now_ms)
+    asked_bytes = asks_for(data, offset) if offset >= 0 else _INT32_MAX
+    expected_bytes = max(0, min(mine.expected_bytes(lane), asked_bytes))
+    missing_bytes = expected_bytes - free_bytes
+    if expected_bytes > QUIET_BYTES and mine.must_stand_behind(lane):
+        missing_bytes = max(missing_bytes, 1)
     if missing_bytes > 0:
-        left_ms = route.fetch_room.left_to_wait_ms(now_us)
-        if left_ms > 0 and route.fetch_room.may_wait(size, route.lane.algorithm):
-            _wait(caller, route, missing_bytes, left_ms, now_us)
+        wait_ms = look_again_ms(missing_bytes, route.memo)
+        if _waits(caller, asked, expected_bytes, wait_ms, now_us):
             return None
-        if route.lane.algorithm is Algorithm.TOKEN_BUCKET:
-            # No room in all this time: a broker would say so, too, and more often.
-            route.fetch_room.waited(now_us)
-            wait_ms = look_again_ms(missing_bytes, route.memo)
-            return _answered_empty(caller, route, correlation, wait_ms)
-    caller.expect(entry)
-    return lower_max_bytes(data[pos:frame_end], offset - pos, allowed)
+        instead = _without_room(caller, asked, wait_ms, now_us)
+        if not instead:
+            caller.mute(wait_ms, lane, route.memo.client_id)
+        return instead
+    caller.expect((correlation, Due.FETCH, route, route.client_id))
+    most_bytes = max(1, free_bytes - room.overhead_bytes)
+    if offset < 0 or asked_bytes <= most_bytes:
+        mine.go_up(lane, expected_bytes, None, now_us)
+        return data
+    mine.go_up(lane, expected_bytes, most_bytes, now_us)
+    return lower_max_bytes(data[pos:end], offset - pos, most_bytes)
 
 
-def _wait(caller: Caller, route: Route, missing_bytes: int, left_ms: int, now_us: int) -> None:
-    """Keep a Fetch back, because there is no room for its answer; one row for each wait."""
-    room = route.fetch_room
-    if room.is_first_refusal():
-        throttle_ms = route.lane.refuse(room.expected_bytes, now_us // 1000)
-        caller.append_wait(route.memo, now_us, room.expected_bytes, throttle_ms)
-    caller.wait_for_room(min(look_again_ms(missing_bytes, route.memo), left_ms))
+def _waits(caller: Caller, asked: _Fetch, expected_bytes: int, wait_ms: int, now_us: int) -> bool:
+    """Keep back a Fetch for whose answer there is no room; false: it has waited for long enough."""
+    route, mine, now_ms = asked.route, caller.fetch_room, now_us // 1000
+    lane = route.lane
+    if mine.is_first_refusal() or lane.went_back(now_ms):
+        # One row for each wait; another one where the clock has stepped back: time counts by rows.
+        throttle_ms = lane.refuse(expected_bytes, now_ms)
+        caller.append_wait(route.memo, now_us, expected_bytes, throttle_ms)
+    left_ms = mine.left_to_wait_ms(now_us)
+    if left_ms == 0 or asked.end - asked.pos > WAITING_FETCH_BYTES_MAX:
+        return False
+    is_first = mine.stand_in_line(lane)
+    caller.pausing.give_up_waiting_in(None)
+    caller.pausing.stand_in_line(min(wait_ms, left_ms) if is_first else left_ms)
+    return True
 
 
-def _answered_empty(caller: Caller, route: Route, correlation: int, throttle_ms: int) -> bytes:
-    """Nothing goes up: the client gets an empty answer that says how long to wait."""
-    answered_ms = max(1, route.answered_ms(route.memo, throttle_ms, 0))
+def _without_room(caller: Caller, asked: _Fetch, wait_ms: int, now_us: int) -> bytes | bytearray:
+    """A Fetch that waits no longer: answered as a broker does, empty, with the wait.
+
+    One that goes on with a session goes up all the same, for as little as there may be: only the broker can
+    advance that. What it brings is judged when it is here.
+    """
+    route, data, pos, end, offset, correlation = asked
+    mine = caller.fetch_room
+    if offset >= 0 and is_incremental(data, offset, end, route.version):
+        caller.expect((correlation, Due.FETCH, route, route.client_id))
+        mine.go_up(route.lane, 0, None, now_us)
+        return lower_max_bytes(data[pos:end], offset - pos, 1)
+    mine.leave()
+    mine.has_been_answered(now_us)
+    answered_ms = max(1, route.answered_ms(route.memo, wait_ms, 0))
     caller.answer_locally(correlation, empty_answer(correlation, route.version, answered_ms))
     return b""
 

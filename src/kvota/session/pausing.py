@@ -11,7 +11,7 @@ from enum import IntFlag
 class Reason(IntFlag):
     """The reasons. The hot path compares them as plain ints."""
 
-    MUTED = 1  # a quota says so, or a Fetch waits for room
+    MUTED = 1  # a quota says so
     WAITING = 2  # a mutation or a login is under way: a broker, too, has one request in hand
     BUDGET = 4  # the announced-bytes budget has no room for the next frame
     IN_FLIGHT = 8  # too many requests have not been answered yet
@@ -20,7 +20,8 @@ class Reason(IntFlag):
     UPSTREAM_FULL = 64  # the broker reads slowly
     DIALLING = 128  # the broker has not accepted the connection yet
     CLIENT_FULL = 256  # the client reads its answers slowly
-    IN_LINE = 512  # a request waits for its counter's turn (kvota.session.line_place)
+    IN_LINE = 512  # a request waits for its turn, or a Fetch for room (line_place, fetch_room)
+    FETCHING = 1024  # a Fetch waits for the answer to the one before it
     ROOM = 2048  # no memory for a request that is kept whole (kvota.session.whole_requests)
 
 
@@ -35,8 +36,9 @@ _WAITING = int(Reason.WAITING)
 class Pausing:
     """The reasons of one connection, and the deadlines among them, on a monotonic clock in ms.
 
-    One mute lasts ``cap_ms`` at most, so that clients do not time out; its deadline is not cut. After
-    a capped mute one request is let through, then what is left until the deadline goes on.
+    One mute lasts ``cap_ms`` at most, so that consumers do not time out; its deadline is not cut. After
+    a capped mute one request is let through, unless it is a Produce, then what is left until the
+    deadline goes on.
 
     Attributes:
         reasons: bits of ``Reason``.
@@ -97,11 +99,13 @@ class Pausing:
         """True while a mute runs, or one request is let through in the middle of it."""
         return bool(self.reasons & _MUTED or self.passing_until_us)
 
-    def mute_again(self, now_us: int) -> None:
-        """One request was let through after a capped mute: what is left of the deadline goes on."""
-        if now_us < self.passing_until_us:
+    def mute_again(self, now_us: int) -> bool:
+        """What is left of the deadline behind a capped mute goes on; false: nothing is."""
+        goes_on = now_us < self.passing_until_us
+        if goes_on:
             self.mute(0)
         self.passing_until_us = 0
+        return goes_on
 
     def passing_left_ms(self, now_us: int) -> int:
         """How long the mute goes on behind the request that is let through; > 0 while it does."""

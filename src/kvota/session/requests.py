@@ -140,6 +140,9 @@ class Requests:
             if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:
                 raise bad_client_id(client_id_length, CLIENT_ID_BYTES_MAX, route)
             if route.kind == 1:  # Kind.PRODUCE
+                if pausing.passing_until_us and pausing.mute_again(now_us):
+                    self.budget.give_back()  # taken anew when the mute is over
+                    return self._keep(data, pos, 1, ahead, begin, now_us)
                 client_id = data[pos + 14 : body]
                 is_new = client_id != route.client_id or route.lane_version != route.lane.version
                 if is_new and not look_up(self._caller, route, client_id, now_us):
@@ -159,6 +162,8 @@ class Requests:
                     due.append((correlation, _PRODUCE, route, route.memo, seq, now_us, size, 0))
             elif route.kind == 0:  # Kind.PASS
                 due.append((correlation, _PASS))
+                if pausing.passing_until_us:
+                    pausing.mute_again(now_us)
             else:
                 instead = self._take_rarer(data, pos, body, route, now_us)
                 if instead is None:
@@ -166,9 +171,9 @@ class Requests:
                 if instead is not data:
                     ahead = _edited(ahead, data[begin:pos], instead)
                     begin = frame_end
+                if pausing.passing_until_us:
+                    pausing.mute_again(now_us)
             self.count += 1
-            if pausing.passing_until_us:
-                pausing.mute_again(now_us)
             pos = frame_end
         if pos > end:
             self.left = pos - end
@@ -210,6 +215,7 @@ class Requests:
         if reasons:
             if not reasons & _IN_LINE:
                 self.place.let_pass()
+                self._caller.fetch_room.let_pass()
             return None
         self.place.resumed_us = now_us
         if not self.buffered:
@@ -355,8 +361,6 @@ class Requests:
         if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
             return need
         self.unfinished.route = route
-        if route.kind == Kind.FETCH and route.enforced and self._pausing.passing_until_us:
-            return 0  # it is answered from its head, and the rest is swallowed
         # The budget is the broker's memory where the frame goes on at once, else our own.
         if not self.budget.take(size, self._caller.user):
             self._pausing.reasons |= _BUDGET

@@ -7,7 +7,6 @@ from kvota.engine import Lane
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.session.fetch_room import FetchRoom
 from kvota.wire import fetch
 from kvota.wire.apis import (
     API_VERSIONS,
@@ -55,7 +54,6 @@ class Route:
         "client_id",
         "enforced",
         "factor_told_ms_max",
-        "fetch_room",
         "flexible",
         "has_endpoints",
         "key",
@@ -110,8 +108,6 @@ class Route:
         self.lane: Lane
         self.lane_version = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
-        if key == FETCH:
-            self.fetch_room = FetchRoom()
         self.memo: ChargeMemo  # of that client's rows
 
     @property

@@ -217,12 +217,14 @@ def fetch(
     correlation: int = 1,
     max_bytes: int = 1_000_000,
     min_bytes: int = 1,
+    session: tuple[int, int] = (0, -1),
     client: str | None = "app",
     tags: bytes = b"\0",
 ) -> bytes:
-    """A Fetch request without topics, as incremental sessions send."""
+    """A Fetch request without topics; ``session``: its id and epoch."""
     fields: dict[str, object] = {"topics": (), "min_bytes": min_bytes, "max_bytes": max_bytes}
     if version >= 7:
+        fields |= {"session_id": session[0], "session_epoch": session[1]}
         fields["forgotten_topics_data"] = ()
     if version >= 11:
         fields["rack_id"] = ""
@@ -240,6 +242,8 @@ def fetch_answer(
     records: bytes = b"f" * 100,
     partitions: int = 1,
     endpoints: Sequence[tuple[int, str, int]] = (),
+    session_id: int = 0,
+    error_code: int = 0,
     tags: bytes = b"\0",
 ) -> bytes:
     """An answer with ``records`` in each partition."""
@@ -259,7 +263,7 @@ def fetch_answer(
         "responses": parts(FETCH, version, "response", "FetchableTopicResponse", topic)
     }
     if version >= 7:
-        fields |= {"error_code": ErrorCode(0), "session_id": 0}
+        fields |= {"error_code": ErrorCode(error_code), "session_id": session_id}
     if version >= 16:
         fields["node_endpoints"] = node_endpoints(FETCH, version, endpoints)
     return answer(

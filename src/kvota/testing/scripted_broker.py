@@ -35,6 +35,8 @@ _SERVER_FIRST = b"r=nonce,s=c2FsdA==,i=4096"
 _SERVER_FINAL = b"v=c2lnbmF0dXJl"
 _PRODUCE_NAMES_NODES_FROM = 10
 _FETCH_NAMES_NODES_FROM = 16
+_FETCH_SESSIONS_FROM = 7
+_NEW_SESSION = 4_711
 
 # The same answer is asked for again and again; only its correlation id differs.
 _produce_answer = lru_cache(maxsize=1024)(produce_answer)
@@ -164,6 +166,7 @@ class ScriptedBroker:
         fields: dict[str, Any] = {
             "records": bytes(self.script.fetched_bytes()),
             "partitions": self.script.fetched_partitions(),
+            "session_id": _session_id(frame, version),
         }
         throttle_ms = self.script.throttle_ms(FETCH)
         if version >= _FETCH_NAMES_NODES_FROM:
@@ -337,6 +340,15 @@ def produced(version: int, correlation: int, *, throttle_ms: int, **fields: Any)
 def described(version: int, correlation: int, **fields: Any) -> bytes:
     """The answer of a ``Reply`` to a Metadata request with these fields."""
     return with_correlation(_metadata_answer(version, correlation=0, **fields), correlation)
+
+
+def _session_id(frame: bytes, version: int) -> int:
+    """The session that a Fetch goes on with; a new one where it asks for one; else none."""
+    if version < _FETCH_SESSIONS_FROM:
+        return 0
+    message = decoded(frame, FETCH, version, is_answer=False)
+    session_id: int = message.session_id
+    return _NEW_SESSION if message.session_epoch == 0 else session_id
 
 
 def fetched(version: int, correlation: int, *, throttle_ms: int, **fields: Any) -> bytes:

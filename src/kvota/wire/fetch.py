@@ -60,12 +60,36 @@ def tags_offset(frame: Bytes, version: int) -> int:
     return at
 
 
-def empty_answer(correlation_id: int, version: int, *, throttle_ms: int, error_code: int) -> bytes:
+def session_offset(version: int) -> int:
+    """Returns the offset of int32 session_id in a request's body; int32 session_epoch follows; -1 below v7.
+
+    The body begins behind the header's tag buffer. Between max_bytes and it stands int8 isolation_level.
+    """
+    return max_bytes_offset(version) + 5 if version >= _ERROR_CODE_FROM else -1
+
+
+def head_of_answer(data: Bytes, at: int, end: int, version: int) -> tuple[int, int] | None:
+    """Returns error code and session id of an answer whose body begins at ``at``: (0, 0) below v7.
+
+    None: they do not stand before ``end``.
+    """
+    if version < _ERROR_CODE_FROM:
+        return 0, 0
+    if at + 10 > end:
+        return None
+    error = int.from_bytes(data[at + 4 : at + 6], "big", signed=True)
+    return error, int.from_bytes(data[at + 6 : at + 10], "big", signed=True)
+
+
+def empty_answer(
+    correlation_id: int, version: int, *, throttle_ms: int, error_code: int, session_id: int = 0
+) -> bytes:
     """Makes a whole answer frame without topics, for a request that the gateway answers itself.
 
-    Below v7 there is no place for an error code.
+    Below v7 there is no place for an error code and a session.
     """
-    error = error_code.to_bytes(2, "big", signed=True) + bytes(4)  # and no session
+    session = session_id.to_bytes(4, "big", signed=True)
+    error = error_code.to_bytes(2, "big", signed=True) + session
     body = (
         throttle_ms.to_bytes(4, "big") * (version >= 1)
         + error * (version >= _ERROR_CODE_FROM)

@@ -3,7 +3,6 @@
 from kvota.planning.held import Decided, Promise, held
 
 BUCKET = Promise(burst_s=1.0, debt_max_s=2.0)
-FETCHES = Promise(burst_s=1.0, debt_max_s=2.0, answer_per_connection=True)
 MUTATIONS = Promise(burst_s=2.0)
 
 
@@ -80,19 +79,6 @@ def test_time_that_passed_between_rejected_rows_counts() -> None:
     rows = [Decided(0, 3.0), Decided(1_000, None), Decided(500, None), Decided(500, 1.0)]
 
     assert held([*rows, Decided(500, 0.1)], BUCKET).holds
-
-
-def test_every_connection_may_have_one_answer_on_its_way() -> None:
-    rows = [Decided(0, 5.0, connection) for connection in range(10)]
-
-    assert held(rows, FETCHES).holds
-    assert not held(rows, BUCKET).holds
-
-
-def test_one_connection_may_not_have_ten_answers() -> None:
-    rows = [Decided(0, 5.0, connection=1)] * 10
-
-    assert not held(rows, FETCHES).holds
 
 
 def test_nothing_at_all_holds() -> None:

@@ -218,9 +218,11 @@ def test_answers_to_fetches_do_not_ask_again_while_a_question_is_open() -> None:
     stage.client(fetch(correlation=1))
     ((token, question),) = stage.asked
     stage.answer(token, question.ask(OneForAll()))
-    stage.client(fetch(correlation=2))
+    stage.cluster.enforce(frozenset())  # so that two are under way
+    stage.client(fetch(correlation=1) + fetch(correlation=2))
     stage.cluster.engine.replace_quotas(quotas(FETCH=1))
 
+    stage.broker(fetch_answer(correlation=1))
     stage.broker(fetch_answer(correlation=1))
     stage.advance(ASK_MS_MAX // 2)
     stage.broker(fetch_answer(correlation=2))

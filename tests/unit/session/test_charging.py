@@ -237,14 +237,12 @@ def test_a_fetch_request_asks_for_no_more_than_the_window_still_takes(
 
 def test_a_fetch_request_asks_for_one_byte_at_least() -> None:
     stage = Stage(tight())
-    stage.client(fetch())
-    other_bytes = 4 + len(fetch_answer(records=b"f" * 900)) - 9 - 900
-    stage.broker(fetch_answer(records=b"f" * (10 * TIGHT - other_bytes)))
-    another = Stage(stage.cluster, number=2)
+    now_ms = stage.cluster.now_ms
+    lane = stage.cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", now_ms)
+    lane.admit(10 * TIGHT, now_ms)
 
-    forwarded = decoded(another.client(fetch()), FETCH, 12, is_answer=False)
+    forwarded = decoded(stage.client(fetch()), FETCH, 12, is_answer=False)
 
-    assert stage.cluster.rows[0].value == 10 * TIGHT
     assert (forwarded.min_bytes, forwarded.max_bytes) == (1, 1)
 
 

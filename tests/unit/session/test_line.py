@@ -10,9 +10,11 @@ from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
+    FETCH,
     HEARTBEAT,
     PRODUCE,
     answer,
+    decoded,
     fetch,
     fetch_answer,
     produce,
@@ -561,15 +563,46 @@ def test_a_fetch_that_waits_for_room_is_answered_empty_after_15_s() -> None:
     assert refused[0].memo.algorithm is Algorithm.TOKEN_BUCKET
 
 
-def test_a_fetch_answer_is_charged_whatever_is_owed() -> None:
+def test_a_fetch_answer_is_delivered_while_no_more_than_debt_max_is_owed() -> None:
+    cluster = cluster_of()
+    first, second, third = connections(cluster, 3)
+    for stage in (first, second, third):
+        stage.client(fetch())
+
+    assert decoded(first.broker(fetch_answer(records=HALF)), FETCH, 12).responses
+    assert decoded(second.broker(fetch_answer(records=HALF)), FETCH, 12).responses
+    told = third.broker(fetch_answer(records=b"f", session_id=5))
+
+    assert [row.outcome for row in cluster.rows] == [THROTTLED, THROTTLED, REJECTED]
+    assert (decoded(told, FETCH, 12).responses, decoded(told, FETCH, 12).session_id) == ((), 5)
+    owed_ms = cluster.rows[1].throttle_ms
+    assert throttle_of(told, FETCH, 12) == owed_ms
+    assert third.mutes == [owed_ms]
+
+
+def test_a_fetch_answer_larger_than_the_burst_is_muted_for_its_debt_and_no_longer() -> None:
     cluster = cluster_of()
     (stage,) = connections(cluster, 1)
-    stage.client(fetch() + fetch(correlation=2))
-    stage.broker(fetch_answer(records=b"f" * 300_000))
+    stage.client(fetch())
 
-    assert stage.broker(fetch_answer(correlation=2, records=b"f" * 1_000)) != b""
+    stage.broker(fetch_answer(records=b"f" * 50_000))
 
-    assert [row.outcome for row in cluster.rows] == [THROTTLED, THROTTLED]
+    assert stage.mutes == [cluster.rows[0].throttle_ms]
+
+
+def test_in_shadow_mode_a_fetch_answer_spends_nothing_beyond_debt_max() -> None:
+    cluster = cluster_of(enforced=frozenset())
+    (stage,) = connections(cluster, 1)
+    sent = [fetch_answer(correlation=number, records=HALF) for number in range(4)]
+    for number in range(4):
+        stage.client(fetch(correlation=number))
+
+    assert stage.broker(b"".join(sent)) == b"".join(sent)
+
+    assert [row.outcome for row in cluster.rows] == [THROTTLED, THROTTLED, REJECTED, REJECTED]
+    lane = cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    assert lane.peek(cluster.now_ms) == cluster.rows[1].throttle_ms
 
 
 def test_two_types_are_counted_apart() -> None:
@@ -585,3 +618,20 @@ def test_two_types_are_counted_apart() -> None:
     stage.broker(produce_answer())
 
     assert [row.memo.samples for row in cluster.rows] == [11, 1]
+
+
+def test_an_error_at_the_top_of_a_fetch_answer_is_delivered_and_spends_nothing_beyond_debt_max() -> (
+    None
+):
+    cluster = cluster_of()
+    (stage,) = connections(cluster, 1)
+    stage.client(fetch())
+    lane = cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", cluster.now_ms)
+    assert lane is not None
+    lane.admit(20 * LIMIT, cluster.now_ms)
+
+    told = stage.broker(fetch_answer(error_code=71))
+
+    assert decoded(told, FETCH, 12).error_code == 71
+    assert cluster.rows[0].outcome == REJECTED
+    assert stage.mutes == [19_000] == [lane.peek(cluster.now_ms)]

@@ -208,9 +208,11 @@ def test_however_it_is_cut_one_question_and_every_charge_on_the_node(
             stage.broker(_beaten())
         stage.broker(told())
         stage.located(4)
-        assert stage.to_broker == b"".join(before) + question + sent[len(b"".join(before)) :]
-        for kind in kinds[passed:]:
+        in_all = b"".join(before) + question + sent[len(b"".join(before)) :]
+        assert stage.to_broker == in_all or kinds.count("F") > 1
+        for kind in kinds[passed:]:  # one Fetch is under way at a time
             stage.broker(_beaten() if kind == "B" else made[kind][1] or b"")
+        assert stage.to_broker == in_all
     assert [row.memo.node_id for row in stage.cluster.rows] == [4] * len(charged)
 
 

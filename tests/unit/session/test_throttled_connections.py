@@ -1,6 +1,7 @@
 """Mutes: what is held back, for how long, and what passes in between."""
 
 import pytest
+from tests.unit.session.test_charged_produce import RequestCounter
 
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
@@ -105,35 +106,30 @@ def test_half_a_head_behind_a_throttled_request_is_kept() -> None:
 # ------------------------------------------------------------------ Fetch
 
 
-def test_a_fetch_answer_is_delivered_and_then_paid_for() -> None:
+def test_of_several_fetches_only_one_is_under_way() -> None:
     stage = stage_with(FETCH=10_000)
-    stage.client(fetch(correlation=1))
+    frames = [fetch(correlation=number, max_bytes=1_000) for number in (1, 2, 3)]
 
-    stage.broker(fetch_answer(records=b"f" * 6_000))
-    stage.client(fetch(correlation=2))
+    assert stage.client(b"".join(frames)) == frames[0]
+    assert stage.client(heartbeat(4)) == b""
+    stage.broker(fetch_answer(records=b"f" * 10))
+    stage.broker(fetch_answer(correlation=2, records=b"f" * 10))
+    stage.broker(fetch_answer(correlation=3, records=b"f" * 10))
 
-    told = stage.broker(fetch_answer(correlation=2, records=LARGE[:95_000]))
-
-    assert throttle_of(told, FETCH, 12) == stage.mutes[0]
-    assert stage.client(fetch(correlation=3)) == b""
-    assert stage.machine.pauses_reading
-    assert stage.advance(stage.mutes[0] - 1) == b""
-    assert len(stage.cluster.rows) == 2
-    assert stage.advance(1) == b""  # nothing is over now, and there is no room either
-    assert stage.cluster.rows[2].outcome == REJECTED
-    assert stage.advance(700) != b""
+    assert stage.to_broker == b"".join(frames) + heartbeat(4)
+    assert not stage.machine.pausing.reasons
 
 
 def test_the_longer_of_two_throttles_holds() -> None:
-    stage = stage_with(FETCH=10_000, cap_ms=10**9)
-    stage.client(fetch(correlation=1) + fetch(correlation=2) + fetch(correlation=3))
-    stage.broker(fetch_answer(records=LARGE[:95_000]))
-    stage.broker(fetch_answer(correlation=2, records=LARGE[:10_000]))
-    stage.broker(fetch_answer(correlation=3, records=LARGE[:1_000]))
-
-    first, second = stage.mutes
+    stage = stage_with(FETCH=10_000, PRODUCE=10_000, cap_ms=10**9)
+    stage.client(fetch(correlation=1) + produce(correlation=2, records=LARGE[:101_000]))
+    stage.broker(fetch_answer(records=LARGE))
+    (first, second) = sorted(stage.mutes)
     assert first < second
+
+    stage.broker(produce_answer(correlation=2))
     stage.client(heartbeat(3))
+
     assert stage.advance(second - 1) == b""
     assert stage.advance(1) == heartbeat(3)
 
@@ -168,7 +164,7 @@ def test_a_fetch_waits_until_the_window_has_room_for_an_answer_like_the_last_two
     assert refused.upstream_ms == NO_ANSWER
     # 120 KB in 10 s, at 10 KB/s: Kafka's formula makes that 2 s, and then the sample is still there.
     assert refused.throttle_ms == round((3 * answered.value / 10_000 - 10) * 1000)
-    assert set(stage.mutes) == {1_000}
+    assert stage.mutes == []
     assert stage.advance(10_999) == b""
     forwarded = stage.advance(1)
     assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes >= answered.value
@@ -184,39 +180,56 @@ def test_a_wait_of_less_than_a_sample_is_as_long_as_kafkas_formula_says() -> Non
 
     refused = stage.cluster.rows[-1]
     assert 0 < refused.throttle_ms < 2_000
-    (wait_ms,) = stage.mutes
-    assert wait_ms == min(1_000, refused.throttle_ms + 1)
+    now_ms = stage.cluster.clock.monotonic_ms()
+    assert stage._deadline_ms == now_ms + min(1_000, refused.throttle_ms + 1)
 
 
 def test_a_fetch_does_not_wait_for_room_for_ever() -> None:
     stage = stage_with(FETCH=10_000)
     fetched(stage, 40_000, 40_000)
     stage.client(fetch(correlation=2))
-    waited_ms = 0
+    before, waited_ms = len(stage.to_client), 0
 
-    forwarded = b""
+    while len(stage.to_client) == before:
+        take_all_but(stage, 1_000)
+        assert stage.advance(50) == b""
+        waited_ms += 50
+
+    assert waited_ms == FETCH_WAIT_MS_MAX
+    told = stage.to_client[before:]
+    assert decoded(told, FETCH, 12).responses == ()
+    assert 1 <= throttle_of(told, FETCH, 12) <= 1_001
+
+
+def test_a_fetch_of_a_session_goes_up_in_the_end_and_asks_for_as_little_as_there_is() -> None:
+    """Only the broker can go on with it; what it brings is judged when it is here."""
+    stage = stage_with(FETCH=10_000)
+    fetched(stage, 40_000, 40_000)
+    stage.client(fetch(correlation=2, session=(7, 3)))
+    forwarded, waited_ms = b"", 0
+
     while not forwarded:
         take_all_but(stage, 1_000)
         forwarded = stage.advance(50)
         waited_ms += 50
 
     assert waited_ms == FETCH_WAIT_MS_MAX
-    assert decoded(forwarded, FETCH, 12, is_answer=False).max_bytes < 40_000
+    assert forwarded == fetch(correlation=2, session=(7, 3), max_bytes=1)
+    sent = fetch_answer(correlation=2, session_id=7, records=b"f" * 40_000)
+    told = decoded(stage.broker(sent), FETCH, 12)
+    assert (told.responses, told.session_id) == ((), 7)
 
 
 def test_a_mute_is_part_of_the_wait_behind_it() -> None:
     stage = stage_with(FETCH=10_000)
-    fetched(stage, 90_000)
-    stage.client(fetch(correlation=2))
-    stage.broker(fetch_answer(correlation=2, records=b"f" * 90_000))
+    fetched(stage, 70_000, 70_000)
     (throttle_ms,) = stage.mutes
-    assert 8_000 < throttle_ms < 9_000
+    assert 4_000 < throttle_ms < 4_100
     stage.client(fetch(correlation=3))
-    waited_ms = 0
+    before, waited_ms = len(stage.to_client), 0
 
-    forwarded = b""
-    while not forwarded:
-        forwarded = stage.advance(50)
+    while len(stage.to_client) == before:
+        assert stage.advance(50) == b""
         take_all_but(stage, 1_000)
         waited_ms += 50
 
@@ -267,9 +280,12 @@ def test_a_wait_for_room_ends_when_the_clock_steps_back() -> None:
     stage = stage_with(FETCH=10_000)
     fetched(stage, 40_000, 40_000)
     assert stage.client(fetch(correlation=2)) == b""
+    before = len(stage.to_client)
     stage.cluster.clock.step_wall(-3_600_000)
 
-    assert stage.machine.resume(Reason.MUTED, stage.cluster.now_ms * 1000)
+    stage.resume(Reason.IN_LINE)
+
+    assert decoded(stage.to_client[before:], FETCH, 12).responses == ()
 
 
 def test_a_very_large_fetch_request_does_not_wait_in_memory() -> None:
@@ -277,8 +293,13 @@ def test_a_very_large_fetch_request_does_not_wait_in_memory() -> None:
     fetched(stage, 40_000, 40_000)
     frame = fetch(correlation=2)
     large = (len(frame) - 4 + 20_000).to_bytes(4, "big") + frame[4:] + bytes(20_000)
+    before = len(stage.to_client)
 
-    assert len(stage.client(large)) == len(large)
+    assert stage.client(large) == b""
+
+    assert decoded(stage.to_client[before:], FETCH, 12).responses == ()
+    assert 0 < stage.mutes[0] <= 1_001
+    assert stage.client(large) == b""
 
 
 def test_in_shadow_mode_no_fetch_waits() -> None:
@@ -358,16 +379,34 @@ def test_the_empty_answer_waits_for_its_turn() -> None:
     assert decoded(own, FETCH, 12).responses == ()
 
 
-def test_a_produce_request_in_the_middle_of_a_long_mute_passes_and_is_charged() -> None:
-    stage = stage_with(PRODUCE=1_000, cap_ms=30_000)
+@pytest.mark.parametrize("further", [False, True])
+def test_a_produce_request_in_the_middle_of_a_long_mute_waits_for_all_of_it(further: bool) -> None:
+    counter = RequestCounter()
+    cluster = Cluster(quotas(PRODUCE=1_000), produce_quotas=(counter,) * further)
+    counter.sink_of = cluster
+    stage = Stage(cluster, cap_ms=30_000)
+    second = produce(correlation=2, records=LARGE)
     stage.client(produce(records=LARGE))
-    stage.client(produce(correlation=2, records=LARGE) + heartbeat(3))
+    stage.client(second + heartbeat(3))
+    throttle_ms = stage.mutes[0]
 
-    forwarded = stage.advance(30_000)
+    assert stage.advance(throttle_ms - 1) == b""
+    assert stage.advance(1) == second
+    assert len(stage.mutes) > 1
 
-    assert forwarded == produce(correlation=2, records=LARGE)
-    assert stage.machine.pauses_reading
-    assert stage.mutes[1] > 30_000
+
+def test_half_a_large_produce_keeps_no_budget_while_it_waits_behind_the_cap() -> None:
+    stage = stage_with(PRODUCE=1_000, cap_ms=30_000)
+    second = produce(correlation=2, records=LARGE)
+    stage.client(produce(records=LARGE))
+    stage.client(second[:20_000])
+
+    assert stage.advance(45_000) == b""
+
+    assert stage.cluster.shared.budgets.used_bytes == 0
+    stage.advance(stage.mutes[0])
+    stage.client(second[20_000:])
+    assert stage.to_broker.endswith(second)
 
 
 def test_whoever_waits_the_deadline_out_after_the_cap_is_free() -> None:

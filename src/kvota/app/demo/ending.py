@@ -82,7 +82,7 @@ def legend(bucket: BucketSettings, mutations: QuotaWindow) -> str:
             _labelled("throttled", "requests that had to wait; refused: topics, to be tried again later"),
             _labelled(f"held {HELD}", "in every interval, short or long, no more was admitted than"),
             _labelled("", f"  PRODUCE              {ahead}"),
-            _labelled("", "  FETCH                the same + one answer on its way to each connection"),
+            _labelled("", "  FETCH                the same, with one answer for the request"),
             _labelled("", f"  CONTROLLER_MUTATION  limit x (elapsed + {full_s:g} s burst) + one topic"),
             _labelled(f"     {NOT_HELD}", "more was admitted; what to do then stands at the end"),
             _labelled(f"     {NOT_JUDGED}", "it sent nothing, or had no limit"),

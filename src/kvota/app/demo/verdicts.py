@@ -77,7 +77,7 @@ def _counters(record: Path) -> list[_Counter]:
         counter.burst_ms = max(counter.burst_ms, row["samples"] * row["sample_ms"])
         is_rejected = row["outcome"] == Outcome.REJECTED.value
         spent_s = None if is_rejected else row["value"] / row["limit"]
-        counter.rows.append(Decided(row["ts_us"] // 1000, spent_s, row["connection"]))
+        counter.rows.append(Decided(row["ts_us"] // 1000, spent_s))
     return [counter for begun in counters.values() for counter in begun]
 
 
@@ -90,7 +90,6 @@ def _promise(counter: _Counter, buckets: Mapping[QuotaType, BucketSettings]) -> 
     return Promise(
         burst_s=counter.burst_ms / 1000,
         debt_max_s=bucket.debt_max_ms / 1000,
-        answer_per_connection=counter.quota_type is QuotaType.FETCH,
     )
 
 
