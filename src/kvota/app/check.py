@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvota.app.config import GatewayConfig
+from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
+from kvota.callbacks.grouped import GROUP_PREFIX, group_of
+from kvota.callbacks.loading import CALLBACK_CLASS
 from kvota.gateway.error_words import words_of
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
-from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS
+from kvota.model.quota_callback import ClientQuotaCallback
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
+from kvota.volumes.settings import EXCLUDED, FETCH, PRODUCE, REQUEST
 
 
 def check_folder(folder: Path) -> None:
@@ -29,19 +34,66 @@ def check_folder(folder: Path) -> None:
     raise UsageError(msg)
 
 
-def doubts(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
+def doubts(
+    config: GatewayConfig, quotas: ConfiguredQuotas, callback: ClientQuotaCallback
+) -> list[str]:
     """Return a sentence for each setting that does nothing, or not what its words seem to say."""
-    return [*_enforced_without_quota(config, quotas), *_names_of_another_syntax(config, quotas)]
+    return [
+        *_enforced_without_quota(config, callback),
+        *_names_of_another_syntax(config, quotas),
+        *_of_the_static_callback(config, quotas, callback),
+        *_groups(config, quotas, callback),
+        *_volumes(config),
+    ]
 
 
-def _enforced_without_quota(config: GatewayConfig, quotas: ConfiguredQuotas) -> Iterator[str]:
-    limited = {quota_type for limits in quotas.entries().values() for quota_type in limits}
+def _enforced_without_quota(config: GatewayConfig, callback: ClientQuotaCallback) -> Iterator[str]:
     for quota_type in CONFIGURABLE_TYPES:
-        if quota_type in config.gateway.connection.enforced and quota_type not in limited:
+        if quota_type not in config.gateway.connection.enforced:
+            continue
+        if isinstance(callback, StaticQuotaCallback):
+            tags = callback.quota_metric_tags(quota_type, "", "")
+            if callback.quota_limit(quota_type, tags) is None:
+                yield f"quotas.{quota_type}: enforce = true, and StaticQuotaCallback has no such limit"
+        elif not callback.enabled(quota_type):
             yield (
                 f"quotas.{quota_type}: enforce = true, and {config.quotas_file} has no "
                 f"{FACTS[quota_type].config_key}: nobody is held to anything"
             )
+
+
+def _of_the_static_callback(
+    config: GatewayConfig, quotas: ConfiguredQuotas, callback: ClientQuotaCallback
+) -> Iterator[str]:
+    is_static = isinstance(callback, StaticQuotaCallback)
+    if is_static and len(quotas):
+        yield f"{config.quotas_file}: StaticQuotaCallback uses none of its quotas"
+    if not is_static:
+        for key in (PRODUCE, FETCH, REQUEST, EXCLUDED):
+            if key in config.kafka.of_callback:
+                yield f"kafka.{key} is used by StaticQuotaCallback only, see {CALLBACK_CLASS}"
+
+
+def _groups(
+    config: GatewayConfig, quotas: ConfiguredQuotas, callback: ClientQuotaCallback
+) -> Iterator[str]:
+    limited = {group for entity in quotas.entries() if (group := group_of(entity)) is not None}
+    known = callback.group_names if isinstance(callback, GroupQuotaCallback) else ()
+    for group in sorted(limited - set(known)):
+        yield f'{config.quotas_file}: user = "group:{group}": there is no group of this name'
+    for group in known:
+        if group not in limited:
+            yield (
+                f"kafka.{GROUP_PREFIX}{group}: the group has no limit; give one to the user "
+                f'"group:{group}" in {config.quotas_file}'
+            )
+
+
+def _volumes(config: GatewayConfig) -> Iterator[str]:
+    volumes = config.kafka.volumes
+    yield from (f"kafka.{warning}" for warning in volumes.warnings)
+    if volumes.source != "none" and QuotaType.PRODUCE not in config.gateway.connection.enforced:
+        yield "quotas.PRODUCE: full disks slow nobody down while enforce = true is not said"
 
 
 def _names_of_another_syntax(config: GatewayConfig, quotas: ConfiguredQuotas) -> Iterator[str]:

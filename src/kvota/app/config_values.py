@@ -33,6 +33,13 @@ def read_text(value: object) -> str:
     return value
 
 
+def read_class_name(value: object) -> str:
+    """Read the dotted name of a class."""
+    if not isinstance(value, str) or not value:
+        raise _refuse(value, "the dotted name of a class", '"kvota.callbacks.DefaultQuotaCallback"')
+    return value
+
+
 def read_name(value: object) -> str:
     """Read a name that can be part of a file name."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > 64:

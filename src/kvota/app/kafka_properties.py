@@ -70,7 +70,7 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
     return KafkaProperties(
         windows=_windows(kafka),
-        callback_class=kafka.value(CALLBACK_CLASS, DEFAULT_CALLBACK, values.read_text),
+        callback_class=kafka.value(CALLBACK_CLASS, DEFAULT_CALLBACK, values.read_class_name),
         of_callback=of_callback,
         volumes=volumes,
         factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)

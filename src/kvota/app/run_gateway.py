@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import uvloop
 
+from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
@@ -155,6 +156,8 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
     await started.wait()
     for line in summary(config, gateway.shared.engine.quotas):
         log.info("%s", line)
+    for sentence in doubts(config, gateway.shared.engine.quotas, gateway.shared.engine.callback):
+        log.warning("%s", sentence)
     advertised = config.gateway.advertised
     log.info(
         "ready: clients bootstrap at %s:%d, node n is at port %d + n (n = %d to %d)",

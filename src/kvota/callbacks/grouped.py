@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import ClassVar
 
 from kvota.callbacks.default import DefaultQuotaCallback
@@ -93,16 +94,17 @@ class GroupQuotaCallback(ClientQuotaCallback):
             ending = next((one for one in _ENDINGS if key.endswith(one)), None)
             name = key[len(GROUP_PREFIX) : -len(ending)] if ending else ""
             if ending is None or not _NAME.fullmatch(name):
-                msg = (
-                    f"{key}: not {GROUP_PREFIX}<name> and one of {', '.join(_ENDINGS)}; a name has letters, "
-                    'digits, ".", "_" and "-"'
-                )
-                raise ValueError(msg)
+                raise ValueError(_no_group(key))
             _add(groups.setdefault(name, _Group(name)), key, ending, value)
         if not groups:
             msg = f"no group: write e.g. {GROUP_PREFIX}batch{_USER_PREFIXES} = etl-,spark-"
             raise ValueError(msg)
         self._groups = list(groups.values())
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The groups, in their order."""
+        return tuple(group.name for group in self._groups)
 
     def enabled(self, quota_type: QuotaType) -> bool:
         """True while a group, or anybody else, has a quota of this type."""
@@ -126,7 +128,7 @@ class GroupQuotaCallback(ClientQuotaCallback):
 
     def update_quota(self, quota_type: QuotaType, entity: QuotaEntity, limit: float) -> None:
         """Set a group's limit, or a quota as Kafka has it."""
-        name = _group_of(entity)
+        name = group_of(entity)
         if name is None:
             self._default.update_quota(quota_type, entity, limit)
         else:
@@ -134,7 +136,7 @@ class GroupQuotaCallback(ClientQuotaCallback):
 
     def remove_quota(self, quota_type: QuotaType, entity: QuotaEntity) -> None:
         """Take it back."""
-        name = _group_of(entity)
+        name = group_of(entity)
         if name is None:
             self._default.remove_quota(quota_type, entity)
         else:
@@ -145,11 +147,21 @@ class GroupQuotaCallback(ClientQuotaCallback):
         return self._default.quota_reset_required(quota_type)
 
 
-def _group_of(entity: QuotaEntity) -> str | None:
+def group_of(entity: QuotaEntity) -> str | None:
+    """The name of the group whose limits this entity's quotas are, None: of none."""
     user = entity.user
     if entity.client_id is not None or not isinstance(user, str):
         return None
     return user.removeprefix(_USER_OF_GROUP) if user.startswith(_USER_OF_GROUP) else None
+
+
+def _no_group(key: str) -> str:
+    near = get_close_matches(f".{'.'.join(key.split('.')[5:])}", _ENDINGS, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return (
+        f"{key}: {hint}It is {GROUP_PREFIX}<name> and one of {', '.join(_ENDINGS)}; a name has letters, "
+        'digits, ".", "_" and "-"'
+    )
 
 
 def _add(group: _Group, key: str, ending: str, value: str) -> None:
@@ -163,7 +175,7 @@ def _add(group: _Group, key: str, ending: str, value: str) -> None:
         return
     listed = tuple(part.strip() for part in value.split(",") if part.strip())
     if not listed:
-        msg = f'{key}: "{value}" names nobody'
+        msg = f'{key}: "{value}" names nobody; write names with commas between'
         raise ValueError(msg)
     if ending.endswith(".prefixes"):
         names.prefixes = listed

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from kvota.callbacks.default import DefaultQuotaCallback
 from kvota.callbacks.grouped import GroupQuotaCallback
@@ -58,18 +59,18 @@ def load_callback(
 def _class(name: str) -> type[ClientQuotaCallback]:
     module_name, dot, class_name = name.rpartition(".")
     if not dot:
-        msg = f'{CALLBACK_CLASS}: "{name}" is no dotted name. Write e.g. my_quotas.MyQuotaCallback'
+        msg = f'{CALLBACK_CLASS}: "{name}" is no dotted name. {_instead(name)}'
         raise UsageError(msg)
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except ImportError as error:
         msg = (
             f"{CALLBACK_CLASS}: {module_name} cannot be imported: {error}. It must be installed where kvota "
-            "runs, or be on PYTHONPATH"
+            f"runs, or be on PYTHONPATH. {_instead(name)}"
         )
         raise UsageError(msg) from error
     except AttributeError as error:
-        msg = f"{CALLBACK_CLASS}: {module_name} has no {class_name}"
+        msg = f"{CALLBACK_CLASS}: {module_name} has no {class_name}. {_instead(name)}"
         raise UsageError(msg) from error
     except Exception as error:
         msg = f"{CALLBACK_CLASS}: importing {module_name} fails: {_words(error)}"
@@ -92,5 +93,15 @@ def _made(name: str, of_class: type[ClientQuotaCallback]) -> ClientQuotaCallback
         raise UsageError(msg) from error
 
 
+def _instead(name: str) -> str:
+    """The name that was probably meant; else those that kvota has."""
+    short = {own.rpartition(".")[2]: own for own in _OWN if own.startswith("kvota.")}
+    near = get_close_matches(name.rpartition(".")[2], short, n=1)
+    if near:
+        return f'Did you mean "{short[near[0]]}"?'
+    return f"kvota has {', '.join(short.values())}"
+
+
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    # A ValueError's text is written for whoever reads it.
+    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"

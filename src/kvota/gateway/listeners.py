@@ -1,6 +1,7 @@
 """The gateway's open ports: one to bootstrap at, and one for each node."""
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
@@ -75,10 +76,12 @@ class Listeners:
             if node_id is not None:
                 what = f"node {node_id}'s port"
                 setting = "gateway.node_port_base, or fewer gateway.node_ids"
-            msg = (
-                f"cannot listen on {host}:{port} ({what}): {words_of(error)}. End what uses it, or "
-                f"choose another: {setting}."
-            )
+            remedy = f"End what uses it, or choose another: {setting}."
+            if error.errno == errno.EADDRNOTAVAIL:
+                remedy = "This machine has no such address: correct gateway.host."
+            elif error.errno == errno.EACCES:
+                remedy = f"Ports below 1024 need a right of their own; choose another: {setting}."
+            msg = f"cannot listen on {host}:{port} ({what}): {words_of(error)}. {remedy}"
             raise UnreachableError(msg) from error
         for listening in server.sockets:  # those accepted from it have the same
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)

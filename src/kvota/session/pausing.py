@@ -22,8 +22,8 @@ class Reason(IntFlag):
     CLIENT_FULL = 256  # the client reads its answers slowly
     IN_LINE = 512  # a request waits for its turn, or a Fetch for room (line_place, fetch_room)
     STEP = 1024  # one step has looked up as many clients as one may
-    FETCHING = 4096  # a Fetch waits for the answer to the one before it
-    ROOM = 2048  # no memory for a request that is kept whole (kvota.session.whole_requests)
+    FETCHING = 2048  # a Fetch waits for the answer to the one before it
+    ROOM = 4096  # no memory for a request that is kept whole (kvota.session.whole_requests)
 
 
 # These hold up the rest of a frame that has begun, too: it has nowhere to go.

@@ -103,6 +103,52 @@ def test_check_warns_of_what_is_allowed_and_probably_not_meant(files: Callable[.
     assert "write client_id_default = true" in warnings[2]
 
 
+STATIC = "client.quota.callback.static"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "quotas", "warnings"),
+    [
+        (
+            {"client.quota.callback.class": "kvota.callbacks.StaticQuotaCallback", f"{STATIC}.produce": 5},
+            "",
+            [],
+        ),
+        (
+            {"client.quota.callback.class": "kvota.callbacks.StaticQuotaCallback"},
+            QUOTAS,
+            ["StaticQuotaCallback has no such limit", "StaticQuotaCallback uses none of its quotas"],
+        ),
+        ({f"{STATIC}.produce": 5}, QUOTAS, ["is used by StaticQuotaCallback only"]),
+        (
+            {
+                "client.quota.callback.class": "kvota.callbacks.GroupQuotaCallback",
+                "client.quota.callback.group.batch.users": "a",
+            },
+            '[[quota]]\nuser = "group:bach"\nproducer_byte_rate = 1000\n',
+            ['user = "group:bach": there is no group of this name', "batch: the group has no limit"],
+        ),
+        ({f"{STATIC}.storage.hard": 5}, QUOTAS, ["the volumes' limits are never looked at"]),
+    ],
+    ids=["static", "static-without", "static-alone", "groups", "volumes"],
+)  # fmt: skip
+def test_check_warns_of_callbacks_and_volumes_that_do_nothing(
+    files: Callable[..., Path], kafka: dict[str, int | str], quotas: str, warnings: list[str]
+) -> None:
+    enforce = {"PRODUCE": True}
+    folder = files(
+        gateway_toml(upstream=NOWHERE, first_port=9192, enforce=enforce, kafka=kafka), quotas
+    )
+
+    done = kvota("gateway", "--check", folder=folder)
+
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert len(said) == len(warnings), said
+    for line, words in zip(said, warnings, strict=True):
+        assert words in line
+
+
 def test_check_with_connect_names_each_broker_that_does_not_answer(
     files: Callable[..., Path],
 ) -> None:

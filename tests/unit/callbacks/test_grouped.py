@@ -109,9 +109,9 @@ def test_nothing_is_counted_while_nobody_has_a_quota() -> None:
     ("properties", "said"),
     [
         ({}, "no group"),
-        ({f"{G}batch": "a"}, "batch: not"),
-        ({f"{G}batch.user": "a"}, r"batch\.user: not"),
-        ({f"{G}.users": "a"}, r"group\.\.users: not"),
+        ({f"{G}batch": "a"}, "batch: .*It is"),
+        ({f"{G}batch.user.prefix": "a"}, r"batch\.user\.prefix: did you mean \.user\.prefixes\?"),
+        ({f"{G}.users": "a"}, r"group\.\.users: "),
         ({f"{G}b c.users": "a"}, "b c"),
         ({f"{G}batch.users": " , "}, "names nobody"),
         ({f"{G}batch.user.pattern": "("}, "is no regular expression"),

@@ -100,7 +100,9 @@ def test_strimzis_own_name_is_known() -> None:
         ("my_quotas.Picky", "cannot be configured: KeyError: 'my.property'"),
         ("my_quotas.NeedsMore", "NeedsMore\\(\\) fails: TypeError"),
         ("broken_quotas.Quotas", "importing broken_quotas fails: ZeroDivisionError"),
-        ("kvota.callbacks.StaticQuotaCallbak", "has no StaticQuotaCallbak"),
+        ("kvota.callbacks.StaticQuotaCallbak", 'has no StaticQuotaCallbak. Did you mean "kvota.callbacks.StaticQuotaCallback"'),
+        ("GroupQuotaCallback", 'Did you mean "kvota.callbacks.GroupQuotaCallback"'),
+        ("io.strimzi.kafka.quotas.StaticQuotaCallbak", 'Did you mean "kvota.callbacks.StaticQuotaCallback"'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_is_said(name: str, said: str) -> None:

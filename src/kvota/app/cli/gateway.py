@@ -62,12 +62,12 @@ def _check(path: Path, *, connect: bool) -> int:
     from kvota.callbacks import load_callback
 
     config, quotas = load_files(path)
-    load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
+    callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
     for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:
         check_folder(config.record.folder)
-    for sentence in doubts(config, quotas):
+    for sentence in doubts(config, quotas, callback):
         print(f"warning: {sentence}")
     print(f"{path} and {config.quotas_file}: no fault found")
     missing = unreachable_brokers(config) if connect else []
