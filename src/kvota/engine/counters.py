@@ -19,6 +19,8 @@ LimitOf = Callable[[QuotaType, Tags], float | None]
 # kept for an hour, and those idle for a while are put away. In full a counter takes 4 KB and its text.
 CROWD = 5_000
 CROWD_CHARS = 4 * 2**20
+# Of so many counters in full those that are owed an answer larger than their window are kept (80 MB).
+_OWED_MAX = 20_000
 # Whoever is charged more often than this is not put away: it would be taken out again at once.
 _IDLE_MS = 250
 # Each new counter in a crowd has so many others looked at, so that it shrinks while it grows.
@@ -209,7 +211,9 @@ class Counters:
             lane = self._round.popleft()
             counter = lane.counter
             assert counter is not None, "what is looked at has a counter"
-            if (lane.makes_wait and lane.line) or _has_room_taken(lane, now_ms, in_crowd=is_crowd):
+            if (lane.makes_wait and lane.line) or _has_room_taken(
+                lane, now_ms, among_many=len(self._round) > _OWED_MAX
+            ):
                 self._round.append(lane)
             elif is_over(counter, now_ms, in_crowd=is_crowd):
                 forgotten += 1
@@ -232,7 +236,9 @@ class Counters:
             lane = self._round.popleft()
             counter = lane.counter
             assert counter is not None, "what is looked at has a counter"
-            if not (lane.line or _has_room_taken(lane, now_ms, in_crowd=True)) and (
+            if not (
+                lane.line or _has_room_taken(lane, now_ms, among_many=len(self._round) > _OWED_MAX)
+            ) and (
                 is_over(counter, now_ms, in_crowd=True)
                 or self._puts_away(lane, counter.last_ms, now_ms)
             ):
@@ -275,10 +281,11 @@ class Counters:
         return factor
 
 
-def _has_room_taken(lane: Lane, now_ms: int, *, in_crowd: bool) -> bool:
+def _has_room_taken(lane: Lane, now_ms: int, *, among_many: bool) -> bool:
     """True while a Fetch waits for it, or an answer larger than its window is still to be paid.
 
-    In a crowd a payment keeps nothing: who invents names would fill the memory with them.
+    Among very many a payment keeps nothing: who invents names would fill the memory with them, a name
+    for each answer that is larger than a window.
     """
     room = lane.room
-    return room is not None and bool(room.line if in_crowd else not room.is_idle(lane, now_ms))
+    return room is not None and bool(room.line if among_many else not room.is_idle(lane, now_ms))

@@ -90,7 +90,7 @@ class Places:
 
     def _make_room(self, host: str | None) -> bool:
         """Close one that is of no use to anybody, if there is any; with a host, one of that address."""
-        before = len(self._taken) if host is None else self._of_host[host]
+        before = len(self._taken) if host is None else self._of_host.get(host, 0)
         if asyncio.get_running_loop().time() - self._looked_s >= _LOOK_S:
             self.look()
             if (len(self._taken) if host is None else self._of_host.get(host, 0)) < before:

@@ -35,8 +35,6 @@ _WALKED_BYTES_MAX, _WALKED_PARTS_MAX = 16_384, 500
 _FETCH_HEAD_BYTES = 72
 # Answers that must be read whole (Metadata of 1.5 million partitions): a copy of more would hold up others.
 WHOLE_ANSWER_BYTES_MAX = 64 * 2**20
-# Of a Produce with several charges, 30,000 partitions: it is walked over in one step.
-_CHARGED_ANSWER_BYTES_MAX = 2**20
 # Of these, larger ones than this share a budget; others are here with one read.
 _FREE_ANSWER_BYTES = 262_144
 
@@ -350,11 +348,12 @@ class Answers:
 
 def _needed(kind: int, size: int, available: int) -> int:
     """How much of an answer must be here before it is looked at; 0: enough of it is."""
-    if kind not in _STREAMED:
-        bytes_max = _CHARGED_ANSWER_BYTES_MAX if kind == Due.CHARGED else WHOLE_ANSWER_BYTES_MAX
-        if not 0 <= size <= bytes_max:
-            msg = f"the broker announced an answer of {size} bytes; of this kind {bytes_max} are taken"
-            raise ProtocolError(msg)
+    if kind not in _STREAMED and not 0 <= size <= WHOLE_ANSWER_BYTES_MAX:
+        msg = (
+            f"the broker announced an answer of {size} bytes; of this kind "
+            f"{WHOLE_ANSWER_BYTES_MAX} are taken"
+        )
+        raise ProtocolError(msg)
     if available >= size + 4:
         return 0
     if kind not in _STREAMED or size + 4 <= BUFFERED_FETCH_BYTES_MAX:

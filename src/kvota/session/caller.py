@@ -112,7 +112,7 @@ class Caller:
         self.client_host = client_host
         self.principal = PrincipalWatch()
         self.routes: dict[int, Route] = {}
-        self.fetch_room = FetchRoom(wake)
+        self.fetch_room = FetchRoom(wake, shared.waiting_fetches)
         self._set_aside: dict[int, Route] = {}
         self.due: deque[Entry] = deque()
         self.answer_left = 0

@@ -184,6 +184,8 @@ class Connection:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
         self.caller.is_at(node_id)
+        # Its broker may have been dialled by another name before, and have a budget by that one.
+        self._requests.budget.move(self.caller.shared.budgets.of(self.caller.dialled))
         return self.resume(Reason.WAITING, now_us)
 
     # ------------------------------------------------------------------ state

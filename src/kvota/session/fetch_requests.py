@@ -6,7 +6,6 @@ from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.fetch_room import (
     QUIET_BYTES,
-    WAITING_FETCH_BYTES_MAX,
     asks_for,
     empty_answer,
     is_incremental,
@@ -100,9 +99,11 @@ def _waits(caller: Caller, asked: _Fetch, expected_bytes: int, wait_ms: int, now
         throttle_ms = lane.refuse(expected_bytes, now_ms)
         caller.append_wait(route.memo, now_us, expected_bytes, throttle_ms)
     left_ms = mine.left_to_wait_ms(now_us)
-    if left_ms == 0 or asked.end - asked.pos > WAITING_FETCH_BYTES_MAX:
+    if left_ms == 0:
         return False
     is_first = mine.stand_in_line(lane)
+    if not mine.may_wait(asked.end - asked.pos):
+        return False
     caller.pausing.give_up_waiting_in(None)
     caller.pausing.stand_in_line(min(wait_ms, left_ms) if is_first else left_ms)
     return True

@@ -25,10 +25,32 @@ _READ_TWO_INT32 = Struct(">ii").unpack_from
 FETCH_WAIT_MS_MAX = 15_000
 # A waiting Fetch is looked at this often, where the samples are longer.
 LOOK_AGAIN_MS = 1_000
-# A larger request does not wait: much memory would wait with it.
-WAITING_FETCH_BYTES_MAX = 16_384
+# Larger requests that wait share this much memory; who finds none waits no longer.
+FREE_FETCH_BYTES = 16_384
+WAITING_FETCHES_BYTES_MAX = 32 * 2**20
 # Who expects no more passes those who wait: a consumer that has read all there is.
 QUIET_BYTES = 1_024
+
+
+class WaitingFetches:
+    """The memory of large Fetches that wait, of all connections of a gateway."""
+
+    __slots__ = ("_limit_bytes", "used_bytes")
+
+    def __init__(self, *, limit_bytes: int = WAITING_FETCHES_BYTES_MAX) -> None:
+        self._limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Take so much if it is there."""
+        if self.used_bytes + size_bytes > self._limit_bytes:
+            return False
+        self.used_bytes += size_bytes
+        return True
+
+    def give_back(self, size_bytes: int) -> None:
+        """It waits no more."""
+        self.used_bytes -= size_bytes
 
 
 class FetchRoom:
@@ -44,17 +66,21 @@ class FetchRoom:
         "_asked_bytes",
         "_before_bytes",
         "_has_refused",
+        "_held_bytes",
         "_last_bytes",
         "_reservation",
         "_reserved_in",
         "_turn",
+        "_waiting_fetches",
         "_waits_in",
         "_wake",
         "is_under_way",
     )
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], waiting_fetches: WaitingFetches) -> None:
         self._wake = wake
+        self._waiting_fetches = waiting_fetches
+        self._held_bytes = 0  # of the request that waits, where it is a large one
         self._answers = 0
         self._last_bytes = self._before_bytes = 0  # of the last two answers
         self._answered_us = 0
@@ -128,6 +154,15 @@ class FetchRoom:
         self._has_refused = True
         return is_first
 
+    def may_wait(self, request_bytes: int) -> bool:
+        """True when there is memory for the request while it waits."""
+        if request_bytes <= FREE_FETCH_BYTES or self._held_bytes:
+            return True
+        if not self._waiting_fetches.take(request_bytes):
+            return False
+        self._held_bytes = request_bytes
+        return True
+
     def stand_in_line(self, lane: Lane) -> bool:
         """Wait behind the others; true when it is the first now."""
         room = lane.answer_room()
@@ -152,6 +187,9 @@ class FetchRoom:
 
     def leave(self) -> None:
         """Nothing waits any more; the next one of the line is woken."""
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        if held_bytes:
+            self._waiting_fetches.give_back(held_bytes)
         room, turn = self._waits_in, self._turn
         self._waits_in = self._turn = None
         if room is not None and turn is not None:

@@ -8,6 +8,7 @@ from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
+from kvota.session.fetch_room import WaitingFetches
 from kvota.session.produce_quota import ProduceQuota
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
@@ -28,6 +29,7 @@ class Shared:
         produce_quotas: what a Produce is charged on beside its bytes.
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
+        waiting_fetches: memory for large Fetches that wait for room.
     """
 
     engine: QuotaEngine
@@ -40,6 +42,7 @@ class Shared:
     produce_quotas: tuple[ProduceQuota, ...] = ()
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
+    waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)

@@ -200,6 +200,20 @@ async def test_an_address_has_so_many_connections(
     assert await (await world.connect(host="127.0.0.9")).ask(heartbeat()) == heartbeat_answer()
 
 
+async def test_an_address_that_may_have_none_is_closed_at_once(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = GatewayLimits(connections_per_ip_overrides={"127.0.0.9": 0}, drain_ms=100)
+    world = await worlds(limits=limits)
+
+    for _ in range(3):
+        assert await (await world.connect(host="127.0.0.9")).rest() == b""
+
+    assert "127.0.0.9 was refused: its address has 0 connections" in caplog.text
+    assert world.open_connections == 0
+    assert await (await world.connect()).ask(heartbeat()) == heartbeat_answer()
+
+
 async def test_who_has_gone_in_a_mute_does_not_count_for_its_address(worlds: Worlds) -> None:
     limits = GatewayLimits(connections_per_ip_max=2, drain_ms=100)
     world = await worlds(table=PRODUCE_QUOTA, limits=limits)

@@ -5,7 +5,7 @@ import pytest
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
 from kvota.model.quota_type import QuotaType
-from kvota.session.fetch_room import FETCH_WAIT_MS_MAX
+from kvota.session.fetch_room import FETCH_WAIT_MS_MAX, WaitingFetches
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
     FETCH,
@@ -16,6 +16,7 @@ from kvota.testing.frames import (
     fetch,
     fetch_answer,
     request,
+    resized,
     split,
     throttle_of,
 )
@@ -217,6 +218,24 @@ def test_a_counter_that_is_owed_something_is_not_forgotten() -> None:
     assert cluster.purge_counters() == 1
 
 
+def test_a_crowd_of_names_does_not_pay_for_anybody() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT, PRODUCE=10**9))
+    (stage,) = connections(cluster, 1)
+    stage.client(fetch())
+    stage.broker(fetch_answer(records=b"f" * 1_000_000))  # 100 s
+    stage.end()
+    stage.advance(20_000)
+
+    for number in range(12_000):
+        cluster.engine.lane(QuotaType.PRODUCE, 1, f"user-{number}", "app", cluster.now_ms)
+        if not number % 1_000:
+            stage.advance(300)
+            cluster.purge_counters()
+
+    assert room_of(cluster)._owed_bytes > 0
+    assert Stage(cluster, number=2).client(fetch()) == b""
+
+
 def test_a_limit_that_lets_nothing_pass_delivers_nothing() -> None:
     cluster = Cluster(quotas(FETCH=LIMIT))
     (stage,) = connections(cluster, 1)
@@ -292,6 +311,57 @@ def test_who_leaves_gives_its_room_and_its_place_back() -> None:
 
     assert len(room_of(cluster).line) == 0
     assert room_of(cluster)._reserved_bytes == 0
+
+
+# Larger than what waits without taking of the memory for that.
+LARGE_FETCH = resized(fetch() + bytes(20_000))
+
+
+def test_a_large_fetch_waits_in_its_turn_like_others() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    learn(cluster, 40_000)
+    *busy, large, behind = connections(cluster, 4)
+    for stage in busy:
+        stage.client(fetch())
+
+    assert large.client(LARGE_FETCH) == behind.client(fetch()) == b""
+
+    assert large.to_client == b""
+    assert large.machine.is_in_line
+    assert cluster.shared.waiting_fetches.used_bytes == len(LARGE_FETCH)
+    busy[0].broker(fetch_answer(records=b"f"))
+    assert (large.wakes, behind.wakes) == (1, 0)
+    assert large.wake_up() != b""
+    assert cluster.shared.waiting_fetches.used_bytes == 0
+
+
+def test_a_large_fetch_that_leaves_gives_its_memory_back() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    learn(cluster, 40_000)
+    *busy, large = connections(cluster, 3)
+    for stage in busy:
+        stage.client(fetch())
+    large.client(LARGE_FETCH)
+
+    large.end()
+
+    assert cluster.shared.waiting_fetches.used_bytes == 0
+
+
+def test_without_memory_for_a_large_fetch_it_is_answered_empty() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    cluster.shared.waiting_fetches = WaitingFetches(limit_bytes=30_000)
+    learn(cluster, 40_000)
+    *busy, first, second = connections(cluster, 4)
+    for stage in busy:
+        stage.client(fetch())
+
+    first.client(LARGE_FETCH)
+    second.client(LARGE_FETCH)
+
+    assert first.to_client == b""
+    assert is_empty(second.to_client)
+    assert not second.machine.is_in_line
 
 
 def test_those_who_wait_are_served_in_turn() -> None:

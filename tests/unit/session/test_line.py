@@ -20,6 +20,7 @@ from kvota.testing.frames import (
     produce,
     produce_answer,
     request,
+    resized,
     throttle_of,
 )
 from kvota.testing.stage import ALL_TYPES, Cluster, Stage, quotas
@@ -536,6 +537,19 @@ def test_what_a_client_is_told_is_capped_as_it_was_charged() -> None:
     answered = stage.broker(produce_answer())
 
     assert throttle_of(answered, PRODUCE, 9) == 12_000
+
+
+def test_in_shadow_mode_an_answer_of_any_size_passes_beyond_what_may_be_owed() -> None:
+    cluster = cluster_of(enforced=frozenset())
+    (stage,) = connections(cluster, 1)
+    owe(cluster, 16)
+    stage.client(produce(version=8))
+    sent = produce_answer(version=8)
+    large = resized(sent[:-4] + bytes(2_000_000) + sent[-4:])
+
+    stage.broker(large[:20_000])  # not refused for its size
+
+    assert stage.closed == ""
 
 
 # ------------------------------------------------------------------ Fetch

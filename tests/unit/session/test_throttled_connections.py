@@ -288,20 +288,6 @@ def test_a_wait_for_room_ends_when_the_clock_steps_back() -> None:
     assert decoded(stage.to_client[before:], FETCH, 12).responses == ()
 
 
-def test_a_very_large_fetch_request_does_not_wait_in_memory() -> None:
-    stage = stage_with(FETCH=10_000)
-    fetched(stage, 40_000, 40_000)
-    frame = fetch(correlation=2)
-    large = (len(frame) - 4 + 20_000).to_bytes(4, "big") + frame[4:] + bytes(20_000)
-    before = len(stage.to_client)
-
-    assert stage.client(large) == b""
-
-    assert decoded(stage.to_client[before:], FETCH, 12).responses == ()
-    assert 0 < stage.mutes[0] <= 1_001
-    assert stage.client(large) == b""
-
-
 def test_in_shadow_mode_no_fetch_waits() -> None:
     stage = Stage(Cluster(quotas(FETCH=10_000), enforced=frozenset()))
     fetched(stage, 40_000, 40_000)
