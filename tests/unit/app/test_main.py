@@ -47,7 +47,11 @@ def test_a_faulty_file_ends_with_its_faults_and_wrong_use(
     assert "none.toml: there is no such file" in capsys.readouterr().err
 
 
-def test_help_begins_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_begins_with_an_example(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KVOTA_CALLED", raising=False)
+
     with pytest.raises(SystemExit) as ended:
         main(["usage", "--help"])
 
