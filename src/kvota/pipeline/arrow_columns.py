@@ -1,4 +1,4 @@
-"""Turns Arrow columns into the arrays that the kernels are compiled for."""
+"""Turns Arrow columns into the arrays that the kernels are compiled for, and Arrow's schemas into Spark's."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Array = npt.NDArray[Any]
+
+_SPARK_TYPES = {
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float64(): "double",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+
+
+def spark_ddl(schema: pa.Schema) -> str:
+    """Return the same columns as Spark's DDL has them.
+
+    >>> spark_ddl(pa.schema([("tags", pa.string()), ("seq", pa.int64())]))
+    'tags string, seq long'
+    """
+    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
 def arrays(

@@ -33,10 +33,6 @@ CHUNK = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-CHUNK_SPARK = (
-    "gateway string, run_id string, node_id int, quota_type string, tags string, "
-    "first long, last long, rows int, payload binary"
-)
 
 # The columns in a payload, in this order: whole numbers, then floating ones.
 INTS = ("ts_us", "seq", "run", "samples", "sample_ms", "marks", "throttle_ms", "upstream_ms")

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
+from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.files import EventFile, FoundEvents, Run, joined_runs
 from kvota.pipeline.pack import TEXTS, Packing, pack
 from kvota.pipeline.unpack import Rows, unpack
@@ -80,14 +81,14 @@ class Chunks:
         """Forget what ``persist`` kept."""
         self.table.unpersist()
 
-    def stage(self, work: Callable[[Iterator[Rows]], Batches], schema: str) -> DataFrame:
+    def stage(self, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema) -> DataFrame:
         """Return the table that ``work`` makes, task by task, from the rows of whole counters."""
         as_recorded = self.by == "counter"
 
         def of_task(batches: Batches) -> Batches:
             return work(unpack(batches, as_recorded=as_recorded))
 
-        return self.table.mapInArrow(of_task, schema)
+        return self.table.mapInArrow(of_task, spark_ddl(schema))
 
 
 def chunks_of_files(
@@ -115,7 +116,7 @@ def chunks_of_files(
     reading = max(1, min(_tasks(spark, rows), len(wanted)))
     files = spark.createDataFrame(_task_table(wanted, reading))
     ordered = files.repartitionById(reading, F.col("task")).sortWithinPartitions("place")
-    packed = ordered.mapInArrow(_file_packer(packing), s.CHUNK_SPARK)
+    packed = ordered.mapInArrow(_file_packer(packing), spark_ddl(s.CHUNK))
     return Chunks(_together(packed, _tasks(spark, rows)), by, found.runs, period)
 
 
@@ -134,7 +135,7 @@ def chunks_of_table(
     runs = _runs_of_table(events)
     packing = _packing(by, runs, further, quota_types, s.ALWAYS)
     here = [F.col(name) for name in packing.columns() if name in events.columns]
-    packed = events.select(*here).mapInArrow(_table_packer(packing), s.CHUNK_SPARK)
+    packed = events.select(*here).mapInArrow(_table_packer(packing), spark_ddl(s.CHUNK))
     tasks = _tasks(events.sparkSession, sum(run.rows for run in runs))
     return Chunks(_together(packed, tasks), by, runs)
 

@@ -16,10 +16,6 @@ BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUC
 REPLAYED_TYPES = (*BANDWIDTH_TYPES, *BUCKET_TYPES)
 
 # The columns that name a counter in tables for people.
-NAME_SPARK = (
-    "counter_id long, gateway string, run_id string, node_id int, quota_type string, tags string, "
-    "user string, client_id string"
-)
 NAME = pa.schema(
     [
         ("counter_id", pa.int64()),

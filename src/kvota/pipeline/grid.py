@@ -15,14 +15,7 @@ from kvota.pipeline.kernels import grid_kernels
 from kvota.pipeline.kernels import grid_sums as k
 from kvota.pipeline.unpack import Rows
 
-_SUMS_SPARK = (
-    "algorithm string, mode string, samples int, sample_ms int, candidate int, quota double, "
-    "events long, value_sum double, over long, throttle_ms_sum double, throttled_ms double, "
-    "worst_ms double, value_within double, rejected long, delay_ms_sum double, delay_ms_max double, "
-    "span_ms long, warmup_ms long, share_over double, share_throttled double"
-)
-RESULT_SPARK = f"{c.NAME_SPARK}, {_SUMS_SPARK}"
-_RESULT = pa.schema(
+RESULT = pa.schema(
     [
         *c.NAME,
         ("algorithm", pa.string()),
@@ -210,10 +203,10 @@ class GridRun:
         }
         names = found.names.take(pa.array(found.owner))
         further = [
-            values if isinstance(values, pa.Array) else pa.array(values, _RESULT.field(name).type)
+            values if isinstance(values, pa.Array) else pa.array(values, RESULT.field(name).type)
             for name, values in columns.items()
         ]
-        return pa.RecordBatch.from_arrays([*names.columns, *further], schema=_RESULT)
+        return pa.RecordBatch.from_arrays([*names.columns, *further], schema=RESULT)
 
     def _make_room(self, candidates: int, slots: int) -> None:
         """Make room for so many candidates and samples; what the running counter has stays."""

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.law_stage import (
     DIFFERENCES_SHOWN,
-    FOUND_SPARK,
-    ROWS_SPARK,
+    FOUND,
+    ROWS,
     compared_rows,
     found_by_law,
 )
@@ -101,7 +101,7 @@ def replay_rows(chunks: Chunks) -> DataFrame:
          replayed_outcome string, equal boolean (null: the counter's first rows are not in the
          record, so its contents cannot be known yet).
     """
-    return chunks.stage(compared_rows, ROWS_SPARK)
+    return chunks.stage(compared_rows, ROWS)
 
 
 def law(chunks: Chunks) -> LawResult:
@@ -109,7 +109,7 @@ def law(chunks: Chunks) -> LawResult:
 
     In:  chunks by counter, with ``LAW_COLUMNS``.
     """
-    found = chunks.stage(found_by_law, FOUND_SPARK).collect()
+    found = chunks.stage(found_by_law, FOUND).collect()
     counts: dict[str, list[int]] = {}
     differences: list[Difference] = []
     not_replayed = 0

@@ -39,11 +39,6 @@ FOUND = pa.schema(
         ("replayed_outcome", pa.string()),
     ]
 )
-FOUND_SPARK = (
-    "quota_type string, rows long, throttled long, differing long, unjudged long, "
-    "gateway string, run_id string, seq long, node_id int, tags string, value double, limit double, "
-    "throttle_ms int, outcome string, replayed_throttle_ms int, replayed_outcome string"
-)
 
 ROWS = pa.schema(
     [
@@ -62,11 +57,6 @@ ROWS = pa.schema(
         ("replayed_outcome", pa.string()),
         ("equal", pa.bool_()),
     ]
-)
-ROWS_SPARK = (
-    "gateway string, run_id string, seq long, node_id int, quota_type string, tags string, "
-    "ts_us long, value double, limit double, throttle_ms int, outcome string, "
-    "replayed_throttle_ms int, replayed_outcome string, equal boolean"
 )
 # Of a difference.
 _SHOWN = [name for name in FOUND.names if name in ROWS.names]

@@ -11,7 +11,7 @@ from kvota.model.errors import UsageError
 from kvota.pipeline.charged import AS_RECORDED, Counted
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.counters import REPLAYED_TYPES
-from kvota.pipeline.grid import RESULT_SPARK, Grid, grid_stage
+from kvota.pipeline.grid import RESULT, Grid, grid_stage
 
 Mode = Literal["open", "backlog", "think"]
 
@@ -60,7 +60,7 @@ def replay(
         UsageError: a candidate is not above 0.
     """
     grid = _grid(candidates, mode, counted)
-    return chunks.of_types(REPLAYED_TYPES).stage(grid_stage(grid), RESULT_SPARK)
+    return chunks.of_types(REPLAYED_TYPES).stage(grid_stage(grid), RESULT)
 
 
 def _grid(candidates: Candidates, mode: Mode, counted: Counted) -> Grid:

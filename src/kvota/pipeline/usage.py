@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 
 from kvota.model.errors import UsageError
 from kvota.pipeline.chunks import Chunks
-from kvota.pipeline.usage_stage import WINDOWS_SPARK, Windows, usage_stage
+from kvota.pipeline.usage_stage import WINDOWS, Windows, usage_stage
 
 WINDOW_S = 60
 
@@ -58,4 +58,4 @@ def _usage(chunks: Chunks, from_s: int, window_s: int) -> DataFrame:
     if chunks.by == "counter":
         msg = "usage is counted by user, client or user-client; the chunks are by counter"
         raise UsageError(msg)
-    return chunks.stage(usage_stage(Windows(chunks.by, from_s, window_s)), WINDOWS_SPARK)
+    return chunks.stage(usage_stage(Windows(chunks.by, from_s, window_s)), WINDOWS)

@@ -53,13 +53,6 @@ WINDOWS = pa.schema(
         ("limit_last", pa.float64()),
     ]
 )
-WINDOWS_SPARK = (
-    "counter_id long, quota_type string, level string, user string, client_id string, node_id int, "
-    "window_start timestamp, window_s int, events long, "
-    + ", ".join(f"{name} double" for name in _RATES)
-    + ", busy_s int, throttled long, rejected long, throttle_ms_sum long, share_throttled double, "
-    "enforced boolean, censored boolean, limit_last double"
-)
 
 
 @dataclass(frozen=True, slots=True)
