@@ -17,6 +17,7 @@ from kvota.session.due import Due, Entry
 from kvota.session.fetch_answers import charge_fetch
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
+from kvota.session.streamed_answer import StreamedAnswer
 from kvota.session.streamed_fetch import StreamedFetch
 from kvota.session.streamed_produce import StreamedProduce
 from kvota.wire import addresses, fetch, produce
@@ -71,7 +72,7 @@ class Answers:
         self._append = caller.shared.sink.append
         self._buffered = bytearray()
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
-        self._streamed: StreamedFetch | StreamedProduce | None = None
+        self._streamed: StreamedAnswer | None = None
         self._drops = False  # the running answer: the client has got another one in its place
         self._room = BudgetShare(caller.shared.whole_answers, wake)
         self.waits_for_room = False

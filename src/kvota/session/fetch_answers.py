@@ -61,7 +61,7 @@ def charge_fetch(
         return data, b""
     caller.mute(verdict.wait_ms, route.lane, memo.client_id)
     if not verdict.is_delivered:
-        wait_ms = max(1, upstream_ms, route.answered_ms(memo, verdict.wait_ms, upstream_ms))
+        wait_ms = max(1, route.answered_ms(memo, verdict.wait_ms, upstream_ms))
         return data, empty_answer(entry[0], route.version, wait_ms, session_id=session_id)
     if verdict.throttle_ms > upstream_ms and route.version:
         data = data if isinstance(data, bytearray) else bytearray(data)

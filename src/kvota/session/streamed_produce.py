@@ -8,7 +8,7 @@ from collections.abc import Callable
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
-from kvota.session.streamed_fetch import TAIL_BYTES_MAX
+from kvota.session.streamed_answer import StreamedAnswer
 from kvota.wire import node_endpoints
 from kvota.wire.apis import APIS, PRODUCE
 from kvota.wire.produce_walker import ProduceAnswerWalker
@@ -18,10 +18,8 @@ _FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
 _THROTTLE_FROM = APIS[PRODUCE].throttle_from
 
 
-class StreamedProduce:
+class StreamedProduce(StreamedAnswer):
     """One large answer, from its size field to its end.
-
-    Its size is already sent when its last tags come, so node endpoints are blanked, not rewritten.
 
     Args:
         version: of the answer.
@@ -29,12 +27,14 @@ class StreamedProduce:
         answered: takes the broker's throttle time when the answer is here, returns the client's.
     """
 
-    __slots__ = ("_answered", "_bytes_left", "_tail", "_version", "_walker")
+    __slots__ = ("_answered", "_bytes_left", "_version", "_walker")
+
+    _NAME = "Produce"
 
     def __init__(self, version: int, frame_bytes: int, answered: Callable[[int], int]) -> None:
+        super().__init__()
         self._answered = answered
         self._version = version
-        self._tail: bytearray | None = None
         flexible = version >= _FLEXIBLE_FROM
         self._walker = ProduceAnswerWalker(version) if flexible else None
         # Below v9 the throttle time is the last field.
@@ -45,25 +45,6 @@ class StreamedProduce:
         """How many topics, partitions and errors have been walked over."""
         return self._walker.parts if self._walker is not None else 0
 
-    def feed(self, part: bytes | bytearray, *, is_last: bool) -> bytes | bytearray:
-        """Take the next bytes; returns those that go on: the end waits until it is whole.
-
-        Raises:
-            ProtocolError: this is no Produce answer, or its last tags are longer than any.
-        """
-        if self._tail is None:
-            at = self._end_of_topics(part)
-            if at >= 0:
-                self._tail = bytearray(part[at:])
-                part = part[:at]
-        else:
-            self._tail += part
-            part = b""
-        if self._tail is not None and len(self._tail) > TAIL_BYTES_MAX:
-            msg = f"a Produce answer ends in more than {TAIL_BYTES_MAX} bytes of tags"
-            raise ProtocolError(msg)
-        return bytes(part) + self._end() if is_last else part
-
     def _end_of_topics(self, part: bytes | bytearray) -> int:
         if self._walker is not None:
             return self._walker.feed(part)
@@ -71,8 +52,7 @@ class StreamedProduce:
         self._bytes_left -= len(part)
         return before if self._bytes_left <= 0 else -1
 
-    def _end(self) -> bytes:
-        tail = bytes(self._tail or b"")
+    def _end(self, tail: bytes) -> bytes:
         if self._version < _THROTTLE_FROM:
             self._answered(0)
             return tail

@@ -2,23 +2,20 @@
 
 from kvota.session.caller import Caller
 from kvota.session.due import Due
-from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.session.exchanges.exchange import RequestHead
+from kvota.session.exchanges.rewriting import Rewriting
 from kvota.wire import addresses
 from kvota.wire.apis import DESCRIBE_CONFIGS
 from kvota.wire.broker_configs import asks_for_brokers
 
 
-class Addresses(Exchange):
+class Addresses(Rewriting):
     """Metadata, FindCoordinator, DescribeCluster, DescribeConfigs: ``wire.apis`` says where they stand."""
 
-    __slots__ = ("_key", "_version")
-
-    def __init__(self, key: int, version: int) -> None:
-        self._key = key
-        self._version = version
+    __slots__ = ()
 
     @classmethod
-    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:
         """The request goes on as it is.
 
         Raises:
@@ -27,8 +24,7 @@ class Addresses(Exchange):
         if head.key == DESCRIBE_CONFIGS and not asks_for_brokers(frame):
             caller.expect((head.correlation, Due.PASS))  # other resources have no addresses
             return frame
-        caller.expect((head.correlation, Due.EXCHANGE, cls(head.key, head.version)))
-        return frame
+        return super().begin(caller, head, frame, now_us)
 
     def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
         """Rewrite the addresses, and learn them.

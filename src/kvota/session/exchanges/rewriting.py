@@ -1,0 +1,21 @@
+"""Requests that go on as they are, and whose answers are read whole and rewritten."""
+
+from kvota.session.caller import Caller
+from kvota.session.due import Due
+from kvota.session.exchanges.exchange import Exchange, RequestHead
+
+
+class Rewriting(Exchange):
+    """Remembers which answer is due; a subclass says what becomes of it."""
+
+    __slots__ = ("_key", "_version")
+
+    def __init__(self, key: int, version: int) -> None:
+        self._key = key
+        self._version = version
+
+    @classmethod
+    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
+        """The request goes on as it is."""
+        caller.expect((head.correlation, Due.EXCHANGE, cls(head.key, head.version)))
+        return frame
