@@ -11,7 +11,7 @@ from kvota.engine.question import Answer, Question
 from kvota.engine.receipt import Receipt
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.token_bucket import TokenBucket
-from kvota.engine.waiting_line import Turn
+from kvota.engine.waiting_line import Turn, WaitingLine
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 
@@ -33,4 +33,5 @@ __all__ = [
     "TokenBucket",
     "Turn",
     "Verdict",
+    "WaitingLine",
 ]

@@ -208,20 +208,10 @@ class Counters:
         outdated: list[Lane] = []
         forgotten = 0
         for _ in range(min(at_most, len(self._round))):
-            lane = self._round.popleft()
-            counter = lane.counter
-            assert counter is not None, "what is looked at has a counter"
-            if (lane.makes_wait and lane.line) or _has_room_taken(
-                lane, now_ms, among_many=len(self._round) > _OWED_MAX
-            ):
-                self._round.append(lane)
-            elif is_over(counter, now_ms, in_crowd=is_crowd):
-                forgotten += 1
-                outdated.append(self._without(lane))
-            elif self._puts_away(lane, counter.last_ms, now_ms):
-                outdated.append(self._without(lane))
-            else:
-                self._round.append(lane)
+            lane, is_forgotten = self._look_at_next(now_ms, in_crowd=is_crowd)
+            forgotten += is_forgotten
+            if lane is not None:
+                outdated.append(lane)
         for quota_type, packed in self._packed.items():
             counting = self._countings[quota_type]
             forgotten += packed.forget_some(now_ms, counting, at_most=at_most)
@@ -233,19 +223,28 @@ class Counters:
         if len(self._round) + len(packed) <= CROWD and self._chars <= CROWD_CHARS:
             return
         for _ in range(min(_LOOKS_PER_NEW, len(self._round) - 1)):
-            lane = self._round.popleft()
-            counter = lane.counter
-            assert counter is not None, "what is looked at has a counter"
-            if not (
-                lane.line or _has_room_taken(lane, now_ms, among_many=len(self._round) > _OWED_MAX)
-            ) and (
-                is_over(counter, now_ms, in_crowd=True)
-                or self._puts_away(lane, counter.last_ms, now_ms)
-            ):
-                self._without(lane).outdate()
-            else:
-                self._round.append(lane)
+            lane, _ = self._look_at_next(now_ms, in_crowd=True)
+            if lane is not None:
+                lane.outdate()
         packed.forget_some(now_ms, self._countings[quota_type], at_most=_LOOKS_PER_NEW)
+
+    def _look_at_next(self, now_ms: int, *, in_crowd: bool) -> tuple[Lane | None, bool]:
+        """Look at the next counter in the round.
+
+        Returns:
+            Its lane, if that leads nowhere now, and whether the counter is forgotten, not put away.
+        """
+        lane = self._round.popleft()
+        counter = lane.counter
+        assert counter is not None, "what is looked at has a counter"
+        is_waited_for = lane.makes_wait and lane.line
+        among_many = len(self._round) > _OWED_MAX
+        if not (is_waited_for or _has_room_taken(lane, now_ms, among_many=among_many)):
+            is_forgotten = is_over(counter, now_ms, in_crowd=in_crowd)
+            if is_forgotten or self._puts_away(lane, counter.last_ms, now_ms):
+                return self._without(lane), is_forgotten
+        self._round.append(lane)
+        return None, False
 
     def _puts_away(self, lane: Lane, last_ms: int, now_ms: int) -> bool:
         """Put an idle counter away where there are too many in full; false: it stays as it is."""

@@ -5,9 +5,9 @@ is asked about it, the answer, and an object for each topic. All connections sha
 large ones a user has one at a time; small ones have a budget of their own and wait for no large one.
 """
 
-from collections import deque
 from collections.abc import Callable
 
+from kvota.engine import Turn, WaitingLine
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets, BudgetShare, User
 
 # Above either of these a request is a large one.
@@ -33,28 +33,18 @@ class WholeRequests:
     def __init__(self, budgets: AnnouncedBudgets) -> None:
         self.small: AnnouncedBudget = budgets.another(limit_bytes=_SMALL_BUDGET_BYTES)
         self.large: AnnouncedBudget = budgets.another(limit_bytes=_LARGE_BUDGET_BYTES)
-        # The first one of each has its turn.
-        self._lines: dict[User, deque[WholeRequest]] = {}
+        self._lines: dict[User, WaitingLine] = {}
 
-    def take_turn(self, request: "WholeRequest", user: User) -> bool:
-        """True when it is this one's turn; else it will be woken. Each waits once."""
-        line = self._lines.setdefault(user, deque())
-        line.append(request)
-        return line[0] is request
+    def line_of(self, user: User) -> WaitingLine:
+        """Where the large ones of this user wait; the first has its turn."""
+        return self._lines.setdefault(user, WaitingLine())
 
-    def is_first(self, request: "WholeRequest", user: User) -> bool:
-        """True when it is this one's turn."""
-        return self._lines[user][0] is request
-
-    def leave(self, request: "WholeRequest", user: User) -> None:
+    def leave(self, turn: Turn, user: User) -> None:
         """One has ended, or waits no more: the next one of its user is woken if it was first."""
         line = self._lines[user]
-        was_first = line[0] is request
-        line.remove(request)
+        line.leave(turn)
         if not line:
             del self._lines[user]
-        elif was_first:
-            line[0].turn()
 
 
 class WholeRequest:
@@ -64,12 +54,12 @@ class WholeRequest:
         in_use: the request is here and is being decided on; until then it only arrives.
     """
 
-    __slots__ = ("_all", "_is_given", "_share", "_user", "_wake", "in_use")
+    __slots__ = ("_all", "_is_given", "_place", "_share", "_wake", "in_use")
 
     def __init__(self, all_requests: WholeRequests, wake: Callable[[], None]) -> None:
         self._all = all_requests
         self._wake = wake
-        self._user: User | None = None  # in whose line it stands
+        self._place: tuple[User, Turn] | None = None  # in whose line it stands, and where
         self._is_given = False  # its turn has come, and it has not been seen to
         self._share: BudgetShare | None = None
         self.in_use = False
@@ -84,19 +74,21 @@ class WholeRequest:
         """Take what a request will need, or keep it; False: ``wake`` is called once there is room."""
         self._is_given = False
         is_large = size_bytes > LARGE_BYTES or topics > LARGE_TOPICS
-        if is_large:
-            if self._user is None:
-                self._user = user
-                if not self._all.take_turn(self, user):
-                    return False
-            elif not self._all.is_first(self, self._user):
-                return False
+        if is_large and not self._has_turn(user):
+            return False
         if self._share is None:
             budget = self._all.large if is_large else self._all.small
             self._share = BudgetShare(budget, self._wake)
         return self._share.take(_TIMES_ITS_BYTES * size_bytes + _TOPIC_BYTES * topics, user)
 
-    def turn(self) -> None:
+    def _has_turn(self, user: User) -> bool:
+        """False: there are others of this user before it, and it waits behind them."""
+        if self._place is None:
+            self._place = user, self._all.line_of(user).join(self._its_turn)
+        of_user, turn = self._place
+        return self._all.line_of(of_user).is_first(turn)
+
+    def _its_turn(self) -> None:
         """The one before has ended."""
         self._is_given = True
         self._wake()
@@ -115,9 +107,10 @@ class WholeRequest:
         if share is not None:
             share.give_back()
             share.close()
-        user, self._user = self._user, None
-        if user is not None:
-            self._all.leave(self, user)
+        place, self._place = self._place, None
+        if place is not None:
+            user, turn = place
+            self._all.leave(turn, user)
 
     def give_back_unused(self) -> None:
         """Something else keeps the request back: it takes its turn anew, if it has not begun."""
