@@ -10,6 +10,7 @@ from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
 from kvota.callbacks.loading import CALLBACK_CLASS
 from kvota.gateway.error_words import words_of
+from kvota.gateway.knocking import knock
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -123,13 +124,11 @@ async def _unreachable(config: GatewayConfig) -> list[str]:
     async def connect(host: str, port: int) -> str:
         connect_ms = config.gateway.limits.connect_ms
         try:
-            async with asyncio.timeout(connect_ms / 1000):
-                _, writer = await asyncio.open_connection(host, port)
+            await knock((host, port), timeout_s=connect_ms / 1000)
         except (OSError, ValueError) as error:
             timed_out = isinstance(error, TimeoutError)
             reason = f"no answer in {connect_ms} ms" if timed_out else words_of(error)
             return f"upstream.bootstrap_servers: {host}:{port} cannot be reached: {reason}"
-        writer.close()
         return ""
 
     servers = config.gateway.upstream

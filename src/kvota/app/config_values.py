@@ -1,8 +1,9 @@
 """Reads each kind of value of gateway.toml; a ValueError says what is wrong and what to write."""
 
 import re
-import socket
 
+from kvota.gateway.own_addresses import ips_of
+from kvota.model.address import parse_address
 from kvota.model.quota_type import Algorithm
 from kvota.model.units import parse_bytes, parse_duration_ms, suggested_duration
 
@@ -174,13 +175,11 @@ def read_servers(value: object) -> list[tuple[str, int]]:
 
 
 def _server(text: object) -> tuple[str, int]:
-    if not isinstance(text, str):
-        raise _refuse(text, "host:port", '"127.0.0.1:9092"')
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not port.isdecimal() or not 1 <= int(port) <= 65_535:
-        raise _refuse(text, "host:port", '"127.0.0.1:9092"')
-    return read_host(host), int(port)
+    try:
+        host, port = parse_address(text if isinstance(text, str) else "")
+    except ValueError:
+        raise _refuse(text, "host:port", '"127.0.0.1:9092"') from None
+    return read_host(host), port
 
 
 def read_connections_per_ip(value: object) -> int:
@@ -205,12 +204,11 @@ def read_connections_per_ip_overrides(value: object) -> dict[str, int]:
 
 
 def _addresses(host: str) -> set[str]:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
+    found = ips_of(host)
+    if not found:
         msg = f'"{host}" has no address. Write one, or a name that this machine can look up.'
-        raise ValueError(msg) from None
-    return {str(address[0]) for *_, address in found}
+        raise ValueError(msg)
+    return found
 
 
 def read_node_range(value: object) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     }
     volumes, faults = read_volume_settings(of_callback)
     for fault in faults:
-        kafka.fault(fault.key, fault.problem, fault.remedy)
+        kafka.fault(fault.place, fault.problem, fault.remedy)
     per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
     return KafkaProperties(
         windows=_windows(kafka),

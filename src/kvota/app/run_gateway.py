@@ -17,6 +17,7 @@ from kvota.callbacks import DefaultQuotaCallback, load_callback
 from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.volume_watch import VolumeWatch
+from kvota.model.address import address_text
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError, UnreachableError
@@ -160,9 +161,8 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
         log.warning("%s", sentence)
     advertised = config.gateway.advertised
     log.info(
-        "ready: clients bootstrap at %s:%d, node n is at port %d + n (n = %d to %d)",
-        _bracketed(advertised.host),
-        config.gateway.bootstrap_port,
+        "ready: clients bootstrap at %s, node n is at port %d + n (n = %d to %d)",
+        address_text(advertised.host, config.gateway.bootstrap_port),
         advertised.node_port_base,
         advertised.node_id_min,
         advertised.node_id_max,
@@ -173,7 +173,7 @@ async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.E
 def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     """Return the first lines of the log: what is enforced, and where decisions go."""
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
-    upstream = ", ".join(f"{_bracketed(host)}:{port}" for host, port in config.gateway.upstream)
+    upstream = ", ".join(address_text(*server) for server in config.gateway.upstream)
     counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     return [
         (
@@ -185,7 +185,3 @@ def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
             f"{config.gateway.limits.connections_max} connections"
         ),
     ]
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

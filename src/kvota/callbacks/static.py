@@ -50,7 +50,7 @@ class StaticQuotaCallback(ClientQuotaCallback):
         """
         settings, faults = read_volume_settings(properties)
         if faults:
-            msg = "; ".join(f"{fault.key}: {fault.problem}. {fault.remedy}" for fault in faults)
+            msg = "; ".join(map(str, faults))
             raise ValueError(msg)
         self._excluded = settings.excluded
         for quota_type, name in _LIMIT_OF.items():

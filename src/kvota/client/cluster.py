@@ -1,19 +1,19 @@
 """A cluster as one thing to ask: any of its brokers, a certain one, or its controller."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
 from kvota.client.cluster_metadata import ClusterMetadata
-from kvota.client.connection import Address, BrokerConnection, ClientLimits
+from kvota.client.connection import BrokerConnection, ClientLimits
 from kvota.client.messages import Answer, Fields
 from kvota.client.security import NO_LOGIN, Security
+from kvota.model.address import Address, parse_address
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.wire.apis import METADATA
-
-NOT_CONTROLLER = 41
 
 
 class _To(Enum):
@@ -101,7 +101,6 @@ class Cluster:
         *,
         to: Destination = ANY,
         timeout_s: float | None = None,
-        error_code_of: Callable[[Answer], int] | None = None,
     ) -> Answer:
         """Send one request and return the answer; what may have been carried out is never sent again.
 
@@ -110,8 +109,6 @@ class Cluster:
             content: values by the schema's field names.
             to: ``ANY``, ``CONTROLLER`` or a node id.
             timeout_s: for the answer.
-            error_code_of: tells the answer's error; where it is NOT_CONTROLLER the request was not
-                carried out, and goes to the new controller once.
 
         Raises:
             UnreachableError: nobody could be asked, or the connection was lost before the answer.
@@ -119,12 +116,7 @@ class Cluster:
             ProtocolError: the answer cannot be read.
         """
         connection = await self.connection_to(to)
-        answer = await connection.ask(key, content, timeout_s=timeout_s)
-        if error_code_of is not None and error_code_of(answer) == NOT_CONTROLLER:
-            await self.metadata([])
-            connection = await self.connection_to(to)
-            answer = await connection.ask(key, content, timeout_s=timeout_s)
-        return answer
+        return await connection.ask(key, content, timeout_s=timeout_s)
 
     async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
         """Ask any broker what there is; None: all topics. Topics are not created by being named.
@@ -216,9 +208,9 @@ def _metadata_request(version: int, topics: Iterable[str] | None) -> Fields:
 def _address(server: str | Address) -> Address:
     if not isinstance(server, str):
         return server
-    host, colon, port = server.strip().rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
-        msg = f'"{server}" is not host:port, e.g. 127.0.0.1:9092'
-        raise UsageError(msg)
-    return host, int(port)
+    with suppress(ValueError):
+        host, port = parse_address(server.strip())
+        if host:
+            return host, port
+    msg = f'"{server}" is not host:port, e.g. 127.0.0.1:9092'
+    raise UsageError(msg)

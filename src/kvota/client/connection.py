@@ -15,15 +15,13 @@ from kvota.client.messages import (
     api_name,
     decode,
     encode,
-    has_request,
     known_versions,
 )
 from kvota.client.scram import Scram
 from kvota.client.security import NO_LOGIN, Security
+from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
 from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-
-Address = tuple[str, int]
 
 _UNSUPPORTED_VERSION = 35
 
@@ -102,10 +100,10 @@ class BrokerConnection:
             if connection is not None:
                 await connection.close()
             if isinstance(error, TimeoutError):
-                msg = f"{_named(address)} has not let us in within {limits.connect_s:g} s"
+                msg = f"{address_text(*address)} has not let us in within {limits.connect_s:g} s"
                 raise UnreachableError(msg) from error
             if isinstance(error, OSError | ValueError):  # ValueError: a name that cannot be encoded
-                msg = f"{_named(address)} cannot be reached: {_reason(error)}"
+                msg = f"{address_text(*address)} cannot be reached: {_reason(error)}"
                 raise UnreachableError(msg) from error
             raise
         return connection
@@ -128,9 +126,9 @@ class BrokerConnection:
         """
         ours, theirs = known_versions(key), self._versions.get(key, (0, -1))
         version = min(ours[1], theirs[1])
-        if version < max(ours[0], theirs[0]) or not has_request(key, version):
+        if version < max(ours[0], theirs[0]):
             offered = f"offers {theirs[0]}-{theirs[1]}" if theirs[1] >= 0 else "does not offer it"
-            msg = f"{_named(self.address)} {offered}: {api_name(key)} is spoken here in {ours[0]}-{ours[1]}"
+            msg = f"{address_text(*self.address)} {offered}: {api_name(key)} is spoken here in {ours[0]}-{ours[1]}"
             raise UsageError(msg)
         return version
 
@@ -165,13 +163,13 @@ class BrokerConnection:
             async with asyncio.timeout(seconds), self._room:
                 answer = await self._answer_to(correlation, frame)
         except TimeoutError as error:
-            msg = f"{_named(self.address)} has not answered {api_name(key)} in {seconds:g} s"
+            msg = f"{address_text(*self.address)} has not answered {api_name(key)} in {seconds:g} s"
             raise UnreachableError(msg) from error
         return decode(key, version, answer)
 
     async def close(self) -> None:
         """Close; whoever still waits for an answer gets an ``UnreachableError``."""
-        self._fail(UnreachableError(f"the connection to {_named(self.address)} was closed"))
+        self._fail(UnreachableError(f"the connection to {address_text(*self.address)} was closed"))
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         with suppress(OSError):  # it is closed all the same
@@ -197,7 +195,7 @@ class BrokerConnection:
                 size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
                 if not 4 <= size <= self._limits.answer_bytes_max:
                     msg = (
-                        f"{_named(self.address)} announces an answer of {size} bytes; at most "
+                        f"{address_text(*self.address)} announces an answer of {size} bytes; at most "
                         f"{self._limits.answer_bytes_max} are taken"
                     )
                     self._fail(ProtocolError(msg))
@@ -205,7 +203,7 @@ class BrokerConnection:
                 frame = await self._reader.readexactly(size)
                 answer = self._asked.pop(int.from_bytes(frame[:4], "big", signed=True), None)
                 if answer is None:
-                    msg = f"{_named(self.address)} answers what nobody has asked"
+                    msg = f"{address_text(*self.address)} answers what nobody has asked"
                     self._fail(ProtocolError(msg))
                     return
                 if not answer.done():
@@ -215,7 +213,7 @@ class BrokerConnection:
 
     def _lost(self, error: OSError | EOFError) -> UnreachableError:
         why = "it has closed" if isinstance(error, EOFError) else _reason(error)
-        return UnreachableError(f"the connection to {_named(self.address)} is lost: {why}")
+        return UnreachableError(f"the connection to {address_text(*self.address)} is lost: {why}")
 
     def _fail(self, error: KvotaError) -> None:
         if self._failed is None:
@@ -246,14 +244,14 @@ class BrokerConnection:
             found = decode(API_VERSIONS, version, answer)
             code = int(found.error_code)
             if code:
-                what = f"{_named(self.address)}: api_versions"
+                what = f"{address_text(*self.address)}: api_versions"
                 raise BrokerError(what, code)
             self._versions = {
                 int(api.api_key): (int(api.min_version), int(api.max_version))
                 for api in found.api_keys
             }
             return
-        msg = f"{_named(self.address)} speaks no version of ApiVersions that is known here"
+        msg = f"{address_text(*self.address)} speaks no version of ApiVersions that is known here"
         raise ProtocolError(msg)
 
     async def _log_in(self, security: Security) -> None:
@@ -261,7 +259,7 @@ class BrokerConnection:
         code = int(answer.error_code)
         if code:
             offered = ", ".join(answer.mechanisms)
-            what = f"{_named(self.address)}: login by {security.mechanism} (it takes {offered or 'none'})"
+            what = f"{address_text(*self.address)}: login by {security.mechanism} (it takes {offered or 'none'})"
             raise BrokerError(what, code)
         if security.mechanism == "PLAIN":
             token = f"\0{security.username}\0{security.password}".encode()
@@ -276,14 +274,9 @@ class BrokerConnection:
         answer = await self.ask(SASL_AUTHENTICATE, {"auth_bytes": token})
         code = int(answer.error_code)
         if code:
-            what = f'{_named(self.address)}: login of "{security.username}" by {security.mechanism}'
+            what = f'{address_text(*self.address)}: login of "{security.username}" by {security.mechanism}'
             raise BrokerError(what, code, answer.error_message)
         return bytes(answer.auth_bytes)
-
-
-def _named(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _reason(error: BaseException) -> str:

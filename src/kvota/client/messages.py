@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
@@ -85,15 +85,6 @@ def decode(key: int, version: int, frame: bytes) -> Answer:
     except (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
         msg = f"{api_name(key)} v{version}: the answer cannot be read: {error}"
         raise ProtocolError(msg) from error
-
-
-def has_request(key: int, version: int) -> bool:
-    """True when this version can be spoken."""
-    try:
-        load_request_schema(key, version)
-    except UnknownEntity:
-        return False
-    return True
 
 
 def _entity(schema: Any, content: Fields, what: str) -> Any:

@@ -5,12 +5,12 @@ import logging
 import socket
 from contextlib import suppress
 
+from kvota.gateway.knocking import knock
 from kvota.gateway.own_addresses import IP, OwnAddresses, plain_ip
+from kvota.model.address import Address
 from kvota.session.topology import UNNAMED_NODE, Topology
 
 log = logging.getLogger(__name__)
-
-Address = tuple[str, int]
 
 # What a name means may change: a broker that has moved is looked for again after so long.
 _MEANING_S = 10.0
@@ -80,15 +80,11 @@ class BrokerAddresses:
 
     async def _try(self, address: Address) -> None:
         try:
-            async with asyncio.timeout(self._connect_s):
-                _, writer = await asyncio.open_connection(*address)
-        # A TimeoutError is an OSError; a name that cannot be encoded is a ValueError.
+            peer = await knock(address, timeout_s=self._connect_s)
         except (OSError, ValueError):
             self.reached(address, is_so=False)
         else:
-            peer = writer.get_extra_info("peername")
-            self.reached(address, is_so=not (peer and self._own.is_reached_at(*peer[:2])))
-            writer.close()
+            self.reached(address, is_so=not (peer and self._own.is_reached_at(*peer)))
         finally:
             del self._trying[address]
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kvota.gateway.broker_addresses import Address, BrokerAddresses
+from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.error_words import words_of
+from kvota.gateway.knocking import knock
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewaySettings
+from kvota.model.address import Address
 from kvota.session.topology import UNKNOWN_NODE, Topology
 
 log = logging.getLogger(__name__)
@@ -123,15 +125,13 @@ class Dialler:
 
     async def look_upstream(self) -> None:
         """Connect to each bootstrap server once, and say which cannot be reached."""
-        for host, port in self._servers:
+        for address in self._servers:
             try:
-                async with asyncio.timeout(self._connect_s):
-                    _, writer = await asyncio.open_connection(host, port)
+                await knock(address, timeout_s=self._connect_s)
             except (OSError, ValueError) as error:
-                self._say_unreachable((host, port), error)
+                self._say_unreachable(address, error)
             else:
-                log.info("broker %s:%d can be reached", host, port)
-                writer.close()
+                log.info("broker %s:%d can be reached", *address)
 
     def _address_of(self, node_id: int | None) -> Address | None:
         return None if node_id is None else self._topology.brokers.get(node_id)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Literal
 
+from kvota.model.errors import Fault
 from kvota.volumes.iso_duration import parse_iso_duration_ms
 from kvota.volumes.limit import PerVolumeLimit, SummedUsedLimit, Threshold, VolumeLimit
 
@@ -53,15 +54,6 @@ _VALIDITY_MS = 300_000
 _SURELY_MS = 3_600
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyFault:
-    """What is wrong with a property, and what to write instead."""
-
-    key: str
-    problem: str
-    remedy: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSettings:
     """What the properties say.
@@ -94,11 +86,11 @@ class VolumeSettings:
 @dataclass(slots=True)
 class _Reader:
     properties: Mapping[str, str]
-    faults: list[PropertyFault] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def fault(self, key: str, problem: str, remedy: str) -> None:
-        self.faults.append(PropertyFault(key, problem, remedy))
+        self.faults.append(Fault(key, problem, remedy))
 
     def text(self, names: tuple[str, ...]) -> tuple[str, str | None]:
         """The value under whichever of its names is there; two names must not differ."""
@@ -138,8 +130,11 @@ class _Reader:
 
 def read_volume_settings(
     properties: Mapping[str, str],
-) -> tuple[VolumeSettings, list[PropertyFault]]:
-    """Read all properties of the static callback; where there are faults the settings are not to be used."""
+) -> tuple[VolumeSettings, list[Fault]]:
+    """Read all properties of the static callback; where there are faults the settings are not to be used.
+
+    The place of a fault is the name of its property.
+    """
     reader = _Reader(properties)
     limits = {
         name: _or(reader.number((key,), "DOUBLE", -inf, inf), inf)

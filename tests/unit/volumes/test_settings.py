@@ -131,7 +131,7 @@ def test_both_names_of_a_level_may_say_the_same() -> None:
 def test_what_cannot_be_meant_is_refused_with_its_key(properties: dict[str, str], key: str) -> None:
     _, faults = read_volume_settings(properties)
 
-    assert [fault.key for fault in faults] == [key]
+    assert [fault.place for fault in faults] == [key]
     assert faults[0].problem
     assert faults[0].remedy.endswith((".", '".'))
 

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.durations import duration_above_0_ms, duration_ms
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import Algorithm
 from kvota.model.quota_window import QuotaWindow
@@ -30,13 +31,13 @@ def add_counting_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--burst",
-        type=_burst_ms,
+        type=duration_above_0_ms,
         metavar="TIME",
         help="of bandwidth under token_bucket (default: as recorded, else 1s)",
     )
     group.add_argument(
         "--debt-max",
-        type=_duration_ms,
+        type=duration_ms,
         default=_DEFAULT.debt_max_ms,
         metavar="TIME",
         help="under token_bucket a Produce waits for its turn while more than this is owed; open loop: it "
@@ -63,18 +64,3 @@ def _window(text: str) -> QuotaWindow:
     except ValueError as error:
         msg = f'"{text}" is not a window, e.g. 11x1s'
         raise argparse.ArgumentTypeError(msg) from error
-
-
-def _duration_ms(text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _burst_ms(text: str) -> int:
-    burst_ms = _duration_ms(text)
-    if burst_ms < 1:
-        msg = f'"{text}" is not above 0'
-        raise argparse.ArgumentTypeError(msg)
-    return burst_ms

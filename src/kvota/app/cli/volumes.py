@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.text_table import text_table
 from kvota.model.errors import UnreachableError, UsageError
@@ -15,7 +16,6 @@ from kvota.model.units import (
     format_byte_rate,
     format_bytes,
     format_duration_ms,
-    parse_duration_ms,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--over",
-        type=_duration_ms,
+        type=duration_above_0_ms,
         default=5_000,
         metavar="TIME",
         help="how far apart two looks are, for the growth between them (default: 5s)",
@@ -182,14 +182,3 @@ def _in(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return format_duration_ms(seconds * 1000) if seconds else "now"
-
-
-def _duration_ms(text: str) -> int:
-    try:
-        duration_ms = parse_duration_ms(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if duration_ms < 1:
-        msg = f'"{text}" is not above 0'
-        raise argparse.ArgumentTypeError(msg)
-    return duration_ms

@@ -1,0 +1,28 @@
+"""``host:port`` as people write it; an IPv6 address stands in brackets."""
+
+Address = tuple[str, int]
+
+
+def parse_address(text: str) -> Address:
+    """Return host and port; the host is not looked at.
+
+    Raises:
+        ValueError: there is no port, or one that cannot be.
+
+    >>> parse_address("kafka-1:9092"), parse_address("[::1]:9092")
+    (('kafka-1', 9092), ('::1', 9092))
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        msg = f'"{text}" is not host:port'
+        raise ValueError(msg)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def address_text(host: str, port: int) -> str:
+    """Return what ``parse_address`` reads as these.
+
+    >>> address_text("kafka-1", 9092), address_text("::1", 9092)
+    ('kafka-1:9092', '[::1]:9092')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
