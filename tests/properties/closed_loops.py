@@ -6,37 +6,28 @@ offset, which may step. Clients may do what they like: ignore throttle times, se
 once, come again and again, send nothing but the head of what they announce.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from random import Random
 from typing import NamedTuple
+
+from tests.properties.looped import SECOND_US, Change, LoopedWire, LoopedWorld
 
 from kvota.engine.kept_places import KEPT_MS
 from kvota.model.bucket_settings import BucketSettings
-from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import REJECTED
-from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.session.commands import Do
-from kvota.session.connection import Connection
-from kvota.session.pausing import Pausing, Reason
+from kvota.session.pausing import Reason
 from kvota.testing.frames import produce_answer
-from kvota.testing.manual_clock import START_MS
-from kvota.testing.stage import ALL_TYPES, BROKER, Cluster, Row
+from kvota.testing.stage import Row
 
 PRODUCE = QuotaType.PRODUCE
 BUCKET = BucketSettings(burst_ms=1_000, debt_max_ms=15_000)
-EVERY_CLIENT_ID = QuotaEntity(client_id=DEFAULT)
 EVIDENCE_BYTES = 17_000  # more than what a gateway wants to see of a frame before it goes on
-_CHUNK_BYTES = 262_144
-_SWEEP_US = 2_000_000
 _ANSWER = produce_answer(9)
-_SECOND_US = 1_000_000
-_EVENTS_PER_CHECK = 25  # it costs more than an event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +54,6 @@ class Habits:
     stops_short: float = 0.0
     leaves_in_s: tuple[float, float] = (20.0, 20.0)
     own_hosts: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something that an operator, a volume or a clock does to the gateway."""
-
-    at_s: float
-    what: str
-    value: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,62 +109,27 @@ class Told:
     served: dict["Client", list[tuple[int, int]]] = field(default_factory=dict)
 
 
-class World:
-    """The clocks, the agenda, the gateway, and everybody at it."""
+class World(LoopedWorld):
+    """Everybody at a gateway that limits what is produced."""
+
+    quota_type = PRODUCE
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.rng = Random(scenario.seed)
+        super().__init__(scenario)
         self.told = Told()
-        self.mono_us = 0
-        self.offset_us = START_MS * 1000
-        self.limit = scenario.limit
         self.algorithm_is_bucket = True
-        self.cluster = Cluster(self._quotas(), buckets={PRODUCE: scenario.bucket})
-        self.wires: dict[Wire, None] = {}
-        self.numbers = count(1)
-        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = count()
-        self.events = 0
-
-    @property
-    def now_us(self) -> int:
-        """Unix µs, the clock of decisions."""
-        return self.mono_us + self.offset_us
-
-    @property
-    def rows(self) -> list[Row]:
-        """All rows, in the order of decisions."""
-        return sorted(self.cluster.rows, key=lambda row: row.seq)
-
-    def after(self, us: float, action: Callable[[], None]) -> None:
-        """Do it so much later."""
-        at_us = self.mono_us + max(0, int(us))
-        heapq.heappush(self._agenda, (at_us, next(self._order), action))
 
     def run(self) -> "World":
         """Live through the scenario; then everybody leaves."""
-        self._sweep()
-        for number, habits in enumerate(self.scenario.crowds):
-            for place in range(habits.connections):
-                host = f"198.51.100.{place}" if habits.own_hosts else "192.0.2.1"
-                client = Client(self, habits, host)
-                self.told.served[client] = []
-                self.after(1_000 * place + number, client.connect)
-        for change in self.scenario.changes:
-            self.after(change.at_s * _SECOND_US, partial(self.change, change))
-        end_us = int(self.scenario.seconds * _SECOND_US)
-        while self._agenda and self.events < self.scenario.events_max:
-            at_us, _, action = heapq.heappop(self._agenda)
-            if at_us > end_us:
-                break
-            self.mono_us = at_us
-            self.events += 1
-            action()
-            if not self.events % _EVENTS_PER_CHECK:
-                self.check_lines()
+        self.live()
         self._everybody_leaves()
         return self
+
+    def _newcomer(self, habits: Habits, place: int) -> Callable[[], None]:
+        host = f"198.51.100.{place}" if habits.own_hosts else "192.0.2.1"
+        client = Client(self, habits, host)
+        self.told.served[client] = []
+        return client.connect
 
     def check_lines(self) -> None:
         """Who waits in line has a turn, and nobody else has."""
@@ -195,159 +142,39 @@ class World:
     def _everybody_leaves(self) -> None:
         for wire in list(self.wires):
             wire.client.has_left = True
-            wire.close("")
+            wire.close()
         assert self.cluster.shared.budgets.used_bytes == 0
         self.check_lines()
 
-    def _sweep(self) -> None:
-        """The gateway's upkeep."""
-        for wire in list(self.wires):
-            wire.close_if_gone()
-        self.cluster.engine.purge_expired(self.now_us // 1000)
-        self.after(_SWEEP_US, self._sweep)
-
-    # ------------------------------------------------------------------ changes
-
     def change(self, change: Change) -> None:
         """Do to the gateway what the scenario says."""
-        engine, cluster = self.cluster.engine, self.cluster
-        match change.what:
-            case "limit":
-                self.limit = change.value
-                engine.replace_quotas(self._quotas())
-            case "no quota":
-                engine.replace_quotas(ConfiguredQuotas())
-            case "factor":
-                engine.set_factor(PRODUCE, change.value)
-            case "algorithm":
-                self.algorithm_is_bucket = bool(change.value)
-                buckets = {PRODUCE: self.scenario.bucket} if change.value else {}
-                engine.replace_countings({}, buckets)
-            case "enforce":
-                cluster.enforce(ALL_TYPES if change.value else frozenset())
-            case "clock":
-                self.offset_us += int(change.value * _SECOND_US)
-            case _:
-                raise AssertionError(change)
-        if change.what != "clock":
-            for wire in list(self.wires):
-                self.after(self.rng.uniform(0, 50_000), wire.look_again)
-
-    def _quotas(self) -> ConfiguredQuotas:
-        limits: Mapping[QuotaType, float] = {PRODUCE: self.limit}
-        return ConfiguredQuotas({EVERY_CLIENT_ID: limits})
+        if change.what == "algorithm":
+            self.algorithm_is_bucket = bool(change.value)
+        super().change(change)
 
 
-class Wire:
+class Wire(LoopedWire):
     """One connection through the gateway: its driver, its socket, and its broker."""
 
+    CHUNK_BYTES = 262_144
+
     def __init__(self, world: World, client: "Client") -> None:
-        self.world = world
+        super().__init__(world, client.host)
         self.client = client
-        self.inbox = bytearray()  # in the socket
-        self.is_closed = False
-        self.is_gone = False
-        self.number = next(world.numbers)
-        self.pausing = Pausing(cap_ms=30_000)
-        self._timer: object = None
         self._frame_left = 0  # of the frame that the broker is reading
-        self._answers: deque[bytes] = deque()
-        self._answer_at_us = 0
         self._acks = -1
         self._correlation = 0
-        self.machine = Connection(
-            world.cluster.shared,
-            self.pausing,
-            number=self.number,
-            dialled=BROKER,
-            node_id=1,
-            client_host=client.host,
-            wake=self._wake,
-        )
-        world.wires[self] = None
         world.told.hosts[self.number] = client.host
 
-    # ------------------------------------------------------------------ the client's side
-
-    def receive(self, data: bytes) -> None:
-        """Bytes arrive in the socket; they are read unless the machine pauses."""
-        if not self.is_closed:
-            self.inbox += data
-            self._read()
-
-    def leave(self) -> None:
-        """The client closes; it is noticed when its end of the stream is read, or looked for."""
-        self.is_gone = True
-        self._read()
-
-    def _read(self) -> None:
-        while self.inbox and not self.is_closed and not self.machine.pauses_reading:
-            chunk = bytes(self.inbox[:_CHUNK_BYTES])
-            del self.inbox[:_CHUNK_BYTES]
-            self._forward(self.machine.from_client(chunk, self.world.now_us))
-            self._look()
-        if self.is_gone and not self.inbox and not self.machine.pauses_reading:
-            self.close("")
-
-    # ------------------------------------------------------------------ the driver
-
-    def _look(self) -> None:
-        commands = self.machine.commands
-        while commands and not self.is_closed:
-            code, argument = commands.pop(0)
-            if code == Do.CLOSE:
-                self.world.told.closed.append(str(argument))
-                self.close(str(argument))
-            else:
-                assert code in {Do.RESUME, Do.YIELD}, code
-                assert isinstance(argument, int)
-                self._forward(self.machine.resume(argument, self.world.now_us))
-        if not self.is_closed and self.pausing.deadline_changed:
-            self._keep_timer()
-
-    def _keep_timer(self) -> None:
-        world = self.world
-        deadline_ms = self.machine.next_deadline_ms(world.mono_us // 1000)
-        self._timer = timer = object()
-        if deadline_ms is None:
-            return
-        late_us = world.rng.uniform(-500, world.scenario.late_s * _SECOND_US)
-        world.after(deadline_ms * 1000 + late_us - world.mono_us, lambda: self._fire(timer))
-
-    def _fire(self, timer: object) -> None:
-        if timer is self._timer and not self.is_closed and not self.close_if_gone():
-            world = self.world
-            self._go_on(self.machine.deadline_passed(world.mono_us // 1000, world.now_us))
-
-    def _wake(self) -> None:
-        self.world.after(0, self._woken)
-
-    def _woken(self) -> None:
-        if self.is_closed or self.close_if_gone():
-            self.machine.pass_room_on()
+    def _perform(self, code: int, argument: object) -> None:
+        if code == Do.CLOSE:
+            self.world.told.closed.append(str(argument))
+            self.close(str(argument))
         else:
-            self._go_on(self.machine.woken(self.world.now_us))
+            assert code in {Do.RESUME, Do.YIELD}, code
+            self._resume(argument)
 
-    def look_again(self) -> None:
-        """Quotas have changed."""
-        if not self.is_closed:
-            self.machine.look_again(self.world.now_us)
-            self._look()
-            self._read()
-
-    def _go_on(self, out: bytes | bytearray | None) -> None:
-        self._forward(out)
-        self._look()
-        self._read()
-
-    def close_if_gone(self) -> bool:
-        """As the gateway does: a request in line whose client has left is not forwarded."""
-        if self.is_closed or not self.is_gone or not self.machine.waits_for_an_answer:
-            return False
-        self.close("")
-        return True
-
-    def close(self, reason: str) -> None:
+    def close(self, reason: str = "") -> None:
         """The end, on both sides; a reason is the gateway's own."""
         if self.is_closed:
             return
@@ -378,11 +205,7 @@ class Wire:
             self._frame_left -= here
             at += here
             if not self._frame_left and self._acks:
-                self._answers.append(_with(self._correlation))
-                # In order, each some time after it has arrived whole.
-                delay_us = self.world.rng.uniform(200, 3_000)
-                self._answer_at_us = max(self._answer_at_us, int(self.world.mono_us + delay_us))
-                self.world.after(self._answer_at_us - self.world.mono_us, self._answer)
+                self._answer_later(_with(self._correlation), self.world.rng.uniform(200, 3_000))
 
     def _answer(self) -> None:
         answer = self._answers.popleft()
@@ -422,7 +245,7 @@ class Client:
         if wire is not self._wire or wire.is_closed or self._stops_short:
             return
         if not habits.acks and len(wire.inbox) > 100_000:  # the socket is full
-            world.after(world.rng.uniform(0.05, 0.5) * _SECOND_US, partial(self._send, wire))
+            world.after(world.rng.uniform(0.05, 0.5) * SECOND_US, partial(self._send, wire))
             return
         low, high = habits.cost_s
         cost_s = low * (high / low) ** world.rng.random()
@@ -435,13 +258,13 @@ class Client:
             if world.rng.random() < habits.stops_short:
                 del parts[1]
                 self._stops_short = True
-                left_us = world.rng.uniform(*habits.leaves_in_s) * _SECOND_US
+                left_us = world.rng.uniform(*habits.leaves_in_s) * SECOND_US
                 world.after(left_us, partial(self._give_up, wire, self._correlation))
         for part in parts:
             self._post(wire, part)
         if habits.patience_s is not None:
             give_up = partial(self._give_up, wire, self._correlation)
-            world.after(habits.patience_s * _SECOND_US, give_up)
+            world.after(habits.patience_s * SECOND_US, give_up)
         if not habits.acks:
             self._due.clear()
             world.after(self._think_us(), partial(self._send, wire))
@@ -457,7 +280,7 @@ class Client:
             world.after(self._arrives_us - world.mono_us, partial(wire.receive, data))
 
     def _think_us(self) -> float:
-        return self._world.rng.uniform(*self._habits.think_s) * _SECOND_US
+        return self._world.rng.uniform(*self._habits.think_s) * SECOND_US
 
     def _give_up(self, wire: Wire, correlation: int) -> None:
         waits = correlation > self._correlation - len(self._due)
@@ -468,7 +291,7 @@ class Client:
     def _come_again(self) -> None:
         self._wire = None
         if not self.has_left:
-            self._world.after(self._world.rng.uniform(0.02, 0.1) * _SECOND_US, self.connect)
+            self._world.after(self._world.rng.uniform(0.02, 0.1) * SECOND_US, self.connect)
 
     def answered(self, wire: Wire, answers: bytes) -> None:
         for at in range(0, len(answers), len(_ANSWER)):

@@ -5,32 +5,21 @@ brokers and both clocks are played, from one seed. Brokers keep fetch sessions a
 answer says from where to where it reads: so what a client has missed, or read twice, is seen.
 """
 
-import heapq
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from random import Random
 from struct import Struct
 
-from tests.properties.closed_loops import BUCKET, EVERY_CLIENT_ID, Change
+from tests.properties.closed_loops import BUCKET
+from tests.properties.looped import SECOND_US, Change, LoopedWire, LoopedWorld
 
 from kvota.model.bucket_settings import BucketSettings
-from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.commands import Do
-from kvota.session.connection import Connection
-from kvota.session.pausing import Pausing
-from kvota.testing.manual_clock import START_MS
-from kvota.testing.stage import ALL_TYPES, BROKER, Cluster, Row
 
 FETCH = QuotaType.FETCH
-_SECOND_US = 1_000_000
-_SWEEP_US = 2_000_000
-_CHUNK_BYTES = 65_536
-_EVENTS_PER_CHECK = 25
 # v12 behind its header: replica, max_wait, min_bytes, max_bytes, isolation level, session id and epoch; then our own:
 # whether the position is another one than in the request before, and the position.
 _REQUEST = Struct(">iiiibii?q")
@@ -96,60 +85,20 @@ class Told:
     brought: int = 0
 
 
-class World:
-    """The clocks, the agenda, the gateway, and everybody at it."""
+class World(LoopedWorld):
+    """Everybody at a gateway that limits what is fetched."""
+
+    quota_type = FETCH
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.rng = Random(scenario.seed)
+        super().__init__(scenario)
         self.told = Told()
-        self.mono_us = 0
-        self.offset_us = START_MS * 1000
-        self.limit = scenario.limit
-        self.cluster = Cluster(self._quotas(), buckets=self._buckets())
-        self.wires: dict[Wire, None] = {}
-        self.numbers = count(1)
         self.sessions: dict[int, list[int]] = {}  # epoch that is expected, position
         self.session_ids = count(1)
-        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = count()
-        self.events = 0
-
-    @property
-    def now_us(self) -> int:
-        """Unix µs, the clock of decisions."""
-        return self.mono_us + self.offset_us
-
-    @property
-    def rows(self) -> list[Row]:
-        """All rows, in the order of decisions."""
-        return sorted(self.cluster.rows, key=lambda row: row.seq)
-
-    def after(self, us: float, action: Callable[[], None]) -> None:
-        """Do it so much later."""
-        at_us = self.mono_us + max(0, int(us))
-        heapq.heappush(self._agenda, (at_us, next(self._order), action))
 
     def run(self) -> "World":
         """Live through the scenario; then everybody leaves, and nothing is left of them."""
-        self._sweep()
-        for number, habits in enumerate(self.scenario.crowds):
-            for place in range(habits.connections):
-                consumer = Consumer(self, habits)
-                self.told.read[consumer] = []
-                self.after(1_000 * place + number, consumer.connect)
-        for change in self.scenario.changes:
-            self.after(change.at_s * _SECOND_US, partial(self.change, change))
-        end_us = int(self.scenario.seconds * _SECOND_US)
-        while self._agenda and self.events < self.scenario.events_max:
-            at_us, _, action = heapq.heappop(self._agenda)
-            if at_us > end_us:
-                break
-            self.mono_us = at_us
-            self.events += 1
-            action()
-            if not self.events % _EVENTS_PER_CHECK:
-                self.check_lines()
+        self.live()
         for wire in list(self.wires):
             wire.consumer.has_left = True
             wire.close()
@@ -158,6 +107,11 @@ class World:
             assert lane.room is None or lane.room._reserved_bytes == 0, self.scenario
         return self
 
+    def _newcomer(self, habits: Appetite, place: int) -> Callable[[], None]:
+        consumer = Consumer(self, habits)
+        self.told.read[consumer] = []
+        return consumer.connect
+
     def check_lines(self) -> None:
         """Who waits for room has a turn, and nobody else has."""
         for wire in self.wires:
@@ -165,142 +119,25 @@ class World:
                 self.scenario
             )
 
-    def _sweep(self) -> None:
-        for wire in list(self.wires):
-            wire.close_if_gone()
-        self.cluster.engine.purge_expired(self.now_us // 1000)
-        self.after(_SWEEP_US, self._sweep)
 
-    def change(self, change: Change) -> None:
-        """Do to the gateway what the scenario says."""
-        engine, cluster = self.cluster.engine, self.cluster
-        match change.what:
-            case "limit":
-                self.limit = change.value
-                engine.replace_quotas(self._quotas())
-            case "no quota":
-                engine.replace_quotas(ConfiguredQuotas())
-            case "factor":
-                engine.set_factor(FETCH, change.value)
-            case "algorithm":
-                engine.replace_countings({}, self._buckets() if change.value else {})
-            case "enforce":
-                cluster.enforce(ALL_TYPES if change.value else frozenset())
-            case "clock":
-                self.offset_us += int(change.value * _SECOND_US)
-            case _:
-                raise AssertionError(change)
-        if change.what != "clock":
-            for wire in list(self.wires):
-                self.after(self.rng.uniform(0, 50_000), wire.look_again)
-
-    def _buckets(self) -> dict[QuotaType, BucketSettings]:
-        return {} if self.scenario.bucket is None else {FETCH: self.scenario.bucket}
-
-    def _quotas(self) -> ConfiguredQuotas:
-        return ConfiguredQuotas({EVERY_CLIENT_ID: {FETCH: self.limit}})
-
-
-class Wire:
+class Wire(LoopedWire):
     """One connection through the gateway: its driver, its socket, and its broker."""
 
+    CHUNK_BYTES = 65_536
+
     def __init__(self, world: World, consumer: "Consumer") -> None:
-        self.world = world
+        super().__init__(world, "192.0.2.1")
         self.consumer = consumer
-        self.inbox = bytearray()
-        self.is_closed = self.is_gone = False
-        self.number = next(world.numbers)
-        world.told.delivered[self.number] = []
-        self.pausing = Pausing(cap_ms=30_000)
-        self._timer: object = None
         self._out = bytearray()
-        self._answers: deque[bytes] = deque()
-        self._answer_at_us = 0
-        self.machine = Connection(
-            world.cluster.shared,
-            self.pausing,
-            number=self.number,
-            dialled=BROKER,
-            node_id=1,
-            client_host="192.0.2.1",
-            wake=lambda: world.after(0, self._woken),
-        )
-        world.wires[self] = None
+        world.told.delivered[self.number] = []
 
-    # ------------------------------------------------------------------ the driver
-
-    def receive(self, data: bytes) -> None:
-        """Bytes arrive in the socket; they are read unless the machine pauses."""
-        if not self.is_closed:
-            self.inbox += data
-            self._read()
-
-    def leave(self) -> None:
-        """The client closes; it is noticed when its end of the stream is read, or looked for."""
-        self.is_gone = True
-        self._read()
-
-    def _read(self) -> None:
-        while self.inbox and not self.is_closed and not self.machine.pauses_reading:
-            chunk = bytes(self.inbox[:_CHUNK_BYTES])
-            del self.inbox[:_CHUNK_BYTES]
-            self._forward(self.machine.from_client(chunk, self.world.now_us))
-            self._look()
-        if self.is_gone and not self.inbox and not self.machine.pauses_reading:
-            self.close()
-
-    def _look(self) -> None:
-        commands = self.machine.commands
-        while commands and not self.is_closed:
-            code, argument = commands.pop(0)
-            if code == Do.SEND_CLIENT:
-                assert isinstance(argument, bytes)
-                self._deliver(argument)
-            else:
-                assert code == Do.RESUME, (code, argument)
-                assert isinstance(argument, int)
-                self._forward(self.machine.resume(argument, self.world.now_us))
-        if not self.is_closed and self.pausing.deadline_changed:
-            self._keep_timer()
-
-    def _keep_timer(self) -> None:
-        world = self.world
-        deadline_ms = self.machine.next_deadline_ms(world.mono_us // 1000)
-        self._timer = timer = object()
-        if deadline_ms is None:
-            return
-        late_us = world.rng.uniform(-500, world.scenario.late_s * _SECOND_US)
-        world.after(deadline_ms * 1000 + late_us - world.mono_us, lambda: self._fire(timer))
-
-    def _fire(self, timer: object) -> None:
-        if timer is self._timer and not self.is_closed and not self.close_if_gone():
-            world = self.world
-            self._go_on(self.machine.deadline_passed(world.mono_us // 1000, world.now_us))
-
-    def _woken(self) -> None:
-        if self.is_closed or self.close_if_gone():
-            self.machine.pass_room_on()
+    def _perform(self, code: int, argument: object) -> None:
+        if code == Do.SEND_CLIENT:
+            assert isinstance(argument, bytes)
+            self._deliver(argument)
         else:
-            self._go_on(self.machine.woken(self.world.now_us))
-
-    def look_again(self) -> None:
-        """Quotas have changed."""
-        if not self.is_closed:
-            self.machine.look_again(self.world.now_us)
-            self._look()
-            self._read()
-
-    def _go_on(self, out: bytes | bytearray | None) -> None:
-        self._forward(out)
-        self._look()
-        self._read()
-
-    def close_if_gone(self) -> bool:
-        """As the gateway does: a request in line whose client has left is not forwarded."""
-        if self.is_closed or not self.is_gone or not self.machine.waits_for_an_answer:
-            return False
-        self.close()
-        return True
+            assert code == Do.RESUME, (code, argument)
+            self._resume(argument)
 
     def close(self) -> None:
         """The end, on both sides."""
@@ -340,14 +177,11 @@ class Wire:
         head = _ANSWER.pack(0, error, session_id, position, position + size)
         answer = frame[8:12] + b"\0" + head + bytes(size)
         world.told.brought += size
-        self._answers.append(len(answer).to_bytes(4, "big") + answer)
         delay_us = world.rng.uniform(200, 3_000)
         if habits.together_s is not None:
-            period_us = int(habits.together_s * _SECOND_US)
+            period_us = int(habits.together_s * SECOND_US)
             delay_us = period_us - world.mono_us % period_us
-        # In order, each some time after it has arrived whole.
-        self._answer_at_us = max(self._answer_at_us, int(world.mono_us + delay_us))
-        world.after(self._answer_at_us - world.mono_us, self._answer)
+        self._answer_later(len(answer).to_bytes(4, "big") + answer, delay_us)
 
     def _size(self, most: int) -> int:
         low, high = self.consumer.habits.answer_s
@@ -420,7 +254,7 @@ class Consumer:
         world.after(self._arrives_us - world.mono_us, partial(wire.receive, data))
         if self.habits.patience_s is not None:
             give_up = partial(self._give_up, wire, self._correlation)
-            self._world.after(self.habits.patience_s * _SECOND_US, give_up)
+            self._world.after(self.habits.patience_s * SECOND_US, give_up)
 
     def _give_up(self, wire: Wire, correlation: int) -> None:
         if wire is self._wire and not wire.is_closed and self._answered < correlation:
@@ -430,7 +264,7 @@ class Consumer:
     def _come_again(self) -> None:
         self._wire = None
         if not self.has_left:
-            self._world.after(self._world.rng.uniform(0.02, 0.1) * _SECOND_US, self.connect)
+            self._world.after(self._world.rng.uniform(0.02, 0.1) * SECOND_US, self.connect)
 
     def answered(self, wire: Wire, answer: bytes) -> None:
         """One whole answer."""
@@ -457,7 +291,7 @@ class Consumer:
             self._come_again()
             wire.leave()
             return
-        think_us = self._world.rng.uniform(*self.habits.think_s) * _SECOND_US
+        think_us = self._world.rng.uniform(*self.habits.think_s) * SECOND_US
         wait_us = throttle_ms * 1000 if self.habits.honours else 0
         self._world.after(think_us + wait_us, partial(self._send, wire))
 

@@ -11,8 +11,9 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.properties.closed_loops import Change, excess_s
+from tests.properties.closed_loops import excess_s
 from tests.properties.fetching_loops import Appetite, Scenario, World, has_a_row_each
+from tests.properties.looped import Change
 
 from kvota.engine import AnswerRoom, Lane, Verdict
 from kvota.engine.debt_bucket import DebtBucket
