@@ -9,6 +9,8 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from kvota.session.waking import nobody
+
 # Who shares room: the user's name and, where nobody has logged in, the address of the client.
 User = tuple[str, str]
 
@@ -249,7 +251,7 @@ class AnnouncedBudgets:
         self._limit_bytes = limit_bytes
         self._of: dict[tuple[str, int], AnnouncedBudget] = {}
         self._others: list[AnnouncedBudget] = []
-        self.when_waited: Callable[[], None] = _nobody
+        self.when_waited: Callable[[], None] = nobody
 
     def of(self, address: tuple[str, int]) -> AnnouncedBudget:
         """The budget of the broker at this address."""
@@ -381,13 +383,9 @@ class BudgetShare:
     def close(self) -> None:
         """Wait no more, and never wake again: with a method of the driver the two would be a cycle."""
         self._stop_waiting()
-        self._wake = _nobody
+        self._wake = nobody
 
     def _stop_waiting(self) -> None:
         if self._asked_bytes:
             self._asked_bytes = 0
             self._budget.stop_waiting(self)
-
-
-def _nobody() -> None:
-    """Woken after the end of the connection."""

@@ -12,6 +12,7 @@ from struct import Struct
 
 from kvota.engine import AnswerRoom, Lane, Reservation, Turn
 from kvota.model.decision_sink import ChargeMemo
+from kvota.session.waking import nobody
 from kvota.wire import fetch
 from kvota.wire.error_code import ErrorCode
 
@@ -205,11 +206,7 @@ class FetchRoom:
         """Never wake again: with a method of the driver the two would be a cycle."""
         self.leave()
         self.end()
-        self._wake = _nobody
-
-
-def _nobody() -> None:
-    """Woken after the end of the connection."""
+        self._wake = nobody
 
 
 def look_again_ms(missing_bytes: int, memo: ChargeMemo) -> int:

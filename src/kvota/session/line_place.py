@@ -10,6 +10,7 @@ from collections.abc import Callable
 from kvota.engine import Lane, PlaceKey, Turn
 from kvota.session.caller import Caller
 from kvota.session.route import Route
+from kvota.session.waking import nobody
 
 # Clients give a request up after 30 s (``request.timeout.ms``): what is admitted later is sent again.
 WAIT_MS_MAX = 25_000
@@ -106,7 +107,7 @@ class LinePlace:
     def close(self) -> None:
         """Never wake again: with a method of the driver the two would be a cycle."""
         self.leave()
-        self._wake = _nobody
+        self._wake = nobody
 
     def _key_of(self, route: Route) -> PlaceKey:
         caller = self._caller
@@ -127,7 +128,3 @@ class LinePlace:
         if 0 <= now_us - self.resumed_us < _JUST_RESUMED_US and self._caller.answered_us:
             since_us = min(since_us, self._caller.answered_us)
         return max(0, WAIT_MS_MAX - max(0, now_us - since_us) // 1000)
-
-
-def _nobody() -> None:
-    """Woken after the end of the connection."""

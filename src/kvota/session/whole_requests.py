@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kvota.engine import Turn, WaitingLine
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets, BudgetShare, User
+from kvota.session.waking import nobody
 
 # Above either of these a request is a large one.
 LARGE_BYTES = 65_536
@@ -120,8 +121,4 @@ class WholeRequest:
     def close(self) -> None:
         """Never wake again: with a method of the driver the two would be a cycle."""
         self.give_back()
-        self._wake = _nobody
-
-
-def _nobody() -> None:
-    """Woken after the end of the connection."""
+        self._wake = nobody

@@ -7,6 +7,7 @@ controllers included. Both APIs' answers have one form; everything but such text
 import re
 from collections.abc import Collection
 
+from kvota.model.address import address_text
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kvota.wire.encode import encode_text
@@ -40,7 +41,7 @@ def hide_addresses(answer: bytes, key: int, version: int, brokers: Collection[Ad
     Raises:
         ProtocolError: the bytes are not such an answer.
     """
-    traces = (*_TRACES, *(_as_text(*broker).encode() for broker in brokers))
+    traces = (*_TRACES, *(address_text(*broker).encode() for broker in brokers))
     if not any(trace in answer for trace in traces):
         return answer
     return without_addresses(answer, key, version, brokers)
@@ -48,7 +49,7 @@ def hide_addresses(answer: bytes, key: int, version: int, brokers: Collection[Ad
 
 def without_addresses(answer: bytes, key: int, version: int, brokers: Collection[Address]) -> bytes:
     """Does the same, without a look first whether there is anything to hide."""
-    known = [_as_text(host, port) for host, port in brokers]
+    known = [address_text(host, port) for host, port in brokers]
     is_known = re.compile("|".join(rf"(?<![\w.-]){re.escape(text)}(?![0-9])" for text in known))
     rewrite = AddressRewrite(answer_scanner(answer, key, version), _no_address)
     scanner = rewrite.scanner
@@ -70,10 +71,6 @@ def without_addresses(answer: bytes, key: int, version: int, brokers: Collection
     scanner.finish()
     parts = rewrite.parts()
     return answer if parts is None else with_size(parts)
-
-
-def _as_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _cut(text: str) -> str:
