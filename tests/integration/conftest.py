@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kvota.localkafka import LocalKafka
+from kvota.localkafka import Acl, LocalKafka
+from kvota.localkafka.cluster.acls import Operation
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 HERE = Path(__file__).parent
@@ -49,6 +50,21 @@ def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     again = {"connections.max.reauth.ms": "3600000"}
     yield from _started(
         request, LocalKafka(host=HOST, users=users, properties=again, java_options=SHORT_LIVED)
+    )
+
+
+@pytest.fixture(scope="session")
+def acl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """One node that asks an authorizer: operator may describe and configure all, alice and bob nothing.
+
+    A user's secret is the name with ``-secret`` behind it.
+    """
+    users = {name: f"{name}-secret" for name in ("operator", "alice", "bob")}
+    operations: tuple[Operation, ...] = ("describe", "describe_configs", "alter_configs")
+    acls = [Acl(user="operator", operation=operation) for operation in operations]
+    acls += [Acl(user="operator", operation="all", resource="topic", name="*")]
+    yield from _started(
+        request, LocalKafka(host=HOST, users=users, acls=acls, java_options=SHORT_LIVED)
     )
 
 

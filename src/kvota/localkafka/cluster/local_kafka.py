@@ -5,31 +5,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from kvota.files.run_folder import RunFolder
 from kvota.localkafka.cluster import admin
-from kvota.localkafka.cluster.node import Node
+from kvota.localkafka.cluster.acls import AUTHORIZER_SETTINGS, Acl, add_acls, knows_acls
+from kvota.localkafka.cluster.awaiting import await_so
+from kvota.localkafka.cluster.node import Node, words_of_end
 from kvota.localkafka.cluster.ports import NodePorts, choose_ports
 from kvota.localkafka.cluster.server_properties import check_users, server_properties
 from kvota.localkafka.cluster.storage import format_storage, new_id
 from kvota.localkafka.jars import class_archive
 from kvota.localkafka.jars.class_path import KAFKA_VERSION, kafka_classpath
 from kvota.localkafka.processes.command_line import SHORT_LIVED, kafka_command
-from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
+from kvota.model.errors import UnreachableError, UsageError
 
 NODES_MAX = 9  # a laptop's memory; Kafka itself would take more
 
 # One node alone has the machine's memory for itself.
 _HEAP_MB_ALONE, _HEAP_MB = 400, 300
-_READY_S = 120
 _STOP_S = 3
 _STOP_AND_ARCHIVE_S = 60
 _STOP_ONE_S = 10
-_LOOK_INTERVAL_S = 0.05
 _PORT_ATTEMPTS_MAX = 3
 _PORT_TAKEN = "Address already in use"
 _ARCHIVE = "classes.jsa"
@@ -55,6 +55,7 @@ class LocalKafka:
         version: str = KAFKA_VERSION,
         host: str = "127.0.0.1",
         users: Mapping[str, str] | None = None,
+        acls: Sequence[Acl] | None = None,
         properties: Mapping[str, str] | None = None,
         first_port: int | None = None,
         heap_mb: int | None = None,
@@ -68,6 +69,8 @@ class LocalKafka:
             version: a Kafka version of the lock file.
             host: a loopback address on which all listeners are and which they advertise.
             users: name to secret; with users there is a SASL_PLAINTEXT listener too.
+            acls: rules for these users, which may do nothing else then; None: everybody may do
+                everything, as ANONYMOUS, who has not logged in, always may.
             properties: settings of ``server.properties`` that win over ours.
             first_port: PLAINTEXT port of the first node, the others follow; free ones if None.
             heap_mb: of each node; 400 for one node, else 300.
@@ -82,6 +85,7 @@ class LocalKafka:
             raise UsageError(msg)
         self.version, self.host, self.users = version, host, dict(users or {})
         check_users(self.users)
+        self._acls = acls
         self.nodes: list[Node] = []
         self.folder, self._ready = Path(), False
         self._run_folder: RunFolder | None = None
@@ -175,7 +179,7 @@ class LocalKafka:
         """Raises UnreachableError, with the end of its log, if a node has ended by itself."""
         for node in self.nodes:
             if not node.running:
-                raise UnreachableError(_ended(node))
+                raise UnreachableError(words_of_end(node))
 
     def kill(self, node_id: int) -> None:
         """Ends one node with ``kill -9``; returns when it is gone."""
@@ -196,7 +200,7 @@ class LocalKafka:
         """
         node = self.node(node_id)
         node.start()
-        self._await(
+        await_so(
             f"node {node_id} is registered again",
             lambda: node_id in admin.live_broker_ids(node.address),
             [node],
@@ -282,9 +286,27 @@ class LocalKafka:
             configs=configs or {},
         )
         for node in running:
-            self._await(
+            await_so(
                 f'node {node.node_id} knows topic "{name}"',
                 lambda node=node: admin.knows_topic(node.address, name, partitions),  # type: ignore[misc]
+                running,
+            )
+
+    def add_acls(self, *acls: Acl) -> None:
+        """Lets users do more, or less; returns when all running nodes go by it.
+
+        Raises:
+            UsageError: the cluster was made without ``acls`` and asks nobody; or Kafka refuses a rule.
+        """
+        if self._acls is None:
+            msg = "the cluster has no authorizer; write LocalKafka(acls=[]), or with the rules"
+            raise UsageError(msg)
+        running = [node for node in self.nodes if node.running]
+        add_acls(running[0].address, acls)
+        for node in running:
+            await_so(
+                f"node {node.node_id} knows the rules",
+                lambda node=node: knows_acls(node.address, acls),  # type: ignore[misc]
                 running,
             )
 
@@ -322,6 +344,8 @@ class LocalKafka:
         settings = server_properties(
             own, ports, host=self.host, data=node.data_path, users=self.users
         )
+        if self._acls is not None:
+            settings |= AUTHORIZER_SETTINGS
         node.configure(settings | self._properties)
         format_storage(
             node.data_path, version=self.version, cluster_id=cluster_id, node_id=own.node_id
@@ -331,37 +355,22 @@ class LocalKafka:
     def _await_all(self) -> None:
         ids = {node.node_id for node in self.nodes}
         for node in self.nodes:
-            self._await(
+            await_so(
                 f"node {node.node_id} answers and knows all {len(ids)} brokers",
                 lambda node=node: admin.live_broker_ids(node.address) == ids,  # type: ignore[misc]
                 self.nodes,
             )
+        if self._acls:
+            self.add_acls(*self._acls)
         if not self.users:
             return
         admin.add_scram_users(self.nodes[0].address, self.users)
         for node in self.nodes:
-            self._await(
+            await_so(
                 f"node {node.node_id} knows all users",
                 lambda node=node: admin.knows_users(node.address, self.users),  # type: ignore[misc]
                 self.nodes,
             )
-
-    def _await(self, what: str, is_so: Callable[[], bool], alive: Sequence[Node]) -> None:
-        """Looks until it is so; a node that dies meanwhile, or two minutes, end the wait."""
-        deadline_s = time.monotonic() + _READY_S
-        last_error: KvotaError | None = None
-        while time.monotonic() < deadline_s:
-            try:
-                if is_so():
-                    return
-            except (UnreachableError, ProtocolError) as error:
-                last_error = error
-            for node in alive:
-                if not node.running:
-                    raise UnreachableError(_ended(node))
-            time.sleep(_LOOK_INTERVAL_S)
-        msg = f"Kafka {self.version}: not so after {_READY_S} s: {what} (last: {last_error})"
-        raise UnreachableError(_with_log(msg, alive[0]))
 
     # An archive of classes is written by a node that ends in order while nothing depends on the
     # time that takes: one node, in a folder that nobody asked for.
@@ -376,12 +385,3 @@ class LocalKafka:
         made = self.folder / _ARCHIVE
         if made.exists() and node.exit_code != -signal.SIGKILL:
             class_archive.keep(self.version, made)
-
-
-def _ended(node: Node) -> str:
-    msg = f"node {node.node_id} of Kafka {node.version} ended (exit code {node.exit_code})"
-    return _with_log(msg, node)
-
-
-def _with_log(msg: str, node: Node) -> str:
-    return f"{msg}. From its log {node.log_path}:\n{node.log_tail()}"

@@ -141,3 +141,14 @@ class Node:
         last = lines[-_TAIL_LINES:]
         errors = [line for line in lines[:-_TAIL_LINES] if _ERROR.search(line)]
         return "\n".join(errors[:_TAIL_LINES] + last) or "(it logged nothing)"
+
+
+def words_of_end(node: Node) -> str:
+    """Say that a node has ended by itself, with the end of its log."""
+    msg = f"node {node.node_id} of Kafka {node.version} ended (exit code {node.exit_code})"
+    return words_with_log(msg, node)
+
+
+def words_with_log(msg: str, node: Node) -> str:
+    """Add the end of a node's log to a sentence."""
+    return f"{msg}. From its log {node.log_path}:\n{node.log_tail()}"
