@@ -11,7 +11,9 @@ SECONDS = 5.0
 ADMITTED_AT_ONCE = 4
 
 
-@pytest.mark.parametrize("name", ["produces_with_plain", "produces_with_scram"])
+@pytest.mark.parametrize(
+    "name", ["produces_with_plain", "produces_with_scram", "produces_in_disguise"]
+)
 async def test_a_user_who_comes_again_has_no_new_quota(field: Field, name: str) -> None:
     found = await field.run(ATTACKS[name], Way.TOKEN_BUCKET, SECONDS)
 

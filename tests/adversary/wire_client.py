@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Self
 
 from tests.adversary.frames import sasl_authenticate, sasl_handshake
@@ -18,6 +19,18 @@ _SEGMENT_S = 0.01
 _POURED_BYTES = 1 << 16
 
 Lost = (ConnectionError, asyncio.IncompleteReadError, TimeoutError)
+
+
+@dataclass(frozen=True)
+class Disguise:
+    """What stands around the name in a SCRAM login; a broker signs the extensions as it has read them."""
+
+    before_name: str = ""
+    extensions: str = ""
+    signed_extensions: str = ""
+
+
+UNDISGUISED = Disguise()
 
 
 class WireClient:
@@ -85,12 +98,15 @@ class WireClient:
         """Drops it with what is on its way."""
         self._writer.transport.abort()
 
-    async def scram_final(self, user: str, secret: str, *, client_id: str) -> bytes:
+    async def scram_final(
+        self, user: str, secret: str, *, client_id: str, disguise: Disguise = UNDISGUISED
+    ) -> bytes:
         """The last request of a SCRAM-SHA-256 login whose first rounds this has; more may go behind it."""
         nonce = base64.b64encode(os.urandom(18)).decode()
-        first = f"n={user},r={nonce}"
+        sent = f"n,,{disguise.before_name}n={user},r={nonce}{disguise.extensions}"
+        first = f"n={user},r={nonce}{disguise.signed_extensions}"
         await self.ask(sasl_handshake("SCRAM-SHA-256", client_id=client_id))
-        told = await self.ask(sasl_authenticate(f"n,,{first}".encode(), client_id=client_id))
+        told = await self.ask(sasl_authenticate(sent.encode(), client_id=client_id))
         # size, correlation id, error, no message, size of the token; a session lifetime behind it
         length = int.from_bytes(told[12:16], "big")
         server_first = told[16 : 16 + length].decode()

@@ -17,12 +17,13 @@ WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
 class Login:
     """One attempt to log in: what the client has claimed so far."""
 
-    __slots__ = ("claimed", "has_warned", "mechanism", "readable", "tokens")
+    __slots__ = ("claimed", "has_warned", "is_malformed", "mechanism", "readable", "tokens")
 
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
         self.claimed: str | None = None
         self.readable = True
+        self.is_malformed = False  # a name ought to stand in it, and none can be read
         self.tokens = 0
         self.has_warned = False
 
@@ -60,7 +61,7 @@ class PrincipalWatch:
             else:
                 login.readable = False
         except ProtocolError:
-            login.readable = False  # the broker will refuse it; if not, the name is unknown
+            login.is_malformed = True  # the broker will refuse it
         return login
 
     def answer(self, login: Login, error_code: int, auth_bytes: bytes) -> bool:
@@ -68,10 +69,20 @@ class PrincipalWatch:
 
         The end of a login with another mechanism than these (GSSAPI, one of a vendor's own) cannot be
         seen. Its name cannot be read either, so each token that the broker accepts may be the last one.
+
+        Raises:
+            ProtocolError: the broker reads a name where none can be read here. Who could choose to have no
+                name would have no quota.
         """
         if error_code != 0:
             login.claimed = None
             return False
+        if login.is_malformed:
+            msg = (
+                f"the broker accepts a {login.mechanism} login in which no user's name can be read: whose "
+                "quotas would hold is not known"
+            )
+            raise ProtocolError(msg)
         if login.mechanism in _SCRAM and not sasl.is_server_final(auth_bytes):
             return False
         if login.mechanism == _OAUTH and auth_bytes:

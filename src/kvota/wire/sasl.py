@@ -4,6 +4,7 @@ Sources: Kafka's SaslHandshake and SaslAuthenticate messages, KIP-48 (delegation
 (lifetimes), RFC 4616 (PLAIN), RFC 5802 (SCRAM).
 """
 
+import re
 from dataclasses import dataclass
 
 from kvota.model.errors import ProtocolError
@@ -11,7 +12,12 @@ from kvota.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kvota.wire.headers import answer_scanner, request_scanner
 from kvota.wire.varint import Bytes
 
-_TOKEN_AUTH = "tokenauth=true"  # noqa: S105 - the name of an extension, no password
+# gs2 flag and authorization id, perhaps a reserved field, name, nonce, extensions. Kafka's own pattern
+# takes less of each field, and never cuts it at another place.
+_CLIENT_FIRST = re.compile(
+    r"(?:[ny]|p=[^,]+),(?:a=[^,]*)?,(?:m=[^,]+,)?n=(?P<name>[^,]+),r=[^,]+(?P<extensions>(?:,[^,=]+=[^,]*)*)"
+)
+_TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an extension, no password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +117,17 @@ def scram_name(token: bytes) -> tuple[str, bool]:
     (('a,b', False), ('id', True))
     """
     try:
-        attributes = token.decode().split(",")
+        first = _CLIENT_FIRST.fullmatch(token.decode())
     except UnicodeDecodeError:
         msg = "SCRAM client-first message: it is not UTF-8"
         raise ProtocolError(msg) from None
-    # gs2 flag, gs2 authorization id, n=name, r=nonce, extensions
-    is_gs2 = attributes[0] in {"n", "y"} or attributes[0].startswith("p=")
-    if len(attributes) < 4 or not is_gs2:
+    if first is None:
         msg = f"SCRAM client-first message: {len(token)} bytes are none"
         raise ProtocolError(msg)
-    if not attributes[2].startswith("n=") or not attributes[3].startswith("r="):
-        msg = "SCRAM client-first message: name and nonce are not where they belong"
-        raise ProtocolError(msg)
-    return _unescape(attributes[2][2:]), _TOKEN_AUTH in (text.lower() for text in attributes[4:])
+    _, *pairs = first["extensions"].split(",")
+    # As Kafka reads them: names as they are written, and of two with one name the last.
+    extensions = dict(pair.split("=", 1) for pair in pairs)
+    return _unescape(first["name"]), extensions.get(_TOKEN_AUTH, "").lower() == "true"
 
 
 def _unescape(name: str) -> str:

@@ -5,7 +5,7 @@ Every connection has a client id of its own: the quota is the user's.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from itertools import count
+from itertools import count, cycle
 
 from tests.adversary.frames import (
     create_topics,
@@ -15,11 +15,17 @@ from tests.adversary.frames import (
     produce,
 )
 from tests.adversary.target import Attack, Entity, Got, Target
-from tests.adversary.wire_client import Lost, connected, for_seconds
+from tests.adversary.wire_client import UNDISGUISED, Disguise, Lost, connected, for_seconds
 
 AT_ONCE = 4
 RECORD_BYTES = 900_000
 PARTITIONS = 10
+# A reserved field; an extension that is none of Kafka's; one that is said twice, of which the last counts.
+DISGUISES = (
+    Disguise(before_name="m=n=nobody,"),
+    Disguise(extensions=",TOKENAUTH=true", signed_extensions=",TOKENAUTH=true"),
+    Disguise(extensions=",tokenauth=true,tokenauth=false", signed_extensions=",tokenauth=false"),
+)
 # A busy loop of refused connections would be an attack on the attacker.
 RECONNECT_S = 0.02
 
@@ -34,6 +40,14 @@ async def produces_with_plain(target: Target, seconds: float, got: Got) -> None:
 async def produces_with_scram(target: Target, seconds: float, got: Got) -> None:
     """The last token of a SCRAM login and Produce in one segment."""
     await _over_and_over(target, seconds, lambda name: _produce_by_scram(target, name, got), got)
+
+
+async def produces_in_disguise(target: Target, seconds: float, got: Got) -> None:
+    """SCRAM logins that a broker takes and in which a name is not easily read."""
+    disguises = cycle(DISGUISES)
+    await _over_and_over(
+        target, seconds, lambda name: _produce_by_scram(target, name, got, next(disguises)), got
+    )
 
 
 async def creates_with_plain(target: Target, seconds: float, got: Got) -> None:
@@ -66,10 +80,14 @@ async def _produce_in_one(target: Target, name: str, got: Got) -> None:
             got.count(len(request) - 4)
 
 
-async def _produce_by_scram(target: Target, name: str, got: Got) -> None:
+async def _produce_by_scram(
+    target: Target, name: str, got: Got, disguise: Disguise = UNDISGUISED
+) -> None:
     request = produce(target.topic, RECORD_BYTES, client_id=name)
     async with connected(target.address) as client:
-        final = await client.scram_final(target.user, target.secret, client_id=name)
+        final = await client.scram_final(
+            target.user, target.secret, client_id=name, disguise=disguise
+        )
         client.send(final + request)
         await client.answer()
         if error_of_produce(await client.answer()) == 0:
@@ -93,6 +111,7 @@ _BYTES, _MUTATIONS = {"producer_byte_rate": 10_000}, {"controller_mutation_rate"
 ATTACKS = (
     Attack("produces_with_plain", produces_with_plain, quotas=_BYTES, entity=Entity.USER),
     Attack("produces_with_scram", produces_with_scram, quotas=_BYTES, entity=Entity.USER),
+    Attack("produces_in_disguise", produces_in_disguise, quotas=_BYTES, entity=Entity.USER),
     Attack(
         "creates_with_plain",
         creates_with_plain,

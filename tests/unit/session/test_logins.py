@@ -373,6 +373,48 @@ def test_a_token_that_is_none_is_the_brokers_business(garbage: bytes) -> None:
     assert ends_uncharged(stage)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "first", "told"),
+    [
+        ("PLAIN", b"\0alice\0alice-secret\0more", b""),
+        ("SCRAM-SHA-256", b"n,,x=y,n=alice,r=nonce", SERVER_FIRST),
+    ],
+)
+def test_who_is_let_in_by_a_login_without_a_name_has_no_quota_of_nobodys(
+    mechanism: str, first: bytes, told: bytes
+) -> None:
+    stage = Stage()
+    shake_hands(stage, mechanism)
+    stage.client(token(first) + produce(9, correlation=3))
+
+    with pytest.raises(
+        ProtocolError, match=f"a {mechanism} login in which no user's name can be read"
+    ):
+        stage.broker(token_answer(told))
+    stage.end()
+
+    assert stage.cluster.rows == []
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"n,,m=x,n=alice,r=nonce",
+        b"n,,n=alice,r=nonce,TOKENAUTH=true",
+        b"n,,n=alice,r=nonce,tokenauth=true,tokenauth=false",
+    ],
+)
+def test_a_scram_login_in_disguise_is_still_its_users(first: bytes) -> None:
+    stage = Stage()
+    shake_hands(stage, "SCRAM-SHA-256")
+    stage.client(token(first))
+    stage.broker(token_answer(SERVER_FIRST))
+    stage.client(token(CLIENT_FINAL, correlation=3))
+    stage.broker(token_answer(SERVER_FINAL, correlation=3))
+
+    assert recorded_user(stage) == "alice"
+
+
 # ------------------------------------------------------------------ raw tokens (handshake v0)
 
 

@@ -91,6 +91,14 @@ def test_what_is_no_plain_token_is_refused_without_repeating_it(token: bytes) ->
         (b"n,,n=a=2Cb=3Dc,r=nonce", ("a,b=c", False)),
         (b"n,,n=token-id,r=nonce,tokenauth=true", ("token-id", True)),
         (b"n,,n=alice,r=nonce,tokenauth=false", ("alice", False)),
+        # As Kafka reads them: a reserved field is passed over, names of extensions are as they are written, and
+        # the last of two counts.
+        (b"n,,m=n=bob,n=alice,r=nonce", ("alice", False)),
+        (b"n,a=alice,m=x,n=alice,r=nonce,x=y", ("alice", False)),
+        (b"n,,n=alice,r=nonce,TOKENAUTH=true", ("alice", False)),
+        (b"n,,n=alice,r=nonce,x=tokenauth=true", ("alice", False)),
+        (b"n,,n=alice,r=nonce,tokenauth=true,tokenauth=false", ("alice", False)),
+        (b"n,,n=token-id,r=nonce,tokenauth=false,x=y,tokenauth=TRUE", ("token-id", True)),
     ],
 )
 def test_a_first_scram_message_names_its_user(token: bytes, found: tuple[str, bool]) -> None:
@@ -107,6 +115,9 @@ def test_a_first_scram_message_names_its_user(token: bytes, found: tuple[str, bo
         b"n,,n=a=2,r=x",
         b"n,,n=a=4Eb,r=x",
         b"n,,n=\xff,r=x",
+        b"n,,m=x,m=y,n=alice,r=x",
+        b"n,,n=alice,r=x,y",
+        b"n,,n=alice,r=x,",
     ],
 )
 def test_what_is_no_first_scram_message_is_refused(token: bytes) -> None:
