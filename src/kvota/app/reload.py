@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from kvota.app.config import GatewayConfig, load_files
+from kvota.app.limit_sources import LimitSources
 from kvota.gateway.gateway import Gateway
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
@@ -23,11 +24,13 @@ class Reload:
     Args:
         config: the settings that the gateway runs by.
         gateway: what they are put in force in.
+        sources: is told where the limits come from now.
     """
 
-    def __init__(self, config: GatewayConfig, gateway: Gateway) -> None:
+    def __init__(self, config: GatewayConfig, gateway: Gateway, sources: LimitSources) -> None:
         self._config = config
         self._gateway = gateway
+        self._sources = sources
         # One thread: the files read last are those put in force last.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-reload")
 
@@ -53,6 +56,7 @@ class Reload:
             windows=config.windows,
             buckets=config.buckets,
         )
+        self._sources.replace(config.quotas_file, quotas)
         for line in changes(before, quotas_before, config, quotas):
             log.info("SIGHUP: %s", line)
         log.info(

@@ -5,26 +5,28 @@ import gc
 import logging
 import signal
 import uuid
-from dataclasses import dataclass
 
 import uvloop
 
 from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
+from kvota.app.limit_sources import LimitSources
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
 from kvota.callbacks import DefaultQuotaCallback, load_callback
 from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.volume_watch import VolumeWatch
+from kvota.metrics.cells import Cells
+from kvota.metrics.tally import Tally
+from kvota.metrics.throttle_log import ThrottleLog
 from kvota.model.address import address_text
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_type import CONFIGURABLE_TYPES
-from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
+from kvota.record.row_counter import CountingSink
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.shared import Shared
@@ -33,12 +35,8 @@ from kvota.session.topology import Topology
 log = logging.getLogger("kvota.gateway")
 
 
-@dataclass(slots=True)
-class _Recording:
-    """The sink and, if decisions are recorded, the recorder behind it."""
-
-    sink: DecisionSink
-    recorder: Recorder | None = None
+# So many counters have lines of their own in the metrics.
+_SERIES_MAX = 500
 
 
 def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
@@ -50,10 +48,13 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
     callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
     is_default = isinstance(callback, DefaultQuotaCallback)
     engine = QuotaEngine(callback, config.windows, config.buckets)
-    recording = _recording(config)
+    sources = LimitSources(callback, config.quotas_file, quotas)
+    cells = Cells(shown_max=_SERIES_MAX)
+    tally = Tally(cells, ThrottleLog(cells, sources.of_counter))
+    sink = _sink(config, tally)
     shared = Shared(
         engine=engine,
-        sink=recording.sink,
+        sink=sink,
         topology=Topology(config.gateway.advertised),
         budgets=AnnouncedBudgets(limit_bytes=config.gateway.limits.announced_bytes_max),
         facts=ClusterFacts(),
@@ -61,18 +62,17 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
         default_callback=callback if is_default else DefaultQuotaCallback(quotas),
     )
     gateway = Gateway(config.gateway, shared)
-    if recording.recorder is not None:
-        recording.recorder.start()
+    sink.start()
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
-        uvloop.run(_serve(config, gateway))
+        uvloop.run(_serve(config, gateway, sources))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
-        if recording.recorder is not None:
-            recording.recorder.close()
-            status = recording.recorder.status()
+        sink.close()
+        if isinstance(sink, Recorder):
+            status = sink.status()
             if status.rows_written or status.rows_dropped:  # else it has not even begun to listen
                 log.info(
                     "recorded %d decisions, %d dropped; the folder has %d files",
@@ -89,11 +89,11 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _recording(config: GatewayConfig) -> _Recording:
+def _sink(config: GatewayConfig, tally: Tally) -> Recorder | CountingSink:
     record = config.record
     if record.folder is None:
-        return _Recording(NullSink())
-    recorder = Recorder(
+        return CountingSink(tally, clock=SystemClock())
+    return Recorder(
         record.folder,
         gateway=config.name,
         run_id=uuid.uuid4().hex[:12],
@@ -105,15 +105,15 @@ def _recording(config: GatewayConfig) -> _Recording:
             age_s_max=record.age_s_max,
         ),
         clock=SystemClock(),
+        observer=tally,
     )
-    return _Recording(recorder, recorder)
 
 
-async def _serve(config: GatewayConfig, gateway: Gateway) -> None:
+async def _serve(config: GatewayConfig, gateway: Gateway, sources: LimitSources) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
-    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway).begin)
+    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway, sources).begin)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         beside = [tasks.create_task(_say_ready(config, gateway, started))]

@@ -108,19 +108,19 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
         An empty client id escapes every default that has a client-id part, as in Kafka.
         """
-        user, client_id = tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, "")
-        keys: tuple[_Key, ...] = ()
-        if user and client_id:
-            keys = ((user, client_id), (user, DEFAULT), (DEFAULT, client_id), (DEFAULT, DEFAULT))
-        elif user:
-            keys = ((user, None), (DEFAULT, None))
-        elif client_id:
-            keys = ((None, client_id), (None, DEFAULT))
         limits = self._of_type[quota_type].limits
-        for key in keys:
+        for key in _keys_of(tags):
             if key in limits:
                 return limits[key]
         return None
+
+    def deciding_entity(self, quota_type: QuotaType, tags: Tags) -> QuotaEntity | None:
+        """Whose quota the limit of a counter is; None: nobody's, it is unlimited.
+
+        Another thread than the one that changes quotas may ask.
+        """
+        limits = self._of_type[quota_type].limits
+        return next((QuotaEntity(*key) for key in _keys_of(tags) if key in limits), None)
 
     def update_quota(self, quota_type: QuotaType, entity: QuotaEntity, limit: float) -> None:
         """Set the quota of an entity; takes the same time however many there are."""
@@ -138,6 +138,16 @@ class DefaultQuotaCallback(ClientQuotaCallback):
         of_type = self._of_type[quota_type]
         moves, of_type.moves_clients = of_type.moves_clients, False
         return moves
+
+
+def _keys_of(tags: Tags) -> tuple[_Key, ...]:
+    """The entities whose quota a counter can have, the most specific one first."""
+    user, client_id = tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, "")
+    if user and client_id:
+        return ((user, client_id), (user, DEFAULT), (DEFAULT, client_id), (DEFAULT, DEFAULT))
+    if user:
+        return ((user, None), (DEFAULT, None))
+    return ((None, client_id), (None, DEFAULT)) if client_id else ()
 
 
 def _kind(key: _Key) -> int:

@@ -190,18 +190,22 @@ class AnswerRoom:
 
     def unpaid_ms(self, lane: CountedLane, now_ms: int) -> int:
         """How long it takes until an answer larger than an empty window is paid for; 0: it is."""
-        if not self._owed_bytes or lane.limit is None:
-            return 0
-        if lane.algorithm is Algorithm.TOKEN_BUCKET:
+        if not self._owed_bytes or lane.limit is None or lane.algorithm is Algorithm.TOKEN_BUCKET:
             return 0
         # Where the clock has stepped back: from now on, and no longer.
         self._owed_since_ms = min(self._owed_since_ms, now_ms)
-        owed_ms = self._owed_bytes * 1000 / max(lane.limit, 0.001)
-        left_ms = self._owed_since_ms + round(owed_ms) - now_ms
-        if left_ms <= 0:
+        left_ms = self.peek_unpaid_ms(lane, now_ms)
+        if not left_ms:
             self._owed_bytes = 0.0
+        return left_ms
+
+    def peek_unpaid_ms(self, lane: CountedLane, now_ms: int) -> int:
+        """The same; changes nothing."""
+        if not self._owed_bytes or lane.limit is None or lane.algorithm is Algorithm.TOKEN_BUCKET:
             return 0
-        return min(left_ms, _INT32_MAX)
+        owed_ms = self._owed_bytes * 1000 / max(lane.limit, 0.001)
+        left_ms = min(self._owed_since_ms, now_ms) + round(owed_ms) - now_ms
+        return min(max(left_ms, 0), _INT32_MAX)
 
 
 def _emptied(throttle_ms: int, wait_ms: int) -> Verdict:

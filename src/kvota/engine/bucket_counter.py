@@ -91,6 +91,10 @@ class BucketCounter:
         """The throttle that a charge of nothing would be told at ``now_ms``; changes nothing."""
         return self._throttle_ms(self._foreseen(now_ms).peek(now_ms))
 
+    def peek_tokens(self, now_ms: int) -> float:
+        """The tokens there are at ``now_ms``, below 0 a debt; changes nothing."""
+        return self._foreseen(now_ms).peek(now_ms)
+
     def _throttle_ms(self, tokens: float) -> int:
         return bucket_throttle(tokens, self.bound) if tokens < 0.0 else 0
 

@@ -93,6 +93,18 @@ class Counters:
         for lanes in self._of_type[quota_type].values():
             yield from lanes.values()
 
+    def find(self, quota_type: QuotaType, tags: str, node_id: int) -> Lane | None:
+        """The lane to a counter, as an observer may see it; None: there is none, or it is put away."""
+        return self._of_type[quota_type].get(tags, {}).get(node_id)
+
+    def node_ids(self, quota_type: QuotaType, tags: str) -> list[int]:
+        """At which nodes there is a counter of these tags that is not put away."""
+        return sorted(self._of_type[quota_type].get(tags, ()))
+
+    def is_put_away(self, quota_type: QuotaType, tags: str, node_id: int) -> bool:
+        """True for a counter that is kept though it has no lane."""
+        return self._packed[quota_type].has(tags, node_id)
+
     def lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
         """The lane to the counter of these tags at this node."""
         lanes = self._of_type[quota_type].get(answer.text)

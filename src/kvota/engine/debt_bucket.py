@@ -212,6 +212,10 @@ class DebtBucket:
         """The throttle that a charge of nothing would be told at ``now_ms``."""
         return debt_throttle(self._debt_at(now_ms))
 
+    def peek_debt_ms(self, now_ms: int) -> float:
+        """What is owed at ``now_ms``, below 0 what is left of the burst; changes nothing."""
+        return self._debt_at(now_ms)
+
     def went_back(self, now_ms: int) -> bool:
         """True when the clock stands before the last touch: no time counts until that has a row."""
         return now_ms < self.last_ms

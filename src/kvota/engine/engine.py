@@ -101,6 +101,11 @@ class QuotaEngine:
         answer = Answer(tags=lane.tag_values, text=lane.tags, limit=lane.configured_limit)
         return self._counters.lane(lane.quota_type, lane.node_id, answer, now_ms)
 
+    @property
+    def counters(self) -> Counters:
+        """For observers, who only look."""
+        return self._counters
+
     def mutations(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> MutationQuota:
         """The mutation quota for one request; ``strict`` by the request's version (KIP-599).
 

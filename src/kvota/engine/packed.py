@@ -79,6 +79,10 @@ class PackedCounters:
         _, asking, has_limit, limit = _HEAD.unpack_from(packed)
         return _unpacked(packed, counting), limit if has_limit else None, asking
 
+    def has(self, tags: str, node_id: int) -> bool:
+        """True for the counter of these tags at this node, if it is here."""
+        return _digest(tags, node_id) in self._by_digest
+
     def forget_some(self, now_ms: int, counting: Counting, *, at_most: int) -> int:
         """Look at so many, the next time at the next ones; returns how many were idle or as good as new."""
         by_digest = self._by_digest

@@ -229,6 +229,11 @@ class SampledRate:
         total, window_ms = self._foresee(now_ms)
         return rate_throttle(total, self._limit, window_ms)
 
+    def peek_rate(self, now_ms: int) -> float:
+        """The rate per second that ``measure`` would give at ``now_ms``; changes nothing."""
+        total, window_ms = self._foresee(now_ms)
+        return arithmetic.rate_per_s(total, window_ms)
+
     # ------------------------------------------------------------------ put away and taken out
 
     def packed(self) -> bytes:

@@ -29,7 +29,8 @@ class ChargeMemo:
     """The columns of an event that do not change from charge to charge.
 
     ``generation`` and ``index`` belong to the sink: they say in which of its batches this memo is
-    already listed and where. Not frozen for that reason; every other field never changes.
+    already listed and where. ``counted_as`` belongs to whoever sums rows up, on another thread: where
+    those of this memo go. Not frozen for that reason; every other field never changes.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class ChargeMemo:
         "api_version",
         "client_id",
         "connection",
+        "counted_as",
         "enforced",
         "generation",
         "index",
@@ -82,6 +84,7 @@ class ChargeMemo:
         self.enforced = enforced
         self.generation = -1
         self.index = -1
+        self.counted_as: object = None
 
 
 class DecisionSink(Protocol):

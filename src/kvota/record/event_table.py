@@ -13,23 +13,9 @@ import pyarrow.parquet as pq
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, OUTCOMES, ChargeMemo
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.event_schema import WRITE_SCHEMA
-from kvota.record.row_batch import ROW, ROW_BYTES
+from kvota.record.row_batch import ROW, ROW_BYTES, PackedRows, RowBatch
 
 _Column = np.ndarray[Any, np.dtype[Any]]
-
-# These are the fields of row_batch.ROW.
-_ROW_DTYPE = np.dtype(
-    [
-        ("seq", "<i8"),
-        ("ts_us", "<i8"),
-        ("value", "<f8"),
-        ("throttle_ms", "<i4"),
-        ("upstream_throttle_ms", "<i4"),
-        ("memo", "<i4"),
-        ("outcome", "<i4"),
-    ]
-)
-assert _ROW_DTYPE.itemsize == ROW_BYTES
 
 _MEMO_TEXTS: dict[str, Callable[[ChargeMemo], str]] = {
     "quota_type": lambda memo: memo.quota_type,
@@ -52,14 +38,13 @@ _DELTA_COLUMNS = ("ts_us", "seq")
 
 
 def event_table(
-    rows: memoryview, memos: Sequence[ChargeMemo], *, gateway: str, run_id: str
+    packed: PackedRows, memos: Sequence[ChargeMemo], *, gateway: str, run_id: str
 ) -> pa.Table:
-    """Return the events of packed rows (``row_batch.ROW``); ``memos`` are those the rows refer to.
+    """Return the events of packed rows; ``memos`` are those the rows refer to.
 
     Raises:
         OverflowError: a memo holds a number that its column cannot (a sample count over 32,767, say).
     """
-    packed = np.frombuffer(rows, dtype=_ROW_DTYPE)
     index = np.ascontiguousarray(packed["memo"])
     nothing = np.zeros(len(packed), dtype=np.int32)
     columns: dict[str, pa.Array] = {
@@ -120,8 +105,9 @@ def warm_up() -> None:
         algorithm=Algorithm.SAMPLED_RATE,
         enforced=False,
     )
-    row = ROW.pack(0, 0, 0.0, 0, NO_ANSWER, 0, ADMITTED)
-    parquet_bytes(event_table(memoryview(row), [memo], gateway="", run_id=""))
+    batch = RowBatch(1)
+    ROW.pack_into(batch.rows, 0, 0, 0, 0.0, 0, NO_ANSWER, 0, ADMITTED)
+    parquet_bytes(event_table(batch.columns(0, ROW_BYTES), [memo], gateway="", run_id=""))
 
 
 def _numbers(

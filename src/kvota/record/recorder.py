@@ -4,6 +4,7 @@ import errno
 import logging
 import re
 from pathlib import Path
+from queue import SimpleQueue
 
 from kvota.model.clock import Clock
 from kvota.model.errors import UsageError
@@ -11,6 +12,8 @@ from kvota.record.event_files import EventFiles
 from kvota.record.event_table import warm_up
 from kvota.record.record_limits import RecordLimits, RecordStatus
 from kvota.record.row_appender import RowAppender
+from kvota.record.row_batch import RowBatch
+from kvota.record.row_counter import NOBODY, RowCounter, RowObserver
 from kvota.record.row_writer import RowWriter
 
 logger = logging.getLogger(__name__)
@@ -27,6 +30,9 @@ class Recorder:
     ``next_seq`` and ``append`` belong to one thread. Rows are on disk at the latest ``flush_interval_s``
     after they were appended, when the disk does its work; a kill leaves whole files only.
 
+    Attributes:
+        counter: shows each row to the observer before it is written.
+
     Raises:
         UsageError: ``gateway`` or ``run_id`` cannot be part of a file name.
     """
@@ -39,6 +45,7 @@ class Recorder:
         run_id: str,
         limits: RecordLimits,
         clock: Clock,
+        observer: RowObserver = NOBODY,
     ) -> None:
         for name, value in (("gateway", gateway), ("run_id", run_id)):
             if not _NAME.fullmatch(value):
@@ -56,8 +63,16 @@ class Recorder:
         self._appender = RowAppender(
             batches=limits.buffer_rows // limits.flush_rows, rows_max=limits.flush_rows
         )
+        counted: SimpleQueue[RowBatch | None] = SimpleQueue()
+        self.counter = RowCounter(self._appender, observer, hand_on=counted.put, clock=clock)
         self._writer = RowWriter(
-            self._appender, self._files, limits=limits, clock=clock, gateway=gateway, run_id=run_id
+            self._appender,
+            counted,
+            self._files,
+            limits=limits,
+            clock=clock,
+            gateway=gateway,
+            run_id=run_id,
         )
         self._is_running = False
         # These are not methods of this class: that saves one call per row.
@@ -81,6 +96,7 @@ class Recorder:
                 raise UsageError(msg) from error
             logger.warning("recording begins on a full disk: %s", self._folder)
         warm_up()
+        self.counter.start()
         self._writer.start()
         self._is_running = True
 

@@ -2,6 +2,7 @@
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 from queue import SimpleQueue
 
@@ -21,9 +22,12 @@ _ROW_BYTES = ROW.size
 class RowAppender:
     """Fills one batch after the other; implements ``DecisionSink``.
 
-    Batches go round: free → current → full → (RowWriter) → free. There is no lock: only the thread that
-    appends takes from ``free`` and replaces ``batch``, and only the writer resets a batch, after it got it
-    from ``full``. When no batch is free, rows are dropped and counted.
+    Batches go round: free → current → full → (RowCounter, RowWriter) → free. There is no lock: only the thread
+    that appends takes from ``free`` and replaces ``batch``, and only the last one behind ``full`` resets a
+    batch. When no batch is free, rows are dropped and counted.
+
+    Attributes:
+        full: batches, and calls for whoever takes them; None: no more come.
     """
 
     __slots__ = ("_is_closed", "batch", "free", "full", "next_seq", "rows_refused")
@@ -31,7 +35,7 @@ class RowAppender:
     def __init__(self, *, batches: int, rows_max: int) -> None:
         self.next_seq = count().__next__
         self.free = deque(RowBatch(rows_max) for _ in range(batches - 1))
-        self.full: SimpleQueue[RowBatch | None] = SimpleQueue()  # None: no more come
+        self.full: SimpleQueue[RowBatch | Callable[[], None] | None] = SimpleQueue()
         self.batch = RowBatch(rows_max)
         self.batch.generation = next(_generations)
         self.rows_refused = 0

@@ -1,7 +1,7 @@
 """A thread turns batches of packed rows into files."""
 
 import logging
-from queue import Empty
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from kvota.model.clock import Clock
@@ -9,7 +9,7 @@ from kvota.record.event_files import EventFiles
 from kvota.record.event_table import event_table, parquet_bytes
 from kvota.record.record_limits import RecordLimits
 from kvota.record.row_appender import RowAppender
-from kvota.record.row_batch import ROW, ROW_BYTES, RowBatch
+from kvota.record.row_batch import ROW_BYTES, RowBatch
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +21,10 @@ class RowWriter:
     out of free batches: new rows are dropped and counted, and traffic goes on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all of it is wired in one place)
         self,
         appender: RowAppender,
+        full: "SimpleQueue[RowBatch | None]",
         files: EventFiles,
         *,
         limits: RecordLimits,
@@ -36,6 +37,7 @@ class RowWriter:
         self.last_error: str | None = None
         self.is_failing = False
         self._appender = appender
+        self._full = full
         self._files = files
         self._limits = limits
         self._clock = clock
@@ -67,7 +69,7 @@ class RowWriter:
     def _run(self) -> None:
         while True:
             try:
-                batch = self._appender.full.get(timeout=self._limits.flush_interval_s)
+                batch = self._full.get(timeout=self._limits.flush_interval_s)
             except Empty:
                 self._write(self._appender.batch)
                 self._remove_old()
@@ -102,9 +104,9 @@ class RowWriter:
         return True
 
     def _write_rows(self, batch: RowBatch, end: int) -> None:
-        rows = memoryview(batch.rows)[batch.written_offset : end]
+        rows = batch.columns(batch.written_offset, end)
         table = event_table(rows, batch.memos[:], gateway=self._gateway, run_id=self._run_id)
-        first_seq: int = ROW.unpack_from(rows)[0]
+        first_seq = int(rows["seq"][0])
         name = f"events-{self._gateway}-{self._run_id}-{first_seq:012d}-{self._file_number}.parquet"
         content = memoryview(parquet_bytes(table))
         was_there = self._files.write(name, content, now_s=self._now_s())

@@ -50,6 +50,7 @@ def test_each_level_counts_on_its_own_tags(entity: QuotaEntity, tags: Tags) -> N
 
     assert callback.quota_metric_tags(_P, "u", "c") == tags
     assert callback.quota_limit(_P, tags) == 1.0
+    assert callback.deciding_entity(_P, tags) == entity
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvota.model.event import EVENT_COLUMNS, SCHEMA_VERSION
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.event_table import event_table, parquet_bytes
-from kvota.record.row_batch import ROW
+from kvota.record.row_batch import ROW, ROW_COLUMNS
 
 
 def test_every_column_of_the_model_has_its_name_type_and_nullability() -> None:
@@ -29,7 +30,7 @@ def test_every_column_of_the_model_has_its_name_type_and_nullability() -> None:
 
 
 def test_a_file_has_plain_columns_and_the_schema_version(tmp_path: Path, make_memo) -> None:
-    row = memoryview(ROW.pack(0, 1_790_000_000_000_000, 5.0, 0, -1, 0, 0))
+    row = np.frombuffer(ROW.pack(0, 1_790_000_000_000_000, 5.0, 0, -1, 0, 0), ROW_COLUMNS)
     path = tmp_path / "events.parquet"
 
     path.write_bytes(parquet_bytes(event_table(row, [make_memo()], gateway="g", run_id="r")))

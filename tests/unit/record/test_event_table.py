@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, 
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.event_table import event_table, parquet_bytes
-from kvota.record.row_batch import ROW
+from kvota.record.row_batch import ROW, ROW_COLUMNS
 
 INT16, INT32, INT64 = (
     st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64)
@@ -39,7 +40,7 @@ ROWS = st.tuples(
 
 
 def read_back(rows: bytes, memos: list[ChargeMemo]) -> list[dict[str, object]]:
-    table = event_table(memoryview(rows), memos, gateway="gw", run_id="r1")
+    table = event_table(np.frombuffer(rows, ROW_COLUMNS), memos, gateway="gw", run_id="r1")
     return pq.read_table(io.BytesIO(parquet_bytes(table))).to_pylist()
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import UsageError
-from kvota.record.null_sink import NullSink
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
 
@@ -329,9 +328,21 @@ def test_limits_under_which_nothing_works_are_refused(
         RecordLimits(**limits)
 
 
-def test_the_null_sink_numbers_decisions_and_keeps_nothing(make_memo) -> None:
-    sink: DecisionSink = NullSink()
+def test_every_row_is_shown_before_it_is_written(tmp_path: Path, clock, make_memo, rows_in) -> None:
+    shown: list[int] = []
 
-    append(sink, make_memo(), rows=3)
+    class Observer:
+        def take(self, rows, memos) -> None:
+            shown.extend(rows["seq"].tolist())
 
-    assert sink.next_seq() == 3
+        def look(self, now_ms: int) -> None: ...
+
+    limits = RecordLimits(flush_rows=10, buffer_rows=40)
+    recorder = Recorder(
+        tmp_path, gateway="gw", run_id="run", limits=limits, clock=clock, observer=Observer()
+    )
+    recorder.start()
+    append(recorder, make_memo(), rows=35)
+    recorder.close()
+
+    assert shown == [row["seq"] for row in rows_in(tmp_path)] == list(range(35))

@@ -1,4 +1,4 @@
-"""A gateway that records nothing has this sink."""
+"""A sink for those who measure or test what stands before it."""
 
 from itertools import count
 
@@ -13,7 +13,7 @@ class NullSink:
     def __init__(self) -> None:
         self.next_seq = count().__next__
 
-    def append(  # noqa: PLR0913, PLR0917  (the columns of one row; keywords cost time)
+    def append(  # noqa: PLR0917  (the columns of one row; keywords cost time)
         self,
         memo: ChargeMemo,
         seq: int,
