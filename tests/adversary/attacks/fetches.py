@@ -45,7 +45,8 @@ async def connection_each(target: Target, seconds: float, got: Got) -> None:
                     _count(await client.ask(request), got)
             except (*Lost, OSError):
                 got.closed += 1
-                await asyncio.sleep(RECONNECT_S)
+            # Without a pause the plain broker, which keeps muted connections, runs out of file descriptors.
+            await asyncio.sleep(RECONNECT_S)
 
     await for_seconds(seconds, *[worker] * RECONNECTING)
 
