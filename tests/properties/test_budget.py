@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kvota.session.budget import AnnouncedBudget, BudgetShare
 
 LIMIT = 1_000
+KEPT = LIMIT // 8  # for users who hold no more than that
 USERS = [("ada", ""), ("bob", ""), ("ANONYMOUS", "192.0.2.1"), ("ANONYMOUS", "192.0.2.2")]
 
 
@@ -166,7 +167,7 @@ def test_where_several_wait_nobody_is_let_in_who_would_leave_less_than_it_holds(
         used_bytes, user = world.budget.used_bytes, world.clients[step[1]].user
         others_wait = any(c.wants_bytes and c.user != user for c in world.clients)
         held_bytes = world.budget.held_bytes(user)
-        next_waits = any(world.budget._is_next(line) for line in world.budget._waiting.values())
+        next_waits = any(world.budget._is_next(*item) for item in world.budget._waiting.items())
 
         play(world, step)
 
@@ -200,6 +201,30 @@ def test_nobody_starves_whatever_its_size_while_others_come_again_and_again(
     passed_bytes = world.passed_bytes - large.passed_before_bytes
     assert large.holds
     assert passed_bytes <= 10 * LIMIT
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    sizes=st.lists(SIZES, min_size=1, max_size=3),
+    small_bytes=st.integers(1, KEPT),
+    ends=st.lists(st.integers(0, 2), max_size=3),
+)
+def test_whatever_one_user_announces_another_ones_small_frame_goes_on_at_once(
+    sizes: list[int], small_bytes: int, ends: list[int]
+) -> None:
+    world = World()
+    crowd, other = world.clients[:3], world.clients[3]
+    for client, size_bytes in zip(crowd, sizes, strict=False):
+        client.ask(size_bytes)
+    for number in ends:
+        crowd[number].end()
+        world.see_to_all()
+    if any(client.share.taken_bytes > LIMIT - KEPT for client in crowd):
+        return  # a frame of this size passes alone
+
+    other.ask(small_bytes)
+
+    assert other.holds
 
 
 def test_users_take_turns_however_many_connections_one_of_them_has() -> None:
@@ -258,7 +283,21 @@ def test_a_frame_that_is_next_keeps_others_back_for_some_time_only() -> None:
     assert small.holds
 
 
-def test_all_of_it_may_be_one_users_again_when_others_have_not_waited_for_some_time() -> None:
+def test_who_fills_the_room_itself_keeps_nobody_back_for_a_further_frame() -> None:
+    world = World()
+    slow, further, small = world.clients[0], world.clients[1], world.clients[3]
+    slow.ask(800)
+    further.ask(900)
+    for _ in range(40):
+        small.ask(100)
+        assert small.holds
+        small.end()
+        world.see_to_all()
+
+
+def test_all_but_what_is_kept_may_be_one_users_again_when_others_have_not_waited_for_some_time() -> (
+    None
+):
     world = World()
     first, second, other = world.clients[0], world.clients[1], world.clients[3]
     first.ask(1_000)
@@ -267,7 +306,7 @@ def test_all_of_it_may_be_one_users_again_when_others_have_not_waited_for_some_t
     world.see_to_all()
     other.end()
     first.ask(500)
-    second.ask(500)
+    second.ask(500 - KEPT)
     assert not second.holds
 
     for _ in range(15):

@@ -19,6 +19,8 @@ User = tuple[str, str]
 _CALM_AFTER_SWEEPS = 15
 # A user that is next keeps others back for so many looks (0.1 s each), then they go on.
 _KEEPS_BACK_LOOKS = 20
+# This part of the room is for users who hold no more than that: one user alone never fills all of it.
+_KEPT_PART = 8
 
 
 class _Line:
@@ -73,7 +75,8 @@ class AnnouncedBudget:
 
     While users stand in each other's way, and for some time after, none may hold more than it leaves
     to the others: half of the budget, or of what the others have left of it. A frame larger than that
-    passes when nobody holds anything, or when its user is next.
+    passes when nobody holds anything, or when its user is next. An eighth is kept for those who hold
+    little: a user who comes to a budget that another one has filled does not wait until that is mended.
 
     Args:
         limit_bytes: the sum is never larger, but for a frame that is alone.
@@ -82,6 +85,7 @@ class AnnouncedBudget:
 
     def __init__(self, *, limit_bytes: int, when_waited: Callable[[], None]) -> None:
         self._limit_bytes = limit_bytes
+        self._kept_bytes = limit_bytes // _KEPT_PART
         self._when_waited = when_waited
         self._used_bytes = 0
         self._held_bytes: dict[User, int] = {}
@@ -114,7 +118,8 @@ class AnnouncedBudget:
 
     def take(self, share: "BudgetShare", size_bytes: int) -> bool:
         """Take if it is this one's turn and fits, else wait. A frame larger than all may pass alone."""
-        if not self._waiting and not self._calm_in_sweeps and self._fits(size_bytes):
+        is_free = not self._waiting and not self._calm_in_sweeps
+        if is_free and self._fits(size_bytes, self._open_to(share.user, size_bytes)):
             self._take(size_bytes, share.user)
             return True
         line = self._waiting.get(share.user)
@@ -159,7 +164,7 @@ class AnnouncedBudget:
         if not self._waiting:
             return
         user, line = next(iter(self._waiting.items()))
-        if not self._is_next(line):
+        if not self._is_next(user, line):
             self._kept_back_looks = 0
             return
         self._kept_back_looks += 1
@@ -199,13 +204,14 @@ class AnnouncedBudget:
         return granted
 
     def _find_next(self) -> "tuple[int, BudgetShare] | None":
-        first = next(iter(self._waiting.values()))
-        if self._is_next(first):
+        user, first = next(iter(self._waiting.items()))
+        if self._is_next(user, first):
             size_bytes, share = first.next(self._limit_bytes)
-            return (size_bytes, share) if self._fits(size_bytes) else None
+            return (size_bytes, share) if self._fits(size_bytes, self._limit_bytes) else None
         for user, line in self._waiting.items():
             size_bytes, share = line.next(self._limit_bytes)
-            if self._fits(size_bytes) and self._is_within_share(size_bytes, user):
+            room_bytes = self._open_to(user, size_bytes)
+            if self._fits(size_bytes, room_bytes) and self._is_within_share(size_bytes, user):
                 return size_bytes, share
         return None
 
@@ -223,11 +229,20 @@ class AnnouncedBudget:
         line.served_before_bytes = self._passed_bytes
         self._waiting.move_to_end(user)
 
-    def _is_next(self, line: _Line) -> bool:
-        return self._passed_bytes - line.served_before_bytes >= self._limit_bytes
+    def _is_next(self, user: User, line: _Line) -> bool:
+        """True for who has been passed for long; who holds more than its part is in its own way."""
+        if self._passed_bytes - line.served_before_bytes < self._limit_bytes:
+            return False
+        return self.held_bytes(user) * self._users() <= self._limit_bytes
 
-    def _fits(self, size_bytes: int) -> bool:
-        return not self._used_bytes or self._used_bytes + size_bytes <= self._limit_bytes
+    def _fits(self, size_bytes: int, room_bytes: int) -> bool:
+        return not self._used_bytes or self._used_bytes + size_bytes <= room_bytes
+
+    def _open_to(self, user: User, size_bytes: int) -> int:
+        """How full it may be with one more frame of this user."""
+        if self.held_bytes(user) + size_bytes <= self._kept_bytes:
+            return self._limit_bytes
+        return self._limit_bytes - self._kept_bytes
 
     def _is_within_share(self, size_bytes: int, user: User) -> bool:
         if not self._used_bytes or (len(self._waiting) == 1 and not self._calm_in_sweeps):
