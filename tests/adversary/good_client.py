@@ -23,6 +23,8 @@ from tests.adversary.frames import error_of_produce, metadata, plain_login, prod
 from tests.adversary.wire_client import Lost, WireClient
 
 CLIENT_ID = "good"
+# Without logins an address is all that tells clients apart; only Linux has more than one of its own without ado.
+FROM_HOST = "127.0.0.2" if sys.platform == "linux" else None
 _ROOT = Path(__file__).parents[2]
 _RECONNECT_S = 0.02
 _BEGIN_S = 30.0
@@ -121,7 +123,7 @@ class _Sender:
             self.reconnects += 1
             client: WireClient | None = None
             try:
-                client = await WireClient.to(self._address)
+                client = await WireClient.to(self._address, from_host=FROM_HOST)
                 if self._login:
                     await client.ask(self._login)  # of the handshake
                     await client.answer()

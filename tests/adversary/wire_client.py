@@ -45,9 +45,10 @@ class WireClient:
         self.received_bytes = 0
 
     @classmethod
-    async def to(cls, address: tuple[str, int]) -> Self:
-        """Connects; raises OSError as the system does."""
-        reader, writer = await asyncio.open_connection(*address)
+    async def to(cls, address: tuple[str, int], *, from_host: str | None = None) -> Self:
+        """Connects, from an address of this machine if it matters; raises OSError as the system does."""
+        from_address = (from_host, 0) if from_host is not None else None
+        reader, writer = await asyncio.open_connection(*address, local_addr=from_address)
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(reader, writer)
 
