@@ -80,7 +80,8 @@ def _count(answer: bytes, got: Got) -> None:
         got.note("empty")
 
 
-_QUOTAS = {"consumer_byte_rate": 100_000}
+# A batch is worth a second of it: ratios to the plain broker are of many answers.
+_QUOTAS = {"consumer_byte_rate": 1_000_000}
 ATTACKS = (
     Attack("pipelined_fetches", pipelined, quotas=_QUOTAS),
     Attack("connection_per_fetch", connection_each, quotas=_QUOTAS),
