@@ -1,0 +1,18 @@
+"""Topics that are created through one node and deleted through another before Metadata has heard of them."""
+
+from tests.adversary.attacks.mutations import AT_ONCE, CREATED_PARTITIONS
+from tests.adversary.attacks.table import ATTACKS
+from tests.adversary.field import Field
+from tests.adversary.target import Way
+
+SECONDS = 8.0
+
+
+async def test_every_mutation_that_succeeds_is_charged_once(field_of_two: Field) -> None:
+    found = await field_of_two.run(ATTACKS["creates_and_deletes"], Way.SAMPLED_RATE, SECONDS)
+
+    assert found.got.answers > 50
+    assert found.got.notes == {}
+    charged = found.charged()["ANONYMOUS"]
+    # What was on its way at the end has been charged, and nobody has seen its answer.
+    assert found.got.used <= charged <= found.got.used + AT_ONCE * CREATED_PARTITIONS
