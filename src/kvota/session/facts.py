@@ -8,7 +8,7 @@ NAME_CHARS_MAX = 249
 
 @dataclass(slots=True)
 class _Count:
-    """How many partitions a topic had, and when an answer to a mutation has said so."""
+    """How many partitions a topic had (0: it was deleted), and when an answer to a mutation has said so."""
 
     partitions: int
     changed_ms: int
@@ -25,7 +25,7 @@ class TopicCounts:
     KEYS_MAX = 20_000
     # Metadata lags by less, or the broker is cut off; what somebody changes past the gateway is
     # believed from then on.
-    FRESH_MS = 60_000
+    FRESH_MS = 10_000
 
     def __init__(self) -> None:
         self._counts: dict[str | bytes, _Count] = {}
@@ -46,23 +46,30 @@ class TopicCounts:
             if len(self._counts) > self.KEYS_MAX:
                 del self._counts[next(iter(self._counts))]
 
-    def deleted(self, name: str | None, topic_id: bytes | None) -> None:
-        """A topic is gone."""
-        for key in (name, topic_id):
-            if key is not None:
-                self._counts.pop(key, None)
+    def deleted(self, name: str | None, topic_id: bytes | None, now_ms: int) -> None:
+        """A topic is gone. Its name may come again, its id does not."""
+        if topic_id is not None:
+            self._counts.pop(topic_id, None)
+        if name is not None:
+            self._counts.pop(name, None)
+            self.changed(name, None, 0, now_ms)
 
     def last(self, key: str | bytes) -> int | None:
-        """How many partitions the topic with this name or id had last; None: nobody remembers."""
+        """How many partitions the topic with this name or id had last; None: it is gone, or nobody remembers."""
         count = self._counts.get(key)
-        return None if count is None else count.partitions
+        return None if count is None else count.partitions or None
 
     def fresh(self, key: str | bytes, now_ms: int) -> int | None:
         """The same where it has changed so lately that a broker's Metadata may not say so."""
+        return self.last(key) if self._is_fresh(key, now_ms) else None
+
+    def is_gone(self, key: str | bytes, now_ms: int) -> bool:
+        """True where it was deleted so lately that a broker's Metadata may not say so."""
+        return self._is_fresh(key, now_ms) and self.last(key) is None
+
+    def _is_fresh(self, key: str | bytes, now_ms: int) -> bool:
         count = self._counts.get(key)
-        if count is None or abs(now_ms - count.changed_ms) >= self.FRESH_MS:
-            return None
-        return count.partitions
+        return count is not None and abs(now_ms - count.changed_ms) < self.FRESH_MS
 
 
 class ClusterFacts:

@@ -277,7 +277,7 @@ class Mutation(Exchange):
         """
         most, asked = self._shared.settings.mutation_partitions_max, 0
         for index, topic in enumerate(self._request.topics):
-            existing = self._counts.existing(topic)
+            existing = self._counts.existing(topic, self._now_us // 1000)
             if existing is None or self._counts.is_named_twice(topic):
                 continue  # the broker refuses it; one of two alone it would carry out, uncharged
             more = max(0, topic.partitions - existing)

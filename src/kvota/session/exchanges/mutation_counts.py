@@ -19,7 +19,10 @@ _CREATABLE = frozenset(
 
 
 class MutationCounts:
-    """What is known of the topics of one request.
+    """What is known of the topics of one request: from Metadata, and from what has passed here lately.
+
+    What has passed here is believed first: a broker's Metadata lags behind the controller. What was changed past this
+    gateway in the same moment is charged afterwards.
 
     Attributes:
         facts: what Metadata has said of them; a broker's Metadata lags behind the controller.
@@ -49,9 +52,19 @@ class MutationCounts:
         """True where the request says more than one thing of the topic: Kafka refuses them all."""
         return key_of(topic) in self._named_twice
 
-    def existing(self, topic: TopicAsk) -> int | None:
-        """How many partitions Metadata says the topic has; None: it is not there."""
-        facts = self.facts.get(key_of(topic))
+    def existing(self, topic: TopicAsk, now_ms: int) -> int | None:
+        """How many partitions the topic has; None: it is not there, or not for this user to see."""
+        key = key_of(topic)
+        facts = self.facts.get(key)
+        if facts is not None and facts.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return None
+        if self._known.is_gone(key, now_ms):
+            return None
+        return self._known.fresh(key, now_ms) or self._told(key)
+
+    def _told(self, key: str | bytes) -> int | None:
+        """How many partitions Metadata says the topic has."""
+        facts = self.facts.get(key)
         return None if facts is None or facts.error_code != ErrorCode.NONE else facts.partitions
 
     def before(self, topic: TopicAsk, now_ms: int) -> int | None:
@@ -59,14 +72,18 @@ class MutationCounts:
         if self.is_named_twice(topic):
             return None
         if self._request.key == CREATE_TOPICS:
-            facts = self.facts.get(key_of(topic))
-            if facts is not None and facts.error_code not in _CREATABLE:
-                return None
-            return self.new_topic(topic, now_ms)
-        existing = self.existing(topic)
+            return self.new_topic(topic, now_ms) if self._is_creatable(topic, now_ms) else None
+        existing = self.existing(topic, now_ms)
         if existing is None or self._request.key == DELETE_TOPICS:
             return existing
         return topic.partitions - existing if topic.partitions > existing else None
+
+    def _is_creatable(self, topic: TopicAsk, now_ms: int) -> bool:
+        key = key_of(topic)
+        if self._known.fresh(key, now_ms) is not None:
+            return False
+        facts = self.facts.get(key)
+        return self._known.is_gone(key, now_ms) or facts is None or facts.error_code in _CREATABLE
 
     def new_topic(self, topic: TopicAsk, now_ms: int) -> int | None:
         """How many partitions a topic would be created with; None: Kafka refuses such a count."""
@@ -99,11 +116,11 @@ class MutationCounts:
         key = key_of(topic)
         there = self._known.fresh(key, now_ms)
         if there is None and charged is None:
-            there = self.existing(topic) or self._known.last(key) or max(1, self._default(now_ms))
+            there = self._told(key) or self._known.last(key) or max(1, self._default(now_ms))
         if self._request.key == CREATE_PARTITIONS:
             self._known.changed(topic.name, None, topic.partitions, now_ms)
             return None if there is None else max(1, topic.partitions - there)
-        self._known.deleted(topic.name or result.name, topic.topic_id or result.topic_id)
+        self._known.deleted(topic.name or result.name, topic.topic_id or result.topic_id, now_ms)
         return there
 
     def _default(self, now_ms: int) -> int:
