@@ -5,7 +5,17 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("relay", "decide", "round_trip", "pipeline", "hold", "record_cost", "adversary")
+NAMES = (
+    "relay",
+    "decide",
+    "round_trip",
+    "pipeline",
+    "hold",
+    "clients",
+    "record_cost",
+    "adversary",
+    "endurance",
+)
 
 
 def main() -> int:

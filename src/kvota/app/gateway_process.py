@@ -122,14 +122,19 @@ class GatewayProcess:
 
     def __enter__(self) -> Self:
         """Start it; return when it listens."""
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start it, again after ``stop`` or ``kill``, with its files as they are now; return when it listens."""
+        started_before = self.log.count("ready:")
         with self.log_path.open("ab") as log:
             self._process, self._leash = start_leashed(
                 [sys.executable, "-m", "kvota.app.cli.main", "gateway", "-c", "gateway.toml"],
                 cwd=self.folder,
                 log=log,
             )
-        self._wait_for("ready:", self.log.count("ready:"), _READY_S)
-        return self
+        self._wait_for("ready:", started_before, _READY_S)
 
     def __exit__(
         self,
@@ -149,6 +154,16 @@ class GatewayProcess:
                 self._process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+        return self._reap()
+
+    def kill(self) -> None:
+        """End it with ``kill -9``; return when it is gone."""
+        assert self._process is not None, "the gateway has not been started"
+        self._process.kill()
+        self._reap()
+
+    def _reap(self) -> int:
+        assert self._process is not None
         code = self._process.wait()
         if self._leash is not None:
             os.close(self._leash)

@@ -297,6 +297,11 @@ class Driver:
         self.write_client = self.write_upstream = _written_nowhere
         del self.client
 
+    @property
+    def client_has_ended(self) -> bool:
+        """True once the client has closed in order, and the broker, too, has been told of it."""
+        return self._eof and not self.machine.pausing.reasons
+
     def _pass_eof(self) -> None:
         """Tell the broker once nothing pauses: what the client has sent has then gone up."""
         if self.upstream is not None and not self.machine.pausing.reasons:

@@ -61,11 +61,17 @@ class UpstreamSide(Side):
         self._driver.resume(Reason.UPSTREAM_FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The broker has closed, or died: the client reconnects and sends again what was not answered."""
+        """The broker has closed, or died: the client reconnects and sends again what was not answered.
+
+        A broker also closes once it has been told that the client has: what was due then, nobody waits for.
+        """
         self.forget_linger()
         self._machine.upstream_gone()
         driver = self._driver
         if driver.closing:
+            return
+        if driver.client_has_ended and exc is None:
+            driver.close("")
             return
         cause = f" ({exc})" if exc else ""
         where = (*driver.destination.address, driver.number, driver.peer, cause)

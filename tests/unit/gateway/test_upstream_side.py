@@ -50,6 +50,27 @@ async def test_a_broker_that_dies_takes_its_connections_along_and_the_gateway_st
     assert await (await world.connect()).ask(heartbeat()) == heartbeat_answer()
 
 
+async def test_a_client_that_closes_in_order_is_nothing_for_the_log(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds()
+    client = await world.connect()
+    assert await client.ask(heartbeat()) == heartbeat_answer()
+    waiting = await world.connect()
+    assert await waiting.ask(heartbeat()) == heartbeat_answer()
+    world.brokers[0].behaviour = silent
+    waiting.send(heartbeat(2))
+    await until(lambda: len(world.brokers[0].frames) == 3)
+    caplog.set_level("INFO")
+    caplog.clear()
+
+    client.writer.close()
+    waiting.writer.close()
+
+    await until(lambda: world.open_connections == 0)
+    assert caplog.messages == []
+
+
 async def test_a_record_without_acks_arrives_though_its_client_is_gone(worlds: Worlds) -> None:
     world = await worlds(behaviour=silent)
     client = await world.connect()
