@@ -88,7 +88,7 @@ class Field:
     async def run(self, attack: Attack, way: Way, seconds: float) -> Finding:
         """Runs an attack, a good client beside it."""
         with self.target(attack, way) as target:
-            login = (_GOOD_USER, _secret(_GOOD_USER)) if attack.entity is Entity.USER else None
+            login = GOOD_LOGIN if attack.entity.logs_in else None
             with GoodClient(target.address, _BESIDE_TOPIC, attack.good, login) as good:
                 memory = Memory(target.gateway_pid) if target.gateway_pid is not None else None
                 got, begin = Got(), time.monotonic()
@@ -149,12 +149,12 @@ class Field:
         return tuple(node.address for node in self.kafka.nodes)
 
     def _broker_nodes(self, attack: Attack) -> tuple[tuple[str, int], ...]:
-        if attack.entity is Entity.USER:
+        if attack.entity.logs_in:
             return tuple((self.kafka.host, node.ports.sasl) for node in self.kafka.nodes)
         return self._addresses
 
     def _gateway(self, attack: Attack, way: Way, client_id: str, first_port: int) -> GatewayProcess:
-        login = attack.entity is Entity.USER
+        login = attack.entity.logs_in
         config = gateway_toml(
             # Not the name by which the broker speaks of itself: a counter is the broker's.
             upstream=_by_another_name(
@@ -181,6 +181,9 @@ def _secret(user: str) -> str:
     return f"{user}-secret"
 
 
+GOOD_LOGIN = (_GOOD_USER, _secret(_GOOD_USER))
+
+
 def _by_another_name(servers: str) -> str:
     return servers.replace("127.0.0.1:", "localhost:")
 
@@ -190,6 +193,7 @@ def _quotas_toml(attack: Attack, client_id: str) -> str:
         return ""
     whose = {
         Entity.CLIENT_ID: f'client_id = "{client_id}"',
+        Entity.SHARED_CLIENT_ID: f'client_id = "{client_id}"',
         Entity.EVERY_CLIENT_ID: "client_id_default = true",
         Entity.USER: f'user = "{_GATED_USER}"',
     }[attack.entity]

@@ -69,7 +69,7 @@ def _delete(broker: Address, names: Sequence[str]) -> None:
 def _entity(entity: Entity, client_id: str, user: str) -> EntityData:
     if entity is Entity.USER:
         return EntityData(entity_type="user", entity_name=user)
-    name = client_id if entity is Entity.CLIENT_ID else None
+    name = None if entity is Entity.EVERY_CLIENT_ID else client_id
     return EntityData(entity_type="client-id", entity_name=name)
 
 

@@ -23,6 +23,12 @@ class Entity(Enum):
     CLIENT_ID = "client_id"  # that of ``Target.client_id``
     EVERY_CLIENT_ID = "client_id_default"  # each its own counter
     USER = "user"  # that of ``Target.user``, who logs in
+    SHARED_CLIENT_ID = "shared_client_id"  # as the first, and brokers ask for logins
+
+    @property
+    def logs_in(self) -> bool:
+        """True where all clients, the good one, too, must log in."""
+        return self in {Entity.USER, Entity.SHARED_CLIENT_ID}
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class Caller:
         answered_us: when the broker last answered while the connection was paused, 0: never.
         uncharged_us: when a Produce last went on uncharged (in shadow mode, while too much was owed).
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
+        is_let_in: true once the broker has accepted a login, or has answered what it answers nobody before one.
         logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
         upstream_versions: what the broker offers, once the client has asked.
         asked: what the quota callback was last asked.
@@ -80,6 +81,7 @@ class Caller:
         "dialled",
         "due",
         "fetch_room",
+        "is_let_in",
         "logs_in",
         "node_id",
         "number",
@@ -119,6 +121,7 @@ class Caller:
         self.answered_us = 0
         self.uncharged_us = 0
         self.sends_tokens = False
+        self.is_let_in = False
         self.logs_in = False
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
@@ -236,6 +239,14 @@ class Caller:
         name = self.principal.name
         return name, self.client_host if name == ANONYMOUS else ""
 
+    @property
+    def is_stranger(self) -> bool:
+        """True while brokers ask for logins and nothing shows that this one serves the client.
+
+        What it sends may be refused, so nothing is charged for it: its client id may be somebody else's.
+        """
+        return self.shared.asks_for_logins and not self.is_let_in
+
     def is_at(self, node_id: int) -> None:
         """The broker of this connection is known: its counters are that node's."""
         self.node_id = node_id
@@ -261,6 +272,7 @@ class Caller:
     def end_login(self) -> None:
         """The broker has accepted the last token: requests go on as they did before."""
         self.logs_in = False
+        self.is_let_in = self.shared.asks_for_logins = True
         self.routes.update(self._set_aside)
         self._set_aside.clear()
 

@@ -38,8 +38,8 @@ class Pausing:
     """The reasons of one connection, and the deadlines among them, on a monotonic clock in ms.
 
     One mute lasts ``cap_ms`` at most, so that consumers do not time out; its deadline is not cut. After
-    a capped mute one request is let through, unless it is a Produce, then what is left until the
-    deadline goes on.
+    a capped mute one request is let through, then what is left until the deadline goes on. A Produce is
+    not, nor a topic mutation that cannot be refused: for them the mute is the whole quota.
 
     Attributes:
         reasons: bits of ``Reason``.

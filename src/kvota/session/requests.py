@@ -272,9 +272,11 @@ class Requests:
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
         if route.kind == Kind.EXCHANGE:
-            if not is_known(self._caller, route, data[pos + REQUEST_HEAD_BYTES : body]):
+            passing = self._pausing.passing_until_us and route.is_permissive
+            if passing and self._pausing.mute_again(now_us):
                 return None
-            if not self._caller.has_room(route, data, pos, size):
+            is_ready = is_known(self._caller, route, data[pos + REQUEST_HEAD_BYTES : body])
+            if not is_ready or not self._caller.has_room(route, data, pos, size):
                 return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin

@@ -7,6 +7,7 @@ from kvota.engine import Lane
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.model.strict_mutations import STRICT_FROM
 from kvota.wire import fetch
 from kvota.wire.apis import (
     API_VERSIONS,
@@ -56,6 +57,7 @@ class Route:
         "factor_told_ms_max",
         "flexible",
         "has_endpoints",
+        "is_permissive",
         "key",
         "kind",
         "lane",
@@ -93,6 +95,8 @@ class Route:
         self.size_max = min(api.request_bytes_max, size_max)
         self.kind = int(kind)  # a plain int: the hot path compares it
         self.has_endpoints = key in {PRODUCE, FETCH} and version >= api.addresses_from
+        # A topic mutation that is carried out whatever its quota says; its client waits afterwards.
+        self.is_permissive = version < STRICT_FROM.get(key, 0)
         # Counted from behind the client id; flexible headers have one more byte there.
         self.max_bytes_offset = -1
         if key == FETCH and fetch.max_bytes_offset(version) >= 0:

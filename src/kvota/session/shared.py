@@ -22,7 +22,7 @@ _WHOLE_ANSWERS_BYTES = 128 * 2**20
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
-    Only ``settings`` is ever replaced, by ``put_in_force``.
+    ``settings`` are replaced by ``put_in_force``; nothing else is, but for the flag.
 
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
@@ -30,6 +30,7 @@ class Shared:
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
         waiting_fetches: memory for large Fetches that wait for room.
+        asks_for_logins: true once a broker has accepted a login.
     """
 
     engine: QuotaEngine
@@ -43,6 +44,7 @@ class Shared:
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
+    asks_for_logins: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)

@@ -11,6 +11,7 @@ from tests.adversary.wire_client import Lost, connected, for_seconds
 NONE = 0
 AT_ONCE = 4
 CREATED_PARTITIONS = 5
+PERMISSIVE_PARTITIONS = 30
 DEFAULT_PARTITIONS = 10  # the brokers' num.partitions
 DELETE_CONNECTIONS, DELETE_NAMES = 100, 20_000
 RECONNECT_S = 0.02
@@ -52,6 +53,27 @@ async def creates_of_default(target: Target, seconds: float, got: Got) -> None:
                     while True:
                         request = create_topics([next(names)], -1, client_id=target.client_id)
                         _count(request, await client.ask(request), DEFAULT_PARTITIONS, got)
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, worker)
+
+
+async def permissive(target: Target, seconds: float, got: Got) -> None:
+    """Creations in a version that cannot be refused, one after the other on one connection."""
+    names = (f"{target.client_id}-{number}" for number in count())
+
+    async def worker() -> None:
+        while True:
+            try:
+                async with connected(target.address) as client:
+                    got.connections += 1
+                    while True:
+                        request = create_topics(
+                            [next(names)], PERMISSIVE_PARTITIONS, client_id=target.client_id
+                        )
+                        _count(request, await client.ask(request), PERMISSIVE_PARTITIONS, got)
             except (*Lost, OSError):
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
@@ -102,6 +124,14 @@ ATTACKS = (
         creates_of_default,
         unit="partitions",
         quotas={"controller_mutation_rate": 1},
+    ),
+    # Where a mute ends soon: what minutes show in a few seconds.
+    Attack(
+        "permissive_creates",
+        permissive,
+        unit="partitions",
+        quotas={"controller_mutation_rate": 1},
+        limits={"mute_time_max": "2s"},
     ),
     Attack("large_deletes", large_deletes, quotas={"controller_mutation_rate": 10_000}),
 )

@@ -10,6 +10,7 @@ from tests.adversary.attacks import (
     places,
     produces,
     room,
+    strangers,
 )
 from tests.adversary.target import Attack
 
@@ -23,6 +24,7 @@ _ALL = (
     *room.ATTACKS,
     *newcomers.ATTACKS,
     *floods.ATTACKS,
+    *strangers.ATTACKS,
 )
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _ALL}

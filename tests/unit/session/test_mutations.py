@@ -587,6 +587,23 @@ def test_a_permissive_request_is_admitted_and_pays_afterwards(version: int) -> N
     assert charges(stage.cluster.rows) == [(90, ADMITTED), (90, THROTTLED)]
 
 
+@pytest.mark.parametrize(("version", "passes"), [(5, False), (6, True)])
+def test_a_mutation_that_cannot_be_refused_stays_muted_behind_the_cap(
+    version: int, passes: bool
+) -> None:
+    stage = Stage(cluster(rate=1), cap_ms=30_000)
+    tell(stage, stage.client(create(("big", 100), version=5)))
+    stage.broker(created(("big", 0, 100), version=5))
+    (throttle_ms,) = stage.mutes
+    assert throttle_ms > 60_000
+
+    stage.client(create(("more", 100), version=version, correlation=2))
+
+    assert bool(stage.advance(throttle_ms - 1)) is passes
+    if not passes:
+        assert tell(stage, stage.advance(1)) == create(("more", 100), version=5, correlation=2)
+
+
 def test_behind_a_throttled_mutation_the_connection_is_muted() -> None:
     stage = Stage(cluster())
     behind = request(HEARTBEAT, 4, correlation=2)

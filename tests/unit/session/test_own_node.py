@@ -5,14 +5,18 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
 
 from kvota.model.errors import ProtocolError
 from kvota.session.topology import UNKNOWN_NODE, UNNAMED_NODE
 from kvota.testing.frames import (
+    API_VERSIONS,
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
     HEARTBEAT,
     METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     answer,
     decoded,
     fetch,
@@ -135,6 +139,71 @@ def test_a_broker_that_cannot_be_told_ends_the_connection() -> None:
     assert stage.to_client == b""
     stage.end()
     assert stage.cluster.rows == []
+
+
+# ------------------------------------------------------------------ where brokers ask for logins
+
+
+def where_others_have_logged_in() -> Cluster:
+    cluster = Cluster(quotas(PRODUCE=10**9, FETCH=10**9, CONTROLLER_MUTATION=10))
+    stage = Stage(cluster)
+    log_in(stage, b"\0alice\0alice-secret")
+    return cluster
+
+
+def log_in(stage: Stage, token: bytes) -> None:
+    stage.client(request(SASL_HANDSHAKE, 1, mechanism="PLAIN"))
+    told = {"throttle_ms": None, "error_code": ErrorCode(0)}
+    stage.broker(answer(SASL_HANDSHAKE, 1, mechanisms=(), **told))
+    stage.client(request(SASL_AUTHENTICATE, 2, correlation=2, auth_bytes=token))
+    named = answer(SASL_AUTHENTICATE, 2, correlation=2, error_message=None, auth_bytes=b"", **told)
+    assert stage.broker(named) == named
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        produce(),
+        produce(acks=0),
+        fetch(),
+        request(CREATE_TOPICS, 7, topics=(), validate_only=False),
+    ],
+    ids=["P", "acks=0", "F", "M"],
+)
+def test_nothing_is_charged_to_who_has_not_logged_in_where_others_have(first: bytes) -> None:
+    cluster = where_others_have_logged_in()
+    stranger = Stage(cluster, number=2)
+    versions = request(API_VERSIONS, 3)
+
+    stranger.client(versions)
+    stranger.broker(answer(API_VERSIONS, 3, error_code=ErrorCode(0), api_keys=()))
+    stranger.client(first)
+
+    question = stranger.to_broker[len(versions) :]
+    assert is_question(question)
+    stranger.end()  # as a broker ends it that wants a login
+    assert cluster.rows == []
+
+
+def test_whom_a_broker_answers_without_a_login_is_served() -> None:
+    stage = Stage(where_others_have_logged_in(), number=2)
+
+    question = stage.client(produce())
+    stage.broker(told())
+
+    assert stage.to_broker == question + produce()
+    assert stage.client(produce(acks=0)) == produce(acks=0)
+
+
+def test_who_has_logged_in_or_has_had_metadata_is_not_asked_about() -> None:
+    cluster = where_others_have_logged_in()
+    bob, told_before = Stage(cluster, number=2), Stage(cluster, number=3)
+    log_in(bob, b"\0bob\0bob-secret")
+    told_before.client(request(METADATA, 12))
+    told_before.broker(metadata_answer(12, correlation=1, brokers=BROKERS))
+
+    assert bob.client(produce()) == produce()
+    assert told_before.client(produce()) == produce()
 
 
 def test_a_mutation_asks_which_node_tells_its_default_partitions() -> None:

@@ -35,5 +35,6 @@ class Addresses(Rewriting):
         rewritten = addresses.rewrite(
             frame, self._key, self._version, caller.shared.topology.address_of
         )
+        caller.is_let_in = True
         caller.learn_own_node()
         return rewritten

@@ -1,6 +1,7 @@
 """Which broker a connection has reached: the gateway asks before the first charge, where it does not know.
 
-A counter is a broker's, whatever name it was dialled by. A Metadata question without topics names all
+A counter is a broker's, whatever name it was dialled by. Where others have logged in it asks, too, before the first
+charge of a client that has not: a broker that wants a login closes. A Metadata question without topics names all
 brokers; where none of them has the dialled address, the driver compares what addresses mean
 (``Do.FIND_NODE``). Meanwhile the request waits, uncharged.
 """
@@ -39,6 +40,7 @@ class OwnNode(Exchange):
         """
         for broker in questions.scan_metadata(frame, _HEAD.version).brokers:
             caller.shared.topology.address_of(*broker)
+        caller.is_let_in = True
         caller.learn_own_node()
         if caller.node_id == UNKNOWN_NODE:
             caller.wait()  # the driver bounds it
@@ -49,10 +51,10 @@ class OwnNode(Exchange):
 
 
 def is_node_known(caller: Caller) -> bool:
-    """False: it is being asked for, and the request must wait."""
+    """False: it is being asked for, or whether it serves this client, and the request must wait."""
     if caller.node_id == UNKNOWN_NODE:
         caller.learn_own_node()  # by what others were told since it was dialled
-    if caller.node_id != UNKNOWN_NODE:
+    if caller.node_id != UNKNOWN_NODE and not caller.is_stranger:
         return True
     caller.commands.append((Do.SEND_UPSTREAM, OwnNode.begin(caller, _HEAD, b"", 0)))
     return False

@@ -1,0 +1,75 @@
+"""Somebody without a login spends what users who log in share: the quota of a client id.
+
+``Got.used`` is what an honest client of that id had, far below the quota.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+
+from tests.adversary.field import GOOD_LOGIN
+from tests.adversary.frames import error_of_produce, plain_login, produce
+from tests.adversary.target import Attack, Entity, Got, Target
+from tests.adversary.wire_client import Lost, connected, for_seconds
+
+STRANGERS = 10
+STRANGE_BYTES = 400_000  # a broker reads no more before a login
+HONEST_BYTES, HONEST_PACE_S = 2_000, 0.02
+PAUSE_S = 0.05
+
+
+async def refused(target: Target, seconds: float, got: Got) -> None:
+    """Produces that a broker refuses with the connection."""
+    await _beside_an_honest_client(target, seconds, got, lambda: _intrude(target, 1, got))
+
+
+async def unanswered(target: Target, seconds: float, got: Got) -> None:
+    """The same with acks=0."""
+    await _beside_an_honest_client(target, seconds, got, lambda: _intrude(target, 0, got))
+
+
+async def _beside_an_honest_client(
+    target: Target, seconds: float, got: Got, stranger: Callable[[], Coroutine[None, None, None]]
+) -> None:
+    await for_seconds(seconds, lambda: _be_honest(target, got), *[stranger] * STRANGERS)
+
+
+async def _be_honest(target: Target, got: Got) -> None:
+    request = produce(target.topic, HONEST_BYTES, client_id=target.client_id)
+    while True:
+        try:
+            async with connected(target.address) as client:
+                await client.ask(plain_login(*GOOD_LOGIN, client_id=target.client_id))
+                await client.answer()
+                while True:
+                    begin_s = time.monotonic()
+                    if not error_of_produce(await client.ask(request)):
+                        got.count(len(request) - 4)
+                    waited_s = time.monotonic() - begin_s
+                    got.notes["longest wait, s"] = max(
+                        got.notes.get("longest wait, s", 0), waited_s
+                    )
+                    await asyncio.sleep(HONEST_PACE_S)
+        except (*Lost, OSError):
+            got.closed += 1
+            await asyncio.sleep(PAUSE_S)
+
+
+async def _intrude(target: Target, acks: int, got: Got) -> None:
+    request = produce(target.topic, STRANGE_BYTES, client_id=target.client_id, acks=acks)
+    while True:
+        try:
+            async with connected(target.address) as client:
+                got.connections += 1
+                client.send(request)
+                await client.closed()
+        except (*Lost, OSError):
+            pass
+        await asyncio.sleep(PAUSE_S)
+
+
+_BYTES = {"producer_byte_rate": 1_000_000}
+ATTACKS = (
+    Attack("strangers", refused, quotas=_BYTES, entity=Entity.SHARED_CLIENT_ID),
+    Attack("strangers_unanswered", unanswered, quotas=_BYTES, entity=Entity.SHARED_CLIENT_ID),
+)
