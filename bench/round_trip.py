@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from struct import Struct
 
@@ -75,8 +75,7 @@ def machine() -> object:
         callback = DefaultQuotaCallback(ConfiguredQuotas(entries))
         engine = QuotaEngine(callback, {})
         first = (Pausing(cap_ms=30_000),)
-        if "default_callback" in inspect.signature(Shared).parameters:
-            more["default_callback"] = callback
+        more |= configured(inspect.signature(Shared).parameters, callback)
     except ImportError:  # a checkout from before quota callbacks
         from kvota.engine import QuotaEngine, QuotaTable
 
@@ -101,6 +100,19 @@ def machine() -> object:
         wake=lambda: None,
         **ends,
     )
+
+
+def configured(parameters: Container[str], callback: object) -> dict[str, object]:
+    """What connections share since there are quota callbacks, and quotas that Kafka's tools describe."""
+    more: dict[str, object] = {}
+    if "default_callback" in parameters:
+        more["default_callback"] = callback
+    if "client_quotas" in parameters:
+        from kvota.model.client_quotas import ClientQuotas
+        from kvota.session.outside import FixedQuotas, Refusal
+
+        more["client_quotas"] = FixedQuotas(ClientQuotas(), Refusal(44, "none"))
+    return more
 
 
 def least() -> tuple[Callable[[bytes, int], bytes], Callable[[bytes, int], bytes]]:

@@ -15,9 +15,11 @@ from kvota.wire import (
     addresses,
     api_versions,
     broker_configs,
+    client_quotas,
     error_texts,
     fetch,
     mutations,
+    permission_questions,
     produce,
     questions,
     sasl,
@@ -35,6 +37,7 @@ from kvota.wire.headers import (
 )
 from kvota.wire.node_endpoints import blank_endpoints
 from kvota.wire.scanner import Scanner
+from kvota.wire.steps import at_once
 
 # A function of a whole frame and the version it is taken for.
 Reader = Callable[[bytes, int], object]
@@ -104,6 +107,13 @@ READERS: list[tuple[str, int, Kind, int, Reader]] = [
     ("clamp", 18, "response", 0, api_versions.clamp),
     ("metadata", 3, "response", 0, questions.scan_metadata),
     ("configs", 32, "response", 1, lambda frame, _version: questions.scan_configs(frame)),
+    ("alteration", 49, "request", 0,
+     lambda frame, _version: at_once(client_quotas.scan_alteration(frame))),
+    ("filter", 48, "request", 0, lambda frame, _version: client_quotas.scan_filter(frame)),
+    ("alteration answer", 49, "response", 0,
+     lambda frame, version: at_once(permission_questions.scan_alteration(frame, version))),
+    ("description", 48, "response", 0, permission_questions.scan_description),
+    ("acls", 29, "response", 1, lambda frame, _version: permission_questions.scan_acls(frame)),
     ("mechanism", 17, "request", 0, lambda frame, _version: sasl.mechanism(frame)),
     ("handshake answer", 17, "response", 0, lambda frame, _version: sasl.handshake_answer(frame)),
     ("token", 36, "request", 0, lambda frame, _version: sasl.auth_bytes(frame)),

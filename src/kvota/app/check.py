@@ -11,6 +11,7 @@ from kvota.callbacks.grouped import GROUP_PREFIX, group_of
 from kvota.callbacks.loading import CALLBACK_CLASS
 from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
+from kvota.model.client_quotas import ClientQuotas, idle_keys
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -35,17 +36,22 @@ def check_folder(folder: Path) -> None:
     raise UsageError(msg)
 
 
-def doubts(
-    config: GatewayConfig, quotas: ConfiguredQuotas, callback: ClientQuotaCallback
-) -> list[str]:
+def doubts(config: GatewayConfig, stored: ClientQuotas, callback: ClientQuotaCallback) -> list[str]:
     """Return a sentence for each setting that does nothing, or not what its words seem to say."""
+    quotas = stored.configured()
     return [
+        *_idle_keys(config, stored),
         *_enforced_without_quota(config, callback),
         *_names_of_another_syntax(config, quotas),
         *_of_the_static_callback(config, quotas, callback),
         *_groups(config, quotas, callback),
         *_volumes(config),
     ]
+
+
+def _idle_keys(config: GatewayConfig, stored: ClientQuotas) -> Iterator[str]:
+    for key in idle_keys(key for values in stored.entries().values() for key in values):
+        yield f"{config.quotas.file}: {key} is kept and described; it holds nobody back yet"
 
 
 def _enforced_without_quota(config: GatewayConfig, callback: ClientQuotaCallback) -> Iterator[str]:
@@ -58,7 +64,7 @@ def _enforced_without_quota(config: GatewayConfig, callback: ClientQuotaCallback
                 yield f"quotas.{quota_type}: enforce = true, and StaticQuotaCallback has no such limit"
         elif not callback.enabled(quota_type):
             yield (
-                f"quotas.{quota_type}: enforce = true, and {config.quotas_file} has no "
+                f"quotas.{quota_type}: enforce = true, and {config.quotas.file} has no "
                 f"{FACTS[quota_type].config_key}: nobody is held to anything"
             )
 
@@ -68,7 +74,7 @@ def _of_the_static_callback(
 ) -> Iterator[str]:
     is_static = isinstance(callback, StaticQuotaCallback)
     if is_static and len(quotas):
-        yield f"{config.quotas_file}: StaticQuotaCallback uses none of its quotas"
+        yield f"{config.quotas.file}: StaticQuotaCallback uses none of its quotas"
     if not is_static:
         for key in (PRODUCE, FETCH, REQUEST, EXCLUDED):
             if key in config.kafka.of_callback:
@@ -81,12 +87,12 @@ def _groups(
     limited = {group for entity in quotas.entries() if (group := group_of(entity)) is not None}
     known = callback.group_names if isinstance(callback, GroupQuotaCallback) else ()
     for group in sorted(limited - set(known)):
-        yield f'{config.quotas_file}: user = "group:{group}": there is no group of this name'
+        yield f'{config.quotas.file}: user = "group:{group}": there is no group of this name'
     for group in known:
         if group not in limited:
             yield (
                 f"kafka.{GROUP_PREFIX}{group}: the group has no limit; give one to the user "
-                f'"group:{group}" in {config.quotas_file}'
+                f'"group:{group}" in {config.quotas.file}'
             )
 
 
@@ -105,12 +111,12 @@ def _names_of_another_syntax(config: GatewayConfig, quotas: ConfiguredQuotas) ->
             if name.startswith("User:"):
                 plain = name.removeprefix("User:")
                 yield (
-                    f'{config.quotas_file}: {key} = "{name}" is the name of nobody who logs in as '
+                    f'{config.quotas.file}: {key} = "{name}" is the name of nobody who logs in as '
                     f'{plain}; write {key} = "{plain}"'
                 )
             elif name in {"<default>", "*"}:
                 yield (
-                    f'{config.quotas_file}: {key} = "{name}" is a name like any other; for all that '
+                    f'{config.quotas.file}: {key} = "{name}" is a name like any other; for all that '
                     f"have no quota of their own write {key}_default = true"
                 )
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
+from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
-from kvota.model.bucket_settings import BucketSettings
-from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import ConfigurationError, Fault
-from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
+from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
 from kvota.session.settings import ConnectionSettings
@@ -40,8 +40,7 @@ class GatewayConfig:
     gateway: GatewaySettings
     path: Path
     kafka: KafkaProperties
-    buckets: dict[QuotaType, BucketSettings]
-    quotas_file: Path
+    quotas: QuotaSettings
     record: RecordSettings
 
     @property
@@ -50,19 +49,25 @@ class GatewayConfig:
         return self.kafka.windows
 
 
-def load_files(path: Path) -> tuple[GatewayConfig, ConfiguredQuotas]:
-    """Read and check gateway.toml and the quotas file it names, relative to its folder.
+def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
+    """Read and check gateway.toml and, where people write it, the quotas file it names.
+
+    Returns:
+        The settings, and the quotas; None: they are in a store of the gateway's own.
 
     Raises:
         ConfigurationError: with every fault of both files, each with its place.
     """
     config, faults = read_config(path)
-    if any(fault.place.endswith(": quotas.file") for fault in faults):
+    of_file = (": quotas.file", ": quotas.source")
+    if any(fault.place.endswith(of_file) for fault in faults):
         raise ConfigurationError(faults)
-    try:
-        configured = load_quotas(config.quotas_file)
-    except ConfigurationError as error:
-        raise ConfigurationError(faults + error.faults) from None
+    configured = None
+    if config.quotas.source is QuotaSourceKind.TOML:
+        try:
+            configured = ClientQuotas.of(load_quotas(config.quotas.file))
+        except ConfigurationError as error:
+            raise ConfigurationError(faults + error.faults) from None
     if faults:
         raise ConfigurationError(faults)
     return config, configured
@@ -126,9 +131,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             )
     kafka = read_kafka_properties(reader)
     limits, connection = _limits(reader, upstream, kafka)
-    quotas = reader.table("quotas")
-    reader.known(("quotas",), ("file", *CONFIGURABLE_TYPES))
-    enforced, buckets = _of_types(reader)
+    quotas = read_quota_settings(reader, folder, listens_at=host)
     return GatewayConfig(
         name=name,
         path=path,
@@ -144,14 +147,13 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             upstream=tuple(servers or ()),
             limits=limits,
             connection=ConnectionSettings(
-                enforced=frozenset(enforced),
+                enforced=quotas.enforced,
                 factor_told_ms_max=_factor_told_ms_max(kafka, connection["mute_ms_max"]),
                 **connection,
             ),
         ),
         kafka=kafka,
-        buckets=buckets,
-        quotas_file=folder / quotas.value("file", "quotas.toml", values.read_text),
+        quotas=quotas,
         record=_record(reader, folder),
     )
 
@@ -162,37 +164,6 @@ def _factor_told_ms_max(kafka: KafkaProperties, mute_ms_max: int) -> int:
     if not interval_ms:
         return ConnectionSettings().factor_told_ms_max
     return min(mute_ms_max, 3 * interval_ms)
-
-
-def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:
-    """Read which types are enforced, and which of them count by a debt bucket."""
-    enforced: set[QuotaType] = set()
-    buckets: dict[QuotaType, BucketSettings] = {}
-    default = BucketSettings()
-    for quota_type in CONFIGURABLE_TYPES:
-        table = reader.table("quotas", quota_type)
-        algorithms = FACTS[quota_type].algorithms
-        has_choice = len(algorithms) > 1
-        choices = ("algorithm", "burst", "debt_max") if has_choice else ()
-        reader.known(("quotas", quota_type), ("enforce", *choices))
-        if table.value("enforce", False, values.read_boolean):  # noqa: FBT003
-            enforced.add(quota_type)
-        if not has_choice:
-            continue
-        algorithm = table.value("algorithm", algorithms[0], values.read_algorithm)
-        burst_ms = table.value("burst", default.burst_ms, values.read_burst_ms)
-        debt_max_ms = table.value("debt_max", default.debt_max_ms, values.read_debt_max_ms)
-        if algorithm is Algorithm.TOKEN_BUCKET:
-            buckets[quota_type] = BucketSettings(burst_ms=burst_ms, debt_max_ms=debt_max_ms)
-        else:
-            for name in ("burst", "debt_max"):
-                if name in table.data:
-                    table.fault(
-                        name,
-                        "means nothing to a sampled rate",
-                        'Add algorithm = "token_bucket", or take it away.',
-                    )
-    return enforced, buckets
 
 
 def _limits(

@@ -1,11 +1,13 @@
 """Reads each kind of value of gateway.toml; a ValueError says what is wrong and what to write."""
 
 import re
+from collections.abc import Sequence
 
 from kvota.gateway.own_addresses import ips_of
 from kvota.model.address import parse_address
 from kvota.model.quota_type import Algorithm
 from kvota.model.units import parse_bytes, parse_duration_ms, suggested_duration
+from kvota.session.principal import ANONYMOUS
 
 NODES_MAX = 1_000
 _SHOWN_MAX = 80
@@ -109,6 +111,43 @@ def read_algorithm(value: object) -> Algorithm:
     if value not in set(Algorithm):
         raise _refuse(value, 'an algorithm ("sampled_rate" or "token_bucket")', '"token_bucket"')
     return Algorithm(str(value))
+
+
+def read_choice(value: object, choices: Sequence[str]) -> str:
+    """Read one of some words."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(f'"{choice}"' for choice in choices)
+        raise _refuse(value, f"one of {listed}", f'"{choices[-1]}"')
+    return value
+
+
+def read_users(value: object) -> list[str]:
+    """Read a list of users' names, as they log in."""
+    names = _texts(value, "a list of users' names", '["admin"]')
+    for name in names:
+        if name == ANONYMOUS:
+            msg = (
+                f'"{name}" is everybody who does not log in. Write the hosts from which they come.'
+            )
+            raise ValueError(msg)
+        if name.startswith("User:"):
+            plain = name.removeprefix("User:")
+            raise _refuse(name, "a name as users log in with it", f'"{plain}"')
+    return names
+
+
+def read_addresses(value: object) -> set[str]:
+    """Read a list of hosts; names are looked up now."""
+    found: set[str] = set()
+    for host in _texts(value, "a list of hosts", '["10.1.2.3"]'):
+        found |= _addresses(read_host(host))
+    return found
+
+
+def _texts(value: object, expected: str, example: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+        raise _refuse(value, expected, example)
+    return value
 
 
 def read_factor_scope(value: object) -> str:

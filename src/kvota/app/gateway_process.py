@@ -46,10 +46,11 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
     record: str | None = None,
     kafka: Mapping[str, int | str] | None = None,
     limits: Mapping[str, int | str] | None = None,
+    source: str | None = None,
 ) -> str:
     """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``.
 
-    The quota types in ``buckets`` are counted by a token bucket.
+    The quota types in ``buckets`` are counted by a token bucket; ``source``: of the quotas.
     """
     servers = ", ".join(f'"{server.strip()}"' for server in upstream.split(","))
     lines = [
@@ -62,6 +63,8 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
         f"bootstrap_servers = [{servers}]",
         "",
     ]
+    if source is not None:
+        lines += ["[quotas]", f'source = "{source}"', ""]
     for quota_type in dict.fromkeys([*(enforce or {}), *(buckets or {})]):
         lines += [f"[quotas.{quota_type}]"]
         if enforce and quota_type in enforce:

@@ -4,13 +4,17 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 from kvota.app.config import GatewayConfig, load_files
 from kvota.app.limit_sources import LimitSources
+from kvota.app.quota_settings import QuotaSourceKind
 from kvota.gateway.gateway import Gateway
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.planning.plan import format_quota
+from kvota.store.quota_store import QuotaStore, TomlStore
 
 log = logging.getLogger("kvota.gateway")
 
@@ -25,12 +29,16 @@ class Reload:
         config: the settings that the gateway runs by.
         gateway: what they are put in force in.
         sources: is told where the limits come from now.
+        store: of the quotas.
     """
 
-    def __init__(self, config: GatewayConfig, gateway: Gateway, sources: LimitSources) -> None:
+    def __init__(
+        self, config: GatewayConfig, gateway: Gateway, sources: LimitSources, store: QuotaStore
+    ) -> None:
         self._config = config
         self._gateway = gateway
         self._sources = sources
+        self._store = store
         # One thread: the files read last are those put in force last.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-reload")
 
@@ -40,30 +48,36 @@ class Reload:
         reading = loop.run_in_executor(self._reader, load_files, self._config.path)
         reading.add_done_callback(self._put_in_force)
 
-    def _put_in_force(self, done: "asyncio.Future[tuple[GatewayConfig, ConfiguredQuotas]]") -> None:
+    def _put_in_force(
+        self, done: "asyncio.Future[tuple[GatewayConfig, ClientQuotas | None]]"
+    ) -> None:
         if done.cancelled():
             return
         error = done.exception()
         if error is not None:
             log.error("SIGHUP: what is in force stays as it is. %s", error)
             return
-        config, quotas = done.result()
+        config, written = done.result()
         before, self._config = self._config, _running(self._config, config)
         quotas_before = self._gateway.shared.engine.quotas
+        if written is not None and isinstance(self._store, TomlStore):
+            self._store.quotas = written
+        quotas = self._store.quotas.configured()
+        self._gateway.shared.quota_admins = config.quotas.admins
         self._gateway.put_in_force(
             quotas,
             enforced=config.gateway.connection.enforced,
             windows=config.windows,
-            buckets=config.buckets,
+            buckets=config.quotas.buckets,
         )
-        self._sources.replace(config.quotas_file, quotas)
+        self._sources.replace(config.quotas.file, quotas)
         for line in changes(before, quotas_before, config, quotas):
             log.info("SIGHUP: %s", line)
         log.info(
             "SIGHUP: %s; quotas of %d entities from %s",
             in_force(config),
             len(quotas),
-            config.quotas_file,
+            config.quotas.file,
         )
 
 
@@ -77,7 +91,7 @@ def in_force(config: GatewayConfig) -> str:
 
 def algorithm_text(config: GatewayConfig, quota_type: QuotaType) -> str:
     """Say how a type is counted, e.g. ``token_bucket (burst 1 s, debt_max 15 s)``."""
-    bucket = config.buckets.get(quota_type)
+    bucket = config.quotas.buckets.get(quota_type)
     if bucket is None:
         window = config.windows[quota_type]
         return f"{FACTS[quota_type].algorithms[0]} ({window.samples} x {window.sample_ms} ms)"
@@ -136,6 +150,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
             (now.gateway.limits, same),
         ),
         "record": (before.record, now.record),
+        "quotas.source": (_store_of(before), _store_of(now)),
         "kafka (quota callback and volumes)": (
             replace(before.kafka, windows={}),
             replace(now.kafka, windows={}),
@@ -151,6 +166,13 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
         before,
         gateway=replace(before.gateway, connection=connection),
         kafka=replace(before.kafka, windows=now.windows),
-        buckets=now.buckets,
-        quotas_file=now.quotas_file,
+        quotas=now.quotas
+        if _store_of(before) == _store_of(now)
+        else replace(now.quotas, source=before.quotas.source, file=before.quotas.file),
     )
+
+
+def _store_of(config: GatewayConfig) -> tuple[QuotaSourceKind, Path | None]:
+    """What is opened at the start; a file that people write may be another one any time."""
+    source = config.quotas.source
+    return source, None if source is QuotaSourceKind.TOML else config.quotas.file

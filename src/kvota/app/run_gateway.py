@@ -11,6 +11,7 @@ import uvloop
 from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
+from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
 from kvota.callbacks import DefaultQuotaCallback, load_callback
@@ -21,6 +22,7 @@ from kvota.metrics.cells import Cells
 from kvota.metrics.tally import Tally
 from kvota.metrics.throttle_log import ThrottleLog
 from kvota.model.address import address_text
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_type import CONFIGURABLE_TYPES
@@ -31,6 +33,7 @@ from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.shared import Shared
 from kvota.session.topology import Topology
+from kvota.store.quota_store import QuotaStore
 
 log = logging.getLogger("kvota.gateway")
 
@@ -39,16 +42,22 @@ log = logging.getLogger("kvota.gateway")
 _SERIES_MAX = 500
 
 
-def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
-    """Run until SIGTERM or SIGINT, which drain; SIGHUP reads both files again.
+def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
+    """Run until SIGTERM or SIGINT, which drain; SIGHUP reads the files again that people write.
+
+    Args:
+        config: the settings.
+        written: the quotas of a file that people write; None: a store of the gateway's own has them.
 
     Raises:
-        KvotaError: a port is taken, the record folder cannot be written.
+        KvotaError: a port is taken, the record folder cannot be written, another gateway uses the store.
     """
+    store = open_store(config, written)
+    quotas = store.quotas.configured()
     callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
     is_default = isinstance(callback, DefaultQuotaCallback)
-    engine = QuotaEngine(callback, config.windows, config.buckets)
-    sources = LimitSources(callback, config.quotas_file, quotas)
+    engine = QuotaEngine(callback, config.windows, config.quotas.buckets)
+    sources = LimitSources(callback, config.quotas.file, quotas)
     cells = Cells(shown_max=_SERIES_MAX)
     tally = Tally(cells, ThrottleLog(cells, sources.of_counter))
     sink = _sink(config, tally)
@@ -60,13 +69,15 @@ def run_gateway(config: GatewayConfig, quotas: ConfiguredQuotas) -> None:
         facts=ClusterFacts(),
         settings=config.gateway.connection,
         default_callback=callback if is_default else DefaultQuotaCallback(quotas),
+        client_quotas=store,
+        quota_admins=config.quotas.admins,
     )
-    gateway = Gateway(config.gateway, shared)
+    gateway = Gateway(config.gateway, shared, store)
     sink.start()
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
-        uvloop.run(_serve(config, gateway, sources))
+        uvloop.run(_serve(config, gateway, sources, store))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
@@ -109,14 +120,16 @@ def _sink(config: GatewayConfig, tally: Tally) -> Recorder | CountingSink:
     )
 
 
-async def _serve(config: GatewayConfig, gateway: Gateway, sources: LimitSources) -> None:
+async def _serve(
+    config: GatewayConfig, gateway: Gateway, sources: LimitSources, store: QuotaStore
+) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
-    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway, sources).begin)
+    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway, sources, store).begin)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        beside = [tasks.create_task(_say_ready(config, gateway, started))]
+        beside = [tasks.create_task(_say_ready(config, gateway, store, started))]
         if config.kafka.volumes.source != "none":
             beside.append(tasks.create_task(_watch_volumes(config, gateway, started)))
         await gateway.run(started=started)
@@ -153,11 +166,13 @@ async def _watch_volumes(config: GatewayConfig, gateway: Gateway, started: async
         await source.close()
 
 
-async def _say_ready(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
+async def _say_ready(
+    config: GatewayConfig, gateway: Gateway, store: QuotaStore, started: asyncio.Event
+) -> None:
     await started.wait()
     for line in summary(config, gateway.shared.engine.quotas):
         log.info("%s", line)
-    for sentence in doubts(config, gateway.shared.engine.quotas, gateway.shared.engine.callback):
+    for sentence in doubts(config, store.quotas, gateway.shared.engine.callback):
         log.warning("%s", sentence)
     advertised = config.gateway.advertised
     log.info(
@@ -177,7 +192,7 @@ def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     return [
         (
-            f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas_file}; "
+            f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas.file}; "
             f"records to {where}"
         ),
         (

@@ -22,6 +22,7 @@ from kvota.gateway.side import Side
 from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
+from kvota.session.outside import Errand
 from kvota.session.pausing import Pausing, Reason
 
 log = logging.getLogger(__name__)
@@ -119,12 +120,10 @@ class Driver:
                 self.write_upstream(cast("bytes", argument))
             case Do.RESUME:
                 self._step(partial(self.machine.resume, cast("int", argument)))
-            case Do.ASK:
-                self._ask(*cast("tuple[int, Question]", argument))
+            case Do.ASK | Do.ERRAND | Do.FIND_NODE:
+                self._ask_outside(code, argument)
             case Do.STEP | Do.YIELD | Do.BREATHE:
                 self._give_way(code, argument)
-            case Do.FIND_NODE:
-                self._find_node()
             case Do.READ_UPSTREAM:
                 self._read_upstream()
             case Do.CLOSE:
@@ -196,30 +195,36 @@ class Driver:
         else:
             self._go_on(self.machine.woken)
 
-    def _ask(self, token: int, question: Question) -> None:
-        answer = self._means.asking.ask(question)
+    def _ask_outside(self, code: int, argument: object) -> None:
+        """Ask for what the machine cannot know; the result goes to it."""
+        means = self._means
+        if code == Do.ASK:
+            token, question = cast("tuple[int, Question]", argument)
+            answer = means.asking.ask(question)
+            self._await(answer, partial(self._tell, self.machine.resolved, token))
+        elif code == Do.ERRAND:
+            errand = means.errands.run(cast("Errand", argument))
+            self._await(errand, partial(self._tell, self.machine.told))
+        else:
+            assert self.upstream is not None, "it has answered"
+            address = self.upstream.transport.get_extra_info("peername")
+            if address is not None:  # else it has gone since; its end closes the connection
+                finding = means.loop.create_task(means.brokers.node_at(*address[:2]))
+                self._await(finding, self._located)
+
+    def _await(self, answer: asyncio.Future[Any], take: Callable[[Any], None]) -> None:
+        def arrived(answer: asyncio.Future[Any]) -> None:
+            self._questions.discard(answer)
+            if not answer.cancelled():
+                take(answer.result())
+
         self._questions.add(answer)
-        answer.add_done_callback(partial(self._answered, token))
+        answer.add_done_callback(arrived)
 
-    def _answered(self, token: int, answer: asyncio.Future[object]) -> None:
-        self._questions.discard(answer)
-        if not answer.cancelled():
-            self._go_on(partial(self.machine.resolved, token, answer.result()))
+    def _tell(self, step: Callable[..., bytes | bytearray | None], *brought: object) -> None:
+        self._go_on(partial(step, *brought))
 
-    def _find_node(self) -> None:
-        assert self.upstream is not None, "it has answered"
-        address = self.upstream.transport.get_extra_info("peername")
-        if address is None:  # it has gone since; its end closes the connection
-            return
-        finding = self._means.loop.create_task(self._means.brokers.node_at(*address[:2]))
-        self._questions.add(finding)
-        finding.add_done_callback(self._located)
-
-    def _located(self, finding: asyncio.Future[int | None]) -> None:
-        self._questions.discard(finding)
-        if finding.cancelled():
-            return
-        node_id = finding.result()
+    def _located(self, node_id: int | None) -> None:
         if node_id is None:
             host, port = self.destination.address
             reason = (

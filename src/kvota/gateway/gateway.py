@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -13,6 +13,7 @@ from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
+from kvota.gateway.errands import Errands
 from kvota.gateway.listeners import Listeners
 from kvota.gateway.means import Means
 from kvota.gateway.mutes import MuteTally
@@ -23,10 +24,12 @@ from kvota.gateway.settings import GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
 from kvota.gateway.turns import Turns
 from kvota.model.bucket_settings import BucketSettings
+from kvota.model.client_quotas import KeyChange, idle_keys, of_engine
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.session.shared import Shared
+from kvota.store.quota_store import QuotaStore
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +49,13 @@ class Gateway:
     Args:
         settings: where to listen, whom to reach, limits.
         shared: engine, sink and the rest that every connection's machine uses.
+        store: where configured quotas are kept.
     """
 
-    def __init__(self, settings: GatewaySettings, shared: Shared) -> None:
+    def __init__(self, settings: GatewaySettings, shared: Shared, store: QuotaStore) -> None:
         self.settings = settings
         self.shared = shared
+        self._store = store
         self._places = Places(settings.limits)
         self._refusals = Refusals()
         self._own = OwnAddresses(
@@ -76,11 +81,14 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         asking = Asking(self.shared.engine.callback, loop)
+        errands = Errands(loop, self._store)
+        self._store.begin(self._in_force)
         means = Means(
             loop=loop,
             limits=self.settings.limits,
             shared=self.shared,
             asking=asking,
+            errands=errands,
             brokers=self._brokers,
             mutes=self._mutes,
             turns=Turns(loop),
@@ -113,6 +121,8 @@ class Gateway:
                 listeners.close()
                 self._brokers.stop()
                 asking.stop()
+                errands.stop()
+                await self._store.end()
 
     def stop(self) -> None:
         """Begin to drain; safe to call from a signal handler of the loop, and twice."""
@@ -148,6 +158,13 @@ class Gateway:
         await self._dialler.look_upstream()
 
     # ------------------------------------------------------------------ what goes on beside
+
+    def _in_force(self, changes: Sequence[KeyChange]) -> None:
+        """Quotas have been stored: they count from now on."""
+        self.shared.change_quotas(tuple(of_engine(changes)))
+        self.look_again()
+        for key in idle_keys(change.key for change in changes if change.value is not None):
+            log.warning("%s is kept and described; it holds nobody back yet", key)
 
     def _look_at_some(self) -> None:
         for driver in list(self._to_look_again)[:_LOOK_AGAIN_AT_ONCE]:

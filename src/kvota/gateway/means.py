@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kvota.gateway.asking import Asking
 from kvota.gateway.broker_addresses import BrokerAddresses
+from kvota.gateway.errands import Errands
 from kvota.gateway.mutes import MuteTally
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.turns import Turns
@@ -23,6 +24,7 @@ class Means:
     limits: GatewayLimits
     shared: Shared
     asking: Asking
+    errands: Errands
     brokers: BrokerAddresses
     mutes: MuteTally
     turns: Turns

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
+from kvota.model.entity_table import EntityTable
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 
@@ -19,7 +19,7 @@ class QuotaChange:
     limit: float | None
 
 
-class ConfiguredQuotas:
+class ConfiguredQuotas(EntityTable[QuotaType]):
     """An immutable mapping: entity → quota type → limit. An entity in it has at least one quota.
 
     >>> alice = QuotaEntity(user="alice")
@@ -28,71 +28,16 @@ class ConfiguredQuotas:
     mappingproxy({<QuotaType.PRODUCE: 'PRODUCE'>: 2000.0})
     """
 
-    __slots__ = ("_entries",)
-
-    def __init__(self, entries: Entries | None = None) -> None:
-        self._entries: dict[QuotaEntity, Mapping[QuotaType, float]] = {
-            entity: MappingProxyType({of_type: float(limit) for of_type, limit in limits.items()})
-            for entity, limits in (entries or {}).items()
-            if limits
-        }
-
-    def __len__(self) -> int:
-        """How many entities have quotas."""
-        return len(self._entries)
-
-    def __eq__(self, other: object) -> bool:
-        """True when the same entities have the same limits, in whatever order."""
-        if not isinstance(other, ConfiguredQuotas):
-            return NotImplemented
-        return self._entries == other._entries
-
-    __hash__ = None  # type: ignore[assignment]  # a large mapping: nobody looks things up by it
-
-    def entries(self) -> Entries:
-        """All quotas, in the order in which their entities came."""
-        return MappingProxyType(self._entries)
+    __slots__ = ()
 
     def limit(self, entity: QuotaEntity, quota_type: QuotaType) -> float | None:
         """What is configured for exactly this entity; None: nothing."""
-        return self._entries.get(entity, {}).get(quota_type)
+        return self.value(entity, quota_type)
 
     def with_changes(self, changes: Iterable[QuotaChange]) -> "ConfiguredQuotas":
         """These quotas after all the changes, one after the other; costs one copy, however many."""
-        changed: dict[QuotaEntity, dict[QuotaType, float]] = {}
-        for change in changes:
-            limits = changed.get(change.entity)
-            if limits is None:
-                limits = changed[change.entity] = dict(self._entries.get(change.entity, {}))
-            if change.limit is None:
-                limits.pop(change.quota_type, None)
-            else:
-                limits[change.quota_type] = float(change.limit)
-        result = ConfiguredQuotas()
-        result._entries = self._entries.copy()
-        for entity, limits in changed.items():
-            if limits:
-                result._entries[entity] = MappingProxyType(limits)
-            else:
-                result._entries.pop(entity, None)
-        return result
+        return self._changed((each.entity, each.quota_type, each.limit) for each in changes)
 
     def changes_to(self, other: "ConfiguredQuotas") -> tuple[QuotaChange, ...]:
         """The batch that makes ``other`` of these quotas: what is set first, then what is removed."""
-        changes: list[QuotaChange] = []
-        after = other.entries()
-        for entity, limits in after.items():
-            before = self._entries.get(entity, {})
-            changes += [
-                QuotaChange(entity, quota_type, limit)
-                for quota_type, limit in limits.items()
-                if before.get(quota_type) != limit
-            ]
-        for entity, before in self._entries.items():
-            limits = after.get(entity, {})
-            changes += [
-                QuotaChange(entity, quota_type, None)
-                for quota_type in before
-                if quota_type not in limits
-            ]
-        return tuple(changes)
+        return tuple(QuotaChange(*change) for change in self._differences(other))

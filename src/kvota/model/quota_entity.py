@@ -16,35 +16,41 @@ EntityName = str | Default | None
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """A user part, a client-id part, or both; each a name, DEFAULT, or absent (None).
+    """A user part, a client-id part, or both, or an ip part; each a name, DEFAULT, or absent (None).
 
-    ``user`` is the plain principal name as people write it, not percent-encoded.
+    ``user`` is the plain principal name as people write it, not percent-encoded. ``ip`` is an address
+    or a host's name, as it was written.
 
     Raises:
-        ValueError: both parts absent, or a name is empty.
+        ValueError: all parts absent, an ip beside another part, or a name is empty.
     """
 
     user: EntityName = None
     client_id: EntityName = None
+    ip: EntityName = None
 
     def __post_init__(self) -> None:
         """Refuse what AlterClientQuotas refuses."""
-        if self.user is None and self.client_id is None:
-            msg = "a quota needs a user, a client id, or both"
+        if self.user is None and self.client_id is None and self.ip is None:
+            msg = "a quota needs a user, a client id, or both, or an ip"
             raise ValueError(msg)
-        if self.user == "" or self.client_id == "":
-            msg = "a quota's user or client id may not be an empty name"
+        if self.user == "" or self.client_id == "" or self.ip == "":
+            msg = "a quota's user, client id or ip may not be an empty name"
+            raise ValueError(msg)
+        if self.ip is not None and not (self.user is None and self.client_id is None):
+            msg = "an ip cannot be combined with a user or a client id"
             raise ValueError(msg)
 
     def __str__(self) -> str:
         """As kafka-configs.sh writes it."""
         parts = []
-        if self.user is DEFAULT:
-            parts.append("the default user-principal")
-        elif self.user is not None:
-            parts.append(f"user-principal '{self.user}'")
-        if self.client_id is DEFAULT:
-            parts.append("the default client-id")
-        elif self.client_id is not None:
-            parts.append(f"client-id '{self.client_id}'")
+        for what, name in (
+            ("user-principal", self.user),
+            ("client-id", self.client_id),
+            ("ip", self.ip),
+        ):
+            if name is DEFAULT:
+                parts.append(f"the default {what}")
+            elif name is not None:
+                parts.append(f"{what} '{name}'")
         return ", ".join(parts)

@@ -1,7 +1,8 @@
 """The client behind a connection: who it is, what is due to it, what its driver shall do."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from kvota.engine import Answer, Lane, Question
@@ -13,11 +14,13 @@ from kvota.session.due import Due, Entry
 from kvota.session.fetch_room import FetchRoom
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import ANONYMOUS, PrincipalWatch
-from kvota.session.route import QUOTA_TYPE_OF_KEY, Kind, Route
+from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
-from kvota.wire import mutations
+from kvota.wire import client_quotas, mutations
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS
+from kvota.wire.varint import Bytes
 
 # The quota callback has so long to answer before a client counts as by the default one.
 ASK_MS_MAX = 1_000
@@ -28,11 +31,26 @@ LOOK_UPS_PER_STEP = 20
 _HEAD_BYTES_MAX = 4_096
 
 
+# Requests that are kept whole while they are decided on: how many things each announces.
+_ANNOUNCED: Mapping[int, Callable[[Bytes], int]] = {
+    **{
+        key: partial(mutations.announced_topics, key=key)
+        for key, quota_type in QUOTA_TYPE_OF_KEY.items()
+        if quota_type is QuotaType.CONTROLLER_MUTATION
+    },
+    # An entity takes what two topics take.
+    ALTER_CLIENT_QUOTAS: lambda head: 2 * client_quotas.announced_entries(head),
+}
+
+
 class AtWork(Protocol):
     """A conversation that has been handed all it waits for, and has more to do than one step."""
 
     def step(self, caller: "Caller", now_us: int) -> bytes:
         """Do some more; returns what goes upstream because of it."""
+
+    def told(self, caller: "Caller", result: object, now_us: int) -> bytes:
+        """Take what an errand has brought; returns what goes upstream because of it."""
 
     def abandoned(self) -> None:
         """The connection has ended."""
@@ -62,7 +80,7 @@ class Caller:
         asks: how many questions there were; the last one's token.
         commands: for the driver.
         whole: what this connection takes of the memory for requests that are kept whole.
-        at_work: what goes on with ``Do.STEP``.
+        at_work: what goes on with ``Do.STEP``, or when an errand has been run.
     """
 
     __slots__ = (
@@ -195,15 +213,16 @@ class Caller:
         self.pausing.wait(at_most_ms)
 
     def has_room(self, route: Route, data: bytes | bytearray, pos: int, size: int) -> bool:
-        """False: a topic mutation, of which the head is at ``pos``, waits for its turn, and for memory.
+        """False: a mutation, of which the head is at ``pos``, waits for its turn, and for memory.
 
         Raises:
-            ProtocolError: it announces more topics than are taken.
+            ProtocolError: it announces more topics, or entities, than are taken.
         """
-        if route.kind != Kind.EXCHANGE or route.key not in QUOTA_TYPE_OF_KEY:
+        announced = _ANNOUNCED.get(route.key)
+        if announced is None:
             return True
         head = data[pos : pos + min(size + 4, _HEAD_BYTES_MAX)]
-        if self.whole.take(size, mutations.announced_topics(head, route.key), self.user):
+        if self.whole.take(size, announced(head), self.user):
             return True
         self.pausing.reasons |= Reason.ROOM
         return False

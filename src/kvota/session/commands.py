@@ -25,3 +25,4 @@ class Do(IntEnum):
     )
     YIELD = 10  # int: a reason to pause; this connection has had its share, others come first
     BREATHE = 11  # None: much was looked at; read the broker on when others have had their turn
+    ERRAND = 12  # ``session.outside.Errand``: run it; the result goes to ``Connection.told``

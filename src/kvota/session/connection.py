@@ -18,7 +18,7 @@ from kvota.session.requests import Requests
 from kvota.session.shared import Shared
 
 _NO_ANSWER = (
-    "the broker has not answered what a topic mutation waits for in time; its client sends it again, and "
+    "the broker has not answered what a mutation waits for in time; its client sends it again, and "
     "learns what has become of it"
 )
 _WAITED_TOO_LONG = (
@@ -124,8 +124,17 @@ class Connection:
         """
         at_work = self.caller.at_work
         assert at_work is not None
-        upstream = at_work.step(self.caller, now_us)
-        return upstream or None
+        return at_work.step(self.caller, now_us) or None
+
+    def told(self, result: object, now_us: int) -> bytes | bytearray | None:
+        """What ``Do.ERRAND`` asked for has been done; returns what goes upstream.
+
+        Raises:
+            ProtocolError: as ``step``.
+        """
+        at_work = self.caller.at_work
+        assert at_work is not None
+        return at_work.told(self.caller, result, now_us) or None
 
     def next_deadline_ms(self, monotonic_ms: int) -> int | None:
         """When ``deadline_passed`` is due; ask again whenever ``pausing.deadline_changed``."""

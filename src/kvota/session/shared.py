@@ -1,15 +1,18 @@
 """What all connections of one gateway have in common."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvota.engine import QuotaEngine
-from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
+from kvota.session.outside import QuotaSource
 from kvota.session.produce_quota import ProduceQuota
+from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
 from kvota.session.whole_requests import WholeRequests
@@ -22,10 +25,12 @@ _WHOLE_ANSWERS_BYTES = 128 * 2**20
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
-    ``settings`` are replaced by ``put_in_force``; nothing else is, but for the flag.
+    ``settings`` and ``quota_admins`` are replaced; nothing else is, but for the flag.
 
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
+        client_quotas: the configured quotas as Kafka's tools describe and alter them.
+        quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
@@ -40,6 +45,8 @@ class Shared:
     facts: ClusterFacts
     settings: ConnectionSettings
     default_callback: ClientQuotaCallback
+    client_quotas: QuotaSource
+    quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
     produce_quotas: tuple[ProduceQuota, ...] = ()
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
@@ -59,7 +66,10 @@ class Shared:
 
     def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
         """Put these configured quotas in force, for clients of whom the callback does not know, too."""
-        changes = tuple(self.engine.quotas.changes_to(quotas))
+        self.change_quotas(self.engine.quotas.changes_to(quotas))
+
+    def change_quotas(self, changes: Sequence[QuotaChange]) -> None:
+        """Put a batch of changed quotas in force, for clients of whom the callback does not know, too."""
         self.engine.apply(changes)
         if self.default_callback is self.engine.callback:
             return

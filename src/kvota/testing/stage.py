@@ -18,6 +18,7 @@ from typing import NamedTuple, cast
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import Question, QuotaEngine, QuotaWindow
 from kvota.model.bucket_settings import BucketSettings
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -27,16 +28,23 @@ from kvota.session.budget import AnnouncedBudgets
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.facts import ClusterFacts
+from kvota.session.outside import Errand, FixedQuotas, QuotaSource, Refusal
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.produce_quota import ProduceQuota
+from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
 from kvota.testing.manual_clock import ManualClock
+from kvota.wire.error_code import ErrorCode
 
 ALL_TYPES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION})
 GATEWAY = "gateway.example"
 NODE_PORT_BASE = 20_000
+NO_CLIENT_QUOTAS = FixedQuotas(
+    ClientQuotas(), Refusal(ErrorCode.POLICY_VIOLATION, "nothing is altered on this stage")
+)
+NO_ADMINS = QuotaAdmins()
 BROKER = ("broker-1.inside", 9092)
 
 
@@ -110,6 +118,8 @@ class Cluster:
         sink: takes the rows.
         callback: decides who shares a counter; Kafka's own rules if None.
         produce_quotas: what a Produce is charged on beside its bytes.
+        client_quotas: as Kafka's tools describe them.
+        quota_admins: who may alter them where no authorizer can say.
     """
 
     table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
@@ -123,6 +133,8 @@ class Cluster:
     sink: Rows = field(default_factory=Rows)
     callback: ClientQuotaCallback | None = None
     produce_quotas: tuple[ProduceQuota, ...] = ()
+    client_quotas: QuotaSource = NO_CLIENT_QUOTAS
+    quota_admins: QuotaAdmins = NO_ADMINS
 
     def __post_init__(self) -> None:
         default_callback = DefaultQuotaCallback(self.table)
@@ -144,6 +156,8 @@ class Cluster:
             facts=ClusterFacts(),
             settings=ConnectionSettings(enforced=self.enforced, **self.limits),
             default_callback=default_callback,
+            client_quotas=self.client_quotas,
+            quota_admins=self.quota_admins,
             produce_quotas=self.produce_quotas,
         )
 
@@ -204,6 +218,7 @@ class Stage:
         reads_broker: false while it leaves the broker's bytes unread.
         asked: tokens and questions for the quota callback.
         finds: how often it has asked which broker was reached.
+        errands: what it has asked for of the world around.
     """
 
     def __init__(
@@ -225,6 +240,7 @@ class Stage:
         self.breaths = 0
         self.wakes = 0
         self.finds = 0
+        self.errands: list[Errand] = []
         self.reads_broker = True
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
@@ -314,6 +330,8 @@ class Stage:
             self.asked.append(cast("tuple[int, Question]", argument))
         elif code == Do.FIND_NODE:
             self.finds += 1
+        elif code == Do.ERRAND:
+            self.errands.append(cast("Errand", argument))
         elif code == Do.BREATHE:
             self.breaths += 1
         else:
@@ -349,6 +367,12 @@ class Stage:
         """What ``Do.FIND_NODE`` asked for is here; returns what goes to the broker because of it."""
         before = len(self.to_broker)
         self._go_on(self.machine.located(node_id, self._now_us))
+        return self.to_broker[before:]
+
+    def tell(self, result: object) -> bytes:
+        """What the last errand has brought; returns what goes to the broker because of it."""
+        before = len(self.to_broker)
+        self._go_on(self.machine.told(result, self._now_us))
         return self.to_broker[before:]
 
     def look_again(self) -> None:

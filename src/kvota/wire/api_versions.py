@@ -7,7 +7,7 @@ version was asked for.
 from dataclasses import dataclass
 from struct import Struct
 
-from kvota.wire.apis import API_VERSIONS, APIS
+from kvota.wire.apis import ANSWERED_HERE, API_VERSIONS, APIS
 from kvota.wire.encode import encode_count, encode_int16
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.headers import answer_scanner, encode_answer, with_size
@@ -66,6 +66,7 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
 def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[int, int]]]:
     """Leaves only the APIs and versions that the gateway knows; also returns what was offered.
 
+    What the gateway answers itself is offered in any case, in the broker's versions where it has them.
     Tagged fields (features among them) and the throttle time stay byte for byte. The lowest
     Produce version stays the broker's, though 0 to 2 are offered in name only: old librdkafka
     chooses its compression by it (KAFKA-18659).
@@ -79,6 +80,11 @@ def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[i
         common = common_versions(key, scanned.versions[key])
         if common is not None:
             kept += _ENTRY.pack(key, *common), answer[tags_at:end]
+    if scanned.error_code == ErrorCode.NONE:
+        tags = b"\0" if scanned.flexible else b""
+        for key in ANSWERED_HERE:
+            if key not in scanned.versions:
+                kept += _ENTRY.pack(key, *APIS[key].versions), tags
     count = encode_count(len(kept) // 2, flexible=scanned.flexible)
     clamped = with_size([answer[: scanned.array_at], count, *kept, answer[scanned.array_end :]])
     return clamped, scanned.versions

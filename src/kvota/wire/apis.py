@@ -19,12 +19,18 @@ API_VERSIONS = 18
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
 INIT_PRODUCER_ID = 22
+DESCRIBE_ACLS = 29
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 SASL_AUTHENTICATE = 36
 CREATE_PARTITIONS = 37
 INCREMENTAL_ALTER_CONFIGS = 44
+DESCRIBE_CLIENT_QUOTAS = 48
+ALTER_CLIENT_QUOTAS = 49
 DESCRIBE_CLUSTER = 60
+
+# The gateway answers these itself, so clients may use them though their broker is too old for them.
+ANSWERED_HERE = (DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS)
 
 # Versions are int16: no version reaches this one.
 NEVER = 1 << 15
@@ -195,7 +201,7 @@ _TABLE = (
     _api(26, "EndTxn", 5, flexible_from=3),
     _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle_from=NEVER),
     _api(28, "TxnOffsetCommit", 5, flexible_from=3, request_bytes_max=_BIG),
-    _api(29, "DescribeAcls", 3, flexible_from=2),
+    _api(DESCRIBE_ACLS, "DescribeAcls", 3, flexible_from=2),
     _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG),
     _api(31, "DeleteAcls", 3, flexible_from=2, request_bytes_max=_BIG),
     _api(
@@ -250,8 +256,22 @@ _TABLE = (
     _api(45, "AlterPartitionReassignments", 1, flexible_from=0, request_bytes_max=_BIG),
     _api(46, "ListPartitionReassignments", 0, flexible_from=0, request_bytes_max=_BIG),
     _api(47, "OffsetDelete", 0, flexible_from=NEVER, request_bytes_max=_BIG),
-    _api(48, "DescribeClientQuotas", 1, flexible_from=1),
-    _api(49, "AlterClientQuotas", 1, flexible_from=1),
+    _api(
+        DESCRIBE_CLIENT_QUOTAS,
+        "DescribeClientQuotas",
+        1,
+        flexible_from=1,
+        treatment=Treatment.EXCHANGE,
+        request_bytes_max=128 * _KIB,  # three names as long as a text can be
+    ),
+    _api(
+        ALTER_CLIENT_QUOTAS,
+        "AlterClientQuotas",
+        1,
+        flexible_from=1,
+        treatment=Treatment.EXCHANGE,
+        request_bytes_max=_MUTATION,
+    ),
     _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),
     _api(51, "AlterUserScramCredentials", 0, flexible_from=0),
     # v2 (KIP-853) lists the controllers' own listeners; v1 is offered, so that no address leaks.

@@ -1,6 +1,10 @@
 """Encodes the fields of our own questions and answers."""
 
+from struct import Struct
+
 from kvota.wire.varint import uvarint
+
+_FLOAT64 = Struct(">d")
 
 
 def encode_text(text: str | None, *, flexible: bool) -> bytes:
@@ -30,3 +34,8 @@ def encode_int16(value: int) -> bytes:
 def encode_int32(value: int) -> bytes:
     """Encodes a signed number as four bytes."""
     return value.to_bytes(4, "big", signed=True)
+
+
+def encode_float64(value: float) -> bytes:
+    """Encodes a double as eight bytes."""
+    return _FLOAT64.pack(value)

@@ -6,11 +6,15 @@ from enum import IntEnum
 class ErrorCode(IntEnum):
     """Names and numbers are those of Kafka's protocol; other numbers pass through as they are."""
 
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     UNKNOWN_TOPIC_OR_PARTITION = 3
     REQUEST_TIMED_OUT = 7
     TOPIC_AUTHORIZATION_FAILED = 29
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
     INVALID_PARTITIONS = 37
+    INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
+    SECURITY_DISABLED = 54
     THROTTLING_QUOTA_EXCEEDED = 89

@@ -12,6 +12,7 @@ from kvota.wire.varint import Bytes, read_uvarint
 _INT16 = Struct(">h").unpack_from
 _INT32 = Struct(">i").unpack_from
 _INT64 = Struct(">q").unpack_from
+_FLOAT64 = Struct(">d").unpack_from
 
 TOPIC_ID_BYTES = 16
 TEXT_BYTES_MAX = 32_767  # an int16; Kafka limits compact strings to it, too
@@ -91,6 +92,11 @@ class Scanner:
     def int64(self) -> int:
         """Reads eight bytes as a signed number."""
         value: int = _INT64(self.data, self.skip(8))[0]
+        return value
+
+    def float64(self) -> float:
+        """Reads eight bytes as a double."""
+        value: float = _FLOAT64(self.data, self.skip(8))[0]
         return value
 
     def uvarint(self) -> int:

@@ -7,11 +7,13 @@ import pytest
 
 from kvota.app.config import GatewayConfig, load_files, read_config
 from kvota.app.gateway_process import gateway_toml
+from kvota.app.quota_settings import QuotaSourceKind
 from kvota.engine import QuotaWindow
 from kvota.gateway.settings import GatewayLimits
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import ConfigurationError
 from kvota.model.quota_type import QuotaType
+from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
 
@@ -60,10 +62,10 @@ def test_only_the_upstream_must_be_said(tmp_path: Path) -> None:
     )
     assert config.gateway.limits == GatewayLimits()
     assert config.gateway.connection == ConnectionSettings()
-    assert config.quotas_file == tmp_path / "quotas.toml"
+    assert config.quotas.file == tmp_path / "quotas.toml"
     assert config.record.folder is None
     assert set(config.windows.values()) == {QuotaWindow(11, 1000)}
-    assert config.buckets == {}
+    assert config.quotas.buckets == {}
 
 
 def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
@@ -147,8 +149,10 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
         mutation_partitions_max=18,
         default_partitions=19,
     )
-    assert config.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=2_000, debt_max_ms=3_000)}
-    assert config.quotas_file == tmp_path / "other.toml"
+    assert config.quotas.buckets == {
+        QuotaType.FETCH: BucketSettings(burst_ms=2_000, debt_max_ms=3_000)
+    }
+    assert config.quotas.file == tmp_path / "other.toml"
     assert (record.folder, record.folder_bytes_max) == (tmp_path / "events", 2**30)
     assert (record.age_s_max, record.flush_interval_s) == (172_800, 0.25)
     assert (record.flush_rows, record.buffer_rows) == (7, 18)
@@ -199,7 +203,45 @@ def test_files_without_fault_give_configuration_and_quotas(tmp_path: Path) -> No
     config, table = load_files(written(tmp_path, UPSTREAM, quotas))
 
     assert config.gateway.upstream == (("kafka-1", 9092),)
+    assert table is not None
     assert len(table.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_without_a_list_who_is_on_this_machine_may_alter_quotas_where_only_they_can_connect(
+    tmp_path: Path, host: str, *, loopback: bool
+) -> None:
+    listens = f'[gateway]\nhost = "{host}"\nadvertised_host = "gateway"\n'
+
+    config = load_config(written(tmp_path, UPSTREAM + listens))
+
+    assert config.quotas.admins == QuotaAdmins(loopback=loopback)
+
+
+def test_a_list_of_who_may_alter_quotas_takes_the_place_of_the_default(tmp_path: Path) -> None:
+    admins = '[quotas.admins]\nusers = ["admin"]\nhosts = ["10.1.2.3", "::1"]\n'
+
+    config = load_config(written(tmp_path, UPSTREAM + admins))
+
+    hosts = frozenset({"10.1.2.3", "::1"})
+    assert config.quotas.admins == QuotaAdmins(users=frozenset({"admin"}), hosts=hosts)
+
+
+def test_a_store_of_the_gateways_own_is_not_read_with_the_settings(tmp_path: Path) -> None:
+    config, quotas = load_files(written(tmp_path, UPSTREAM + '[quotas]\nsource = "file"\n', "[["))
+
+    assert quotas is None
+    assert config.quotas.source is QuotaSourceKind.FILE
+    assert config.quotas.file == tmp_path / "quotas.json"
 
 
 def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
@@ -219,7 +261,7 @@ def test_the_toml_that_tests_write_is_what_they_mean(tmp_path: Path) -> None:
     assert config.gateway.upstream == (("a", 1), ("b", 2))
     assert config.gateway.advertised.node_port_base == 4001
     assert config.gateway.connection.enforced == {QuotaType.PRODUCE}
-    assert config.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)}
+    assert config.quotas.buckets == {QuotaType.FETCH: BucketSettings(burst_ms=500, debt_max_ms=0)}
     assert config.gateway.limits.frame_ms == 1_000
     assert config.windows[QuotaType.FETCH].samples == 2
 

@@ -12,13 +12,16 @@ from kvota.engine import QuotaEngine
 from kvota.gateway.driver import Driver
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
+from kvota.session.outside import Refusal
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
 from kvota.session.topology import Advertised, Topology
+from kvota.store.quota_store import TomlStore
 from kvota.testing.frames import (
     HEARTBEAT,
     METADATA,
@@ -33,6 +36,7 @@ from kvota.testing.stage import ALL_TYPES, Rows
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"
 BALANCER_HOST = "127.0.0.4"
+WRITTEN_BY_PEOPLE = Refusal(44, "the quotas of this world are written by people")
 Behaviour = Callable[["Broker", bytes], Awaitable[bytes]]
 
 
@@ -205,6 +209,7 @@ class World:
         self.sink = Rows()
         default_callback = DefaultQuotaCallback(table or ConfiguredQuotas())
         self.engine = QuotaEngine(callback or default_callback, {})
+        store = TomlStore(ClientQuotas.of(table or ConfiguredQuotas()), WRITTEN_BY_PEOPLE)
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,
@@ -213,6 +218,7 @@ class World:
             facts=ClusterFacts(),
             settings=connection or ConnectionSettings(enforced=enforced),
             default_callback=default_callback,
+            client_quotas=store,
         )
         if knows_brokers:
             for node_id, address in enumerate(cluster, 1):
@@ -226,6 +232,7 @@ class World:
                 limits=self.limits,
             ),
             self.shared,
+            store,
         )
         self._running: asyncio.Task[None] | None = None
         self._clients: list[Client] = []

@@ -605,7 +605,12 @@ def test_versions_are_offered_as_far_as_the_gateway_knows_them() -> None:
         4,
     )
 
-    assert [(a.api_key, a.min_version, a.max_version) for a in told.api_keys] == [(0, 0, 13), (19, 2, 5)]  # fmt: skip
+    assert [(a.api_key, a.min_version, a.max_version) for a in told.api_keys] == [
+        (0, 0, 13),
+        (19, 2, 5),
+        (48, 0, 1),  # these two are the gateway's own
+        (49, 0, 1),
+    ]
     assert stage.machine.caller.upstream_versions[0] == (0, 99)
 
 

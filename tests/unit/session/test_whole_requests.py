@@ -231,7 +231,7 @@ def test_a_question_that_is_not_answered_ends_the_connection() -> None:
     assert not first.closed
     first.advance(1)
 
-    assert "the broker has not answered what a topic mutation waits for" in first.closed
+    assert "the broker has not answered what a mutation waits for" in first.closed
     assert second.wake_up()
     assert shared.rows == []
 

@@ -33,6 +33,8 @@ def answer_payload(version: int, seed: int, offered: dict[int, tuple[int, int]])
     return messages.payload(18, version, "response", api_keys=entries, error_code=KioErrorCode.none)
 
 
+# DescribeClientQuotas and AlterClientQuotas: the gateway answers them itself.
+OWN = [(48, 0, 1), (49, 0, 1)]
 OFFERS = st.dictionaries(
     st.integers(0, 100),
     st.tuples(st.integers(0, 25), st.integers(0, 25)).filter(lambda pair: pair[0] <= pair[1]),
@@ -56,10 +58,26 @@ def test_only_what_both_know_is_offered_and_all_else_survives(
         if key in APIS and low <= APIS[key].version_max
     )
 
+    own = tuple(
+        entry(api_key=key, min_version=0, max_version=1) for key in (48, 49) if key not in offered
+    )
+
     clamped, upstream = api_versions.clamp(to_frame(payload), version)
 
-    assert clamped == to_frame(replace(payload, api_keys=common))
+    assert clamped == to_frame(replace(payload, api_keys=common + own))
     assert upstream == offered
+
+
+def test_what_the_gateway_answers_itself_is_offered_in_the_brokers_versions_if_it_has_them() -> (
+    None
+):
+    payload = answer_payload(3, 1, {18: (0, 4), 48: (0, 0)})
+
+    clamped, upstream = api_versions.clamp(to_frame(payload), 3)
+
+    kept = from_frame(clamped, 18, 3, "response").api_keys
+    assert [(e.api_key, e.max_version) for e in kept] == [(18, 4), (48, 0), (49, 1)]
+    assert 49 not in upstream
 
 
 def test_what_kafka_4_3_offers_a_client_keeps_produce_from_0() -> None:
@@ -72,6 +90,7 @@ def test_what_kafka_4_3_offers_a_client_keeps_produce_from_0() -> None:
         (0, 0, 13),
         (1, 4, 18),
         (18, 0, 4),
+        *OWN,
     ]
 
 
@@ -81,7 +100,7 @@ def test_a_newer_broker_is_clamped_to_the_versions_we_know() -> None:
     clamped, upstream = api_versions.clamp(to_frame(payload), 3)
 
     kept = from_frame(clamped, 18, 3, "response").api_keys
-    assert [(e.api_key, e.max_version) for e in kept] == [(18, 4), (3, 13)]
+    assert [(e.api_key, e.max_version) for e in kept] == [(18, 4), (3, 13), (48, 1), (49, 1)]
     assert upstream[93] == (0, 0)
 
 
@@ -116,7 +135,7 @@ def test_tags_of_an_entry_survive() -> None:
 
     clamped, _upstream = api_versions.clamp(frame, 3)
 
-    assert clamped == frame.replace(entry, b"\0\x03\0\0\0\x0d")
+    assert b"\0\x03\0\0\0\x0d" + b"\x01\x09\x02zz" in clamped
 
 
 @pytest.mark.parametrize("frame", [b"\0\0\0\x04\0\0\0\x01", b"\0\0\0\x07\0\0\0\x01\0\0\x7f"])

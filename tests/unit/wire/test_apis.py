@@ -112,8 +112,9 @@ def keys_of(treatment: Treatment) -> set[int]:
 
 def test_what_decides_on_a_connection_is_read_whole_and_what_names_brokers_is_rewritten() -> None:
     logins_and_versions, mutations, error_texts = {17, 18, 36}, {19, 20, 37}, {33, 44}
+    quotas = {48, 49}
 
-    assert keys_of(Treatment.EXCHANGE) == logins_and_versions | mutations | error_texts
+    assert keys_of(Treatment.EXCHANGE) == logins_and_versions | mutations | error_texts | quotas
     assert keys_of(Treatment.REWRITE) == {3, 10, 32, 60}
     assert (keys_of(Treatment.PRODUCE), keys_of(Treatment.FETCH)) == ({0}, {1})
 

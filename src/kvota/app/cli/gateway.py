@@ -58,18 +58,23 @@ def _check(path: Path, *, connect: bool) -> int:
     """Report all faults of both files at once, and doubts; return 3 where a broker does not answer."""
     from kvota.app.check import check_folder, doubts, unreachable_brokers
     from kvota.app.config import load_files
+    from kvota.app.quota_opening import stored_quotas
     from kvota.app.run_gateway import summary
     from kvota.callbacks import load_callback
 
-    config, quotas = load_files(path)
+    config, written = load_files(path)
+    stored, problem = (written, None) if written is not None else stored_quotas(config)
+    if problem is not None:
+        raise UsageError(problem)
+    quotas = stored.configured()
     callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
     for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:
         check_folder(config.record.folder)
-    for sentence in doubts(config, quotas, callback):
+    for sentence in doubts(config, stored, callback):
         print(f"warning: {sentence}")
-    print(f"{path} and {config.quotas_file}: no fault found")
+    print(f"{path} and {config.quotas.file}: no fault found")
     missing = unreachable_brokers(config) if connect else []
     for sentence in missing:
         print(sentence, file=sys.stderr)

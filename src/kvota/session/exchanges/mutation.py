@@ -9,13 +9,10 @@ of the connection is forwarded: a broker, too, has one request of a connection i
 
 from collections.abc import Generator
 from dataclasses import replace
-from typing import NamedTuple
 
-from kvota.model.errors import ProtocolError
 from kvota.session.caller import Caller
-from kvota.session.commands import Do
-from kvota.session.due import Due
-from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.session.exchanges.conversation import QUESTION_MS_MAX, Conversation, Sent, Talk
+from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.mutation_charges import MutationCharges, Outcome
 from kvota.session.exchanges.mutation_counts import MutationCounts, key_of
 from kvota.wire import mutations, questions
@@ -26,112 +23,29 @@ from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
 from kvota.wire.steps import STEP_PARTS, Steps
 
 _DEFAULT_PARTITIONS = "num.partitions"
-# A broker answers Metadata at once. One that does not for so long keeps the request, and memory for it.
-QUESTION_MS_MAX = 30_000
 # A client says how long its mutation may take; it is held to that, and to this.
 _TIMEOUT_MS_MAX = 300_000
 
 
-class _Sent(NamedTuple):
-    """What goes upstream now: a question of the gateway's own, or the request.
-
-    Attributes:
-        correlation: of the answer.
-        frame: a whole request.
-        at_most_ms: so long the answer may take.
-    """
-
-    correlation: int
-    frame: bytes
-    at_most_ms: int
-
-
-# None: a step is done, and others may have their turn. The answer to what was sent is what comes back.
-_Talk = Generator[_Sent | None, bytes, bytes]
-
-
-class Mutation(Exchange):
-    """One mutation request on its way through: questions, charges, the request, its answer.
-
-    The conversation is one generator (``_talk_over``). A request with many topics is worked on in steps,
-    with ``Do.STEP`` between them.
-    """
+class Mutation(Conversation):
+    """One mutation request on its way through: questions, charges, the request, its answer."""
 
     def __init__(self, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> None:
-        self._head = head
-        self._shared = caller.shared
-        self._now_us = now_us
+        super().__init__(caller, head, frame, now_us)
         self._refusals: dict[int, Refusal] = {}
         self._charges: MutationCharges | None = None
         self._request: MutationRequest
         self._counts: MutationCounts
-        self._talk: _Talk = self._talk_over(caller, frame)
-
-    # ------------------------------------------------------------------ the conversation
-
-    @classmethod
-    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:
-        """Ask what exists first, unless nothing can be charged or refused.
-
-        Raises:
-            ProtocolError: the request cannot be read.
-        """
-        caller.wait()
-        caller.whole.in_use = True
-        mutation = cls(caller, head, frame, now_us)
-        return mutation.step(caller, now_us)
-
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:
-        """Take the answer: to a question, then ask the next one or decide; to the request, then settle.
-
-        Raises:
-            ProtocolError: the broker's answer cannot be read.
-        """
-        caller.wait()
-        upstream, told = self._advance(caller, frame, now_us)
-        if upstream:
-            caller.commands.append((Do.SEND_UPSTREAM, upstream))
-        return told
-
-    def step(self, caller: Caller, now_us: int) -> bytes:
-        """Do some more of what there is to do; returns what goes upstream.
-
-        Raises:
-            ProtocolError: the request, or what the broker has answered, cannot be read.
-        """
-        upstream, told = self._advance(caller, None, now_us)
-        if told:
-            caller.answer_locally(self._head.correlation, told)
-        return upstream
 
     def abandoned(self) -> None:
         """The connection ended before the answer: what was charged stays charged."""
-        self._talk.close()
+        super().abandoned()
         if self._charges is not None:
             self._charges.abandon()
 
-    def _advance(self, caller: Caller, answer: bytes | None, now_us: int) -> tuple[bytes, bytes]:
-        """Go on; returns what goes upstream, and what the client gets."""
-        self._now_us = now_us
-        caller.at_work = None
-        try:
-            sent = next(self._talk) if answer is None else self._talk.send(answer)
-        except StopIteration as end:
-            caller.whole.give_back()
-            caller.go_on()
-            return b"", end.value
-        except ProtocolError:
-            caller.at_work = self  # so that its charges are recorded as unanswered
-            raise
-        if sent is None:
-            caller.at_work = self
-            caller.commands.append((Do.STEP, None))
-            return b"", b""
-        caller.expect((sent.correlation, Due.EXCHANGE, self))
-        caller.wait(sent.at_most_ms)
-        return sent.frame, b""
+    # ------------------------------------------------------------------ the conversation
 
-    def _talk_over(self, caller: Caller, frame: bytes) -> _Talk:
+    def _talk_over(self, caller: Caller, frame: bytes) -> Talk:
         key, version, correlation = self._head
         request = yield from mutations.scan_request_in_steps(frame, key, version)
         self._request = request
@@ -161,7 +75,7 @@ class Mutation(Exchange):
             self._request = replace(request, frame=b"")
             del request
             may_take_ms = min(max(self._request.timeout_ms, 0), _TIMEOUT_MS_MAX)
-            told = yield _Sent(correlation, admitted, may_take_ms + QUESTION_MS_MAX)
+            told = yield Sent(correlation, admitted, may_take_ms + QUESTION_MS_MAX)
             del admitted
             scanned = yield from mutations.scan_answer_in_steps(told, key, version)
             mute_ms = yield from self._settle(charges, scanned)
@@ -185,7 +99,7 @@ class Mutation(Exchange):
         bounded = self._head.key != CREATE_PARTITIONS and not self._refusals
         return self._request.validate_only and bounded
 
-    def _ask(self, caller: Caller) -> Generator[_Sent | None, bytes, None]:
+    def _ask(self, caller: Caller) -> Generator[Sent | None, bytes, None]:
         """The questions of the gateway's own.
 
         Metadata by name, Metadata by id, and the cluster's num.partitions where a topic is created
@@ -198,7 +112,7 @@ class Mutation(Exchange):
                 questions.OWN_CORRELATION, names
             )
             del names
-            answer = yield _question(question)
+            answer = yield Sent(questions.OWN_CORRELATION, question)
             del question
             yield from self._learn(answer, questions.METADATA_NAMES_VERSION)
         ids = [t.topic_id for t in topics if t.name is None and t.topic_id is not None]
@@ -322,8 +236,8 @@ class Mutation(Exchange):
         )
 
 
-def _question(frame: bytes) -> _Sent:
-    return _Sent(questions.OWN_CORRELATION, frame, QUESTION_MS_MAX)
+def _question(frame: bytes) -> Sent:
+    return Sent(questions.OWN_CORRELATION, frame)
 
 
 def _newest_metadata(caller: Caller) -> int:

@@ -3,18 +3,21 @@
 from collections.abc import Mapping
 
 from kvota.session.exchanges.addresses import Addresses
+from kvota.session.exchanges.client_quotas import AlterQuotas, DescribeQuotas
 from kvota.session.exchanges.error_texts import ErrorTexts
 from kvota.session.exchanges.exchange import Exchange
 from kvota.session.exchanges.login import Authenticate, Handshake
 from kvota.session.exchanges.mutation import Mutation
 from kvota.session.exchanges.versions import Versions
 from kvota.wire.apis import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     API_VERSIONS,
     APIS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DESCRIBE_CLIENT_QUOTAS,
     INCREMENTAL_ALTER_CONFIGS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -29,6 +32,8 @@ EXCHANGES: Mapping[int, type[Exchange]] = {
     CREATE_TOPICS: Mutation,
     DELETE_TOPICS: Mutation,
     CREATE_PARTITIONS: Mutation,
+    DESCRIBE_CLIENT_QUOTAS: DescribeQuotas,
+    ALTER_CLIENT_QUOTAS: AlterQuotas,
     ALTER_CONFIGS: ErrorTexts,
     INCREMENTAL_ALTER_CONFIGS: ErrorTexts,
 }

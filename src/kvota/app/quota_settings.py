@@ -1,0 +1,109 @@
+"""The table [quotas] of gateway.toml: where the quotas are, who may alter them, how each type is held."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kvota.app import config_values as values
+from kvota.app.config_reader import Reader
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
+from kvota.session.quota_admins import QuotaAdmins, is_loopback
+
+
+class QuotaSourceKind(StrEnum):
+    """Where configured quotas come from."""
+
+    TOML = "toml"  # a file that people write
+    FILE = "file"  # one of the gateway's own, altered by Kafka's tools
+
+
+_FILE_NAMES = {QuotaSourceKind.TOML: "quotas.toml", QuotaSourceKind.FILE: "quotas.json"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaSettings:
+    """What [quotas] says.
+
+    Attributes:
+        source: where quotas come from.
+        file: that of the source.
+        admins: who may alter quotas where no authorizer of the cluster can say.
+        enforced: quota types in force; the others are in shadow mode.
+        buckets: the quota types that are counted by a token bucket.
+    """
+
+    source: QuotaSourceKind
+    file: Path
+    admins: QuotaAdmins
+    enforced: frozenset[QuotaType]
+    buckets: dict[QuotaType, BucketSettings]
+
+
+def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
+    """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
+    quotas = reader.table("quotas")
+    reader.known(("quotas",), ("source", "file", "admins", *CONFIGURABLE_TYPES))
+    source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
+    file = quotas.value("file", _FILE_NAMES[source], values.read_text)
+    if source is QuotaSourceKind.FILE and file.endswith(".toml"):
+        quotas.fault(
+            "file",
+            f'"{file}" is a file that people write, and source = "file" keeps a JSON document',
+            'Write e.g. "quotas.json".',
+        )
+    enforced, buckets = _of_types(reader)
+    return QuotaSettings(
+        source=source,
+        file=folder / file,
+        admins=_admins(reader, listens_at=listens_at),
+        enforced=frozenset(enforced),
+        buckets=buckets,
+    )
+
+
+def _read_source(value: object) -> QuotaSourceKind:
+    return QuotaSourceKind(values.read_choice(value, tuple(QuotaSourceKind)))
+
+
+def _admins(reader: Reader, *, listens_at: str) -> QuotaAdmins:
+    """Unless said otherwise, who is on this machine, where nobody else can connect; else nobody."""
+    reader.known(("quotas", "admins"), ("users", "hosts"))
+    table = reader.table("quotas", "admins")
+    if not table.data:
+        return QuotaAdmins(loopback=is_loopback(listens_at))
+    return QuotaAdmins(
+        users=frozenset(table.value("users", list[str](), values.read_users)),
+        hosts=frozenset(table.value("hosts", set[str](), values.read_addresses)),
+    )
+
+
+def _of_types(reader: Reader) -> tuple[set[QuotaType], dict[QuotaType, BucketSettings]]:
+    """Read which types are enforced, and which of them count by a debt bucket."""
+    enforced: set[QuotaType] = set()
+    buckets: dict[QuotaType, BucketSettings] = {}
+    default = BucketSettings()
+    for quota_type in CONFIGURABLE_TYPES:
+        table = reader.table("quotas", quota_type)
+        algorithms = FACTS[quota_type].algorithms
+        has_choice = len(algorithms) > 1
+        choices = ("algorithm", "burst", "debt_max") if has_choice else ()
+        reader.known(("quotas", quota_type), ("enforce", *choices))
+        if table.value("enforce", False, values.read_boolean):  # noqa: FBT003
+            enforced.add(quota_type)
+        if not has_choice:
+            continue
+        algorithm = table.value("algorithm", algorithms[0], values.read_algorithm)
+        burst_ms = table.value("burst", default.burst_ms, values.read_burst_ms)
+        debt_max_ms = table.value("debt_max", default.debt_max_ms, values.read_debt_max_ms)
+        if algorithm is Algorithm.TOKEN_BUCKET:
+            buckets[quota_type] = BucketSettings(burst_ms=burst_ms, debt_max_ms=debt_max_ms)
+        else:
+            for name in ("burst", "debt_max"):
+                if name in table.data:
+                    table.fault(
+                        name,
+                        "means nothing to a sampled rate",
+                        'Add algorithm = "token_bucket", or take it away.',
+                    )
+    return enforced, buckets

@@ -1,0 +1,78 @@
+"""Runs the errands of conversations: names are looked up, alterations stored."""
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+
+from kvota.session.outside import Errand, LookUpHosts, Refusal
+from kvota.store.quota_store import QuotaStore
+
+# Of one errand: an administrator waits for it.
+_LOOK_UP_S = 10.0
+# Names of one errand that are asked for; who writes that many means addresses.
+NAMES_MAX = 200
+
+
+class Errands:
+    """The errands of all connections of a gateway.
+
+    Args:
+        loop: where results are wanted.
+        store: of the configured quotas.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: QuotaStore) -> None:
+        self._loop = loop
+        self._store = store
+        self._names = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvota-names")
+
+    def run(self, errand: Errand) -> "asyncio.Future[object]":
+        """Begin an errand; cancelling what is returned does not undo it."""
+        result: asyncio.Future[object] = self._loop.create_future()
+        if isinstance(errand, LookUpHosts):
+            looking = self._loop.create_task(self._unknown(errand.names))
+            looking.add_done_callback(lambda task: _tell(result, task.result()))
+        else:
+            self._store.alter(errand, lambda refusal: _tell(result, refusal))
+        return result
+
+    def stop(self) -> None:
+        """Take no more; what is being looked up is nobody's business any more."""
+        self._names.shutdown(wait=False, cancel_futures=True)
+
+    async def _unknown(self, names: frozenset[str]) -> frozenset[str]:
+        """Which of the names are neither addresses nor known to anybody; too late is unknown, too."""
+        to_ask = sorted(name for name in names if not _is_address(name))
+        asked = [
+            self._loop.run_in_executor(self._names, _is_known, name) for name in to_ask[:NAMES_MAX]
+        ]
+        if asked:
+            await asyncio.wait(asked, timeout=_LOOK_UP_S)
+        known = {
+            name
+            for name, answer in zip(to_ask, asked, strict=False)
+            if answer.done() and not answer.cancelled() and answer.result()
+        }
+        return frozenset(to_ask) - known
+
+
+def _tell(result: "asyncio.Future[object]", what: Refusal | frozenset[str] | None) -> None:
+    if not result.done():  # whose connection has ended was cancelled
+        result.set_result(what)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))  # as a URL has an IPv6 address
+    except ValueError:
+        return False
+    return True
+
+
+def _is_known(name: str) -> bool:
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, ValueError):  # ValueError: a name that cannot be asked for
+        return False
+    return True

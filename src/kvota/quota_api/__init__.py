@@ -1,0 +1,1 @@
+"""What AlterClientQuotas and DescribeClientQuotas do, as a broker of Kafka 4.3 does it; pure."""

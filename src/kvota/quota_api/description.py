@@ -1,0 +1,111 @@
+"""Which quotas a DescribeClientQuotas request asks for, and with which words it is refused.
+
+Source: ``ClientQuotasImage.describe`` of Kafka 4.3, compared with a running broker.
+"""
+
+from collections.abc import Mapping
+
+from kvota.model.client_quotas import ClientQuotas
+from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
+from kvota.quota_api.entity import CLIENT_ID, IP, TYPES, USER, parts_of
+from kvota.quota_api.java_hash_map import string_order
+from kvota.wire import client_quotas as wire
+from kvota.wire.client_quotas import Component, Described, Filter
+from kvota.wire.error_code import ErrorCode
+from kvota.wire.steps import Steps
+
+# Some 5 ms of work, where nothing matches.
+_LOOKED_AT_PER_STEP = 5_000
+_MATCHES_PER_STEP = 500
+
+_Refusal = tuple[int, str]
+
+# What a component wants of the part of its type: this name, or (None) that there is one.
+_Wanted = dict[str, EntityName]
+
+
+def refusal(asked: Filter) -> _Refusal | None:
+    """Error code and words where a broker refuses the filter; None: it takes it."""
+    types: set[str] = set()
+    for component in asked.components:
+        refused = _component_refusal(component, types)
+        if refused is not None:
+            return refused
+        types.add(component.type)
+    if IP in types and types & {USER, CLIENT_ID}:
+        words = (
+            "Invalid entity filter component combination. IP filter component should not be used with "
+            "user or clientId filter component."
+        )
+        return ErrorCode.INVALID_REQUEST, words
+    return None
+
+
+def matching(asked: Filter, quotas: ClientQuotas) -> Steps[list[Described]]:
+    """The quotas that a filter asks for which is not refused, a little at a time."""
+    wanted: _Wanted = {}
+    for component in asked.components:
+        wanted[component.type] = (
+            component.match
+            if component.match_type == wire.EXACT
+            else DEFAULT
+            if component.match_type == wire.DEFAULT
+            else None
+        )
+    exactly = _the_only_one(wanted) if asked.strict else None
+    if exactly is not None:
+        found = quotas.entries().get(exactly)
+        return [] if found is None else [_described(exactly, found)]
+    described: list[Described] = []
+    looked_at = matched = 0
+    for entity, values in quotas.entries().items():
+        looked_at += 1
+        if _matches(entity, wanted, strict=asked.strict):
+            described.append(_described(entity, values))
+            matched += 1
+        if looked_at == _LOOKED_AT_PER_STEP or matched == _MATCHES_PER_STEP:
+            looked_at = matched = 0
+            yield
+    return described
+
+
+def _component_refusal(component: Component, types: set[str]) -> _Refusal | None:
+    of_type, match_type, match = component
+    if not of_type:
+        return ErrorCode.INVALID_REQUEST, "Invalid empty entity type."
+    if of_type in types:
+        words = f"Entity type {of_type} cannot appear more than once in the filter."
+        return ErrorCode.INVALID_REQUEST, words
+    if of_type not in TYPES:
+        return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {of_type}"
+    if match_type == wire.EXACT:
+        words = "Request specified MATCH_TYPE_EXACT, but set match string to null."
+        return None if match is not None else (ErrorCode.INVALID_REQUEST, words)
+    if match_type not in {wire.DEFAULT, wire.ANY}:
+        return ErrorCode.INVALID_REQUEST, f"Unknown match type {match_type}"
+    name = "MATCH_TYPE_DEFAULT" if match_type == wire.DEFAULT else "MATCH_TYPE_SPECIFIED"
+    words = f"Request specified {name}, but also specified a match string."
+    return None if match is None else (ErrorCode.INVALID_REQUEST, words)
+
+
+def _the_only_one(wanted: _Wanted) -> QuotaEntity | None:
+    """The one entity that a strict filter can match, where it names all its parts."""
+    if not wanted or None in wanted.values() or "" in wanted.values():
+        return None
+    return QuotaEntity(user=wanted.get(USER), client_id=wanted.get(CLIENT_ID), ip=wanted.get(IP))
+
+
+def _matches(entity: QuotaEntity, wanted: _Wanted, *, strict: bool) -> bool:
+    named = {USER: entity.user, CLIENT_ID: entity.client_id, IP: entity.ip}
+    if strict and sum(name is not None for name in named.values()) != len(wanted):
+        return False
+    for of_type, name in wanted.items():
+        its = named[of_type]
+        if its is None or (name is not None and its != name):
+            return False
+    return True
+
+
+def _described(entity: QuotaEntity, values: Mapping[str, float]) -> Described:
+    ordered = string_order(values, capacity=len(values))
+    return Described(parts_of(entity), tuple((key, values[key]) for key in ordered))

@@ -1,0 +1,114 @@
+"""Who may see or alter what the gateway keeps: the cluster is asked, on the caller's own connection.
+
+A broker checks the right before anything else. So an alteration that is sent to it as a mere validation
+tells whether it would have been allowed, and its answer to a description that matches nothing tells
+whether one is. Where the cluster has no authorizer, or cannot be asked, a list of the gateway's decides
+who may alter.
+"""
+
+from collections.abc import Collection, Generator
+from typing import NamedTuple
+
+from kvota.session.caller import Caller
+from kvota.session.exchanges.conversation import Sent
+from kvota.session.outside import Refusal
+from kvota.wire import permission_questions as questions
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kvota.wire.error_code import ErrorCode
+from kvota.wire.questions import OWN_CORRELATION, metadata_by_name
+
+# What a broker says of an alteration that its authorizer allows: right, wrong, or not known to it (it may
+# be older than the key).
+_ALLOWED = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+
+
+class Verdict(NamedTuple):
+    """What has been found out.
+
+    Attributes:
+        refusal: None: the caller may.
+        throttle_ms: the longest throttle time that the broker has told meanwhile.
+    """
+
+    refusal: Refusal | None
+    throttle_ms: int
+
+
+# None: a step is done.
+Asking = Generator[Sent | None, bytes, Verdict]
+
+
+def may_see(caller: Caller, version: int) -> Asking:
+    """Find out whether the caller may see quotas.
+
+    Args:
+        caller: who asks.
+        version: of its DescribeClientQuotas request.
+    """
+    if not _is_offered(caller, DESCRIBE_CLIENT_QUOTAS):
+        return (yield from _said_by_list(caller))
+    answer = yield Sent(OWN_CORRELATION, questions.describe_nothing(OWN_CORRELATION, version))
+    (said,), throttle_ms = questions.scan_description(answer, version)
+    return Verdict(_refused(said, {ErrorCode.NONE}), throttle_ms)
+
+
+def may_alter(caller: Caller, validation: bytes, version: int) -> Asking:
+    """Find out whether the caller may make an alteration.
+
+    Args:
+        caller: who asks.
+        validation: an AlterClientQuotas request frame of our own, with which nothing is altered.
+        version: of that request.
+    """
+    if not _is_offered(caller, ALTER_CLIENT_QUOTAS):
+        return (yield from _said_by_list(caller))
+    answer = yield Sent(OWN_CORRELATION, validation)
+    all_said, throttle_ms = yield from questions.scan_alteration(answer, version)
+    for said in all_said:
+        refused = _refused(said, _ALLOWED)
+        if refused is not None:
+            return Verdict(refused, throttle_ms)
+    answer = yield Sent(OWN_CORRELATION, questions.describe_no_acls(OWN_CORRELATION))
+    (said,), told_ms = questions.scan_acls(answer)
+    throttle_ms = max(throttle_ms, told_ms)
+    if said.error_code == ErrorCode.SECURITY_DISABLED:
+        return Verdict(_refused_by_list(caller), throttle_ms)
+    # One that has an authorizer says so, whether this caller may see its rules or not.
+    has_one = {ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    return Verdict(_refused(said, has_one), throttle_ms)
+
+
+def _said_by_list(caller: Caller) -> Asking:
+    """A broker too old to be asked still says whether it serves this client: without a login it may not."""
+    yield Sent(OWN_CORRELATION, metadata_by_name(OWN_CORRELATION, ()))
+    return Verdict(_refused_by_list(caller), 0)
+
+
+def _is_offered(caller: Caller, key: int) -> bool:
+    """False where the broker has told this client that it has no such API."""
+    return not caller.upstream_versions or key in caller.upstream_versions
+
+
+def _refused(said: questions.Said, allowed: Collection[int]) -> Refusal | None:
+    if said.error_code in allowed:
+        return None
+    return Refusal(said.error_code, said.message)
+
+
+def _refused_by_list(caller: Caller) -> Refusal | None:
+    """What the gateway's own list says; None: this caller is on it."""
+    user, host = caller.principal.name, caller.client_host
+    if caller.shared.quota_admins.may_alter(user, host):
+        return None
+    return Refusal(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "Cluster authorization failed: there is no authorizer to ask, so quotas.admins in the gateway's "
+        f"configuration says who may, and {user} from {host} is not among them.",
+    )

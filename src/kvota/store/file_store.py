@@ -1,0 +1,193 @@
+"""The quotas of one gateway in a file of its own: one JSON document, there whole or as it was before."""
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from kvota.files.whole_file import write_whole
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.errors import CorruptDataError, UsageError
+from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store.quota_document import QuotaDocument, read_document
+from kvota.store.quota_store import Done, InForce
+from kvota.wire.error_code import ErrorCode
+
+log = logging.getLogger(__name__)
+
+# 10,000 entities are 1 MB; a file beyond this is another one.
+_BYTES_MAX = 256 * 2**20
+# The document before the last alteration; used where the file itself cannot be read.
+_PREVIOUS = ".previous"
+_LOCK = ".lock"
+
+_Waiting = Sequence[tuple[StoreQuotas, Done]]
+
+
+class FileStore:
+    """Writes the whole file for each batch of alterations; those that come meanwhile are the next batch.
+
+    Args:
+        path: the file; it need not be there yet.
+
+    Attributes:
+        problem: why the file could not be used as it is; None: it could.
+
+    Raises:
+        UsageError: another gateway keeps its quotas in it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = _locked(path)
+        self._document, self.problem = load_quota_file(path)
+        if self.problem is not None:
+            log.error("%s", self.problem)
+        self._in_force: InForce
+        self._loop: asyncio.AbstractEventLoop
+        self._waiting: list[tuple[StoreQuotas, Done]] = []
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-quotas")
+        self._writing: asyncio.Future[QuotaDocument] | None = None
+        self._said = ""
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """Those in force."""
+        return self._document.quotas
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What is there and cannot be read is not overwritten."""
+        if self.problem is None:
+            return None
+        words = f"The gateway's store of quotas must be mended first. {self.problem}"
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, words)
+
+    def begin(self, in_force: InForce) -> None:
+        """Work from now on, in the running event loop."""
+        self._in_force = in_force
+        self._loop = asyncio.get_running_loop()
+
+    def alter(self, errand: StoreQuotas, done: Done) -> None:
+        """Store changes; ``done`` is called when they are in force, or could not be written."""
+        if self.refusal is not None:
+            done(self.refusal)
+            return
+        self._waiting.append((errand, done))
+        if self._writing is None:
+            self._write()
+
+    async def end(self) -> None:
+        """Finish writing what waits."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+            await asyncio.sleep(0)  # its callback may have begun another one
+        self._writer.shutdown()
+        if self._lock is not None:
+            self._lock.close()
+
+    def _write(self) -> None:
+        batch, self._waiting = self._waiting, []
+        changes = [change for errand, _ in batch for change in errand.changes]
+        self._writing = self._loop.run_in_executor(
+            self._writer, _write, self._path, self._document, changes
+        )
+        self._writing.add_done_callback(partial(self._written, batch, changes))
+
+    def _written(
+        self,
+        batch: _Waiting,
+        changes: Sequence[KeyChange],
+        writing: "asyncio.Future[QuotaDocument]",
+    ) -> None:
+        self._writing = None
+        error = writing.exception()
+        if error is None:
+            self._document = writing.result()
+            self._said = ""
+            self._in_force(changes)
+        refusal = None if error is None else self._refusal_of(error)
+        for errand, done in batch:
+            if refusal is None:
+                log.info("quotas altered by %s: %d values", errand.by, len(errand.changes))
+            done(refusal)
+        if self._waiting:
+            self._write()
+
+    def _refusal_of(self, error: BaseException) -> Refusal:
+        words = (
+            f"The quotas could not be stored, and stay as they were: {self._path}: "
+            f"{getattr(error, 'strerror', None) or error}."
+        )
+        if words != self._said:  # each cause once, until it works again
+            self._said = words
+            log.error("%s", words)
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, words)
+
+
+def load_quota_file(path: Path) -> tuple[QuotaDocument, str | None]:
+    """Read the file, else the document before the last alteration; also what is wrong with the file."""
+    try:
+        return _read(path), None
+    except FileNotFoundError:
+        return QuotaDocument(), None
+    except (CorruptDataError, OSError) as error:
+        problem = f"{path} cannot be used: {getattr(error, 'strerror', None) or error}."
+    previous = path.with_name(path.name + _PREVIOUS)
+    try:
+        document = _read(previous)
+    except (CorruptDataError, OSError):
+        return QuotaDocument(), (
+            f"{problem} Nobody has a quota, and alterations are refused, until the file is mended, or "
+            "taken away, and the gateway started again."
+        )
+    return document, (
+        f"{problem} In force are the {len(document.quotas)} entities of {previous}, as they were before "
+        f"the last alteration; alterations are refused. Put a good copy in place of {path}, e.g. that "
+        "one, and start the gateway again."
+    )
+
+
+def _read(path: Path) -> QuotaDocument:
+    with path.open("rb") as file:
+        content = file.read(_BYTES_MAX + 1)
+    if len(content) > _BYTES_MAX:
+        msg = f"it is larger than {_BYTES_MAX} bytes"
+        raise CorruptDataError(msg)
+    return read_document(content)
+
+
+def _write(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> QuotaDocument:
+    """Write the document after these changes, and return it."""
+    after = before.with_changes(changes)
+    previous = path.with_name(path.name + _PREVIOUS)
+    linking = path.with_name(path.name + _PREVIOUS + ".tmp")
+    with suppress(OSError):  # there is no file yet, or its disk has no links
+        linking.unlink(missing_ok=True)
+        os.link(path, linking)
+        linking.replace(previous)
+    write_whole(path, after.content())
+    return after
+
+
+def _locked(path: Path) -> BinaryIO | None:
+    """Nobody else writes the file until this process ends."""
+    lock = path.with_name(path.name + _LOCK)
+    file = None
+    try:
+        file = lock.open("ab")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        assert file is not None, "it was open"
+        file.close()
+        msg = f"quotas.file: another gateway keeps its quotas in {path}. Give each gateway a file of its own"
+        raise UsageError(msg) from None
+    except OSError as error:  # what cannot be written is said again when it is to be
+        log.warning("%s: %s; no other gateway may use %s", lock, error.strerror or error, path)
+    return file

@@ -1,0 +1,146 @@
+"""Configured quotas as one JSON document, an entity a line: what a store of the gateway's own writes.
+
+A line is made once and kept: to alter one of 10,000 entities costs one line, and joining them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from math import isfinite
+
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.errors import CorruptDataError
+from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
+from kvota.quota_api.alteration import fault_of_value
+from kvota.quota_api.entity import CLIENT_ID, IP, USER
+
+FORMAT, VERSION = "kvota client quotas", 1
+
+_PARTS = (USER, CLIENT_ID, IP)
+_VALUES = "values"
+_HEAD = f'{{"format": "{FORMAT}", "version": {VERSION}, "quotas": [\n'.encode()
+_END = b"\n]}\n"
+_NO_NUMBERS = ("NaN", "Infinity")  # JSON has none of them, so they are texts
+
+
+class QuotaDocument:
+    """The quotas, and the document that has them."""
+
+    def __init__(self, quotas: ClientQuotas | None = None) -> None:
+        self.quotas = quotas or ClientQuotas()
+        self._lines = {
+            entity: _line(entity, values) for entity, values in self.quotas.entries().items()
+        }
+
+    def with_changes(self, changes: Iterable[KeyChange]) -> "QuotaDocument":
+        """The document after all the changes."""
+        batch = tuple(changes)
+        result = QuotaDocument()
+        result.quotas = self.quotas.with_changes(batch)
+        lines = result._lines = self._lines.copy()
+        entries = result.quotas.entries()
+        for entity in dict.fromkeys(change.entity for change in batch):
+            if entity in entries:
+                lines[entity] = _line(entity, entries[entity])
+            else:
+                lines.pop(entity, None)
+        return result
+
+    def content(self) -> bytes:
+        """The whole document."""
+        return _HEAD + b",\n".join(self._lines.values()) + _END
+
+
+def read_document(content: bytes) -> QuotaDocument:
+    """Return the document that these bytes are.
+
+    Raises:
+        CorruptDataError: they are damaged, or from a newer version; says what is wrong, without the
+            name of the file.
+    """
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        msg = f"it is no whole JSON document: {error}"
+        raise CorruptDataError(msg) from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        msg = f'it has no "format": "{FORMAT}"'
+        raise CorruptDataError(msg)
+    version = data.get("version")
+    if version != VERSION:
+        msg = f"its version is {version!r}, and this kvota knows {VERSION}: a newer one has written it"
+        raise CorruptDataError(msg)
+    entries = data.get("quotas")
+    if set(data) != {"format", "version", "quotas"} or not isinstance(entries, list):
+        msg = 'it has other members than "format", "version" and "quotas", a list'
+        raise CorruptDataError(msg)
+    found: dict[QuotaEntity, Mapping[str, float]] = {}
+    for number, entry in enumerate(entries):
+        try:
+            entity, values = read_entry(entry)
+        except ValueError as error:
+            msg = f"quotas[{number}]: {error}"
+            raise CorruptDataError(msg) from None
+        if entity in found:
+            msg = f"quotas[{number}]: {entity} is there twice"
+            raise CorruptDataError(msg)
+        found[entity] = values
+    return QuotaDocument(ClientQuotas(found))
+
+
+def read_entry(entry: object) -> tuple[QuotaEntity, dict[str, float]]:
+    """Read one entity with its values.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(entry, dict):
+        msg = "not an object"
+        raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
+    values = entry.get(_VALUES)
+    unknown = sorted(set(entry) - {*_PARTS, _VALUES})
+    if unknown or not isinstance(values, dict) or not values:
+        msg = f'unknown member "{unknown[0]}"' if unknown else 'no "values"'
+        raise ValueError(msg)
+    entity = QuotaEntity(*(_name(entry, part) for part in _PARTS))
+    return entity, {key: _value(entity, key, value) for key, value in values.items()}
+
+
+def number_text(value: float) -> float | str:
+    """A value as JSON has it."""
+    return value if isfinite(value) else "NaN" if value != value else "Infinity"  # noqa: PLR0124
+
+
+def _line(entity: QuotaEntity, values: Mapping[str, float]) -> bytes:
+    entry: dict[str, object] = dict(named_parts(entity))
+    entry[_VALUES] = {key: number_text(value) for key, value in values.items()}
+    return json.dumps(entry, ensure_ascii=False).encode()
+
+
+def named_parts(entity: QuotaEntity) -> dict[str, str | None]:
+    """The parts of an entity; null is the default's name."""
+    named = zip(_PARTS, (entity.user, entity.client_id, entity.ip), strict=True)
+    return {part: None if name is DEFAULT else name for part, name in named if name is not None}
+
+
+def _name(entry: Mapping[str, object], part: str) -> EntityName:
+    if part not in entry:
+        return None
+    name = entry[part]
+    if name is None:
+        return DEFAULT
+    if isinstance(name, str):
+        return name
+    msg = f'"{part}" is neither a text nor null'
+    raise ValueError(msg)
+
+
+def _value(entity: QuotaEntity, key: str, value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number and value not in _NO_NUMBERS:
+        msg = f"{key}: {value!r} is no number"
+        raise ValueError(msg)
+    number = float(value)  # type: ignore[arg-type]  # one of these
+    fault = fault_of_value(key, number, of_ip=entity.ip is not None)
+    if fault is not None:
+        raise ValueError(fault)
+    return number

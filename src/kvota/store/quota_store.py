@@ -1,0 +1,55 @@
+"""Where configured quotas are kept while a gateway runs: what every such place offers it."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.session.outside import QuotaSource, Refusal, StoreQuotas
+
+# Puts changes in force that are stored now.
+InForce = Callable[[Sequence[KeyChange]], None]
+# Takes None, or why nothing was stored.
+Done = Callable[[Refusal | None], None]
+
+
+class QuotaStore(QuotaSource, Protocol):
+    """Stored first, then in force, then answered: a change that was acknowledged outlives the process."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why it could not be used as it is; None: it could."""
+        ...
+
+    def begin(self, in_force: InForce) -> None:
+        """Work from now on, in the running event loop; ``in_force`` is called there."""
+
+    def alter(self, errand: StoreQuotas, done: Done) -> None:
+        """Store changes; ``done`` is called when they are in force, or have been refused."""
+
+    async def end(self) -> None:
+        """Finish what has begun, and let go of what is held."""
+
+
+class TomlStore:
+    """The quotas of a file that people write; they change when it is read again.
+
+    Attributes:
+        quotas: those in force.
+        refusal: what is said to everybody who would alter them over the network.
+        problem: None; a file that cannot be read is no store.
+    """
+
+    def __init__(self, quotas: ClientQuotas, refusal: Refusal) -> None:
+        self.quotas = quotas
+        self.refusal: Refusal | None = refusal
+        self.problem = None
+
+    def begin(self, in_force: InForce) -> None:
+        """Nothing comes from here by itself."""
+
+    def alter(self, errand: StoreQuotas, done: Done) -> None:  # noqa: ARG002
+        """Refuse."""
+        done(self.refusal)
+
+    async def end(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,243 @@
+"""Quotas through the gateway by Kafka's own API: each request once to a broker, once to a gateway."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.integration.conftest import HOST
+from tests.integration.quota_traffic import random_alteration, random_description
+from tests.integration.raw_client import RawClient
+from tests.unit.quota_api.written import alteration, altered, described, description
+
+from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.client import BrokerConnection, Security
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.testing.frames import decoded
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+
+ALICE = ({"user": "alice"}, {"producer_byte_rate": 1_000_000.0})
+NOT_ALLOWED = 31
+# A broker's metadata follows its controller; the next alteration would wait as long.
+_KNOWN_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def quota_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """A broker of these tests' own: they leave quotas behind."""
+    with LocalKafka(host=HOST, java_options=SHORT_LIVED) as kafka:
+        yield kafka
+
+
+def gateway(
+    folder: Path,
+    upstream: str,
+    *,
+    source: str | None = "file",
+    more: str = "",
+    quotas: str = "",
+    enforce: tuple[str, ...] = (),
+) -> GatewayProcess:
+    first_port = free_port_range(6)
+    config = gateway_toml(
+        upstream=upstream,
+        first_port=first_port,
+        node_ids="0-4",
+        source=source,
+        enforce=dict.fromkeys(enforce, True),
+    )
+    return GatewayProcess(folder, config=config + more, quotas=quotas, first_port=first_port)
+
+
+def address(process: GatewayProcess) -> tuple[str, int]:
+    host, _, port = process.bootstrap_servers.partition(":")
+    return host, int(port)
+
+
+def asked(client: RawClient, frame: bytes) -> bytes:
+    client.send(frame)
+    return client.frame()
+
+
+def entries_of(frame: bytes, version: int) -> Any:
+    """A description, comparable: entities come in no order, nor do their parts."""
+    answer = decoded(frame, DESCRIBE_CLIENT_QUOTAS, version)
+    entries = None
+    if answer.entries is not None:
+        entries = sorted(
+            repr(
+                (
+                    sorted((part.entity_type, part.entity_name or "\0") for part in entry.entity),
+                    sorted((value.key, repr(value.value)) for value in entry.values),
+                )
+            )
+            for entry in answer.entries
+        )
+    return int(answer.error_code), answer.error_message, entries
+
+
+def same_description(direct: RawClient, client: RawClient, frame: bytes, version: int) -> None:
+    """The broker may learn of what it has answered a little later."""
+    told = entries_of(asked(client, frame), version)
+    end = time.monotonic() + _KNOWN_S
+    while (straight := entries_of(asked(direct, frame), version)) != told:
+        assert time.monotonic() < end, (straight, told)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_answer_is_the_brokers(quota_kafka: LocalKafka, tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    everything = description(strict=False)
+    with (
+        gateway(tmp_path, quota_kafka.bootstrap_servers) as process,
+        RawClient(quota_kafka.nodes[0].address) as direct,
+        RawClient(address(process)) as client,
+    ):
+        cleaned(direct)
+        for number in range(150):
+            version = rng.randrange(2)
+            frame = random_alteration(rng, version)
+            assert asked(client, frame) == asked(direct, frame), (number, frame)
+            if rng.random() < 0.3:
+                same_description(direct, client, random_description(rng, version), version)
+        same_description(direct, client, everything, 1)
+        assert len(described(asked(client, everything))) > 8
+        assert " ERROR " not in process.log
+
+
+def cleaned(direct: RawClient) -> None:
+    """Another test has left quotas on the broker."""
+    found = described(asked(direct, description(strict=False)))
+    nothing = alteration(
+        *((list(entity), dict.fromkeys(values)) for entity, values in found.items())
+    )
+    assert {code for _, code, _ in altered(asked(direct, nothing))} <= {0}
+    end = time.monotonic() + _KNOWN_S
+    while described(asked(direct, description(strict=False))):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_what_was_altered_outlives_the_gateway(quota_kafka: LocalKafka, tmp_path: Path) -> None:
+    process = gateway(tmp_path, quota_kafka.bootstrap_servers)
+    with process, RawClient(address(process)) as client:
+        assert altered(asked(client, alteration(ALICE))) == [(ALICE[0], 0, None)]
+    with process, RawClient(address(process)) as client:
+        found = described(asked(client, description(("user", 0, "alice"))))
+
+    assert found == {(("user", "alice"),): ALICE[1]}
+    assert "quotas altered by ANONYMOUS from 127.0.0.1" in process.log
+
+
+def test_quotas_that_people_write_are_described_and_not_altered(
+    quota_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    quotas = '[[quota]]\nuser = "bob"\nconsumer_byte_rate = "2MB/s"\n'
+    process = gateway(tmp_path, quota_kafka.bootstrap_servers, source=None, quotas=quotas)
+    with process, RawClient(address(process)) as client:
+        ((_, error_code, words),) = altered(asked(client, alteration(ALICE)))
+        before = described(asked(client, description(("user", 2, None))))
+        process.reload(quotas.replace("2MB", "3MB"))
+        after = described(asked(client, description(("user", 2, None))))
+
+    assert error_code == 44
+    assert "written in quotas.toml" in str(words)
+    assert before == {(("user", "bob"),): {"consumer_byte_rate": 2_000_000.0}}
+    assert after == {(("user", "bob"),): {"consumer_byte_rate": 3_000_000.0}}
+
+
+def test_without_an_authorizer_the_list_decides(quota_kafka: LocalKafka, tmp_path: Path) -> None:
+    nobody_here = '\n[quotas.admins]\nhosts = ["192.0.2.7"]\n'
+    process = gateway(tmp_path, quota_kafka.bootstrap_servers, more=nobody_here)
+    with process, RawClient(address(process)) as client:
+        ((_, error_code, words),) = altered(asked(client, alteration(ALICE)))
+        found = described(asked(client, description(strict=False)))
+
+    assert (error_code, found) == (NOT_ALLOWED, {})
+    assert "quotas.admins" in str(words)
+    assert not (tmp_path / "quotas.json").exists()
+
+
+# ------------------------------------------------------------------ with an authorizer
+
+
+async def as_user(process: GatewayProcess, name: str, key: int, content: dict[str, object]) -> Any:
+    security = Security.scram(name, f"{name}-secret")
+    connection = await BrokerConnection.open(address(process), security=security)
+    try:
+        return await connection.ask(key, content)
+    finally:
+        await connection.close()
+
+
+async def test_the_clusters_authorizer_decides(acl_kafka: LocalKafka, tmp_path: Path) -> None:
+    entry = {
+        "entity": [{"entity_type": "user", "entity_name": "alice"}],
+        "ops": [{"key": "producer_byte_rate", "value": 5e6, "remove": False}],
+    }
+    content = {"entries": [entry], "validate_only": False}
+    everything = {"components": [], "strict": False}
+    # Who is on the list may not, where there is an authorizer.
+    listed = '\n[quotas.admins]\nusers = ["alice"]\nhosts = ["127.0.0.1"]\n'
+    with gateway(tmp_path, acl_kafka.sasl_bootstrap_servers, more=listed) as process:
+        refused = await as_user(process, "alice", ALTER_CLIENT_QUOTAS, content)
+        unseen = await as_user(process, "bob", DESCRIBE_CLIENT_QUOTAS, everything)
+        before = await as_user(process, "operator", DESCRIBE_CLIENT_QUOTAS, everything)
+        done = await as_user(process, "operator", ALTER_CLIENT_QUOTAS, content)
+        after = await as_user(process, "operator", DESCRIBE_CLIENT_QUOTAS, everything)
+        log = process.log
+
+    ((code, words),) = [(int(e.error_code), e.error_message) for e in refused.entries]
+    assert (code, words) == (NOT_ALLOWED, "Cluster authorization failed.")
+    assert (int(unseen.error_code), unseen.entries) == (NOT_ALLOWED, None)
+    assert before.entries == ()
+    assert [int(entry.error_code) for entry in done.entries] == [0]
+    assert [value.value for entry in after.entries for value in entry.values] == [5e6]
+    assert "quotas altered by operator from 127.0.0.1: 1 values" in log
+    assert "alice-secret" not in log
+
+
+# ------------------------------------------------------------------ the end of a process
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(
+    quota_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    rng = Random(9)
+    acknowledged: dict[str, float] = {}
+    process = gateway(tmp_path, quota_kafka.bootstrap_servers)
+    for _ in range(3):
+        process.__enter__()
+        sent = altered_until_killed(process, acknowledged, rng)
+        with process, RawClient(address(process)) as client:
+            found = described(asked(client, description(("user", 2, None))))
+            values = {
+                str(entity[0][1]): value["producer_byte_rate"] for entity, value in found.items()
+            }
+            for user, value in acknowledged.items():
+                assert values[user] in {value, sent.get(user)}
+            acknowledged |= values
+    assert len(acknowledged) > 10
+    assert "cannot be used" not in process.log
+
+
+def altered_until_killed(
+    process: GatewayProcess, acknowledged: dict[str, float], rng: Random
+) -> dict[str, float]:
+    """Alter one user after the other until the gateway is killed; returns what was not acknowledged."""
+    kill_after_s = rng.uniform(0.05, 0.6)
+    begin = time.monotonic()
+    with RawClient(address(process)) as client:
+        while True:
+            user, value = f"u{rng.randrange(200)}", float(rng.randrange(1, 10**6))
+            client.send(alteration(({"user": user}, {"producer_byte_rate": value})))
+            if time.monotonic() - begin > kill_after_s:
+                time.sleep(rng.uniform(0, 0.01))
+                process.kill()
+                return {user: value}
+            assert [code for _, code, _ in altered(client.frame())] == [0]
+            acknowledged[user] = value

@@ -1,0 +1,280 @@
+"""A gateway's own file of quotas: stored first, then in force; what cannot be is said, and traffic goes on."""
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.errors import UsageError
+from kvota.model.quota_entity import QuotaEntity
+from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store.file_store import FileStore, load_quota_file
+from kvota.store.quota_document import read_document
+
+ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
+KEY = "producer_byte_rate"
+
+
+def errand(entity: QuotaEntity, value: float | None) -> StoreQuotas:
+    return StoreQuotas([KeyChange(entity, KEY, value)], "admin from 10.0.0.1")
+
+
+class Told:
+    """Whom a store has told what, in which order."""
+
+    def __init__(self, store: FileStore) -> None:
+        self.events: list[object] = []
+        self.store = store
+        store.begin(self._in_force)
+
+    def _in_force(self, changes: Sequence[KeyChange]) -> None:
+        self.events.append(list(changes))
+
+    async def alter(self, *errands: StoreQuotas) -> list[Refusal | None]:
+        """Ask for all at once; returns when all are answered."""
+        answers: list[Refusal | None] = []
+        done = asyncio.Event()
+
+        def answered(refusal: Refusal | None) -> None:
+            self.events.append("answered")
+            answers.append(refusal)
+            if len(answers) == len(errands):
+                done.set()
+
+        for each in errands:
+            self.store.alter(each, answered)
+        await done.wait()
+        return answers
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "quotas.json"
+
+
+def on_disk(path: Path) -> ClientQuotas:
+    return read_document(path.read_bytes()).quotas
+
+
+async def test_a_change_is_stored_then_in_force_then_answered(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    seen_on_disk = []
+    told.events = Watched(seen_on_disk, path)
+
+    assert await told.alter(errand(ALICE, 5.0)) == [None]
+    await store.end()
+
+    assert list(told.events) == [[KeyChange(ALICE, KEY, 5.0)], "answered"]
+    assert seen_on_disk == [{ALICE: {KEY: 5.0}}] * 2
+    assert store.quotas == on_disk(path)
+
+
+class Watched(list[object]):
+    """Notes what is on the disk at each event."""
+
+    def __init__(self, seen: list[object], path: Path) -> None:
+        super().__init__()
+        self._seen, self._path = seen, path
+
+    def append(self, event: object) -> None:
+        self._seen.append(on_disk(self._path).entries())
+        super().append(event)
+
+
+async def test_what_comes_while_it_writes_is_the_next_batch(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+
+    answers = await told.alter(*(errand(QuotaEntity(f"u{n}"), 1.0) for n in range(50)))
+    await store.end()
+
+    assert answers == [None] * 50
+    batches = [event for event in told.events if event != "answered"]
+    assert [len(batch) for batch in batches if isinstance(batch, list)] == [1, 49]
+    assert len(on_disk(path)) == 50
+
+
+async def test_a_later_change_wins(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+
+    await told.alter(*(errand(ALICE, value) for value in (1.0, 2.0, None, 3.0)))
+    await store.end()
+
+    assert on_disk(path).value(ALICE, KEY) == 3.0
+
+
+async def test_the_next_gateway_has_what_the_last_one_stored(path: Path) -> None:
+    first = FileStore(path)
+    await Told(first).alter(errand(ALICE, 5.0), errand(BOB, 6.0))
+    await first.end()
+
+    second = FileStore(path)
+
+    assert second.quotas.entries() == {ALICE: {KEY: 5.0}, BOB: {KEY: 6.0}}
+    assert (second.problem, second.refusal) == (None, None)
+    await second.end()
+
+
+async def test_what_was_begun_is_finished_at_the_end(path: Path) -> None:
+    store = FileStore(path)
+    store.begin(lambda _changes: None)
+    for number in range(5):
+        store.alter(errand(QuotaEntity(f"u{number}"), 1.0), lambda _refusal: None)
+
+    await store.end()
+
+    assert len(on_disk(path)) == 5
+
+
+async def test_two_gateways_do_not_write_one_file(path: Path) -> None:
+    first = FileStore(path)
+    first.begin(lambda _changes: None)
+
+    with pytest.raises(UsageError, match=f"another gateway keeps its quotas in {path}"):
+        FileStore(path)
+
+    await first.end()
+    second = FileStore(path)
+    second.begin(lambda _changes: None)
+    await second.end()
+
+
+# ------------------------------------------------------------------ bad files
+
+
+async def stored(path: Path, *values: float) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    for value in values:
+        await told.alter(errand(ALICE, value))
+    await store.end()
+
+
+def damage(path: Path, how: str) -> bytes | None:
+    """Damage the file; returns what is in it now, None: it is a folder."""
+    whole = path.read_bytes()
+    damaged = {
+        "half": whole[: len(whole) // 2],
+        "newer": whole.replace(b'"version": 1', b'"version": 2'),
+        "garbage": b"\0" * 100,
+    }
+    if how in damaged:
+        path.write_bytes(damaged[how])
+        return damaged[how]
+    path.unlink()
+    path.mkdir()
+    return None
+
+
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+@pytest.mark.parametrize("how", ["half", "newer", "garbage", "folder"])
+async def test_a_damaged_file_gives_way_to_the_one_before(path: Path, how: str) -> None:
+    await stored(path, 1.0, 2.0)
+    damaged = damage(path, how)
+
+    store = FileStore(path)
+    told = Told(store)
+
+    assert store.quotas.value(ALICE, KEY) == 1.0
+    assert store.problem is not None
+    assert f"In force are the 1 entities of {path}.previous" in store.problem
+    (refusal,) = await told.alter(errand(BOB, 1.0))
+    assert refusal is not None
+    assert refusal.error_code == -1
+    assert str(path) in str(refusal.message)
+    await store.end()
+    assert content(path) == damaged  # nothing is overwritten
+
+
+async def test_a_damaged_file_and_none_before(path: Path) -> None:
+    await stored(path, 1.0)
+    damage(path, "half")
+
+    store = FileStore(path)
+
+    assert len(store.quotas) == 0
+    assert store.problem is not None
+    assert "Nobody has a quota" in store.problem
+    assert store.refusal is not None
+    await store.end()
+
+
+def test_a_file_that_is_not_there_yet_is_no_problem(path: Path) -> None:
+    document, problem = load_quota_file(path)
+
+    assert (len(document.quotas), problem) == (0, None)
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process may grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+async def test_a_full_disk_is_said_and_the_next_change_tries_again(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stored(path, 1.0)
+    store = FileStore(path)
+    told = Told(store)
+    with full_disk():
+        refused = await told.alter(errand(ALICE, 2.0), errand(BOB, 2.0))
+        again = await told.alter(errand(BOB, 3.0))
+
+    assert {answer.error_code for answer in (*refused, *again) if answer} == {-1}
+    assert "could not be stored, and stay as they were" in str(refused[0] and refused[0].message)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]  # said once
+    assert store.quotas == on_disk(path) == ClientQuotas({ALICE: {KEY: 1.0}})
+    assert told.events == ["answered"] * 3  # nothing came into force
+
+    assert await told.alter(errand(BOB, 4.0)) == [None]
+    await store.end()
+    assert on_disk(path).value(BOB, KEY) == 4.0
+
+
+async def test_a_folder_that_has_gone_is_said(path: Path) -> None:
+    path = path.parent / "gone" / "quotas.json"
+    store = FileStore(path)  # it says that it cannot lock
+    told = Told(store)
+
+    (refusal,) = await told.alter(errand(ALICE, 1.0))
+
+    assert refusal is not None
+    assert "No such file or directory" in str(refusal.message)
+    path.parent.mkdir()
+    assert await told.alter(errand(ALICE, 1.0)) == [None]
+    await store.end()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
+async def test_a_read_only_folder_is_said(path: Path) -> None:
+    await stored(path, 1.0)
+    path.parent.chmod(0o500)
+    try:
+        store = FileStore(path)
+        (refusal,) = await Told(store).alter(errand(ALICE, 2.0))
+        await store.end()
+    finally:
+        path.parent.chmod(0o700)
+
+    assert refusal is not None
+    assert "Permission denied" in str(refusal.message)
+    assert on_disk(path).value(ALICE, KEY) == 1.0
