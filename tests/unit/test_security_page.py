@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvota.engine.kept_places import KEPT_MAX
-from kvota.gateway.asking import QUESTIONS_MAX
+from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.settings import GatewayLimits
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX, WHOLE_ANSWER_BYTES_MAX

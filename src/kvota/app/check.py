@@ -77,19 +77,22 @@ def _of_the_static_callback(
         yield f"{config.quotas.file}: StaticQuotaCallback uses none of its quotas"
     if not is_static:
         for key in (PRODUCE, FETCH, REQUEST, EXCLUDED):
-            if key in config.kafka.of_callback:
+            if key in config.kafka.places:
                 yield f"kafka.{key} is used by StaticQuotaCallback only, see {CALLBACK_CLASS}"
 
 
 def _groups(
     config: GatewayConfig, quotas: ConfiguredQuotas, callback: ClientQuotaCallback
 ) -> Iterator[str]:
+    grouped = callback if isinstance(callback, GroupQuotaCallback) else None
     limited = {group for entity in quotas.entries() if (group := group_of(entity)) is not None}
-    known = callback.group_names if isinstance(callback, GroupQuotaCallback) else ()
-    for group in sorted(limited - set(known)):
-        yield f'{config.quotas.file}: user = "group:{group}": there is no group of this name'
-    for group in known:
-        if group not in limited:
+    for group in sorted(limited):
+        if grouped is None or not grouped.may_be_group(group):
+            yield f'{config.quotas.file}: user = "group:{group}": there is no group of this name'
+    if grouped is None:
+        return
+    for group in grouped.group_names:
+        if not any(grouped.has_limit(of_type, group) for of_type in CONFIGURABLE_TYPES):
             yield (
                 f"kafka.{GROUP_PREFIX}{group}: the group has no limit; give one to the user "
                 f'"group:{group}" in {config.quotas.file}'

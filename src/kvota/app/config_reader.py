@@ -79,10 +79,13 @@ class Table:
         self._path = path
         self._paths = paths or {}
 
+    def place(self, key: str) -> str:
+        """Return where a key stands in the file, or would stand."""
+        return self._reader.places.named(*self._path, *self._paths.get(key, (key,)))
+
     def fault(self, key: str, problem: str, remedy: str) -> None:
         """Note what is wrong with the value of a key, or with its absence."""
-        place = self._reader.places.named(*self._path, *self._paths.get(key, (key,)))
-        self._reader.faults.append(Fault(place, problem, remedy))
+        self._reader.faults.append(Fault(self.place(key), problem, remedy))
 
     def value(self, key: str, default: T, read: Callable[[object], T]) -> T:
         """Return the value that ``read`` makes of it; ``default`` if it is missing or wrong."""

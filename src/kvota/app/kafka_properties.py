@@ -1,11 +1,11 @@
 """The table [kafka] of gateway.toml: Kafka's own property names, as a broker's server.properties has them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
-from kvota.callbacks.loading import CALLBACK_CLASS
+from kvota.callbacks.loading import CALLBACK_CLASS, ChosenCallback, choose, prefixes_of
 from kvota.gateway.settings import GatewayLimits
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
@@ -17,7 +17,6 @@ from kvota.volumes.settings import (
     read_volume_settings,
 )
 
-DEFAULT_CALLBACK = "kvota.callbacks.DefaultQuotaCallback"
 # Ours: whether a full disk slows all producers down, or those of its broker.
 FACTOR_SCOPE = f"{PREFIX}.throttle.factor.scope"
 
@@ -28,7 +27,6 @@ _WINDOW_PROPERTIES = tuple(
         name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
     )
 )
-_CALLBACK_PREFIX = "client.quota.callback."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +35,16 @@ class KafkaProperties:
 
     Attributes:
         windows: of each quota type.
-        callback_class: dotted name.
-        of_callback: the properties that the callback is configured with.
+        callback: its class, and the properties that it is configured with.
+        places: where in the file each property stands.
         volumes: whether and how full disks throttle.
         factor_per_broker: a full disk slows down the producers of its broker only.
         connections_per_ip_max, connections_per_ip_overrides: as Kafka has them.
     """
 
     windows: dict[QuotaType, QuotaWindow]
-    callback_class: str
-    of_callback: Mapping[str, str]
+    callback: ChosenCallback
+    places: Mapping[str, str] = field(compare=False)
     volumes: VolumeSettings
     factor_per_broker: bool
     connections_per_ip_max: int
@@ -58,9 +56,8 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     gateways_own = (*_WINDOW_PROPERTIES, CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
     known = (*gateways_own, *KNOWN_PROPERTIES)
     name = _named_class(reader)
-    # A callback of the user's own may have properties of its own.
-    own = () if name == DEFAULT_CALLBACK or name.endswith(".StaticQuotaCallback") else (_CALLBACK_PREFIX,)  # fmt: skip
-    kafka = reader.properties("kafka", known, prefixes=(*ADMIN_PREFIXES, *own))
+    prefixes = (*ADMIN_PREFIXES, *prefixes_of(name))
+    kafka = reader.properties("kafka", known, prefixes=prefixes)
     of_callback = {
         key: _text(value) for key, value in kafka.data.items() if key not in gateways_own
     }
@@ -70,8 +67,11 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
     return KafkaProperties(
         windows=_windows(kafka),
-        callback_class=kafka.value(CALLBACK_CLASS, DEFAULT_CALLBACK, values.read_class_name),
-        of_callback=of_callback,
+        callback=choose(
+            kafka.value(CALLBACK_CLASS, ChosenCallback().class_name, values.read_class_name),
+            of_callback,
+        ),
+        places={key: kafka.place(key) for key in (CALLBACK_CLASS, *kafka.data)},
         volumes=volumes,
         factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)
         == "broker",
@@ -98,7 +98,7 @@ def _connections_per_ip(kafka: Table) -> tuple[int, dict[str, int]]:
 def _named_class(reader: Reader) -> str:
     """The callback's name before anything else is read: it says which properties there may be."""
     found = reader.properties("kafka", (CALLBACK_CLASS,), prefixes=("",)).data.get(CALLBACK_CLASS)
-    return found if isinstance(found, str) else DEFAULT_CALLBACK
+    return found if isinstance(found, str) else ChosenCallback().class_name
 
 
 def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:

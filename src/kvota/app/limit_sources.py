@@ -31,6 +31,10 @@ class LimitSources:
         """Other quotas have just been read, and are in force."""
         self._path, self._lines = path, quota_lines(path, quotas)
 
+    def replace_callback(self, callback: ClientQuotaCallback) -> None:
+        """Another callback decides from now on."""
+        self._callback = callback
+
     def of_entity(self, entity: QuotaEntity) -> str:
         """E.g. ``quotas.toml:4``."""
         line = self._lines.get(entity)
@@ -38,8 +42,9 @@ class LimitSources:
 
     def of_counter(self, key: CounterKey) -> str:
         """The same for the limit of a counter; empty where it has none."""
-        if not isinstance(self._callback, DefaultQuotaCallback):
-            return type(self._callback).__name__
+        callback = self._callback  # another thread may put another one in its place
+        if not isinstance(callback, DefaultQuotaCallback):
+            return type(callback).__name__
         tags = {name: tag_value(key.tags, name) or "" for name in (USER_TAG, CLIENT_ID_TAG)}
-        entity = self._callback.deciding_entity(key.quota_type, tags)
+        entity = callback.deciding_entity(key.quota_type, tags)
         return "" if entity is None else self.of_entity(entity)

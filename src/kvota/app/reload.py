@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from kvota.app.check import doubts
+from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig, load_files
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_settings import QuotaSourceKind
+from kvota.callbacks import ChosenCallback
+from kvota.gateway.callback_in_force import PreparedCallback
 from kvota.gateway.gateway import Gateway
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.errors import ConfigurationError, KvotaError
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.planning.plan import format_quota
 from kvota.store.quota_store import QuotaStore, TomlStore
@@ -39,25 +43,59 @@ class Reload:
         self._gateway = gateway
         self._sources = sources
         self._store = store
-        # One thread: the files read last are those put in force last.
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-reload")
+        self._asked = asyncio.Event()
 
     def begin(self) -> None:
-        """Read the files on another thread: 10,000 entities take half a second."""
-        loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(self._reader, load_files, self._config.path)
-        reading.add_done_callback(self._put_in_force)
+        """Read the files again, now or as soon as the reading that is under way has ended."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Do as asked, one reading after the other, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._reload()
+            except KvotaError as error:
+                log.error("SIGHUP: what is in force stays as it is. %s", error)  # noqa: TRY400  (its text says all)
+
+    async def _reload(self) -> None:
+        """Read the files on another thread (10,000 entities take half a second), and put them in force.
+
+        Raises:
+            KvotaError: something is wrong with them, or with the quota callback that they name.
+        """
+        config, written = await asyncio.to_thread(load_files, self._config.path)
+        quota_callback = self._gateway.quota_callback
+        async with quota_callback.changing:
+            callback = None
+            chosen = config.kafka.callback
+            if chosen != self._config.kafka.callback or chosen.has_changed:
+                quotas = self._store.quotas if written is None else written
+                try:
+                    callback = await quota_callback.prepare(chosen, quotas.configured())
+                except ConfigurationError as error:
+                    raise placed(error, config) from None
+            lines = self._put_in_force(config, written, callback)
+        quotas = self._store.quotas
+        if callback is not None:
+            lines += doubts(config, quotas, quota_callback.callback)
+        for line in lines:
+            log.info("SIGHUP: %s", line)
+        log.info(
+            "SIGHUP: %s; quotas of %d entities from %s",
+            in_force(config),
+            len(quotas.configured()),
+            config.quotas.file,
+        )
 
     def _put_in_force(
-        self, done: "asyncio.Future[tuple[GatewayConfig, ClientQuotas | None]]"
-    ) -> None:
-        if done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
-            log.error("SIGHUP: what is in force stays as it is. %s", error)
-            return
-        config, written = done.result()
+        self,
+        config: GatewayConfig,
+        written: ClientQuotas | None,
+        callback: PreparedCallback | None,
+    ) -> list[str]:
+        """Go by all this from now on; returns what is another now."""
         before, self._config = self._config, _running(self._config, config)
         quotas_before = self._gateway.shared.engine.quotas
         if written is not None and isinstance(self._store, TomlStore):
@@ -69,16 +107,15 @@ class Reload:
             enforced=config.gateway.connection.enforced,
             windows=config.windows,
             buckets=config.quotas.buckets,
+            callback=callback,
         )
         self._sources.replace(config.quotas.file, quotas)
-        for line in changes(before, quotas_before, config, quotas):
-            log.info("SIGHUP: %s", line)
-        log.info(
-            "SIGHUP: %s; quotas of %d entities from %s",
-            in_force(config),
-            len(quotas),
-            config.quotas.file,
-        )
+        lines = changes(before, quotas_before, config, quotas)
+        if callback is not None and before.kafka.callback == callback.chosen:
+            lines.insert(
+                0, f"quota callback: the file of {callback.chosen.class_name} was read again"
+            )
+        return lines
 
 
 def in_force(config: GatewayConfig) -> str:
@@ -121,8 +158,20 @@ def changes(
     lines += [_change(quotas_before, change) for change in changed[:_CHANGES_LOGGED_MAX]]
     if len(changed) > _CHANGES_LOGGED_MAX:
         lines.append(f"and {len(changed) - _CHANGES_LOGGED_MAX} other quotas")
+    lines += _callback(before.kafka.callback, now.kafka.callback)
     lines += [f"{name} is another one now; it needs a restart" for name in _restarts(before, now)]
     return lines or ["nothing has changed"]
+
+
+def _callback(before: ChosenCallback, now: ChosenCallback) -> list[str]:
+    """What is another about the quota callback; not the values of its properties: one may be a password."""
+    if before.class_name != now.class_name:
+        return [f"quota callback: {before.class_name} -> {now.class_name}"]
+    if before == now:
+        return []
+    old, new = before.properties, now.properties
+    names = [key for key in {**old, **new} if old.get(key) != new.get(key)] or list(new)
+    return [f"quota callback: {now.class_name} has other properties: {', '.join(names)}"]
 
 
 def _change(before: ConfiguredQuotas, change: QuotaChange) -> str:
@@ -151,12 +200,25 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         ),
         "record": (before.record, now.record),
         "quotas.source": (_store_of(before), _store_of(now)),
-        "kafka (quota callback and volumes)": (
-            replace(before.kafka, windows={}),
-            replace(now.kafka, windows={}),
+        "kafka (volumes, connections)": (
+            _of_kafka(before),
+            _of_kafka(now),
         ),
     }
     return [name for name, (old, new) in pairs.items() if old != new]
+
+
+def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:
+    """What of [kafka] needs a restart."""
+    kafka = config.kafka
+    # Limits of the static callback are the callback's.
+    volumes = replace(kafka.volumes, limits={}, excluded=frozenset())
+    return (
+        volumes,
+        kafka.factor_per_broker,
+        kafka.connections_per_ip_max,
+        kafka.connections_per_ip_overrides,
+    )
 
 
 def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
@@ -165,7 +227,7 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
     return replace(
         before,
         gateway=replace(before.gateway, connection=connection),
-        kafka=replace(before.kafka, windows=now.windows),
+        kafka=replace(before.kafka, windows=now.windows, callback=now.kafka.callback),
         quotas=now.quotas
         if _store_of(before) == _store_of(now)
         else replace(now.quotas, source=before.quotas.source, file=before.quotas.file),

@@ -9,6 +9,7 @@ import uuid
 import uvloop
 
 from kvota.app.check import doubts
+from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_opening import open_store
@@ -24,7 +25,7 @@ from kvota.metrics.throttle_log import ThrottleLog
 from kvota.model.address import address_text
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import KvotaError, UnreachableError
+from kvota.model.errors import ConfigurationError, KvotaError, UnreachableError
 from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -54,8 +55,12 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
     """
     store = open_store(config, written)
     quotas = store.quotas.configured()
-    callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
-    is_default = isinstance(callback, DefaultQuotaCallback)
+    chosen = config.kafka.callback
+    try:
+        callback = load_callback(chosen.class_name, chosen.properties, quotas)
+    except ConfigurationError as error:
+        raise placed(error, config) from None
+    is_default = chosen.is_default
     engine = QuotaEngine(callback, config.windows, config.quotas.buckets)
     sources = LimitSources(callback, config.quotas.file, quotas)
     cells = Cells(shown_max=_SERIES_MAX)
@@ -126,10 +131,15 @@ async def _serve(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
-    loop.add_signal_handler(signal.SIGHUP, Reload(config, gateway, sources, store).begin)
+    reload = Reload(config, gateway, sources, store)
+    loop.add_signal_handler(signal.SIGHUP, reload.begin)
+    gateway.quota_callback.on_change = sources.replace_callback
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        beside = [tasks.create_task(_say_ready(config, gateway, store, started))]
+        beside = [
+            tasks.create_task(_say_ready(config, gateway, store, started)),
+            tasks.create_task(reload.run()),
+        ]
         if config.kafka.volumes.source != "none":
             beside.append(tasks.create_task(_watch_volumes(config, gateway, started)))
         await gateway.run(started=started)
@@ -172,7 +182,7 @@ async def _say_ready(
     await started.wait()
     for line in summary(config, gateway.shared.engine.quotas):
         log.info("%s", line)
-    for sentence in doubts(config, store.quotas, gateway.shared.engine.callback):
+    for sentence in doubts(config, store.quotas, gateway.quota_callback.callback):
         log.warning("%s", sentence)
     advertised = config.gateway.advertised
     log.info(

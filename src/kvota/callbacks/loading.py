@@ -1,15 +1,18 @@
 """A quota callback by the name of its class: ``client.quota.callback.class``."""
 
-import importlib
-import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 
+from kvota.callbacks import own_module
 from kvota.callbacks.default import DefaultQuotaCallback
-from kvota.callbacks.grouped import GroupQuotaCallback
+from kvota.callbacks.faults import class_faults, fault_of, words_of
+from kvota.callbacks.grouped import GROUP_PREFIX, GroupQuotaCallback
+from kvota.callbacks.partition_share import SHARE_PREFIX, PartitionShareQuotaCallback
 from kvota.callbacks.static import StaticQuotaCallback
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import UsageError
+from kvota.model.errors import ConfigurationError, Fault
 from kvota.model.quota_callback import ClientQuotaCallback
 
 CALLBACK_CLASS = "client.quota.callback.class"
@@ -18,79 +21,180 @@ CALLBACK_CLASS = "client.quota.callback.class"
 _OWN: Mapping[str, type[ClientQuotaCallback]] = {
     "kvota.callbacks.DefaultQuotaCallback": DefaultQuotaCallback,
     "kvota.callbacks.GroupQuotaCallback": GroupQuotaCallback,
+    "kvota.callbacks.PartitionShareQuotaCallback": PartitionShareQuotaCallback,
     "kvota.callbacks.StaticQuotaCallback": StaticQuotaCallback,
     "io.strimzi.kafka.quotas.StaticQuotaCallback": StaticQuotaCallback,
 }
 
 
+# Which properties these have beside those that full disks throttle by; what they do not know is refused. A class
+# of somebody's own may have any.
+_PREFIXES: Mapping[type[ClientQuotaCallback], tuple[str, ...]] = {
+    DefaultQuotaCallback: (),
+    StaticQuotaCallback: (),
+    GroupQuotaCallback: (GROUP_PREFIX,),
+    PartitionShareQuotaCallback: (GROUP_PREFIX, SHARE_PREFIX),
+}
+_ANY_PREFIX = "client.quota.callback."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenCallback:
+    """Which class, and the properties that it is configured with, in their order."""
+
+    class_name: str = "kvota.callbacks.DefaultQuotaCallback"
+    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same class with the same properties in the same order: groups have one."""
+        if not isinstance(other, ChosenCallback):
+            return NotImplemented
+        mine, others = list(self.properties.items()), list(other.properties.items())
+        return (self.class_name, mine) == (other.class_name, others)
+
+    __hash__ = None  # type: ignore[assignment]  # nobody looks things up by it
+
+    @property
+    def is_default(self) -> bool:
+        """True for Kafka's own rules."""
+        return _OWN.get(self.class_name) is DefaultQuotaCallback
+
+    @property
+    def is_own(self) -> bool:
+        """True for a class that kvota has itself."""
+        return self.class_name in _OWN
+
+    @property
+    def has_changed(self) -> bool:
+        """True where its module's file is another one than when it was loaded."""
+        return not self.is_own and own_module.has_changed(self.class_name.rpartition(".")[0])
+
+
+def is_kvotas_own(callback: ClientQuotaCallback) -> bool:
+    """True where nobody else has written any of it."""
+    return type(callback) in _OWN.values()
+
+
+def prefixes_of(class_name: str) -> tuple[str, ...]:
+    """What the names of a callback's own properties begin with."""
+    own = _OWN.get(class_name)
+    return (_ANY_PREFIX,) if own is None else _PREFIXES[own]
+
+
+def choose(class_name: str, properties: Mapping[str, str]) -> ChosenCallback:
+    """A class, with those of these properties that it takes any notice of."""
+    own = _OWN.get(class_name)
+    if own is not None and own is not StaticQuotaCallback:
+        prefixes = _PREFIXES[own]
+        properties = {key: text for key, text in properties.items() if key.startswith(prefixes)}
+    return ChosenCallback(class_name, properties)
+
+
 def load_callback(
     name: str, properties: Mapping[str, str], quotas: ConfiguredQuotas
 ) -> ClientQuotaCallback:
-    """Make the callback and configure it.
+    """Make the callback, configure it and tell it the quotas.
 
     Args:
         name: dotted name of its class; importing it runs that module's code, so it must come from a
             file that only the operator writes.
-        properties: Kafka's properties, for its ``configure``.
-        quotas: those configured now; all but the default callback are told by ``update_quota``.
+        properties: for its ``configure``.
+        quotas: those configured now.
 
     Raises:
-        UsageError: there is no such class, it is no ``ClientQuotaCallback``, lacks a method, or cannot
-            be made or configured.
+        ConfigurationError: there is no such class, it is no ``ClientQuotaCallback``, lacks a method, or cannot
+            be made, configured or told the quotas. The place of a fault is the name of a property, or a line of
+            the class's own file; all that are found are there.
     """
     of_class = _OWN.get(name) or _class(name)
+    faults = class_faults(name, of_class)
+    if faults:
+        raise ConfigurationError(faults)
     if issubclass(of_class, DefaultQuotaCallback):
         callback: ClientQuotaCallback = of_class(quotas)
     else:
         callback = _made(name, of_class)
     try:
         callback.configure(properties)
-        if callback.initial_quotas is not quotas:
-            for entity, limits in quotas.entries().items():
-                for quota_type, limit in limits.items():
-                    callback.update_quota(quota_type, entity, limit)
-            callback.initial_quotas = quotas
+    except ConfigurationError:
+        raise
     except Exception as error:
-        msg = f"{CALLBACK_CLASS}: {name} cannot be configured: {_words(error)}"
-        raise UsageError(msg) from error
+        raise _refused(callback, error, name, properties) from error
+    if not isinstance(callback, DefaultQuotaCallback):
+        _tell_all(callback, quotas)
+    callback.initial_quotas = quotas
     return callback
+
+
+def _tell_all(callback: ClientQuotaCallback, quotas: ConfiguredQuotas) -> None:
+    for entity, limits in quotas.entries().items():
+        for quota_type, limit in limits.items():
+            try:
+                callback.update_quota(quota_type, entity, limit)
+            except Exception as error:
+                what = f"update_quota({quota_type}, {entity}, {limit:g})"
+                raise ConfigurationError([fault_of(callback, what, error)]) from error
+
+
+def _refused(
+    callback: ClientQuotaCallback, error: Exception, name: str, properties: Mapping[str, str]
+) -> ConfigurationError:
+    """A ValueError whose text begins with the name of a property is that property's."""
+    text = str(error)
+    key = text.partition(":")[0]
+    if isinstance(error, ValueError) and key in properties:
+        problem = text.removeprefix(f"{key}:").strip()
+        return ConfigurationError([Fault(key, problem, "Correct it.")])
+    if type(error) is ValueError:  # whose text is written for whoever reads it
+        problem = f"{name} cannot be configured: {text}"
+        remedy = "Correct the properties that it is configured with."
+        return ConfigurationError([Fault(CALLBACK_CLASS, problem, remedy)])
+    return ConfigurationError([fault_of(callback, "configure", error)])
 
 
 def _class(name: str) -> type[ClientQuotaCallback]:
     module_name, dot, class_name = name.rpartition(".")
     if not dot:
-        msg = f'{CALLBACK_CLASS}: "{name}" is no dotted name. {_instead(name)}'
-        raise UsageError(msg)
+        problem = f'"{name}" is no dotted name'
+        raise _no_class(problem, _instead(name))
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except ImportError as error:
-        msg = (
-            f"{CALLBACK_CLASS}: {module_name} cannot be imported: {error}. It must be installed where kvota "
-            f"runs, or be on PYTHONPATH. {_instead(name)}"
-        )
-        raise UsageError(msg) from error
-    except AttributeError as error:
-        msg = f"{CALLBACK_CLASS}: {module_name} has no {class_name}. {_instead(name)}"
-        raise UsageError(msg) from error
+        module = own_module.imported(module_name)
+    except ModuleNotFoundError as error:
+        problem = f"{module_name} cannot be imported: {error}"
+        remedy = "It must be installed where kvota runs, or be on PYTHONPATH."
+        raise _no_class(problem, f"{remedy} {_instead(name)}") from error
+    except SyntaxError as error:
+        place = f"{error.filename}:{error.lineno}"
+        problem = f"{module_name} cannot be imported: {error.msg}"
+        raise ConfigurationError([Fault(place, problem, "Correct this line.")]) from error
     except Exception as error:
-        msg = f"{CALLBACK_CLASS}: importing {module_name} fails: {_words(error)}"
-        raise UsageError(msg) from error
-    if not inspect.isclass(found) or not issubclass(found, ClientQuotaCallback):
-        msg = f"{CALLBACK_CLASS}: {name} is no subclass of kvota.callbacks.ClientQuotaCallback"
-        raise UsageError(msg)
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if missing:
-        msg = f"{CALLBACK_CLASS}: {name} lacks {', '.join(missing)}"
-        raise UsageError(msg)
+        place, words = words_of(error, own_module.file_of(module_name))
+        problem = f"importing {module_name} fails: {words}"
+        raise ConfigurationError([Fault(place or CALLBACK_CLASS, problem, _MEND)]) from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        problem = f"{module_name} has no {class_name}"
+        raise _no_class(problem, _instead(name))
+    if not isinstance(found, type) or not issubclass(found, ClientQuotaCallback):
+        problem = f"{name} is no subclass of kvota.callbacks.ClientQuotaCallback"
+        raise _no_class(problem, "Derive it from that class.")
     return found
+
+
+_MEND = "Mend it, or choose another class."
 
 
 def _made(name: str, of_class: type[ClientQuotaCallback]) -> ClientQuotaCallback:
     try:
         return of_class()
     except Exception as error:
-        msg = f"{CALLBACK_CLASS}: {name}() fails: {_words(error)}"
-        raise UsageError(msg) from error
+        place, words = words_of(error, own_module.file_of(of_class.__module__))
+        problem = f"{name}() fails: {words}"
+        raise ConfigurationError([Fault(place or CALLBACK_CLASS, problem, _MEND)]) from error
+
+
+def _no_class(problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError([Fault(CALLBACK_CLASS, problem, remedy)])
 
 
 def _instead(name: str) -> str:
@@ -99,9 +203,4 @@ def _instead(name: str) -> str:
     near = get_close_matches(name.rpartition(".")[2], short, n=1)
     if near:
         return f'Did you mean "{short[near[0]]}"?'
-    return f"kvota has {', '.join(short.values())}"
-
-
-def _words(error: Exception) -> str:
-    # A ValueError's text is written for whoever reads it.
-    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+    return f"kvota has {', '.join(short.values())}."

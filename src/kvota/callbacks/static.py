@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from math import isinf
 from typing import ClassVar
 
+from kvota.model.errors import ConfigurationError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
@@ -46,12 +47,11 @@ class StaticQuotaCallback(ClientQuotaCallback):
         """Take ``client.quota.callback.static.*``.
 
         Raises:
-            ValueError: a property is wrong; names each.
+            ConfigurationError: properties are wrong; names each.
         """
         settings, faults = read_volume_settings(properties)
         if faults:
-            msg = "; ".join(map(str, faults))
-            raise ValueError(msg)
+            raise ConfigurationError(faults)
         self._excluded = settings.excluded
         for quota_type, name in _LIMIT_OF.items():
             limit = max(settings.limits[name], 0.0)

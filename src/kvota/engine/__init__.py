@@ -7,7 +7,7 @@ from kvota.engine.engine import QuotaEngine
 from kvota.engine.kept_places import PlaceKey
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota
-from kvota.engine.question import Answer, Question
+from kvota.engine.question import Answer, Question, asks_by_broker
 from kvota.engine.receipt import Receipt
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.token_bucket import TokenBucket
@@ -34,4 +34,5 @@ __all__ = [
     "Turn",
     "Verdict",
     "WaitingLine",
+    "asks_by_broker",
 ]

@@ -13,7 +13,11 @@ from kvota.model.quota_type import QuotaType
 from kvota.model.tags import Tags
 
 Countings = Mapping[QuotaType, Counting]
-LimitOf = Callable[[QuotaType, Tags], float | None]
+LimitOf = Callable[[QuotaType, Tags, int], float | None]
+
+# Whose answer a counter's limit is from: the generation of a callback, 1 and more, or of the one that answers
+# where the callback in force has not.
+FALLBACK = 0
 
 # More counters than this, or more text in their tags, are a crowd: those that are as good as new are not
 # kept for an hour, and those idle for a while are put away. In full a counter takes 4 KB and its text.
@@ -48,6 +52,7 @@ class Counters:
         "_chars",
         "_countings",
         "_factors",
+        "_generation",
         "_node_ids",
         "_of_type",
         "_packed",
@@ -65,6 +70,7 @@ class Counters:
         self._chars = 0  # in the texts of their tags
         self._packed = {quota_type: PackedCounters() for quota_type in QuotaType}
         self._node_ids: set[int] = set()
+        self._generation = 1
         self._askings = dict.fromkeys(QuotaType, 0)  # how often all limits have been asked for
         # By type and, where it is meant for some counters only, node and text of the tags.
         self._factors: dict[tuple[QuotaType, int | None, str | None], float] = {}
@@ -105,14 +111,50 @@ class Counters:
         """True for a counter that is kept though it has no lane."""
         return self._packed[quota_type].has(tags, node_id)
 
-    def lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
-        """The lane to the counter of these tags at this node."""
+    def all(self) -> Iterator[Lane]:
+        """The lanes to all counters that are not put away."""
+        for quota_type in QuotaType:
+            yield from self.of_type(quota_type)
+
+    def begin_generation(self, generation: int) -> None:
+        """Another callback says the limits from now on; each counter that is led to gets its limit of it."""
+        self._generation = generation
+        for quota_type in self._askings:
+            self._askings[quota_type] += 1  # what is put away has none of its limits
+
+    def lane(
+        self,
+        quota_type: QuotaType,
+        node_id: int,
+        answer: Answer,
+        now_ms: int,
+        *,
+        source: int | None,
+    ) -> Lane:
+        """The lane to the counter of these tags at this node.
+
+        ``source`` says whose answer it is, a generation or ``FALLBACK``. It sets the limit of a counter whose
+        limit is from an earlier callback; what this one has said wins over a fallback. None: the limit
+        stays as it is.
+        """
         lanes = self._of_type[quota_type].get(answer.text)
         lane = None if lanes is None else lanes.get(node_id)
         if lane is None:
             lane = self._new_lane(quota_type, node_id, answer, now_ms)
+            lane.source = FALLBACK if source is None else source
             self._look_at_some(quota_type, now_ms)
+        elif source not in {None, lane.source} and self._sets_limit(lane, source):
+            counting = self._countings[quota_type]
+            lane.configure(counting=counting, configured_limit=answer.limit, factor=lane.factor)
+            lane.wake_waiters()
         return lane
+
+    def _sets_limit(self, lane: Lane, source: int | None) -> bool:
+        """Whether an answer of this source sets a lane's limit; then it is the lane's."""
+        if source is None or (source == FALLBACK and lane.source == self._generation):
+            return False
+        lane.source = source
+        return True
 
     def _new_lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
         counting, limit = self._countings[quota_type], answer.limit
@@ -136,16 +178,27 @@ class Counters:
         return lane
 
     def set_limit(
-        self, quota_type: QuotaType, limit: float | None, *, tags: str, node_id: int | None = None
+        self,
+        quota_type: QuotaType,
+        limit: float | None,
+        *,
+        tags: str,
+        node_id: int | None = None,
+        source: int | None = None,
     ) -> list[Lane]:
-        """Replace the configured limit of the counters with these tags."""
+        """Replace the configured limit of the counters with these tags; ``source`` as ``lane`` has it.
+
+        Without a source it is replaced whoever it is from.
+        """
         counting = self._countings[quota_type]
-        for node in self._node_ids if node_id is None else (node_id,):
+        nodes = self._node_ids if node_id is None else (node_id,)
+        for node in () if source == FALLBACK else nodes:
             self._packed[quota_type].set_limit(tags, node, limit, asking=self._askings[quota_type])
         return [
             lane
             for lane in self._meant(quota_type, node_id, tags)
-            if lane.configure(counting=counting, configured_limit=limit, factor=lane.factor)
+            if (source is None or self._sets_limit(lane, source))
+            and lane.configure(counting=counting, configured_limit=limit, factor=lane.factor)
         ]
 
     def set_factor(
@@ -193,8 +246,12 @@ class Counters:
             )
         ]
 
-    def ask_limits(self, quota_type: QuotaType, limit_of: LimitOf) -> list[Lane]:
-        """Give every counter of a type its limit of now; contents stay (Kafka, KIP-257)."""
+    def ask_limits(self, quota_type: QuotaType, limit_of: LimitOf, *, by_node: bool) -> list[Lane]:
+        """Give every counter of a type its limit of now; contents stay (Kafka, KIP-257).
+
+        Not those whose tags another callback has made: nobody is led to them. ``by_node``: limits of the same
+        tags can differ.
+        """
         counting = self._countings[quota_type]
         self._askings[quota_type] += 1
         changed = []
@@ -202,8 +259,10 @@ class Counters:
             limit: float | None = None
             is_asked = False
             for lane in lanes.values():
-                if not is_asked:  # all nodes have the same tags
-                    limit, is_asked = limit_of(quota_type, lane.tag_values), True
+                if lane.source != self._generation:
+                    continue
+                if by_node or not is_asked:  # all nodes have the same tags
+                    limit, is_asked = limit_of(quota_type, lane.tag_values, lane.node_id), True
                 if lane.configure(counting=counting, configured_limit=limit, factor=lane.factor):
                     changed.append(lane)
         return changed

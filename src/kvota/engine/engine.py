@@ -2,17 +2,20 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from kvota.engine.counters import Counters
+from kvota.engine.counters import FALLBACK, Counters
 from kvota.engine.counting import countings
+from kvota.engine.known_answers import KnownAnswers
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
-from kvota.engine.question import Answer, Question, ask
+from kvota.engine.question import Answer, ClientKey, Question, ask, asks_by_broker, limit_of
 from kvota.engine.receipt import Receipt
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
-from kvota.model.quota_callback import ClientQuotaCallback
+from kvota.model.quota_callback import ClientQuotaCallback, tell
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType, counter_node_id
 from kvota.model.quota_window import QuotaWindow
 
@@ -26,8 +29,7 @@ PURGE_STEP = 500
 _MUTATION = QuotaType.CONTROLLER_MUTATION
 _NO_BUCKETS: Mapping[QuotaType, BucketSettings] = MappingProxyType({})
 
-# Quota type, node, user, client id.
-_Client = tuple[QuotaType, int, str, str]
+_Client = ClientKey
 
 
 class QuotaEngine:
@@ -36,7 +38,8 @@ class QuotaEngine:
     The callback says which counter a client is charged on and what its limit is. One that answers
     at once is asked here; of any other the answers have to be brought: ``lane`` gives None for a
     client it was not asked about, ``question`` is what to ask (on another thread), and ``learn``
-    takes the answer.
+    takes the answer. An answer counts until there is another one; ``due_questions`` are those that
+    have to be asked again.
 
     >>> from kvota.callbacks import DefaultQuotaCallback
     >>> from kvota.model.quota_entity import QuotaEntity
@@ -47,7 +50,7 @@ class QuotaEngine:
     ('client-id=,user=alice', 1000.0, [0, 10000])
     """
 
-    __slots__ = ("_answers", "_clients", "_counters", "_quotas", "_reset_counts", "callback")
+    __slots__ = ("_answers", "_clients", "_counters", "_quotas", "callback")
 
     def __init__(
         self,
@@ -63,10 +66,9 @@ class QuotaEngine:
         self.callback = callback
         self._quotas = callback.initial_quotas
         self._counters = Counters(countings(windows, buckets))
-        # Not plain dicts: finding their first keys costs a walk over all that have left.
+        # Not a plain dict: finding its first key costs a walk over all that have left.
         self._clients: OrderedDict[_Client, Lane] = OrderedDict()
-        self._answers: OrderedDict[tuple[QuotaType, str, str], tuple[int, Answer]] = OrderedDict()
-        self._reset_counts = dict.fromkeys(QuotaType, 0)
+        self._answers = KnownAnswers(most=_KNOWN_CLIENTS_MAX, by_broker=asks_by_broker(callback))
 
     # ------------------------------------------------------------------ deciding
 
@@ -81,10 +83,11 @@ class QuotaEngine:
         if known is not None and not known.is_forgotten:
             return known
         if self.callback.answers_at_once:
-            answer = ask(self.callback, quota_type, user, client_id)
-        elif self.is_known(quota_type, user, client_id):
-            answer = self._answers[quota_type, user, client_id][1]
+            node = counter_node_id(quota_type, node_id)
+            answer: Answer | None = ask(self.callback, quota_type, node, user, client_id)
         else:
+            answer = self._answers.get(self._answers.key(quota_type, node_id, user, client_id))
+        if answer is None:
             return None
         lane = self._lane(quota_type, node_id, answer, now_ms)
         if known is None and len(self._clients) >= _KNOWN_CLIENTS_MAX:
@@ -99,7 +102,7 @@ class QuotaEngine:
         if not lane.is_forgotten:
             return lane
         answer = Answer(tags=lane.tag_values, text=lane.tags, limit=lane.configured_limit)
-        return self._counters.lane(lane.quota_type, lane.node_id, answer, now_ms)
+        return self._counters.lane(lane.quota_type, lane.node_id, answer, now_ms, source=None)
 
     @property
     def counters(self) -> Counters:
@@ -109,8 +112,6 @@ class QuotaEngine:
     def mutations(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> MutationQuota:
         """The mutation quota for one request; ``strict`` by the request's version (KIP-599).
 
-        After a reset the last answer counts until there is a new one.
-
         Raises:
             LookupError: the callback does not answer at once and was never asked about this client.
         """
@@ -118,57 +119,84 @@ class QuotaEngine:
         if lane is None or lane.is_forgotten:
             lane = self.lane(_MUTATION, CLUSTER_NODE_ID, user, client_id, now_ms)
         if lane is None:
-            _, answer = self._answers[_MUTATION, user, client_id]
-            lane = self._lane(_MUTATION, CLUSTER_NODE_ID, answer, now_ms)
+            msg = f"the quota callback was never asked what {user} may mutate as {client_id}"
+            raise LookupError(msg)
         if lane.samples == 0:
             return MutationQuota(lane.tags)
         return StrictQuota(lane) if strict else PermissiveQuota(lane)
 
     def _lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
         counter_node = counter_node_id(quota_type, node_id)
-        if self.callback.enabled(quota_type):
-            return self._counters.lane(quota_type, counter_node, answer, now_ms)
+        if answer.is_counted:
+            source = FALLBACK if answer.is_fallback else self._answers.generation
+            return self._counters.lane(quota_type, counter_node, answer, now_ms, source=source)
         return Lane(quota_type, counter_node, answer.tags, text=answer.text)
 
     # ------------------------------------------------------------------ asking the callback
 
-    def is_known(self, quota_type: QuotaType, user: str, client_id: str) -> bool:
+    def is_known(self, quota_type: QuotaType, node_id: int, user: str, client_id: str) -> bool:
         """True when ``lane`` and ``mutations`` need no answer for this client."""
         if self.callback.answers_at_once:
             return True
-        found = self._answers.get((quota_type, user, client_id))
-        return found is not None and found[0] == self._reset_counts[quota_type]
+        key = self._answers.key(quota_type, node_id, user, client_id)
+        return self._answers.get(key) is not None
 
-    def question(self, quota_type: QuotaType, user: str, client_id: str) -> Question:
+    def question(self, quota_type: QuotaType, node_id: int, user: str, client_id: str) -> Question:
         """What to ask the callback about this client."""
-        return Question(
-            quota_type=quota_type,
-            user=user,
-            client_id=client_id,
-            reset_count=self._reset_counts[quota_type],
-        )
+        return self._answers.question(self._answers.key(quota_type, node_id, user, client_id))
 
-    def learn(self, question: Question, answer: Answer) -> None:
-        """Remember an answer; not one to a question from before a reset, which has to be asked again."""
-        if question.reset_count == self._reset_counts[question.quota_type]:
-            self._remember(question, answer)
+    def due_questions(self) -> list[Question]:
+        """What to ask again: answers from before a reset, and those that another callback has given."""
+        return self._answers.due()
+
+    def questions_about_known(self, *, by_broker: bool) -> list[Question]:
+        """What to ask another callback about the clients that are looked up now, before it takes over."""
+        asked: dict[Question, None] = {}
+        for quota_type, node_id, user, client_id in self._clients:
+            node = counter_node_id(quota_type, node_id) if by_broker else CLUSTER_NODE_ID
+            asked[Question(quota_type=quota_type, node_id=node, user=user, client_id=client_id)] = (
+                None
+            )
+        return list(asked)
+
+    def learn(self, question: Question, answer: Answer) -> bool:
+        """Remember an answer, unless a newer one is known or another callback is in force.
+
+        Returns:
+            True where a counter or its limit is another one for it: running mutes may be, too.
+        """
+        return not self._answers.is_older(question) and self._remember(question, answer)
 
     def learn_default(self, question: Question, fallback: ClientQuotaCallback) -> None:
-        """Remember what another callback says, because no answer came in time."""
-        self._remember(question, question.ask(fallback))
+        """Remember what another callback says of a client, unless the one in force has ever answered."""
+        known = self._answers.get(question.key)
+        if known is None or known.is_fallback:
+            question = self._answers.question(question.key)
+            self._remember(question, replace(question.ask(fallback), is_fallback=True))
 
-    def _remember(self, question: Question, answer: Answer) -> None:
-        quota_type, user, client_id = question.quota_type, question.user, question.client_id
-        key = (quota_type, user, client_id)
-        before = self._answers.get(key)
-        if before is None and len(self._answers) >= _KNOWN_CLIENTS_MAX:
-            self._answers.popitem(last=False)
-        self._answers[key] = (self._reset_counts[quota_type], answer)
+    def _remember(self, question: Question, answer: Answer) -> bool:
+        quota_type, node_id, user, client_id = question.key
+        before = self._answers.put(question, answer)
         moved: list[Lane] = []
-        if before is not None and before[1].text != answer.text:
-            moved = self._forget_clients(lambda client: (client[0], *client[2:]) == key)
-        changed = self._counters.set_limit(quota_type, answer.limit, tags=answer.text)
+        if before is not None and (
+            before.text != answer.text or before.is_counted != answer.is_counted
+        ):
+            # Of a client whose answer holds for all brokers those of all of them.
+            moved = self._forget_clients(
+                lambda client: (
+                    (client[0], *client[2:]) == (quota_type, user, client_id)
+                    and (not self._answers.by_broker or client[1] == node_id)
+                )
+            )
+        changed = self._counters.set_limit(
+            quota_type,
+            answer.limit,
+            tags=answer.text,
+            node_id=node_id if self._answers.by_broker else None,
+            source=FALLBACK if answer.is_fallback else self._answers.generation,
+        )
         _outdate(moved, changed)
+        return bool(moved or changed)
 
     # ------------------------------------------------------------------ changing quotas
 
@@ -182,10 +210,7 @@ class QuotaEngine:
         batch = tuple(changes)
         self._quotas = self._quotas.with_changes(batch)
         for change in batch:
-            if change.limit is None:
-                self.callback.remove_quota(change.quota_type, change.entity)
-            else:
-                self.callback.update_quota(change.quota_type, change.entity, change.limit)
+            tell(self.callback, change)
         for quota_type in dict.fromkeys(change.quota_type for change in batch):
             is_reset = self.callback.quota_reset_required(quota_type)
             self._look_again(quota_type, is_reset=is_reset)
@@ -194,6 +219,30 @@ class QuotaEngine:
         """Put these quotas in force in place of all others."""
         self.apply(self._quotas.changes_to(quotas))
 
+    def replace_callback(
+        self,
+        callback: ClientQuotaCallback,
+        *,
+        by_broker: bool,
+        answers: Mapping[Question, Answer],
+    ) -> None:
+        """Put another callback in force; counters keep their contents, and all clients are looked up anew.
+
+        Args:
+            callback: the quotas in force are its ``initial_quotas`` from now on.
+            by_broker: whether its limits can differ from broker to broker.
+            answers: what it has answered already, where it does not answer at once.
+        """
+        self.callback = callback
+        self._answers.replace_all(by_broker=by_broker)
+        for question, answer in answers.items():
+            self._answers.put(self._answers.question(question.key), answer)
+        self._quotas = callback.initial_quotas
+        self._counters.begin_generation(self._answers.generation)
+        lanes = [*self._counters.all(), *self._clients.values()]
+        self._clients.clear()
+        _outdate(lanes, ())
+
     def refresh(self) -> bool:
         """Ask the callback whether anything changed by other means; call it now and then.
 
@@ -201,9 +250,13 @@ class QuotaEngine:
             True when it has: running mutes may be other ones now.
         """
         changed = [kind for kind in QuotaType if self.callback.quota_reset_required(kind)]
-        for quota_type in changed:
-            self._look_again(quota_type, is_reset=True)
+        self.reset(changed)
         return bool(changed)
+
+    def reset(self, quota_types: Iterable[QuotaType]) -> None:
+        """Tags and limits of these types may be others now."""
+        for quota_type in quota_types:
+            self._look_again(quota_type, is_reset=True)
 
     def set_limit(
         self, quota_type: QuotaType, limit: float | None, *, tags: str, node_id: int | None = None
@@ -287,11 +340,12 @@ class QuotaEngine:
         """Put in force what the callback says now."""
         changed: list[Lane] = []
         if self.callback.answers_at_once:
-            changed = self._counters.ask_limits(quota_type, self.callback.quota_limit)
+            limit = partial(limit_of, self.callback)
+            changed = self._counters.ask_limits(quota_type, limit, by_node=self._answers.by_broker)
         else:
             # It cannot be asked here, and any change may have led clients to other counters.
             is_reset = True
-            self._reset_counts[quota_type] += 1
+            self._answers.reset(quota_type)
         if is_reset:
             outdated = self._forget_clients(lambda client: client[0] is quota_type)
             _outdate([*self._counters.of_type(quota_type), *outdated], changed)

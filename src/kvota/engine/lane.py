@@ -87,6 +87,7 @@ class Lane:
         line: those who wait for this counter, if any ever did.
         room: of a counter of FETCH, once an answer was expected: those on their way, and who waits.
         is_forgotten: the engine leads nobody here any more; the counter counts elsewhere, or nowhere.
+        source: whose answer the limit is from (``engine.counters``).
     """
 
     __slots__ = (
@@ -111,6 +112,7 @@ class Lane:
         "room",
         "sample_ms",
         "samples",
+        "source",
         "tag_values",
         "tags",
         "version",
@@ -151,6 +153,7 @@ class Lane:
         self.limit: float | None = None
         self.is_blocked = False
         self.is_forgotten = False
+        self.source = 1
         self.samples = self.sample_ms = 0
         self.window_ms = 0
         self.window_bytes = INT32_MAX

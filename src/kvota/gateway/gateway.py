@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from kvota.gateway.asking import Asking
 from kvota.gateway.broker_addresses import BrokerAddresses
+from kvota.gateway.callback_in_force import CallbackInForce, PreparedCallback
 from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
@@ -50,6 +50,9 @@ class Gateway:
         settings: where to listen, whom to reach, limits.
         shared: engine, sink and the rest that every connection's machine uses.
         store: where configured quotas are kept.
+
+    Attributes:
+        quota_callback: the callback in force, which can be changed while it runs.
     """
 
     def __init__(self, settings: GatewaySettings, shared: Shared, store: QuotaStore) -> None:
@@ -67,6 +70,7 @@ class Gateway:
         self._dialler = Dialler(settings, shared.topology, self._brokers, self._own)
         self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
         self._mutes = MuteTally()
+        self.quota_callback = CallbackInForce(shared, look_again=self.look_again)
         self._to_look_again: dict[Driver, None] = {}
         self._stop: asyncio.Event
 
@@ -80,14 +84,14 @@ class Gateway:
         """
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        asking = Asking(self.shared.engine.callback, loop)
+        self.quota_callback.start(loop)
         errands = Errands(loop, self._store)
         self._store.begin(self._in_force)
         means = Means(
             loop=loop,
             limits=self.settings.limits,
             shared=self.shared,
-            asking=asking,
+            asking=self.quota_callback,
             errands=errands,
             brokers=self._brokers,
             mutes=self._mutes,
@@ -109,20 +113,21 @@ class Gateway:
                 self._own.listens_at(listeners.ips)
                 upkeep = tasks.create_task(self._upkeep())
                 purge = tasks.create_task(self._purge())
+                looking = tasks.create_task(self.quota_callback.run())
                 if started is not None:
                     started.set()
                 await self._stop.wait()
                 self._places.closed = True
                 listeners.close()
                 await self._drain()
-                upkeep.cancel()
-                purge.cancel()
+                for task in (upkeep, purge, looking):
+                    task.cancel()
             finally:
                 listeners.close()
                 self._brokers.stop()
-                asking.stop()
                 errands.stop()
                 await self._store.end()
+                await self.quota_callback.close()
 
     def stop(self) -> None:
         """Begin to drain; safe to call from a signal handler of the loop, and twice."""
@@ -135,12 +140,18 @@ class Gateway:
         enforced: frozenset[QuotaType],
         windows: Mapping[QuotaType, QuotaWindow],
         buckets: Mapping[QuotaType, BucketSettings],
+        callback: PreparedCallback | None = None,
     ) -> None:
-        """Count and hold by these from now on; running mutes and waits are looked at again at once."""
+        """Count and hold by these from now on; running mutes and waits are looked at again at once.
+
+        ``callback`` takes the place of the one in force, None: that stays.
+        """
         shared = self.shared
         shared.put_in_force(replace(shared.settings, enforced=enforced))
         shared.engine.replace_countings(windows, buckets)
         shared.replace_quotas(quotas)
+        if callback is not None:
+            self.quota_callback.put_in_force(callback)
         self.look_again()
 
     def look_again(self) -> None:
@@ -187,8 +198,6 @@ class Gateway:
             self._places.look()
             self._refusals.sweep(loop.time())
             self._slow_senders.sweep(loop.time() * 1000)
-            if self.shared.engine.refresh():  # a callback may change its mind by itself
-                self.look_again()
 
     async def _purge(self) -> None:
         """Forget idle counters, some at a time, so that nobody waits for it."""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvota.gateway.asking import Asking
 from kvota.gateway.broker_addresses import BrokerAddresses
+from kvota.gateway.callback_in_force import CallbackInForce
 from kvota.gateway.errands import Errands
 from kvota.gateway.mutes import MuteTally
 from kvota.gateway.settings import GatewayLimits
@@ -23,7 +23,7 @@ class Means:
     loop: asyncio.AbstractEventLoop
     limits: GatewayLimits
     shared: Shared
-    asking: Asking
+    asking: CallbackInForce
     errands: Errands
     brokers: BrokerAddresses
     mutes: MuteTally

@@ -11,6 +11,9 @@ KvotaError
 
 from dataclasses import dataclass
 
+# A value in an error's text is not longer than this.
+_SHOWN_MAX = 80
+
 
 class KvotaError(Exception):
     """Root of all errors kvota raises on purpose; the text is for people."""
@@ -50,7 +53,19 @@ class CorruptDataError(KvotaError):
 
 
 class CallbackError(KvotaError):
-    """A quota callback answered what is no answer; the text names its class, the method and the value."""
+    """A quota callback answered what is no answer.
+
+    Attributes:
+        method: which of its methods.
+    """
+
+    def __init__(self, callback: object, method: str, value: object, expected: str) -> None:
+        of_class = type(callback)
+        shown = repr(value)
+        shown = shown if len(shown) <= _SHOWN_MAX else f"{shown[: _SHOWN_MAX - 1]}…"
+        name = f"{of_class.__module__}.{of_class.__qualname__}.{method}"
+        super().__init__(f"{name} answered {shown}, not {expected}")
+        self.method = method
 
 
 class ProtocolError(KvotaError):

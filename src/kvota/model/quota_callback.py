@@ -4,27 +4,38 @@ Source: KIP-257, ``org.apache.kafka.server.quota.ClientQuotaCallback``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.cluster_view import ClusterView
+from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import Tags
-
-# What a callback may know of the cluster: topic → the node id of each partition's leader, -1 without one.
-PartitionLeaders = Mapping[str, Sequence[int]]
 
 
 class ClientQuotaCallback(ABC):
     """Clients with equal tags share one counter, and the limit of these tags is its limit.
 
-    ``quota_metric_tags`` and ``quota_limit`` of a callback that does not answer at once run on
-    another thread than the rest; what they share has to be safe for that.
+    The methods are KIP-257's, in Python's spelling, and one more, ``broker_limit``: Kafka has an instance
+    of the callback in each broker, a gateway one for all of them. The life of an instance::
+
+        configure                              once, before everything else
+        update_quota                           for each configured quota
+        update_cluster_metadata                once it is known, and whenever it changes
+        quota_metric_tags, broker_limit        of a client that is new, and of all after a change
+        update_quota, remove_quota             as quotas are set and removed
+        quota_reset_required                   four times a second, for each type
+        close                                  once, after everything else
+
+    A request is never held up by more than its client's first answer, and by that for one second at most.
+    ``quota_metric_tags`` and ``broker_limit`` run on several threads at a time, all other methods one after
+    the other on one more thread: what they share has to be safe for that. An error in any of them is counted
+    and logged, and what was last answered stays in force.
 
     Attributes:
-        answers_at_once: true only where these two methods are look-ups in memory. All others are
-            asked apart, and their answers are remembered.
+        answers_at_once: for kvota's own callbacks, which only look things up in memory and are asked on the
+            event loop. Of anybody else's class it is not believed.
         initial_quotas: those it was made with. Later changes reach it by ``update_quota`` and
             ``remove_quota``.
     """
@@ -33,7 +44,12 @@ class ClientQuotaCallback(ABC):
     initial_quotas: ConfiguredQuotas = ConfiguredQuotas()
 
     def configure(self, properties: Mapping[str, str]) -> None:  # noqa: B027  (need not do anything)
-        """Take the properties of the configuration; called once, before everything else."""
+        """Take the properties of the configuration that begin with ``client.quota.callback.``, and the like.
+
+        Raises:
+            Exception: they cannot be used; the callback is not put in force then. A ``ValueError`` whose
+                text begins with the name of a property is told with its place in the file.
+        """
 
     @abstractmethod
     def quota_metric_tags(self, quota_type: QuotaType, user: str, client_id: str) -> Tags:
@@ -41,7 +57,10 @@ class ClientQuotaCallback(ABC):
 
     @abstractmethod
     def quota_limit(self, quota_type: QuotaType, tags: Tags) -> float | None:
-        """The limit of the counter with these tags; None: unlimited, or not in use any more."""
+        """The limit of the counter with these tags, per second; None: unlimited, or not in use any more.
+
+        Bytes of PRODUCE and FETCH, percent of one thread of REQUEST, partitions of CONTROLLER_MUTATION.
+        """
 
     @abstractmethod
     def update_quota(self, quota_type: QuotaType, entity: QuotaEntity, limit: float) -> None:
@@ -55,17 +74,39 @@ class ClientQuotaCallback(ABC):
     def quota_reset_required(self, quota_type: QuotaType) -> bool:
         """True when tags or limits may be others since the last call, which clears the flag.
 
-        Limits that changed by ``update_quota`` or ``remove_quota`` alone need not be told here. Has
-        to be cheap: it is asked often.
+        Limits that changed by ``update_quota``, ``remove_quota`` or ``update_cluster_metadata`` alone need not
+        be told here.
         """
 
-    def update_cluster_metadata(self, metadata: PartitionLeaders) -> bool:  # noqa: ARG002
-        """Take the cluster's partitions; returns whether any limit may be another one now."""
+    def update_cluster_metadata(self, cluster: ClusterView) -> bool:  # noqa: ARG002
+        """Take the cluster's topics, partitions and leaders; returns whether any limit may be another one now.
+
+        Topics that are being deleted are not among them.
+        """
         return False
 
+    def broker_limit(self, quota_type: QuotaType, tags: Tags, node_id: int) -> float | None:  # noqa: ARG002
+        """The limit of the counter with these tags at one broker; the same at all unless this is overridden.
+
+        Not in KIP-257. ``node_id`` is negative for a counter that is no single broker's: that of a type which
+        counts for the whole cluster (CONTROLLER_MUTATION), or of a broker whose id nobody knows.
+        """
+        return self.quota_limit(quota_type, tags)
+
     def enabled(self, quota_type: QuotaType) -> bool:  # noqa: ARG002
-        """True while charges of this type must be counted; false only where no client has a limit."""
+        """True while charges of this type must be counted; false only where no client has a limit.
+
+        Not in KIP-257, where a callback of one's own has all types counted.
+        """
         return True
 
     def close(self) -> None:  # noqa: B027
         """Free what the callback holds; called once, after everything else."""
+
+
+def tell(callback: ClientQuotaCallback, change: QuotaChange) -> None:
+    """Tell a callback of one configured quota that was set or removed."""
+    if change.limit is None:
+        callback.remove_quota(change.quota_type, change.entity)
+    else:
+        callback.update_quota(change.quota_type, change.entity, change.limit)

@@ -1,7 +1,7 @@
 """Whom a configured quota is for."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 
 class Default(Enum):
@@ -12,6 +12,28 @@ class Default(Enum):
 
 DEFAULT = Default.DEFAULT
 EntityName = str | Default | None
+
+
+class ConfigEntityType(StrEnum):
+    """What one part of an entity is; the names are Kafka's."""
+
+    USER = "USER"
+    CLIENT_ID = "CLIENT_ID"
+    DEFAULT_USER = "DEFAULT_USER"
+    DEFAULT_CLIENT_ID = "DEFAULT_CLIENT_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntity:
+    """One part of an entity, as Kafka's callbacks see it (KIP-257).
+
+    Attributes:
+        entity_type: a user, a client id, or the default of either.
+        name: the plain name; ``<default>`` of a default, as Kafka has it in fact (its interface says: empty).
+    """
+
+    entity_type: ConfigEntityType
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +62,21 @@ class QuotaEntity:
         if self.ip is not None and not (self.user is None and self.client_id is None):
             msg = "an ip cannot be combined with a user or a client id"
             raise ValueError(msg)
+
+    @property
+    def config_entities(self) -> tuple[ConfigEntity, ...]:
+        """Its parts with their types, the user's first: one of a user or a client id, two of both."""
+        types = (
+            (self.user, ConfigEntityType.USER, ConfigEntityType.DEFAULT_USER),
+            (self.client_id, ConfigEntityType.CLIENT_ID, ConfigEntityType.DEFAULT_CLIENT_ID),
+        )
+        return tuple(
+            ConfigEntity(default_type, part.value)
+            if isinstance(part, Default)
+            else ConfigEntity(named_type, part)
+            for part, named_type, default_type in types
+            if part is not None
+        )
 
     def __str__(self) -> str:
         """As kafka-configs.sh writes it."""

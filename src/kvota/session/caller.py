@@ -321,7 +321,9 @@ class Caller:
 
     def ask(self, quota_type: QuotaType, client_id: str) -> None:
         """Ask the quota callback about this client, and take nothing until it has answered."""
-        question = self.shared.engine.question(quota_type, self.principal.name, client_id)
+        question = self.shared.engine.question(
+            quota_type, self.node_id, self.principal.name, client_id
+        )
         if question == self.asked and self.pausing.reasons & Reason.ASKING:
             return  # an answer to a Fetch has asked it before; its time runs
         self.asked = question
@@ -332,18 +334,19 @@ class Caller:
     def learn(self, token: int, result: object) -> bool:
         """The callback's answer, or why there is none; False: another question is open, or none.
 
-        An answer that comes too late counts from then on.
+        An answer that comes too late counts from then on. None: another callback is in force, which is asked
+        anew.
         """
         if token != self.asks or self.asked is None:
             return False
         if isinstance(result, Answer):
             self.shared.engine.learn(self.asked, result)
-        elif self.pausing.reasons & Reason.ASKING:
+        elif result is not None and self.pausing.reasons & Reason.ASKING:
             self.give_up_asking()
         return True
 
     def give_up_asking(self) -> None:
-        """No answer in time, or none at all: the client counts as by the default callback."""
+        """No answer in time, or none at all: the client counts by the last one, else by the default callback."""
         assert self.asked is not None
         self.shared.engine.learn_default(self.asked, self.shared.default_callback)
 

@@ -1,12 +1,12 @@
 """What all connections of one gateway have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kvota.engine import QuotaEngine
+from kvota.engine import Answer, Question, QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
-from kvota.model.quota_callback import ClientQuotaCallback
+from kvota.model.quota_callback import ClientQuotaCallback, tell
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
@@ -25,7 +25,7 @@ _WHOLE_ANSWERS_BYTES = 128 * 2**20
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
-    ``settings`` and ``quota_admins`` are replaced; nothing else is, but for the flag.
+    ``settings``, ``quota_admins`` and ``default_callback`` are replaced; nothing else is, but for the flag.
 
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
@@ -70,11 +70,19 @@ class Shared:
 
     def change_quotas(self, changes: Sequence[QuotaChange]) -> None:
         """Put a batch of changed quotas in force, for clients of whom the callback does not know, too."""
+        if self.default_callback is not self.engine.callback:
+            for change in changes:
+                tell(self.default_callback, change)
         self.engine.apply(changes)
-        if self.default_callback is self.engine.callback:
-            return
-        for change in changes:
-            if change.limit is None:
-                self.default_callback.remove_quota(change.quota_type, change.entity)
-            else:
-                self.default_callback.update_quota(change.quota_type, change.entity, change.limit)
+
+    def replace_callback(
+        self,
+        callback: ClientQuotaCallback,
+        *,
+        by_broker: bool,
+        answers: Mapping[Question, Answer],
+    ) -> None:
+        """Put another callback in force, and tell it what has become of its ``initial_quotas`` meanwhile."""
+        quotas = self.engine.quotas
+        self.engine.replace_callback(callback, by_broker=by_broker, answers=answers)
+        self.engine.replace_quotas(quotas)

@@ -5,6 +5,7 @@ import pytest
 from kvota.callbacks.grouped import GroupQuotaCallback
 from kvota.engine import QuotaEngine
 from kvota.model.configured_quotas import QuotaChange
+from kvota.model.errors import ConfigurationError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 
@@ -108,9 +109,9 @@ def test_nothing_is_counted_while_nobody_has_a_quota() -> None:
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({}, "no group"),
+        ({}, "there is no group"),
         ({f"{G}batch": "a"}, "batch: .*It is"),
-        ({f"{G}batch.user.prefix": "a"}, r"batch\.user\.prefix: did you mean \.user\.prefixes\?"),
+        ({f"{G}batch.user.prefix": "a"}, r"batch\.user\.prefix: .*Did you mean \.user\.prefixes\?"),
         ({f"{G}.users": "a"}, r"group\.\.users: "),
         ({f"{G}b c.users": "a"}, "b c"),
         ({f"{G}batch.users": " , "}, "names nobody"),
@@ -118,5 +119,42 @@ def test_nothing_is_counted_while_nobody_has_a_quota() -> None:
     ],
 )
 def test_what_is_no_group_is_refused(properties: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ConfigurationError, match=said):
         GroupQuotaCallback().configure(properties)
+
+
+def test_all_faults_are_said_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        GroupQuotaCallback().configure(
+            {f"{G}batch.users": " , ", f"{G}batch.user.pattern": "(", f"{G}x": "y"}
+        )
+
+    assert [fault.place for fault in refused.value.faults] == [
+        f"{G}batch.users",
+        f"{G}batch.user.pattern",
+        f"{G}x",
+    ]
+
+
+def test_a_group_without_a_limit_of_its_own_has_that_of_any_group() -> None:
+    callback = grouped(batch__user__prefixes="etl-", probes__client__ids="probe")
+    callback.update_quota(PRODUCE, QuotaEntity(user="group:*"), 5.0)
+    callback.update_quota(PRODUCE, QuotaEntity(user="group:batch"), 7.0)
+
+    limits = [callback.quota_limit(PRODUCE, {"group": name}) for name in ("batch", "probes")]
+
+    assert limits == [7.0, 5.0]
+
+
+def test_the_first_limit_of_a_group_counts_for_those_who_are_there_already() -> None:
+    engine = QuotaEngine(grouped(batch__user__prefixes="etl-"), {})
+    before = engine.lane(PRODUCE, 1, "etl-1", "app", 0)
+    assert before is not None
+    version = before.version
+
+    engine.apply([QuotaChange(QuotaEntity(user="group:batch"), PRODUCE, 1000.0)])
+
+    assert before.version != version
+    now = engine.lane(PRODUCE, 1, "etl-1", "app", 0)
+    assert now is not None
+    assert now.limit == 1000.0

@@ -30,16 +30,19 @@ def module() -> Iterator[None]:
 
 
 def test_a_team_shares_one_counter_until_it_has_a_quota_of_its_own() -> None:
-    engine = QuotaEngine(load_callback(NAME, {}, ConfiguredQuotas()), {})
+    callback = load_callback(NAME, {}, ConfiguredQuotas())
+    engine = QuotaEngine(callback, {})
+    users = ("orders.web", "orders.etl")
+    for question in [engine.question(QuotaType.PRODUCE, 1, user, "c") for user in users]:
+        engine.learn(question, question.ask(callback))
 
-    lanes = {
-        engine.lane(QuotaType.PRODUCE, 1, user, "c", 0) for user in ("orders.web", "orders.etl")
-    }
+    (lane,) = {engine.lane(QuotaType.PRODUCE, 1, user, "c", 0) for user in users}
 
-    (lane,) = lanes
     assert lane is not None
     assert (lane.tags, lane.limit) == ("team=orders", 1_000_000.0)
     engine.apply([QuotaChange(QuotaEntity(user="orders"), QuotaType.PRODUCE, 5.0)])
+    for question in engine.due_questions():
+        engine.learn(question, question.ask(callback))
     assert lane.limit == 5.0
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from kvota.callbacks import StaticQuotaCallback
 from kvota.engine import QuotaEngine
+from kvota.model.errors import ConfigurationError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 
@@ -83,5 +84,5 @@ def test_limits_are_to_be_looked_at_once_after_the_start() -> None:
 
 
 def test_a_wrong_property_is_named() -> None:
-    with pytest.raises(ValueError, match=rf'{P}\.produce: "lots" is not a number'):
+    with pytest.raises(ConfigurationError, match=rf'{P}\.produce: "lots" is not a number'):
         configured(produce="lots")

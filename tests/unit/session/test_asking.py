@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from tests.unit.session.test_mutations import create, created, tell
 
 from kvota.callbacks import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
@@ -188,7 +189,7 @@ def test_such_a_fetch_is_charged_where_its_counter_is_now() -> None:
     engine._counters._round.remove(lane)
     engine._counters._packed[QuotaType.FETCH].put(lane, asking=0)
     engine._counters._without(lane).outdate()
-    engine._answers.clear()
+    engine.replace_callback(OneForAll(), by_broker=False, answers={})
 
     stage.broker(fetch_answer(records=b"f" * 100_000))
 
@@ -213,6 +214,35 @@ def test_the_row_of_such_a_fetch_says_the_limit_that_it_was_held_against() -> No
     assert row.throttle_ms > 10_000
 
 
+def test_a_mutation_goes_on_when_another_callback_comes_in_the_middle_of_it() -> None:
+    stage = asking(CONTROLLER_MUTATION=7.0)
+    stage.client(create(("a", 1)))
+    ((token, asked),) = stage.asked
+    question = stage.answer(token, asked.ask(OneForAll()))
+    stage.cluster.shared.replace_callback(OneForAll(), by_broker=False, answers={})
+
+    tell(stage, question)
+    stage.broker(created(("a", 0, 1)))
+
+    (row,) = stage.cluster.rows
+    assert row.memo.limit == 7.0  # as by the default callback: there was no time to ask
+    assert stage.closed == ""
+
+
+def test_a_question_to_a_callback_that_is_not_in_force_any_more_is_asked_anew() -> None:
+    stage = asking(PRODUCE=5_000.0)
+    stage.client(produce())
+    ((token, _),) = stage.asked
+    stage.cluster.shared.replace_callback(OneForAll(), by_broker=False, answers={})
+
+    assert stage.answer(token, None) == b""
+
+    (_, (token, question)) = stage.asked
+    assert stage.answer(token, question.ask(OneForAll())) == produce()
+    stage.broker(produce_answer())
+    assert stage.cluster.rows[0].memo.limit == 1_000.0
+
+
 def test_answers_to_fetches_do_not_ask_again_while_a_question_is_open() -> None:
     stage = asking()
     stage.client(fetch(correlation=1))
@@ -220,7 +250,7 @@ def test_answers_to_fetches_do_not_ask_again_while_a_question_is_open() -> None:
     stage.answer(token, question.ask(OneForAll()))
     stage.cluster.enforce(frozenset())  # so that two are under way
     stage.client(fetch(correlation=1) + fetch(correlation=2))
-    stage.cluster.engine.replace_quotas(quotas(FETCH=1))
+    stage.cluster.engine.replace_callback(OneForAll(), by_broker=False, answers={})
 
     stage.broker(fetch_answer(correlation=1))
     stage.broker(fetch_answer(correlation=1))

@@ -55,19 +55,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(path: Path, *, connect: bool) -> int:
-    """Report all faults of both files at once, and doubts; return 3 where a broker does not answer."""
+    """Report all faults of both files and of the quota callback at once, and doubts; return 3 where a broker does not answer."""
     from kvota.app.check import check_folder, doubts, unreachable_brokers
-    from kvota.app.config import load_files
-    from kvota.app.quota_opening import stored_quotas
+    from kvota.app.check_callback import check_files
     from kvota.app.run_gateway import summary
-    from kvota.callbacks import load_callback
 
-    config, written = load_files(path)
-    stored, problem = (written, None) if written is not None else stored_quotas(config)
-    if problem is not None:
-        raise UsageError(problem)
+    config, stored, callback = check_files(path)
     quotas = stored.configured()
-    callback = load_callback(config.kafka.callback_class, config.kafka.of_callback, quotas)
     for line in summary(config, quotas):
         print(line)
     if config.record.folder is not None:

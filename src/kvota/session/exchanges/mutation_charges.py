@@ -75,7 +75,11 @@ class MutationCharges:
 
     def look_up(self, now_ms: int) -> None:
         """Find the counter: it may have been forgotten while a question was under way."""
-        self._quota = self._shared.engine.mutations(
+        engine = self._shared.engine
+        whose = QuotaType.CONTROLLER_MUTATION, CLUSTER_NODE_ID, self._user, self._client_id
+        if not engine.is_known(*whose):  # another callback has come since it was asked
+            engine.learn_default(engine.question(*whose), self._shared.default_callback)
+        self._quota = engine.mutations(
             self._user,
             self._client_id,
             strict=self._head.version >= STRICT_FROM[self._head.key],

@@ -68,7 +68,7 @@ def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool
     if not is_node_known(caller):
         return False
     name = client_id.decode("utf-8", "replace")
-    if caller.shared.engine.is_known(quota_type, caller.principal.name, name):
+    if caller.shared.engine.is_known(quota_type, caller.node_id, caller.principal.name, name):
         return True
     caller.ask(quota_type, name)
     return False

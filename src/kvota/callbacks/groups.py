@@ -1,0 +1,119 @@
+"""Groups by names, prefixes and patterns, as properties say them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+
+from kvota.model.errors import Fault
+
+
+class Kind(Enum):
+    """Of what the names are."""
+
+    USER = "user"
+    CLIENT_ID = "client id"
+    TOPIC = "topic"
+
+
+# How a property ends, and of what it speaks; none is the end of another.
+USER_ENDINGS = dict.fromkeys((".users", ".user.prefixes", ".user.pattern"), Kind.USER)
+CLIENT_ID_ENDINGS = dict.fromkeys(
+    (".client.ids", ".client.id.prefixes", ".client.id.pattern"), Kind.CLIENT_ID
+)
+TOPIC_ENDINGS = dict.fromkeys((".topics", ".topic.prefixes", ".topic.pattern"), Kind.TOPIC)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(slots=True)
+class Names:
+    """Which names belong: exact ones, those with a prefix, those that a pattern matches as a whole."""
+
+    exact: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+    @property
+    def is_said(self) -> bool:
+        """False where nothing was said of them."""
+        return bool(self.exact or self.prefixes or self.pattern)
+
+    def has(self, name: str) -> bool:
+        """True where a name belongs."""
+        return (
+            name in self.exact
+            or (bool(self.prefixes) and name.startswith(self.prefixes))
+            or (self.pattern is not None and self.pattern.fullmatch(name) is not None)
+        )
+
+
+@dataclass(slots=True)
+class Group:
+    """Members are those whose user and whose client id both belong, where something is said of both."""
+
+    name: str
+    names: dict[Kind, Names] = field(default_factory=lambda: {kind: Names() for kind in Kind})
+
+    def has(self, user: str, client_id: str) -> bool:
+        """True for a member."""
+        users, client_ids = self.names[Kind.USER], self.names[Kind.CLIENT_ID]
+        if users.is_said and not users.has(user):
+            return False
+        if client_ids.is_said:
+            return client_ids.has(client_id)
+        return users.is_said
+
+
+def read_groups(
+    properties: Mapping[str, str], prefix: str, endings: Mapping[str, Kind]
+) -> tuple[list[Group], list[Fault]]:
+    """Read the groups of all properties that begin with ``prefix``, and what is wrong with these.
+
+    The place of a fault is the name of its property.
+    """
+    groups: dict[str, Group] = {}
+    faults: list[Fault] = []
+    for key, value in properties.items():
+        if not key.startswith(prefix):
+            continue
+        ending = next((one for one in endings if key.endswith(one)), None)
+        name = key[len(prefix) : -len(ending)] if ending else ""
+        if ending is None or not _NAME.fullmatch(name):
+            faults.append(_no_group(key, prefix, endings))
+            continue
+        group = groups.setdefault(name, Group(name))
+        problem = _take(group.names[endings[ending]], ending, value)
+        if problem:
+            faults.append(Fault(key, *problem))
+    return list(groups.values()), faults
+
+
+def _take(names: Names, ending: str, value: str) -> tuple[str, str] | None:
+    """Take what a property says; returns what is wrong with it, and what to do."""
+    if ending.endswith(".pattern"):
+        try:
+            names.pattern = re.compile(value)
+        except re.error as error:
+            return f'"{value}" is no regular expression: {error}', "Correct it."
+        return None
+    listed = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not listed:
+        return f'"{value}" names nobody', "Write names with commas between."
+    if ending.endswith(".prefixes"):
+        names.prefixes = listed
+    else:
+        names.exact = frozenset(listed)
+    return None
+
+
+def _no_group(key: str, prefix: str, endings: Iterable[str]) -> Fault:
+    endings = tuple(endings)
+    near = get_close_matches(f".{key.removeprefix(prefix).partition('.')[2]}", endings, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    remedy = (
+        f"{hint}It is {prefix}<name> and one of {', '.join(endings)}; a name has letters, "
+        'digits, ".", "_" and "-".'
+    )
+    return Fault(key, "says nothing of a group", remedy)
