@@ -18,7 +18,8 @@ from pathlib import Path
 from kvota.files.whole_file import write_whole
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.record.event_table import event_table, parquet_bytes, warm_up
+from kvota.record.event_parquet import parquet_bytes, run_in, warm_up
+from kvota.record.event_table import event_table
 from kvota.record.row_appender import RowAppender
 from kvota.record.row_batch import RowBatch
 
@@ -108,7 +109,7 @@ def flush_ms(batch: RowBatch, folder: Path) -> tuple[float, float, float, int]:
     begin = cpu_ns()
     table = event_table(batch.columns(0, batch.offset), batch.memos, gateway="gw", run_id="run")
     joined = cpu_ns()
-    content = parquet_bytes(table)
+    content = parquet_bytes(table, [run_in(table, gateway="gw", run_id="run")])
     encoded = cpu_ns()
     wall_ns = time.perf_counter_ns()
     write_whole(folder / "events.parquet", memoryview(content))

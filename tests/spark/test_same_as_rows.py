@@ -27,9 +27,11 @@ from kvota.pipeline import (
     usage,
     usage_total,
 )
-from kvota.pipeline.chunk_schema import By, Period
+from kvota.pipeline.chunk_schema import By
 from kvota.pipeline.chunks import FILE_CHANGED
 from kvota.pipeline.replay import Mode
+from kvota.record.compact import compact
+from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -44,9 +46,14 @@ def cut_anyhow(
     write_for_all: WriteEvents,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The same rows, in files that hold any of them in any order."""
+    """The same rows, in files that hold any of them in any order; half of them are merged."""
     rows = random.Random(3).sample(recorded_rows, len(recorded_rows))
-    return write_for_all(tmp_path_factory.mktemp("cut"), rows, files=7)
+    folder, half = tmp_path_factory.mktemp("cut"), len(rows) // 2
+    write_for_all(folder / "raw", rows[:half], files=3)
+    write_for_all(folder / "merged", rows[half:], files=4)
+    done = compact(folder / "merged", now_us=0, every_hour=True)
+    assert sum(step.files for step in done.steps) == 4
+    return folder
 
 
 @pytest.fixture

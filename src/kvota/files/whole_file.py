@@ -11,7 +11,13 @@ from typing import BinaryIO
 UNFINISHED = ".tmp"
 
 
-def write_whole(path: Path, content: bytes | memoryview, *, mode: int | None = None) -> None:
+def write_whole(
+    path: Path,
+    content: bytes | memoryview,
+    *,
+    mode: int | None = None,
+    modified_ns: int | None = None,
+) -> None:
     """Write, flush to the disk, and only then give the file its name.
 
     Until then it is called ``*.tmp`` and locked. A killed process leaves it; the next one that
@@ -22,6 +28,7 @@ def write_whole(path: Path, content: bytes | memoryview, *, mode: int | None = N
         path: the file, in a folder that is there.
         content: all of it.
         mode: permissions; without it those of the file that is replaced, else what the process gives new files.
+        modified_ns: when it counts as modified, Unix nanoseconds; without it now.
 
     Raises:
         OSError: it could not be written; names the file, of which nothing new is left.
@@ -31,6 +38,8 @@ def write_whole(path: Path, content: bytes | memoryview, *, mode: int | None = N
         with _unfinished(target) as (file, unfinished):
             _set_mode(file, target, mode)
             _write_out(file, content)
+            if modified_ns is not None:
+                os.utime(file.fileno(), ns=(modified_ns, modified_ns))
             unfinished.rename(target)
     except OSError as error:
         # A full disk does not say which file it refused, and the unfinished name tells nobody anything.

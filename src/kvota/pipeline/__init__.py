@@ -9,12 +9,13 @@ as a filtered one of ``read_events``.
 from kvota.pipeline.charged import Counted
 from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
 from kvota.pipeline.events import bad_input, read_events, read_files
-from kvota.pipeline.files import BadInput, find_events
 from kvota.pipeline.law import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
 from kvota.pipeline.recommend import Recommendation, Verified, Wishes, recommend
 from kvota.pipeline.replay import Factors, OfCounters, replay
 from kvota.pipeline.spark_session import end_session, session
 from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
+from kvota.record.event_file import BadInput
+from kvota.record.found_events import find_events
 
 __all__ = [
     "LAW_COLUMNS",

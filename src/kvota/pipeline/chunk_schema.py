@@ -7,7 +7,6 @@ to four bytes a row. So a charge moves through Spark in about a dozen bytes inst
 moves one row per counter and file instead of one per charge.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
@@ -53,17 +52,6 @@ STRICT = 32
 COMPLETE = 64  # the run's first rows are in the record
 
 UNKNOWN_OUTCOME = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A part of a record: from ``since_us`` to before ``until_us``, Unix microseconds."""
-
-    since_us: int = -(2**63)
-    until_us: int = 2**63 - 1
-
-
-ALWAYS = Period()
 
 
 def outcome_code(text: str | None) -> int:

@@ -13,10 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import spark_ddl
-from kvota.pipeline.files import EventFile, FoundEvents, Run, joined_runs
 from kvota.pipeline.pack import TEXTS, Packing, pack
 from kvota.pipeline.unpack import Rows, unpack
+from kvota.record.event_file import EventFile
 from kvota.record.event_schema import ARROW_TYPES
+from kvota.record.found_events import FoundEvents
+from kvota.record.period import ALWAYS, Period
+from kvota.record.runs import Run, joined_runs
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -63,7 +66,7 @@ class Chunks:
     table: DataFrame
     by: s.By
     runs: tuple[Run, ...]
-    period: s.Period = s.ALWAYS
+    period: Period = ALWAYS
 
     def of_types(self, quota_types: Iterable[str]) -> "Chunks":
         """Return those of some quota types."""
@@ -98,7 +101,7 @@ def chunks_of_files(
     *,
     further: Iterable[str] = (),
     quota_types: Iterable[str] | None = None,
-    period: s.Period = s.ALWAYS,
+    period: Period = ALWAYS,
 ) -> Chunks:
     """Pack the charges in a record's files; workers read them without Spark's rows in between.
 
@@ -133,7 +136,7 @@ def chunks_of_table(
     looks for the runs.
     """
     runs = _runs_of_table(events)
-    packing = _packing(by, runs, further, quota_types, s.ALWAYS)
+    packing = _packing(by, runs, further, quota_types, ALWAYS)
     here = [F.col(name) for name in packing.columns() if name in events.columns]
     packed = events.select(*here).mapInArrow(_table_packer(packing), spark_ddl(s.CHUNK))
     tasks = _tasks(events.sparkSession, sum(run.rows for run in runs))
@@ -145,7 +148,7 @@ def _packing(
     runs: tuple[Run, ...],
     further: Iterable[str],
     quota_types: Iterable[str] | None,
-    period: s.Period,
+    period: Period,
 ) -> Packing:
     places = {
         # A run that began before the period is like one whose first rows are lost.

@@ -11,7 +11,8 @@ from pyspark.sql import types as t
 
 from kvota.model.event import EVENT_COLUMNS, ColumnType
 from kvota.model.quota_type import FACTS
-from kvota.pipeline.files import BadInput, find_events
+from kvota.record.event_file import BadInput
+from kvota.record.found_events import find_events
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
 
 def read_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     """Read the events table from files that ``find_events`` found good."""
-    patterns = [_PATTERN_CHARACTERS.sub(r"\\\1", str(file.absolute())) for file in files]
+    # With a scheme, so that they are on this machine whatever fs.defaultFS says.
+    patterns = ["file:" + _PATTERN_CHARACTERS.sub(r"\\\1", str(file.absolute())) for file in files]
     rows = spark.read.schema(EVENTS_SCHEMA).parquet(*patterns)
     return rows.withColumn("algorithm", F.coalesce("algorithm", _first_algorithm()))
 

@@ -16,6 +16,7 @@ from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.kernels import packing
+from kvota.record.period import ALWAYS, Period
 
 # The columns of events that are packed, beside those that only some jobs ask for.
 _ALWAYS = (
@@ -66,7 +67,7 @@ class Packing:
     runs: Mapping[tuple[str, str], tuple[int, bool]]
     further: frozenset[str] = field(default=frozenset())
     quota_types: frozenset[str] | None = None
-    period: s.Period = s.ALWAYS
+    period: Period = ALWAYS
 
     def columns(self) -> list[str]:
         """Return the columns of the events table that are looked at."""
@@ -134,7 +135,7 @@ def _wanted(events: pa.Table, packing_: Packing) -> pa.Table:
     mask = None
     if packing_.quota_types is not None:
         mask = pc.is_in(events["quota_type"], value_set=pa.array(sorted(packing_.quota_types)))
-    if packing_.period != s.ALWAYS:
+    if packing_.period != ALWAYS:
         since = pc.greater_equal(events["ts_us"], packing_.period.since_us)
         inside = pc.and_(since, pc.less(events["ts_us"], packing_.period.until_us))
         mask = inside if mask is None else pc.and_(mask, inside)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from kvota.files.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
 
-# events-<gateway>-<run>-<first seq>-<number of the file in its run>.parquet
-_COMPLETE = re.compile(r"events-.+-[0-9]{12,}-[0-9]+\.parquet")
+# events-<gateway>-<run>-<first seq>-<number of the file in its run>.parquet, and compacted ones:
+# events-hour-<YYYYMMDDhhmm>-<digest of its sources>.parquet
+COMPLETE = re.compile(r"events-.+-[0-9]{12,}-[0-9]+\.parquet")
 
 # The oldest files are remembered up to this number: memory stays bounded, however many the folder holds.
 _REMEMBERED_MAX = 1_000
@@ -50,7 +51,7 @@ class EventFiles:
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.iterdir():
             name = path.name.removesuffix(UNFINISHED)
-            if name != path.name and _COMPLETE.fullmatch(name):
+            if name != path.name and COMPLETE.fullmatch(name):
                 remove_if_dead(path)
         try_to_write(self.folder / f"events-probe-{os.getpid()}-000000000000-0.parquet")
         self._look(now_s)
@@ -108,7 +109,7 @@ class EventFiles:
     def _tally(self) -> Iterator[_File]:
         with os.scandir(self.folder) as entries:
             for entry in entries:
-                if not _COMPLETE.fullmatch(entry.name):
+                if not COMPLETE.fullmatch(entry.name):
                     continue
                 try:
                     status = entry.stat()

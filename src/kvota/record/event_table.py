@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, OUTCOMES, ChargeMemo
-from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.model.decision_sink import NO_ANSWER, OUTCOMES, ChargeMemo
 from kvota.record.event_schema import WRITE_SCHEMA
-from kvota.record.row_batch import ROW, ROW_BYTES, PackedRows, RowBatch
+from kvota.record.row_batch import PackedRows
 
 _Column = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,9 +30,6 @@ _MEMO_NUMBERS: dict[str, Callable[[ChargeMemo], int]] = {
     "samples": lambda memo: memo.samples,
     "sample_ms": lambda memo: memo.sample_ms,
 }
-
-# These numbers grow: written as differences a row takes 7.1 bytes in all instead of 12.6.
-_DELTA_COLUMNS = ("ts_us", "seq")
 
 
 def event_table(
@@ -69,45 +64,6 @@ def event_table(
         numbers = np.array([number_of(memo) for memo in memos], dtype=arrow_type.to_pandas_dtype())
         columns[name] = _numbers(numbers[index], arrow_type)
     return pa.Table.from_arrays([columns[name] for name in WRITE_SCHEMA.names], schema=WRITE_SCHEMA)
-
-
-def parquet_bytes(table: pa.Table) -> pa.Buffer:
-    """Return the table as one Parquet file with one row group, in memory."""
-    out = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        out,
-        table.schema,
-        compression="zstd",
-        use_dictionary=[name for name in table.column_names if name not in _DELTA_COLUMNS],
-        column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
-        write_statistics=list(_DELTA_COLUMNS),  # of all columns: 20 % more time, and nobody asks
-        store_schema=False,  # readers shall see plain strings, not our dictionaries
-    ) as writer:
-        writer.write_table(table, row_group_size=max(1, table.num_rows))
-        writer.add_key_value_metadata(table.schema.metadata)
-    return out.getvalue()
-
-
-def warm_up() -> None:
-    """Write one row to memory: the first Arrow array and the first Parquet file cost far more than others."""
-    memo = ChargeMemo(
-        node_id=0,
-        quota_type=QuotaType.PRODUCE,
-        connection=0,
-        user="",
-        client_id="",
-        tags="",
-        api_key=0,
-        api_version=0,
-        limit=None,
-        samples=0,
-        sample_ms=0,
-        algorithm=Algorithm.SAMPLED_RATE,
-        enforced=False,
-    )
-    batch = RowBatch(1)
-    ROW.pack_into(batch.rows, 0, 0, 0, 0.0, 0, NO_ANSWER, 0, ADMITTED)
-    parquet_bytes(event_table(batch.columns(0, ROW_BYTES), [memo], gateway="", run_id=""))
 
 
 def _numbers(

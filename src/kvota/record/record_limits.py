@@ -13,7 +13,8 @@ class RecordLimits:
 
     # A row takes 40 bytes, so this is 8 MB. At 10,000 rows/s that is 20 s of a disk that does not answer.
     buffer_rows: int = 200_000
-    # A flush costs milliseconds however few its rows; so it comes by rows, or by time when there are few.
+    # A flush costs milliseconds however few its rows; so it comes by rows, or by time when there are few:
+    # the first ones of a run after ``flush_interval_s``, then up to twelve times as long after each other.
     flush_rows: int = 20_000
     flush_interval_s: float = 5.0
     folder_bytes_max: int = 10 * 1024**3

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from kvota.model.clock import Clock
 from kvota.model.errors import UsageError
 from kvota.record.event_files import EventFiles
-from kvota.record.event_table import warm_up
+from kvota.record.event_parquet import warm_up
 from kvota.record.record_limits import RecordLimits, RecordStatus
 from kvota.record.row_appender import RowAppender
 from kvota.record.row_batch import RowBatch
@@ -28,7 +28,8 @@ class Recorder:
     """Takes decisions on the event loop's thread, writes them on its own; implements ``DecisionSink``.
 
     ``next_seq`` and ``append`` belong to one thread. Rows are on disk at the latest ``flush_interval_s``
-    after they were appended, when the disk does its work; a kill leaves whole files only.
+    after they were appended, or twelve times that while few of them come, when the disk does its work; a
+    kill leaves whole files only.
 
     Attributes:
         counter: shows each row to the observer before it is written.

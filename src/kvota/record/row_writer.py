@@ -6,12 +6,20 @@ from threading import Event, Thread
 
 from kvota.model.clock import Clock
 from kvota.record.event_files import EventFiles
-from kvota.record.event_table import event_table, parquet_bytes
+from kvota.record.event_parquet import parquet_bytes, run_in
+from kvota.record.event_table import event_table
 from kvota.record.record_limits import RecordLimits
 from kvota.record.row_appender import RowAppender
 from kvota.record.row_batch import ROW_BYTES, RowBatch
 
 logger = logging.getLogger(__name__)
+
+# Thin traffic is written less often, step by step, and at most so many times the interval apart: a file
+# for every five seconds would be 17,000 a day. What a kill can cost then is as many rows as ever, or fewer.
+_INTERVALS_MAX = 12
+
+# A file with so many flushes' rows, or more, is no thin one.
+_THIN_FLUSHES = 0.25
 
 
 class RowWriter:
@@ -67,15 +75,23 @@ class RowWriter:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        shortest_s = interval_s = self._limits.flush_interval_s
         while True:
             try:
-                batch = self._full.get(timeout=self._limits.flush_interval_s)
+                batch = self._full.get(timeout=interval_s)
             except Empty:
+                before = self.rows_written
                 self._write(self._appender.batch)
                 self._remove_old()
+                rows = self.rows_written - before
+                if rows >= _THIN_FLUSHES * self._limits.flush_rows:
+                    interval_s = shortest_s
+                elif rows:
+                    interval_s = min(2 * interval_s, _INTERVALS_MAX * shortest_s)
                 continue
             if batch is None:
                 return
+            interval_s = shortest_s
             while not self._write(batch):
                 self._closing.wait(self._limits.retry_pause_s)
             batch.reset()
@@ -108,7 +124,8 @@ class RowWriter:
         table = event_table(rows, batch.memos[:], gateway=self._gateway, run_id=self._run_id)
         first_seq = int(rows["seq"][0])
         name = f"events-{self._gateway}-{self._run_id}-{first_seq:012d}-{self._file_number}.parquet"
-        content = memoryview(parquet_bytes(table))
+        run = run_in(table, gateway=self._gateway, run_id=self._run_id)
+        content = memoryview(parquet_bytes(table, [run]))
         was_there = self._files.write(name, content, now_s=self._now_s())
         self._file_number += 1
         if not was_there:

@@ -19,6 +19,7 @@ from kvota.pipeline.kernels import packing
 from kvota.pipeline.pack import Packing, pack
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_schema import EVENT_SCHEMA
+from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
 NAMES = EVENT_SCHEMA.names
@@ -159,7 +160,7 @@ def test_with_many_names_counters_are_told_apart_by_sorting(
 
 def test_what_is_not_wanted_is_left_out(recorded: list[EventRow]) -> None:
     times = sorted(row[0] for row in recorded)
-    period = s.Period(times[100], times[200])
+    period = Period(times[100], times[200])
     how = Packing(by="user", runs=RUNS, quota_types=frozenset({"FETCH"}), period=period)
 
     batch = pack(table(recorded), how)

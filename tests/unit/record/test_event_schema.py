@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvota.model.event import EVENT_COLUMNS, SCHEMA_VERSION
+from kvota.record.event_parquet import parquet_bytes, run_in
 from kvota.record.event_schema import EVENT_SCHEMA
-from kvota.record.event_table import event_table, parquet_bytes
+from kvota.record.event_table import event_table
 from kvota.record.row_batch import ROW, ROW_COLUMNS
 
 
@@ -33,8 +34,15 @@ def test_a_file_has_plain_columns_and_the_schema_version(tmp_path: Path, make_me
     row = np.frombuffer(ROW.pack(0, 1_790_000_000_000_000, 5.0, 0, -1, 0, 0), ROW_COLUMNS)
     path = tmp_path / "events.parquet"
 
-    path.write_bytes(parquet_bytes(event_table(row, [make_memo()], gateway="g", run_id="r")))
+    table = event_table(row, [make_memo()], gateway="g", run_id="r")
+    run = run_in(table, gateway="g", run_id="r")
+
+    path.write_bytes(parquet_bytes(table, [run]))
 
     assert pq.read_schema(path).remove_metadata() == EVENT_SCHEMA.remove_metadata()
-    assert pq.read_schema(path).metadata == {b"schema_version": SCHEMA_VERSION.encode()}
+    assert pq.read_schema(path).metadata == {
+        b"schema_version": SCHEMA_VERSION.encode(),
+        b"runs": b'[{"gateway": "g", "run_id": "r", "first_seq": 0, "last_seq": 0, "rows": 1, '
+        b'"first_us": 1790000000000000, "last_us": 1790000000000000}]',
+    }
     assert pa.types.is_string(pq.read_table(path).schema.field("user").type)

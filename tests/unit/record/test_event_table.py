@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED, ChargeMemo
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.record.event_table import event_table, parquet_bytes
+from kvota.record.event_parquet import parquet_bytes
+from kvota.record.event_table import event_table
 from kvota.record.row_batch import ROW, ROW_COLUMNS
 
 INT16, INT32, INT64 = (
@@ -41,7 +42,7 @@ ROWS = st.tuples(
 
 def read_back(rows: bytes, memos: list[ChargeMemo]) -> list[dict[str, object]]:
     table = event_table(np.frombuffer(rows, ROW_COLUMNS), memos, gateway="gw", run_id="r1")
-    return pq.read_table(io.BytesIO(parquet_bytes(table))).to_pylist()
+    return pq.read_table(io.BytesIO(parquet_bytes(table, []))).to_pylist()
 
 
 def expected_row(row: tuple[object, ...], memo: ChargeMemo) -> dict[str, object]:

@@ -346,3 +346,20 @@ def test_every_row_is_shown_before_it_is_written(tmp_path: Path, clock, make_mem
     recorder.close()
 
     assert shown == [row["seq"] for row in rows_in(tmp_path)] == list(range(35))
+
+
+def test_thin_traffic_is_written_in_fewer_files(
+    make_recorder, make_memo, rows_in, tmp_path: Path
+) -> None:
+    recorder = make_recorder(flush_interval_s=0.01, flush_rows=100, buffer_rows=1000)
+    recorder.start()
+    memo = make_memo()
+
+    for _ in range(100):
+        append(recorder, memo, rows=1)
+        threading.Event().wait(0.01)
+    recorder.close()
+
+    # Without the longer intervals there is one for each row or two.
+    assert len(list(tmp_path.glob("*.parquet"))) < 25
+    assert [row["seq"] for row in rows_in(tmp_path)] == list(range(100))

@@ -30,6 +30,7 @@ EXTRA_OF = {
 COMMANDS: dict[str, str] = {
     "demo": "the whole circle on a real Kafka, in about four minutes",
     "gateway": "run the gateway in front of a Kafka cluster",
+    "record": "merge, check and show the files of a record",
     "usage": "who uses how much, from the record",
     "replay": "what other quotas would have done, from the record",
     "recommend": "a quota for every tenant, under a capacity you state",

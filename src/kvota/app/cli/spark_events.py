@@ -5,19 +5,20 @@ import logging
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kvota.app.cli.event_options import add_period_options, add_place_option, period, say_bad
 from kvota.app.cli.progress import working
 from kvota.model.errors import KvotaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kvota.pipeline.chunk_schema import By, Period
+    from kvota.pipeline.chunk_schema import By
     from kvota.pipeline.chunks import Chunks
-    from kvota.pipeline.files import FoundEvents
+    from kvota.record.found_events import FoundEvents
+    from kvota.record.period import Period
 
 # A record of a running gateway loses its oldest files: so often a job is begun anew for that.
 _TRIES = 3
@@ -27,23 +28,8 @@ _Answer = TypeVar("_Answer")
 
 def add_event_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all commands over the record have."""
-    parser.add_argument(
-        "--events",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="folders (or files) the gateway recorded into",
-    )
-    parser.add_argument(
-        "--since",
-        type=_moment_us,
-        metavar="TIME",
-        help="only decisions from then on, e.g. 2026-11-21 or 2026-11-21T14:30 (UTC, or with an offset)",
-    )
-    parser.add_argument(
-        "--until", type=_moment_us, metavar="TIME", help="only decisions before that time"
-    )
+    add_place_option(parser)
+    add_period_options(parser)
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--raw", action="store_true", help="exact numbers instead of rounded ones")
@@ -106,10 +92,10 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
         UsageError: there is no such record, or it holds rows twice.
         KvotaError: Spark failed.
     """
-    from kvota.pipeline.files import find_events
+    from kvota.record.found_events import find_events
 
     found = find_events(args.events)
-    _say_bad(found)
+    say_bad(found)
     with working("starting Spark"):
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -129,7 +115,7 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
             title = f"{doing} {found.rows:,} decisions in {len(found.files)} files"
             try:
                 with working(title, how_far=lambda: tasks_done(spark)):
-                    return work(Record(spark, found, _period(args)))
+                    return work(Record(spark, found, period(args)))
             except (PySparkException, Py4JError) as error:
                 # Its text is asked of the JVM, which is about to end.
                 text = str(error).strip()
@@ -158,24 +144,6 @@ def _failed(text: str, error: Exception) -> str:
     return f"Spark failed: {reason}. --verbose shows all"
 
 
-def _say_bad(found: "FoundEvents") -> None:
-    for bad in found.bad:
-        print(f"kvota: {bad}", file=sys.stderr)
-    if found.bad:
-        print(f"kvota: {len(found.bad)} bad files, {len(found.good)} good ones", file=sys.stderr)
-    repeated = sum(max(0, -run.missing) for run in found.runs)
-    if repeated:
-        print(f"kvota: {repeated:,} rows are there more than once", file=sys.stderr)
-
-
-def _period(args: argparse.Namespace) -> "Period":
-    from kvota.pipeline.chunk_schema import ALWAYS, Period
-
-    since = ALWAYS.since_us if args.since is None else args.since
-    until = ALWAYS.until_us if args.until is None else args.until
-    return Period(since, until)
-
-
 def tasks_done(spark: "SparkSession") -> str:
     """Return how many tasks of the running stages are done, e.g. ``(3 of 8 tasks)``."""
     tracker = spark.sparkContext.statusTracker()
@@ -185,16 +153,6 @@ def tasks_done(spark: "SparkSession") -> str:
     return (
         f"({sum(stage.numCompletedTasks for stage in running)} of {total} tasks)" if total else ""
     )
-
-
-def _moment_us(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        msg = f'"{text}" is not a time; write e.g. 2026-11-21 or 2026-11-21T14:30'
-        raise argparse.ArgumentTypeError(msg) from error
-    in_utc = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(in_utc.timestamp() * 1_000_000)
 
 
 def _above_zero(text: str) -> int:

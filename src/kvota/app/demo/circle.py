@@ -240,7 +240,7 @@ class _Circle:
         quota_types: Iterable[str] | None = None,
     ) -> "Chunks":
         from kvota.pipeline.chunks import chunks_of_files
-        from kvota.pipeline.files import find_events
+        from kvota.record.found_events import find_events
 
         found = find_events(self._record(mode) for mode in modes)
         return chunks_of_files(spark, found, by, further=further, quota_types=quota_types)

@@ -1,0 +1,66 @@
+"""Gives every command over a record the options that say which files, and which part of them."""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvota.record.found_events import FoundEvents
+    from kvota.record.period import Period
+
+
+def add_place_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--events``."""
+    parser.add_argument(
+        "--events",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="folders (or files) the gateway recorded into",
+    )
+
+
+def add_period_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--since`` and ``--until``."""
+    parser.add_argument(
+        "--since",
+        type=_moment_us,
+        metavar="TIME",
+        help="only decisions from then on, e.g. 2026-11-21 or 2026-11-21T14:30 (UTC, or with an offset)",
+    )
+    parser.add_argument(
+        "--until", type=_moment_us, metavar="TIME", help="only decisions before that time"
+    )
+
+
+def period(args: argparse.Namespace) -> "Period":
+    """Return the part of the record that ``--since`` and ``--until`` name."""
+    from kvota.record.period import ALWAYS, Period
+
+    since = ALWAYS.since_us if args.since is None else args.since
+    until = ALWAYS.until_us if args.until is None else args.until
+    return Period(since, until)
+
+
+def say_bad(found: "FoundEvents") -> None:
+    """Print what is wrong with a record, on stderr."""
+    for bad in found.bad:
+        print(f"kvota: {bad}", file=sys.stderr)
+    if found.bad:
+        print(f"kvota: {len(found.bad)} bad files, {len(found.good)} good ones", file=sys.stderr)
+    repeated = sum(max(0, -run.missing) for run in found.runs)
+    if repeated:
+        print(f"kvota: {repeated:,} rows are there more than once", file=sys.stderr)
+
+
+def _moment_us(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        msg = f'"{text}" is not a time; write e.g. 2026-11-21 or 2026-11-21T14:30'
+        raise argparse.ArgumentTypeError(msg) from error
+    in_utc = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(in_utc.timestamp() * 1_000_000)

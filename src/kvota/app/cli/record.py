@@ -1,0 +1,330 @@
+"""``kvota record`` looks after a record: merges its files, checks them, shows what is there."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kvota.app.cli.event_options import add_period_options, add_place_option, period, say_bad
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.progress import working
+from kvota.app.text_table import text_table
+from kvota.files.command_name import called
+from kvota.model.units import format_bytes
+
+if TYPE_CHECKING:
+    from kvota.record.check import Checked
+    from kvota.record.compact import Compacted, Merged
+    from kvota.record.event_file import EventFile
+    from kvota.record.found_events import FoundEvents
+    from kvota.record.runs import Run
+
+EXAMPLE = "{kvota} record show --events kvota-demo/shadow/record"
+
+# The version of the JSON that is printed: it grows where a key goes or means something else.
+_SCHEMA = 1
+
+# Lines of a table on a screen; JSON has them all.
+_LINES_MAX = 40
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="compact|check|show")
+    compact = actions.add_parser(
+        "compact",
+        help="merge the files of each hour that is over, also while gateways go on recording",
+        description=f"example: {called()} record compact --events record",
+    )
+    compact.add_argument(
+        "--every-hour",
+        action="store_true",
+        help="merge the files of hours that are not over, too; what comes later is merged the next time",
+    )
+    check = actions.add_parser(
+        "check",
+        help="read every row; name what is damaged, missing or there twice (else exit 1)",
+        description=f"example: {called()} record check --events record",
+    )
+    show = actions.add_parser(
+        "show",
+        help="runs, hours, files and bytes per decision",
+        description=f"example: {called()} record show --events record",
+    )
+    for action in (compact, check, show):
+        add_place_option(action)
+        add_period_options(action)
+        action.add_argument("--output", choices=("table", "json"), default="table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    return {"compact": _compact, "check": _check, "show": _show}[args.action](args)
+
+
+def _compact(args: argparse.Namespace) -> int:
+    from kvota.record.compact import compact
+    from kvota.record.found_events import find_events
+
+    folders = dict.fromkeys(
+        file.path.parent
+        for found in [find_events(args.events)]
+        for file in (*found.files, *found.superseded)
+    )
+    done: dict[str, Compacted] = {}
+    for folder in folders:
+        done[str(folder)] = compact(
+            folder,
+            now_us=time.time_ns() // 1000,
+            every_hour=args.every_hour,
+            period=period(args),
+            on_step=_say_step,
+            before_waiting=lambda: print(
+                "kvota: another compaction is at work here; waiting for its end", file=sys.stderr
+            ),
+        )
+    if args.output == "json":
+        rows = [{"folder": folder} | _compacted_json(what) for folder, what in done.items()]
+        print(json.dumps({"schema": _SCHEMA, "folders": rows}, indent=2))
+    else:
+        for name, what in done.items():
+            print(f"{name}: {_compacted_line(what)}")
+    for what in done.values():
+        for item in what.left:
+            print(f"kvota: {item.file}: {item.reason}; stays as it is", file=sys.stderr)
+    return DONE
+
+
+def _say_step(step: "Merged") -> None:
+    print(
+        f"kvota: {_hour(step.hour_us)}: {_count(step.files, 'file')} with {step.rows:,} decisions, "
+        f"{format_bytes(step.bytes_before)} → 1 file, {format_bytes(step.bytes_after)}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _compacted_line(what: "Compacted") -> str:
+    parts = []
+    if what.steps:
+        files, rows = (
+            sum(part) for part in zip(*((s.files, s.rows) for s in what.steps), strict=True)
+        )
+        before = sum(step.bytes_before for step in what.steps)
+        after = sum(step.bytes_after for step in what.steps)
+        parts.append(
+            f"{_count(files, 'file')} became {len(what.steps)}, {rows:,} decisions, "
+            f"{format_bytes(before)} → {format_bytes(after)}"
+        )
+    else:
+        parts.append("nothing to merge")
+    if what.removed:
+        parts.append(f"{_count(what.removed, 'file')} removed that had been merged before")
+    if what.waiting:
+        parts.append(f"{_count(what.waiting, 'file')} of hours that are not over (--every-hour)")
+    return "; ".join(parts)
+
+
+def _compacted_json(what: "Compacted") -> dict[str, Any]:
+    return {
+        "merged": [asdict(step) for step in what.steps],
+        "left": [{"file": str(item.file), "reason": item.reason} for item in what.left],
+        "waiting_files": what.waiting,
+        "removed_files": what.removed,
+    }
+
+
+def _check(args: argparse.Namespace) -> int:
+    from kvota.record.check import check
+
+    found = _found(args)
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+
+    title = f"reading {found.rows:,} decisions in {_count(len(found.files), 'file')}"
+    with working(title, how_far=lambda: f"({done} of {len(found.files)} files)"):
+        checked = check(found, on_file=count)
+    if args.output == "json":
+        print(json.dumps(_checked_json(checked, found), indent=2))
+    else:
+        print("\n".join(_checked_lines(checked, found)))
+    return DONE if checked.is_sound else NEGATIVE
+
+
+def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
+    lines = [f"{item.file}: {item.reason}" for item in checked.bad]
+    lines += [
+        f"gateway {gap.gateway}, run {gap.run_id}: {_count(gap.rows, 'decision')} missing, "
+        f"seq {gap.first} to {gap.last}"
+        for gap in checked.gaps
+    ]
+    if checked.repeated:
+        lines.append(f"{_count(checked.repeated, 'decision')} there more than once")
+    beheaded = [run for run in found.runs if not run.is_complete]
+    lines += [
+        f"note: run {run.run_id} of {run.gateway} begins with seq {run.first_seq}: older files have been "
+        "removed, so the law does not judge its first decisions"
+        for run in beheaded
+    ]
+    if found.superseded:
+        lines.append(
+            f"note: {_count(len(found.superseded), 'file')} were merged into others and wait to be "
+            f"removed: {called()} record compact"
+        )
+    verdict = "sound" if checked.is_sound else "not sound"
+    faults = [
+        text
+        for count, text in (
+            (len(checked.bad), _count(len(checked.bad), "bad file")),
+            (checked.missing, f"{checked.missing:,} missing"),
+            (checked.repeated, f"{checked.repeated:,} repeated"),
+        )
+        if count
+    ]
+    total = f"{_count(checked.files, 'file')}, {checked.rows:,} decisions: {verdict}"
+    return [*lines, f"{total} ({', '.join(faults)})" if faults else total]
+
+
+def _checked_json(checked: "Checked", found: "FoundEvents") -> dict[str, Any]:
+    return {
+        "schema": _SCHEMA,
+        "sound": checked.is_sound,
+        "files": checked.files,
+        "decisions": checked.rows,
+        "bad_files": [{"file": str(item.file), "reason": item.reason} for item in checked.bad],
+        "gaps": [
+            {"gateway": g.gateway, "run_id": g.run_id, "first_seq": g.first, "last_seq": g.last}
+            for g in checked.gaps
+        ],
+        "missing_decisions": checked.missing,
+        "repeated_decisions": checked.repeated,
+        "superseded_files": len(found.superseded),
+    }
+
+
+def _show(args: argparse.Namespace) -> int:
+    found = _found(args)
+    say_bad(found)
+    if args.output == "json":
+        print(json.dumps(_shown_json(found), indent=2))
+        return DONE
+    size = sum(file.size_bytes for file in found.files)
+    first_us = min(run.first_us for run in found.runs)
+    last_us = max(run.last_us for run in found.runs)
+    print(
+        f"{found.rows:,} decisions from {_moment(first_us)} to {_moment(last_us)} UTC, "
+        f"{_count(len(found.files), 'file')}, {format_bytes(size)}, {_per_row(size, found.rows)} a decision"
+    )
+    print(f"\n{text_table(*_runs_table(found.runs), left=2)}")
+    print(f"\n{text_table(*_days_table(found.files))}")
+    if found.superseded:
+        print(
+            f"\n{_count(len(found.superseded), 'file')} merged into others wait to be removed: "
+            f"{called()} record compact"
+        )
+    return DONE
+
+
+def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
+    header = ["gateway", "run", "from (UTC)", "to", "decisions", "missing", "its start"]
+    shown = sorted(runs, key=lambda run: run.last_us)[-_LINES_MAX:]
+    lines = [
+        [
+            run.gateway,
+            run.run_id,
+            _moment(run.first_us),
+            _moment(run.last_us),
+            f"{run.rows:,}",
+            f"{max(0, run.missing):,}",
+            "is there" if run.is_complete else "was removed",
+        ]
+        for run in shown
+    ]
+    hidden = len(runs) - len(shown)
+    if hidden:
+        lines.insert(0, [f"… and {hidden} older ones (--output json)", *([""] * 6)])
+    return header, lines
+
+
+def _days_table(files: Sequence["EventFile"]) -> tuple[list[str], list[list[str]]]:
+    """Return a line per day; a file is of the day on which its first decision was made."""
+    header = ["day (UTC)", "files", "merged ones", "decisions", "size", "a decision"]
+    days = _days(files)
+    lines = []
+    for day, of_day in list(days.items())[-_LINES_MAX:]:
+        rows, size = sum(f.rows for f in of_day), sum(f.size_bytes for f in of_day)
+        merged = sum(file.is_compacted for file in of_day)
+        lines.append(
+            [
+                day,
+                f"{len(of_day):,}",
+                f"{merged:,}",
+                f"{rows:,}",
+                format_bytes(size),
+                _per_row(size, rows),
+            ]
+        )
+    hidden = len(days) - len(lines)
+    if hidden:
+        lines.insert(0, [f"… and {hidden} days before (--output json)", *([""] * 5)])
+    return header, lines
+
+
+def _days(files: Sequence["EventFile"]) -> Mapping[str, list["EventFile"]]:
+    days: dict[str, list[EventFile]] = {}
+    for file in sorted(files, key=lambda file: file.first_us):
+        days.setdefault(_moment(file.first_us)[:10], []).append(file)
+    return days
+
+
+def _shown_json(found: "FoundEvents") -> dict[str, Any]:
+    return {
+        "schema": _SCHEMA,
+        "decisions": found.rows,
+        "runs": [asdict(run) | {"missing": max(0, run.missing)} for run in found.runs],
+        "files": [
+            {
+                "file": str(file.path),
+                "size_bytes": file.size_bytes,
+                "decisions": file.rows,
+                "first_us": file.first_us,
+                "last_us": file.last_us,
+                "merged_files": len(file.sources),
+            }
+            for file in found.files
+        ],
+        "superseded_files": [str(file.path) for file in found.superseded],
+        "bad_files": [{"file": str(item.file), "reason": item.reason} for item in found.bad],
+    }
+
+
+def _found(args: argparse.Namespace) -> "FoundEvents":
+    from kvota.record.found_events import find_events
+
+    return find_events(args.events).within(period(args))
+
+
+def _moment(time_us: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{time_us} us"
+
+
+def _hour(hour_us: int) -> str:
+    return _moment(hour_us)[:16]
+
+
+def _per_row(size_bytes: int, rows: int) -> str:
+    return f"{size_bytes / rows:.1f} B" if rows else "none"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

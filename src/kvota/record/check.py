@@ -1,0 +1,150 @@
+"""Reads a record to the last byte, and says what is not as it should be."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvota.record.event_file import BadInput, EventFile, runs_in_table
+from kvota.record.found_events import FoundEvents
+from kvota.record.runs import joined_runs
+
+_Array = np.ndarray[Any, np.dtype[Any]]
+
+# Two files at once: decoding takes a core each, and the memory of a file's rows.
+_THREADS = 2
+
+# Gaps that are named; the others are counted.
+GAPS_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Rows of a run that no file holds: seq from ``first`` to ``last``."""
+
+    gateway: str
+    run_id: str
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are missing."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check has found.
+
+    Attributes:
+        files: so many were read.
+        rows: in them.
+        bad: files that cannot be read, or whose rows are not what their footer says.
+        gaps: the first ones of each run.
+        missing: rows in all gaps.
+        repeated: rows that are there more than once.
+    """
+
+    files: int
+    rows: int
+    bad: tuple[BadInput, ...]
+    gaps: tuple[Gap, ...]
+    missing: int
+    repeated: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether nothing is wrong."""
+        return not (self.bad or self.missing or self.repeated)
+
+
+def check(found: FoundEvents, *, on_file: Callable[[], None] = lambda: None) -> Checked:
+    """Read every row of every file, and tell gaps and repetitions of seq within each run."""
+    spans: dict[tuple[str, str], list[_Array]] = {}
+    bad = list(found.bad)
+    rows = 0
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for file, seen in zip(found.files, pool.map(_read, found.files), strict=True):
+            on_file()
+            if isinstance(seen, BadInput):
+                bad.append(seen)
+                continue
+            rows += file.rows
+            for key, ranges in seen.items():
+                spans.setdefault(key, []).append(ranges)
+    gaps: list[Gap] = []
+    missing = repeated = 0
+    for key in sorted(spans):
+        of_run, repeated_here = _gaps(np.concatenate(spans[key]))
+        gaps += [Gap(*key, first, last) for first, last in of_run[:GAPS_NAMED]]
+        missing += sum(last - first + 1 for first, last in of_run)
+        repeated += repeated_here
+    return Checked(len(found.files), rows, tuple(bad), tuple(gaps), missing, repeated)
+
+
+def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
+    """Return the seqs of each run as ranges, or what is wrong with the file."""
+    texts = ["gateway", "run_id"]
+    try:
+        with pq.ParquetFile(
+            file.path, read_dictionary=texts, page_checksum_verification=True
+        ) as source:
+            # All columns are read, and these few kept.
+            batches = source.iter_batches(use_threads=False)
+            parts = [batch.select([*texts, "seq", "ts_us"]) for batch in batches]
+    except (pa.ArrowException, OSError) as error:
+        return BadInput(file.path, f"its rows cannot be read ({error})")
+    if not parts:
+        return {}
+    names = pa.Table.from_batches(parts)
+    if joined_runs(runs_in_table(names)) != joined_runs(file.runs):
+        return BadInput(file.path, "its rows are not those that its footer names")
+    return _ranges(names, texts)
+
+
+def _ranges(names: pa.Table, texts: list[str]) -> dict[tuple[str, str], _Array]:
+    found: dict[tuple[str, str], _Array] = {}
+    plain = names.unify_dictionaries().combine_chunks()
+    gateway, run_id = (plain[name].chunk(0) for name in texts)
+    codes = gateway.indices.to_numpy().astype(np.int64) * len(run_id.dictionary)
+    codes += run_id.indices.to_numpy()
+    seq = plain["seq"].to_numpy()
+    for code in np.unique(codes):
+        key = (
+            gateway.dictionary[int(code) // len(run_id.dictionary)].as_py(),
+            run_id.dictionary[int(code) % len(run_id.dictionary)].as_py(),
+        )
+        ordered = np.sort(seq[codes == code])
+        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 2) != 1)
+        ends = np.append(starts[1:], len(ordered)) - 1
+        found[key] = np.column_stack([ordered[starts], ordered[ends]])
+    return found
+
+
+def _gaps(ranges: _Array) -> tuple[list[tuple[int, int]], int]:
+    """Return the gaps between ranges, and how many numbers are in more than one of them."""
+    ordered = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    gaps: list[tuple[int, int]] = []
+    repeated = 0
+    reached: int | None = None
+    for first, last in _joined(ordered):
+        if reached is not None and first > reached + 1:
+            gaps.append((reached + 1, first - 1))
+        elif reached is not None and first <= reached:
+            repeated += min(last, reached) - first + 1
+        reached = last if reached is None else max(reached, last)
+    return gaps, repeated
+
+
+def _joined(ordered: _Array) -> Iterable[tuple[int, int]]:
+    """Yield ranges with those joined that follow each other without a gap."""
+    follows = np.zeros(len(ordered), np.bool_)
+    follows[1:] = ordered[1:, 0] == ordered[:-1, 1] + 1
+    starts = np.flatnonzero(~follows)
+    ends = np.append(starts[1:], len(ordered)) - 1
+    yield from zip(ordered[starts, 0].tolist(), ordered[ends, 1].tolist(), strict=True)

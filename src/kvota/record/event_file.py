@@ -1,0 +1,249 @@
+"""Looks at one file of events: its footer says what is in it, or why it cannot be used."""
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvota.model.event import EVENT_COLUMNS, READABLE_VERSIONS, SCHEMA_VERSION
+from kvota.model.event import Column as EventColumn
+from kvota.record.event_schema import ARROW_TYPES
+from kvota.record.period import Period
+from kvota.record.runs import RUNS_KEY, Run, parsed_runs
+
+# A file without these columns is not of this table, whatever else it contains.
+_ESSENTIAL_COLUMNS = frozenset({"ts_us", "seq", "gateway", "run_id", "quota_type", "value"})
+
+# How much of a bad file is kept to look at.
+_SAMPLE_BYTES_MAX = 1024
+
+# The key of a compacted file's footer under which the names of the files stand that were merged into it.
+SOURCES_KEY = "sources"
+
+# More text than that is no list of names of ours (an hour of files of one row each has 200 KB).
+_SOURCES_BYTES_MAX = 64 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class BadInput:
+    """An input that could not be used; one row of the table ``bad_input``."""
+
+    file: Path
+    reason: str
+    sample: bytes = b""
+    offset: int = 0
+    source: str = "events"
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        return f"{self.file}: {self.reason}; left out"
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """One file of events, as it was when it was looked at.
+
+    Attributes:
+        path: absolute, without links.
+        size_bytes: of the file.
+        modified_ns: Unix nanoseconds.
+        rows: of all its runs.
+        runs: whose rows are in it.
+        is_plain: its columns are those of the table (of its version), none fewer and none more.
+        sources: the names of all files that were merged into it, in any number of steps; empty: none were,
+            and a gateway wrote it.
+    """
+
+    path: Path
+    size_bytes: int
+    modified_ns: int
+    rows: int
+    runs: tuple[Run, ...]
+    is_plain: bool = True
+    sources: frozenset[str] = frozenset()
+
+    @property
+    def is_compacted(self) -> bool:
+        """Return whether it was made of others, and its rows lie counter by counter."""
+        return bool(self.sources)
+
+    @property
+    def first_us(self) -> int:
+        """Return when its first decision was made, Unix microseconds; 0 without any."""
+        return min((run.first_us for run in self.runs), default=0)
+
+    @property
+    def last_us(self) -> int:
+        """Return when its last decision was made, Unix microseconds; 0 without any."""
+        return max((run.last_us for run in self.runs), default=0)
+
+    def is_within(self, period: Period) -> bool:
+        """Return whether rows of the period may be in it."""
+        return any(
+            run.first_us < period.until_us and run.last_us >= period.since_us for run in self.runs
+        )
+
+    def is_unchanged(self) -> bool:
+        """Return whether the same file is still there."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return False
+        return (status.st_size, status.st_mtime_ns) == (self.size_bytes, self.modified_ns)
+
+
+def look_at(path: Path) -> EventFile | BadInput | None:
+    """Return what the file holds; None if it was removed meanwhile, as old ones are."""
+    try:
+        status = path.stat()
+        footer = pq.read_metadata(path)
+        fault = _fault(footer)
+        if fault is None:
+            return EventFile(
+                path,
+                status.st_size,
+                status.st_mtime_ns,
+                footer.num_rows,
+                _runs(path, footer),
+                _is_plain(footer),
+                _sources(footer),
+            )
+    except FileNotFoundError:
+        return None
+    except pa.ArrowInvalid:
+        fault = "not a complete Parquet file (no valid footer)"
+    except _UnnamedRunError:
+        fault = "not an events file (rows without gateway or run_id)"
+    except OSError as error:
+        fault = f"cannot be read ({error.strerror or error})"
+    except pa.ArrowException as error:
+        fault = f"not an events file ({error})"
+    return BadInput(path, fault, _sample(path))
+
+
+def sources_text(names: Iterable[str]) -> str:
+    """Write the names of merged files for a footer; they resemble each other, so they are compressed."""
+    return b64encode(zlib.compress(json.dumps(sorted(names)).encode())).decode()
+
+
+class _UnnamedRunError(Exception):
+    """Rows do not say which run they are of."""
+
+
+def _sources(footer: pq.FileMetaData) -> frozenset[str]:
+    text = (footer.metadata or {}).get(SOURCES_KEY.encode())
+    if text is None:
+        return frozenset()
+    try:
+        unpacked = zlib.decompressobj().decompress(b64decode(text), _SOURCES_BYTES_MAX)
+        names = json.loads(unpacked)
+    except (ValueError, zlib.error, RecursionError):
+        return frozenset()
+    if not isinstance(names, list):
+        return frozenset()
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def _runs(path: Path, footer: pq.FileMetaData) -> tuple[Run, ...]:
+    """Return the runs in a file: as its footer names them, else from two short columns, else from four."""
+    if not footer.num_rows:
+        return ()
+    text = (footer.metadata or {}).get(RUNS_KEY.encode())
+    named = None if text is None else parsed_runs(text, rows=footer.num_rows)
+    if named is not None:
+        return named
+    texts = ["gateway", "run_id"]
+    with pq.ParquetFile(path, metadata=footer, read_dictionary=texts) as file:
+        return _runs_in(file)
+
+
+def _runs_in(file: pq.ParquetFile) -> tuple[Run, ...]:
+    names = file.read(["gateway", "run_id"], use_threads=False)
+    if names["gateway"].null_count or names["run_id"].null_count:
+        raise _UnnamedRunError
+    pair = [names[name].unify_dictionaries().chunk(0).dictionary for name in names.column_names]
+    seqs, times = _bounds(file.metadata, "seq"), _bounds(file.metadata, "ts_us")
+    if len(pair[0]) == len(pair[1]) == 1 and seqs is not None and times is not None:
+        gateway, run_id = (texts[0].as_py() for texts in pair)
+        return (Run(gateway, run_id, *seqs, file.metadata.num_rows, *times),)
+    rows = file.read(["gateway", "run_id", "seq", "ts_us"], use_threads=False)
+    return runs_in_table(rows)
+
+
+def runs_in_table(rows: pa.Table) -> tuple[Run, ...]:
+    """Return the runs of some rows.
+
+    In: gateway, run_id, seq, ts_us.
+    """
+    of_runs = rows.group_by(["gateway", "run_id"], use_threads=False).aggregate(
+        [("seq", "min"), ("seq", "max"), ("seq", "count"), ("ts_us", "min"), ("ts_us", "max")]
+    )
+    names_of = ("gateway", "run_id", "seq_min", "seq_max", "seq_count", "ts_us_min", "ts_us_max")
+    return tuple(Run(*(row[name] for name in names_of)) for row in of_runs.to_pylist())
+
+
+def _bounds(metadata: pq.FileMetaData, name: str) -> tuple[int, int] | None:
+    """Return the smallest and the largest number of a column, if the footer has them."""
+    place = metadata.schema.names.index(name)
+    least: list[int] = []
+    most: list[int] = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_min_max or statistics.null_count:
+            return None
+        least.append(statistics.min)
+        most.append(statistics.max)
+    return min(least), max(most)
+
+
+def _version(footer: pq.FileMetaData) -> str:
+    version: bytes = (footer.metadata or {}).get(b"schema_version", SCHEMA_VERSION.encode())
+    return version.decode(errors="replace")
+
+
+def _is_plain(footer: pq.FileMetaData) -> bool:
+    wanted = {column.name for column in EVENT_COLUMNS}
+    if _version(footer) != SCHEMA_VERSION:
+        wanted -= {"algorithm"}
+    return set(footer.schema.names) == wanted
+
+
+def _fault(footer: pq.FileMetaData) -> str | None:
+    """Say why this file cannot be read as events; None if it can."""
+    version = _version(footer)
+    if version not in READABLE_VERSIONS:
+        return f"schema_version {version}, this kvota reads {' and '.join(READABLE_VERSIONS)}"
+    schema = footer.schema.to_arrow_schema()
+    missing = sorted(_ESSENTIAL_COLUMNS - set(schema.names))
+    if len(set(schema.names)) < len(schema.names):
+        return "not an events file (two columns of one name)"
+    if missing:
+        return f"not an events file (no column {', '.join(missing)})"
+    wrong = [text for column in EVENT_COLUMNS if (text := _wrong_type(schema, column))]
+    return f"not an events file ({'; '.join(wrong)})" if wrong else None
+
+
+def _wrong_type(schema: pa.Schema, column: EventColumn) -> str:
+    """Say that the column has another type; Spark would fail only when it reaches the row group."""
+    if column.name not in schema.names:
+        return ""
+    found = schema.field(column.name).type
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if found == pa.large_string():
+        found = pa.string()
+    wanted = ARROW_TYPES[column.type]
+    return "" if found == wanted else f"column {column.name} is {found}, expected {wanted}"
+
+
+def _sample(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_SAMPLE_BYTES_MAX)
+    except OSError:
+        return b""

@@ -1,0 +1,78 @@
+"""Tables of events become Parquet files, with what is in them in the footer."""
+
+from collections.abc import Collection
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, ChargeMemo
+from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.record.event_file import SOURCES_KEY, sources_text
+from kvota.record.event_table import event_table
+from kvota.record.row_batch import ROW, ROW_BYTES, RowBatch
+from kvota.record.runs import RUNS_KEY, Run, runs_text
+
+# These numbers grow: written as differences a row takes 7.1 bytes in all instead of 12.6.
+_DELTA_COLUMNS = ("ts_us", "seq")
+
+# Readers take so much at once; larger groups save nothing any more.
+ROW_GROUP_ROWS = 1 << 20
+
+
+def parquet_bytes(
+    table: pa.Table, runs: Collection[Run], *, sources: Collection[str] = ()
+) -> pa.Buffer:
+    """Return the table as one Parquet file, in memory.
+
+    Args:
+        table: with ``event_schema.WRITE_SCHEMA``.
+        runs: whose rows these are.
+        sources: the names of the files that were merged into it.
+    """
+    metadata = {**table.schema.metadata, RUNS_KEY: runs_text(runs)}
+    if sources:
+        metadata[SOURCES_KEY] = sources_text(sources)
+    out = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        out,
+        table.schema,
+        compression="zstd",
+        use_dictionary=[name for name in table.column_names if name not in _DELTA_COLUMNS],
+        column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        write_statistics=list(_DELTA_COLUMNS),  # of all columns: 20 % more time, and nobody asks
+        store_schema=False,  # readers shall see plain strings, not our dictionaries
+        write_page_checksum=True,  # so that ``kvota record check`` finds a bit that has changed
+    ) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata(metadata)
+    return out.getvalue()
+
+
+def run_in(table: pa.Table, *, gateway: str, run_id: str) -> Run:
+    """Return what a table holds of the one run that its rows are of; it has a row at least."""
+    seq, ts_us = (pc.min_max(table[name]).as_py() for name in ("seq", "ts_us"))
+    return Run(gateway, run_id, seq["min"], seq["max"], table.num_rows, ts_us["min"], ts_us["max"])
+
+
+def warm_up() -> None:
+    """Write one row to memory: the first Arrow array and the first Parquet file cost far more than others."""
+    memo = ChargeMemo(
+        node_id=0,
+        quota_type=QuotaType.PRODUCE,
+        connection=0,
+        user="",
+        client_id="",
+        tags="",
+        api_key=0,
+        api_version=0,
+        limit=None,
+        samples=0,
+        sample_ms=0,
+        algorithm=Algorithm.SAMPLED_RATE,
+        enforced=False,
+    )
+    batch = RowBatch(1)
+    ROW.pack_into(batch.rows, 0, 0, 0, 0.0, 0, NO_ANSWER, 0, ADMITTED)
+    table = event_table(batch.columns(0, ROW_BYTES), [memo], gateway="", run_id="")
+    parquet_bytes(table, [run_in(table, gateway="", run_id="")])

@@ -1,0 +1,117 @@
+"""``kvota record`` merges, checks and shows a record, for people and for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.record.record_files import ROWS, in_order, put_record, rows_of
+
+from kvota.app.cli.main import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    # Decisions of long ago: their hour is over.
+    shift_us = 10**15
+    return put_record(
+        tmp_path / "record", [(row[0] - shift_us, *row[1:]) for row in ROWS], each=100
+    )
+
+
+def test_compact_says_what_it_did_and_changes_no_decision(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = rows_of(folder)
+
+    code = main(["record", "compact", "--events", str(folder)])
+
+    said = capsys.readouterr()
+    assert code == 0
+    assert said.out.startswith(f"{folder.resolve()}: 11 files became 1, 1,100 decisions, ")
+    assert said.err.count("\n") == 1
+    assert rows_of(folder) == in_order(before)
+
+
+def test_a_second_compact_has_nothing_to_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["record", "compact", "--events", str(folder)])
+    capsys.readouterr()
+
+    code = main(["record", "compact", "--events", str(folder), "--output", "json"])
+
+    (of_folder,) = json.loads(capsys.readouterr().out)["folders"]
+    assert code == 0
+    assert of_folder == {
+        "folder": str(folder.resolve()),
+        "merged": [],
+        "left": [],
+        "waiting_files": 0,
+        "removed_files": 0,
+    }
+
+
+def test_show_says_runs_days_and_bytes_per_decision(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["record", "show", "--events", str(folder)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert lines[0].startswith("1,100 decisions from 1998-")
+    assert lines[0].endswith(" B a decision")
+    assert [line.split()[0] for line in lines[3:5]] == ["gateway", "gateway-1"]
+    assert "is there" in lines[3]
+
+
+def test_show_for_programs_has_every_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["record", "show", "--events", str(folder), "--output", "json"])
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["schema"] == 1
+    assert shown["decisions"] == 1100
+    assert len(shown["files"]) == 11
+    assert sum(file["decisions"] for file in shown["files"]) == 1100
+
+
+def test_check_ends_with_1_where_rows_are_missing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["record", "check", "--events", str(folder)]) == 0
+    sorted(folder.glob("*.parquet"))[5].unlink()
+
+    code = main(["record", "check", "--events", str(folder)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 1
+    assert lines[0] == "11 files, 1,100 decisions: sound"
+    assert "100 decisions missing, seq " in lines[1]
+    assert lines[-1] == "10 files, 1,000 decisions: not sound (100 missing)"
+
+
+def test_a_period_of_the_record_can_be_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["record", "show", "--events", str(folder), "--since", "2020-01-01", "--output", "json"])
+
+    assert json.loads(capsys.readouterr().out)["decisions"] == 0
+
+
+@pytest.mark.parametrize("action", ["compact", "check", "show"])
+def test_a_wrong_folder_is_named(
+    action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["record", action, "--events", str(tmp_path / "nowhere")]) == 2
+    assert "does not exist. Name the folder" in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_merged_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "events-half.parquet").write_bytes(b"PAR1")
+
+    code = main(["record", "compact", "--events", str(folder)])
+
+    assert code == 0
+    assert "events-half.parquet: not a complete Parquet file" in capsys.readouterr().err
+    assert (folder / "events-half.parquet").exists()

@@ -1,0 +1,78 @@
+"""What is damaged, missing or there twice in a record is named."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from tests.unit.record.record_files import LATER_US, ROWS, put, put_record
+
+from kvota.record.check import Gap, check
+from kvota.record.compact import compact
+from kvota.record.found_events import find_events
+
+
+def test_a_whole_record_is_sound(tmp_path: Path) -> None:
+    read = 0
+
+    def count() -> None:
+        nonlocal read
+        read += 1
+
+    checked = check(find_events([put_record(tmp_path, each=100)]), on_file=count)
+
+    assert checked.is_sound
+    assert (checked.files, checked.rows, read) == (11, len(ROWS), 11)
+
+
+def test_gaps_are_named_before_and_after_merging(tmp_path: Path) -> None:
+    rows = [row for row in ROWS[:500] if row[1] not in {17, 18, 19, 200}]
+    folder = put_record(tmp_path, rows, each=60)
+
+    raw = check(find_events([folder]))
+    compact(folder, now_us=LATER_US)
+    merged = check(find_events([folder]))
+
+    for checked in (raw, merged):
+        assert not checked.is_sound
+        assert checked.gaps == (
+            Gap("gateway-1", "run-1", 17, 19),
+            Gap("gateway-1", "run-1", 200, 200),
+        )
+        assert (checked.missing, checked.repeated, checked.bad) == (4, 0, ())
+
+
+def test_as_many_repeated_as_missing_rows_are_both_seen(tmp_path: Path) -> None:
+    rows = [*ROWS[:100], *ROWS[90:95], *ROWS[105:300]]
+    put(tmp_path, rows[:104])
+    put(tmp_path, rows[104:])
+    found = find_events([tmp_path])
+    assert sum(run.missing for run in found.runs) == 0
+
+    checked = check(found)
+
+    assert (checked.missing, checked.repeated) == (5, 5)
+
+
+def test_a_changed_bit_is_found(tmp_path: Path) -> None:
+    folder = put_record(tmp_path, ROWS[:400], each=100)
+    file = max(folder.glob("*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 4
+    file.write_bytes(content)
+
+    checked = check(find_events([folder]))
+
+    assert not checked.is_sound
+    assert [item.file for item in checked.bad] == [file]
+    assert "its rows cannot be read" in checked.bad[0].reason
+
+
+def test_rows_that_are_not_those_of_the_footer_are_found(tmp_path: Path) -> None:
+    file, other = put(tmp_path, ROWS[:50]), put(tmp_path, ROWS[50:100])
+    metadata = pq.read_table(other).schema.metadata
+    table = pq.read_table(file)
+    pq.write_table(table.replace_schema_metadata(metadata), other)
+    file.unlink()
+
+    (bad,) = check(find_events([tmp_path])).bad
+
+    assert (bad.file, bad.reason) == (other, "its rows are not those that its footer names")
