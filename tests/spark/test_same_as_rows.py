@@ -50,6 +50,8 @@ def cut_anyhow(
     rows = random.Random(3).sample(recorded_rows, len(recorded_rows))
     folder, half = tmp_path_factory.mktemp("cut"), len(rows) // 2
     write_for_all(folder / "raw", rows[:half], files=3)
+    for file in (folder / "raw").iterdir():
+        file.rename(file.with_name(f"raw-{file.name}"))
     write_for_all(folder / "merged", rows[half:], files=4)
     done = compact(folder / "merged", now_us=0, every_hour=True)
     assert sum(step.files for step in done.steps) == 4
