@@ -1,6 +1,6 @@
 """Brings the charges of each counter together, packed: what replay, law and usage are made from."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import spark_ddl
+from kvota.pipeline.events import hadoop_pattern
 from kvota.pipeline.pack import TEXTS, Packing, pack
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_file import EventFile
@@ -115,12 +116,33 @@ def chunks_of_files(
     """
     packing = _packing(by, found.runs, further, quota_types, period)
     wanted = [file for file in found.files if file.is_within(period)]
-    rows = sum(file.rows for file in wanted)
-    reading = max(1, min(_tasks(spark, rows), len(wanted)))
-    files = spark.createDataFrame(_task_table(wanted, reading))
-    ordered = files.repartitionById(reading, F.col("task")).sortWithinPartitions("place")
-    packed = ordered.mapInArrow(_file_packer(packing), spark_ddl(s.CHUNK))
-    return Chunks(_together(packed, _tasks(spark, rows)), by, found.runs, period)
+    remote = [file for file in wanted if file.uri]
+    tasks = _tasks(spark, sum(file.rows for file in wanted))
+    packed = _read_by_workers(spark, [file for file in wanted if not file.uri], tasks, packing)
+    if remote:
+        packed = packed.unionAll(_read_by_spark(spark, remote, packing))
+    return Chunks(_together(packed, tasks), by, found.runs, period)
+
+
+def _read_by_workers(
+    spark: SparkSession, files: list[EventFile], tasks: int, packing: Packing
+) -> DataFrame:
+    """Have workers open the files, each some of them."""
+    reading = max(1, min(tasks, len(files)))
+    table = spark.createDataFrame(_task_table(files, reading))
+    ordered = table.repartitionById(reading, F.col("task")).sortWithinPartitions("place")
+    return ordered.mapInArrow(_file_packer(packing), spark_ddl(s.CHUNK))
+
+
+def _read_by_spark(spark: SparkSession, files: Iterable[EventFile], packing: Packing) -> DataFrame:
+    """Have Spark read the files as they are, by Hadoop, and hand their bytes to the workers."""
+    known = {file.uri: (file.size_bytes, file.modified_ns // 1_000_000) for file in files}
+    contents = (
+        spark.read.format("binaryFile")
+        .load([hadoop_pattern(uri) for uri in known])
+        .select("path", "length", F.unix_millis("modificationTime").alias("ms"), "content")
+    )
+    return contents.mapInArrow(_content_packer(packing, known), spark_ddl(s.CHUNK))
 
 
 def chunks_of_table(
@@ -235,6 +257,23 @@ def _packed_at_once(tables: list[pa.Table], packing: Packing) -> Batches:
         yield chunks
 
 
+def _content_packer(
+    packing: Packing, known: Mapping[str, tuple[int, int]]
+) -> Callable[[Batches], Batches]:
+    def tables(batches: Batches) -> Iterator[pa.Table]:
+        for batch in batches:
+            for path, length, ms, content in zip(*batch.columns, strict=True):
+                if (length.as_py(), ms.as_py()) != known.get(path.as_py()):
+                    msg = f"{FILE_CHANGED}: {path} is another one now"
+                    raise RuntimeError(msg)
+                yield from _tables_in(pa.BufferReader(content.as_buffer()), packing.columns())
+
+    def stage(batches: Batches) -> Batches:
+        yield from _packed(tables(batches), packing)
+
+    return stage
+
+
 def _tables(batches: Batches, columns: list[str]) -> Iterator[pa.Table]:
     for batch in batches:
         for row in batch.to_pylist():
@@ -242,19 +281,23 @@ def _tables(batches: Batches, columns: list[str]) -> Iterator[pa.Table]:
 
 
 def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
-    """Read one file in tables of bounded size; texts stay codes and a dictionary."""
+    """Read one file of this machine."""
     try:
         status = Path(row["path"]).stat()
         if (status.st_size, status.st_mtime_ns) != (row["size_bytes"], row["modified_ns"]):
             msg = f"{FILE_CHANGED}: {row['path']} is another one now"
             raise RuntimeError(msg)
-        footer = pq.read_metadata(row["path"])
-        texts = [name for name in footer.schema.names if name in TEXTS]
-        file = pq.ParquetFile(row["path"], metadata=footer, read_dictionary=texts)
+        yield from _tables_in(row["path"], columns)
     except FileNotFoundError as error:
         msg = f"{FILE_CHANGED}: {row['path']} is gone"
         raise RuntimeError(msg) from error
-    with file:
+
+
+def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.Table]:
+    """Read one file in tables of bounded size; texts stay codes and a dictionary."""
+    footer = pq.read_metadata(source)
+    texts = [name for name in footer.schema.names if name in TEXTS]
+    with pq.ParquetFile(source, metadata=footer, read_dictionary=texts) as file:
         here = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
             yield pa.Table.from_batches([batch]).cast(pa.schema([(n, _TYPES[n]) for n in here]))

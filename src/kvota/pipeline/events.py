@@ -61,10 +61,18 @@ def read_events(spark: SparkSession, *paths: Path | str) -> DataFrame:
     return read_files(spark, files.good)
 
 
-def read_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Read the events table from files that ``find_events`` found good."""
+def hadoop_pattern(uri: str) -> str:
+    """Return what Hadoop reads as this one file, whatever characters are in its name."""
+    return _PATTERN_CHARACTERS.sub(r"\\\1", uri)
+
+
+def read_files(spark: SparkSession, files: Sequence[Path | str]) -> DataFrame:
+    """Read the events table from files that were found good; a text is a URI."""
     # With a scheme, so that they are on this machine whatever fs.defaultFS says.
-    patterns = ["file:" + _PATTERN_CHARACTERS.sub(r"\\\1", str(file.absolute())) for file in files]
+    patterns = [
+        hadoop_pattern(file if isinstance(file, str) else f"file:{file.absolute()}")
+        for file in files
+    ]
     rows = spark.read.schema(EVENTS_SCHEMA).parquet(*patterns)
     return rows.withColumn("algorithm", F.coalesce("algorithm", _first_algorithm()))
 

@@ -118,6 +118,8 @@ def _settings(folder: Path, master: str) -> dict[str, str]:
         # Coalescing would put several of the kernels' partitions into one task.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+        # A row may be a whole file, or a chunk of a million bytes.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         # Lists of files are looked through by the driver, however long: a job for it takes longer.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": str(2**31 - 1),
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),

@@ -103,7 +103,7 @@ def compact(
         )
         raise UnreachableError(msg) from error
     waiting = 0 if every_hour else count_waiting(files, now_us=now_us)
-    bad = [item for item in found.bad if item.file.parent == here]
+    bad = [item for item in found.bad if Path(item.file).parent == here]
     odd = [BadInput(file.path, reason) for file in files if (reason := _oddity(file))]
     return Compacted(tuple(steps), (*bad, *unfit.values(), *odd), waiting, removed)
 
@@ -124,7 +124,7 @@ def _merge_all(
             again = True
             continue
         except _UnfitFileError as error:
-            unfit[error.bad.file] = error.bad
+            unfit[error.file] = error.bad
             again = True
             continue
         steps.append(merged)
@@ -133,9 +133,10 @@ def _merge_all(
 
 
 class _UnfitFileError(Exception):
-    def __init__(self, bad: BadInput) -> None:
-        super().__init__(str(bad))
-        self.bad = bad
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(reason)
+        self.file = file
+        self.bad = BadInput(file, reason)
 
 
 def _merge(folder: Path, group: Group) -> Merged:
@@ -144,7 +145,7 @@ def _merge(folder: Path, group: Group) -> Merged:
         try:
             tables.append(read_rows(file))
         except UnfitError as error:
-            raise _UnfitFileError(BadInput(file.path, str(error))) from error
+            raise _UnfitFileError(file.path, str(error)) from error
         if not file.is_unchanged():
             raise FileNotFoundError(file.path)
     sources = frozenset[str]().union(*({file.path.name, *file.sources} for file in group))

@@ -4,7 +4,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ _SOURCES_BYTES_MAX = 64 * 1024**2
 class BadInput:
     """An input that could not be used; one row of the table ``bad_input``."""
 
-    file: Path
+    file: Path | str  # a URI where it is not on this machine
     reason: str
     sample: bytes = b""
     offset: int = 0
@@ -49,7 +49,7 @@ class EventFile:
     """One file of events, as it was when it was looked at.
 
     Attributes:
-        path: absolute, without links.
+        path: absolute, without links; of a file that is not on this machine its URI, for its name and folder.
         size_bytes: of the file.
         modified_ns: Unix nanoseconds.
         rows: of all its runs.
@@ -57,6 +57,7 @@ class EventFile:
         is_plain: its columns are those of the table (of its version), none fewer and none more.
         sources: the names of all files that were merged into it, in any number of steps; empty: none were,
             and a gateway wrote it.
+        uri: of a file that is not on this machine; else empty.
     """
 
     path: Path
@@ -66,6 +67,12 @@ class EventFile:
     runs: tuple[Run, ...]
     is_plain: bool = True
     sources: frozenset[str] = frozenset()
+    uri: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return where it is, for people and for programs that open it."""
+        return self.uri or str(self.path)
 
     @property
     def is_compacted(self) -> bool:
@@ -101,29 +108,49 @@ def look_at(path: Path) -> EventFile | BadInput | None:
     """Return what the file holds; None if it was removed meanwhile, as old ones are."""
     try:
         status = path.stat()
-        footer = pq.read_metadata(path)
+        found = read_footer(path)
+    except FileNotFoundError:
+        return None
+    except NoEventsError as error:
+        fault = str(error)
+    except OSError as error:
+        fault = f"cannot be read ({error.strerror or error})"
+    else:
+        return replace(found, path=path, size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
+    return BadInput(path, fault, _sample(path))
+
+
+class NoEventsError(Exception):
+    """A file is no whole file of events; the text says why."""
+
+
+def read_footer(source: Path | pa.NativeFile) -> EventFile:
+    """Return what a file holds, without saying which one it is.
+
+    Raises:
+        NoEventsError: it is no whole file of events.
+        OSError: it cannot be read.
+    """
+    try:
+        footer = pq.read_metadata(source)
         fault = _fault(footer)
         if fault is None:
             return EventFile(
-                path,
-                status.st_size,
-                status.st_mtime_ns,
+                Path(),
+                0,
+                0,
                 footer.num_rows,
-                _runs(path, footer),
+                _runs(source, footer),
                 _is_plain(footer),
                 _sources(footer),
             )
-    except FileNotFoundError:
-        return None
     except pa.ArrowInvalid:
         fault = "not a complete Parquet file (no valid footer)"
     except _UnnamedRunError:
         fault = "not an events file (rows without gateway or run_id)"
-    except OSError as error:
-        fault = f"cannot be read ({error.strerror or error})"
     except pa.ArrowException as error:
         fault = f"not an events file ({error})"
-    return BadInput(path, fault, _sample(path))
+    raise NoEventsError(fault)
 
 
 def sources_text(names: Iterable[str]) -> str:
@@ -149,7 +176,7 @@ def _sources(footer: pq.FileMetaData) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _runs(path: Path, footer: pq.FileMetaData) -> tuple[Run, ...]:
+def _runs(source: Path | pa.NativeFile, footer: pq.FileMetaData) -> tuple[Run, ...]:
     """Return the runs in a file: as its footer names them, else from two short columns, else from four."""
     if not footer.num_rows:
         return ()
@@ -158,7 +185,7 @@ def _runs(path: Path, footer: pq.FileMetaData) -> tuple[Run, ...]:
     if named is not None:
         return named
     texts = ["gateway", "run_id"]
-    with pq.ParquetFile(path, metadata=footer, read_dictionary=texts) as file:
+    with pq.ParquetFile(source, metadata=footer, read_dictionary=texts) as file:
         return _runs_in(file)
 
 

@@ -5,16 +5,19 @@ in its footer do not count any more, whether they are still there or not. A fold
 changes may show neither, so it is listed until nothing changes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.record.event_file import BadInput, EventFile, look_at
 from kvota.record.period import Period
+from kvota.record.places import local_path
 from kvota.record.runs import Run, joined_runs
+
+_Place = TypeVar("_Place", Path, str)
 
 # Footers are looked at by so many threads: mostly they wait for the disk.
 _THREADS = 8
@@ -38,9 +41,9 @@ class FoundEvents:
     superseded: tuple[EventFile, ...] = field(default=())
 
     @property
-    def good(self) -> tuple[Path, ...]:
-        """Return the files to read."""
-        return tuple(file.path for file in self.files)
+    def good(self) -> tuple[Path | str, ...]:
+        """Return the files to read; a text is the URI of one that is not on this machine."""
+        return tuple(file.uri or file.path for file in self.files)
 
     @property
     def rows(self) -> int:
@@ -58,49 +61,89 @@ class FoundEvents:
 
 
 def find_events(paths: Iterable[Path | str]) -> FoundEvents:
-    """Look at the footer of every Parquet file in these folders (or at these files).
+    """Look at the footer of every Parquet file in these folders (or at these files) of this machine.
 
     Files still being written (``*.tmp``) are passed over silently.
+
+    Args:
+        paths: or URIs of ``file:``.
 
     Raises:
         UsageError: a path does not exist, nothing that can be read lies there, or two files hold the
             same rows.
         UnreachableError: a folder changes all the time.
     """
-    places = [Path(path) for path in paths]
+    places = [_on_this_machine(path) for path in paths]
     found = look_into(places)
     if not found.files:
-        raise UsageError(_nothing_found(places, found.bad))
+        raise UsageError(nothing_found(places, found.bad))
     return found
+
+
+def _on_this_machine(place: Path | str) -> Path:
+    path = local_path(place)
+    if path is None:
+        msg = f'"{place}" is not on this machine; this works on a folder of this machine only'
+        raise UsageError(msg)
+    return path
 
 
 def look_into(places: Sequence[Path]) -> FoundEvents:
     """Do the same, and return nothing where nothing lies there."""
-    looked_at: dict[Path, EventFile | BadInput] = {}
-    before: list[Path] | None = None
     with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in range(_LISTINGS_MAX):
-            paths = _files(places)
-            if paths == before and all(path in looked_at for path in paths):
-                break
-            new = [path for path in paths if path not in looked_at]
-            for path, seen in zip(new, pool.map(look_at, new), strict=True):
-                if seen is not None:
-                    looked_at[path] = seen
-                elif path.is_symlink():
-                    looked_at[path] = BadInput(path, "a link to nothing")
-            before = paths
-        else:
-            where = ", ".join(f'"{place}"' for place in places)
-            msg = f"{where} changed at each of {_LISTINGS_MAX} looks; is something else at work there?"
-            raise UnreachableError(msg)
-    seen_now = [looked_at[path] for path in before or ()]
-    bad = tuple(item for item in seen_now if isinstance(item, BadInput))
-    good = [item for item in seen_now if isinstance(item, EventFile)]
+        return find_all(lambda: _files(places), lambda paths: pool.map(_look_at, paths))
+
+
+def find_all(
+    listed: Callable[[], list[_Place]],
+    look_at_all: Callable[[Sequence[_Place]], Iterable[EventFile | BadInput | None]],
+) -> FoundEvents:
+    """List files and look at them until nothing changes; return those that hold.
+
+    Args:
+        listed: returns all files that are there, each once.
+        look_at_all: looks at some of them; None for one that is gone.
+
+    Raises:
+        UsageError: two files hold the same rows.
+        UnreachableError: something changes all the time.
+    """
+    looked_at: dict[_Place, EventFile | BadInput] = {}
+    before: list[_Place] | None = None
+    for _ in range(_LISTINGS_MAX):
+        places = listed()
+        if places == before and all(place in looked_at for place in places):
+            break
+        new = [place for place in places if place not in looked_at]
+        seen = zip(new, look_at_all(new), strict=True)
+        looked_at |= {place: found for place, found in seen if found is not None}
+        before = places
+    else:
+        msg = f"the record changed at each of {_LISTINGS_MAX} looks; is something else at work in its folder?"
+        raise UnreachableError(msg)
+    seen_now = [looked_at[place] for place in before or ()]
+    return in_force(seen_now)
+
+
+def in_force(looked_at: Iterable[EventFile | BadInput]) -> FoundEvents:
+    """Return the files that hold; those that were merged into another one do not.
+
+    Raises:
+        UsageError: two files hold the same rows.
+    """
+    every = list(looked_at)
+    bad = tuple(item for item in every if isinstance(item, BadInput))
+    good = [item for item in every if isinstance(item, EventFile)]
     superseded = _superseded(good)
-    holding = tuple(file for file in good if file not in superseded)
+    merged = {file.place for file in superseded}
+    holding = tuple(file for file in good if file.place not in merged)
     _refuse_same_rows(holding)
     return FoundEvents(holding, bad, tuple(superseded))
+
+
+def _look_at(path: Path) -> EventFile | BadInput | None:
+    seen = look_at(path)
+    return BadInput(path, "a link to nothing") if seen is None and path.is_symlink() else seen
 
 
 def _files(places: Sequence[Path]) -> list[Path]:
@@ -164,14 +207,15 @@ def _refuse_same_rows(files: Sequence[EventFile]) -> None:
 
 def _refuse(file: EventFile, before: EventFile, run: Run) -> NoReturn:
     msg = (
-        f'"{file.path}" holds rows that "{before.path}" holds, too (gateway {run.gateway}, '
+        f'"{file.place}" holds rows that "{before.place}" holds, too (gateway {run.gateway}, '
         f"run {run.run_id}, from seq {run.first_seq} on): every decision would count twice. "
         "Name each folder once, and no copy of it"
     )
     raise UsageError(msg)
 
 
-def _nothing_found(places: Sequence[Path], bad: Sequence[BadInput]) -> str:
+def nothing_found(places: Sequence[Path | str], bad: Sequence[BadInput]) -> str:
+    """Return what to say where no file can be read."""
     where = ", ".join(f'"{place}"' for place in places)
     if bad:
         return f"no events file in {where} can be read:\n" + "\n".join(f"  {item}" for item in bad)

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,11 +14,10 @@ def add_place_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--events``."""
     parser.add_argument(
         "--events",
-        type=Path,
         nargs="+",
         required=True,
         metavar="DIR",
-        help="folders (or files) the gateway recorded into",
+        help="folders (or files) the gateway recorded into; or URIs (s3a://bucket/record), which Spark reads",
     )
 
 

@@ -3,8 +3,10 @@
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
     from kvota.record.period import Period
 
+# What Spark says where a file has gone or changed: our workers' words, and its own.
+_CHANGED = ("kvota: the record changed while it was read", "FILE_NOT_EXIST", "PATH_NOT_FOUND")
+
 # A record of a running gateway loses its oldest files: so often a job is begun anew for that.
 _TRIES = 3
 
@@ -31,6 +36,14 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
     add_place_option(parser)
     add_period_options(parser)
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
+    parser.add_argument(
+        "--conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark, e.g. spark.driver.memory=2g; may be repeated",
+    )
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--raw", action="store_true", help="exact numbers instead of rounded ones")
 
@@ -85,49 +98,68 @@ class Record:
 def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _Answer]) -> _Answer:
     """Do some work on the record of ``--events``; a Spark that this started ends with it.
 
-    Files are looked at before Spark starts, so that a wrong path is reported at once. Where a file has
-    gone while the work read it, as old ones do under a running gateway, the work is done anew.
+    Files of this machine are looked at before Spark starts, so that a wrong path is reported at once. Where
+    a file has gone while the work read it, as old ones do under a running gateway, the work is done anew.
 
     Raises:
         UsageError: there is no such record, or it holds rows twice.
         KvotaError: Spark failed.
     """
     from kvota.record.found_events import find_events
+    from kvota.record.places import local_path
 
-    found = find_events(args.events)
-    say_bad(found)
+    if find_spec("pyspark") is None:  # said before files are looked at, which needs less
+        raise ModuleNotFoundError(name="pyspark")
+    is_here = all(local_path(place) is not None for place in args.events)
+    found = find_events(args.events) if is_here else None
     with working("starting Spark"):
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
-        from kvota.pipeline.chunks import FILE_CHANGED
+        from kvota.pipeline.remote_files import find_record
         from kvota.pipeline.spark_session import SHORT_ROWS_MAX, end_session, session
 
         is_ours = SparkSession.getActiveSession() is None
-        spark = session(args.master, short=found.rows <= SHORT_ROWS_MAX)
-    tries = 0
+        is_short = found is not None and found.rows <= SHORT_ROWS_MAX
+        spark = session(args.master, short=is_short, settings=dict(args.conf))
     root = logging.getLogger()
     root.addFilter(_is_ours)
     try:
-        while True:
-            tries += 1
-            title = f"{doing} {found.rows:,} decisions in {len(found.files)} files"
+        for tries_left in reversed(range(_TRIES)):
+            now = found or find_record(spark, args.events)
+            say_bad(now)
+            title = f"{doing} {now.rows:,} decisions in {len(now.files)} files"
             try:
-                with working(title, how_far=lambda: tasks_done(spark)):
-                    return work(Record(spark, found, period(args)))
-            except (PySparkException, Py4JError) as error:
-                # Its text is asked of the JVM, which is about to end.
-                text = str(error).strip()
-                is_changed = FILE_CHANGED in text or "FILE_NOT_EXIST" in text
-                if not is_changed or tries == _TRIES:
-                    raise KvotaError(_failed(text, error)) from error
+                with working(title, how_far=lambda: tasks_done(spark)), _spark_errors():
+                    return work(Record(spark, now, period(args)))
+            except _RecordChangedError:
+                if not tries_left:
+                    raise
             print("kvota: the record changed while it was read; reading it again", file=sys.stderr)
-            found = find_events(args.events)
+            found = None
     finally:
         if is_ours:
             end_session(spark)
         root.removeFilter(_is_ours)
+    raise AssertionError(_TRIES)
+
+
+class _RecordChangedError(KvotaError):
+    """A file that was found is gone, or is another one now."""
+
+
+@contextmanager
+def _spark_errors() -> Iterator[None]:
+    """Turn what Spark raises into one line."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        # Its text is asked of the JVM, which is about to end.
+        text = str(error).strip()
+        kind = _RecordChangedError if any(mark in text for mark in _CHANGED) else KvotaError
+        raise kind(_failed(text, error)) from error
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -136,10 +168,8 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 def _failed(text: str, error: Exception) -> str:
-    from kvota.pipeline.chunks import FILE_CHANGED
-
     lines = text.splitlines()
-    told = [line for line in lines if FILE_CHANGED in line]
+    told = [line for line in lines if _CHANGED[0] in line]
     reason = (told or lines or [type(error).__name__])[0]
     return f"Spark failed: {reason}. --verbose shows all"
 
@@ -153,6 +183,14 @@ def tasks_done(spark: "SparkSession") -> str:
     return (
         f"({sum(stage.numCompletedTasks for stage in running)} of {total} tasks)" if total else ""
     )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, is_there, value = text.partition("=")
+    if not is_there or not name.startswith("spark."):
+        msg = f'"{text}" is not a setting of Spark, e.g. spark.driver.memory=2g'
+        raise argparse.ArgumentTypeError(msg)
+    return name, value
 
 
 def _above_zero(text: str) -> int:
