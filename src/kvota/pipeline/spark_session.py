@@ -3,9 +3,8 @@
 import atexit
 import contextlib
 import os
-import signal
+import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +17,8 @@ from pyspark.sql import SparkSession
 from kvota.files.run_folder import RunFolder
 from kvota.java.find import spark_java_home
 from kvota.model.errors import UnreachableError
+from kvota.pipeline.interrupts import interruptible, interrupts_later
+from kvota.pipeline.kernels import kept_code
 
 # Leaves room for a Kafka and a gateway on the same machine of 2 cores; the kernels' memory is the workers' own.
 DRIVER_MEMORY = "1g"
@@ -79,35 +80,72 @@ def session(
         .setAll(list(wanted.items()))
     )
     log_path = folder / "spark.log"
-    # While the JVM starts, the other core compiles; the workers then find the machine code.
-    threading.Thread(target=_compile_kernels, name="compile-kernels").start()
     try:
-        with _interrupts_later(), _environment(_jvm_environment(master)):
+        # While the JVM starts, the other core compiles; the workers then find the machine code.
+        with _compiling(), _environment(_jvm_environment(master)):
             _start_jvm(conf, log_path)
-            return SparkSession.builder.config(conf=conf).getOrCreate()
+            with while_it_works():
+                return SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, OSError) as error:
         msg = f"Spark did not start on {master}: {error}{_end_of(log_path)}"
         raise UnreachableError(msg) from error
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark and its JVM, so that the memory is free again; a later ``session()`` starts anew."""
+    """Stop Spark and its JVM, so that the memory is free again; a later ``session()`` starts anew.
+
+    Ctrl-C is answered at the end.
+    """
     gateway = cast("Any", SparkContext._gateway)  # noqa: SLF001  (PySpark has no public way to end the JVM)
-    spark.stop()
-    if gateway is None or getattr(gateway, "proc", None) is None:
-        return
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=30)
+    jvm = getattr(gateway, "proc", None)
+    with interrupts_later():
+        if jvm is None:
+            spark.stop()
+            return
+        if jvm.poll() is None:
+            spark.stop()
+            gateway.shutdown()
+        jvm.stdin.close()
+        jvm.wait(timeout=30)
+        _forget_jvm()
+
+
+def while_it_works() -> contextlib.AbstractContextManager[None]:
+    """Return a block in which Ctrl-C ends the JVM that ``session`` started, and the block."""
+    gateway = cast("Any", SparkContext._gateway)  # noqa: SLF001
+    jvm = getattr(gateway, "proc", None)
+    return contextlib.nullcontext() if jvm is None else interruptible(jvm)
+
+
+def _forget_jvm() -> None:
+    """Have PySpark start a new one the next time, also where the last one died."""
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    classic = cast("Any", SparkSession)
+    classic._instantiatedSession = None  # noqa: SLF001
 
 
-def _compile_kernels() -> None:
-    # Imported here: Numba alone takes a third of a second.
-    from kvota.pipeline.warm_up import compile_kernels  # noqa: PLC0415
-
-    compile_kernels()
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    """Have the kernels compiled beside this block, where they have not been on this machine; wait for it."""
+    if kept_code.is_complete():
+        yield
+        return
+    # A process of its own, out of reach of Ctrl-C: Numba may not be stopped in a thread.
+    compiler = subprocess.Popen(
+        [sys.executable, "-m", "kvota.pipeline.warm_up"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+        compiler.wait()
+    finally:
+        compiler.kill()
+        compiler.wait()
 
 
 def _settings(folder: Path, master: str) -> dict[str, str]:
@@ -148,34 +186,25 @@ def _jvm_environment(master: str) -> dict[str, str | None]:
 
 
 def _start_jvm(conf: SparkConf, log_path: Path) -> None:
-    """Start the JVM with its output in a file; PySpark alone would let it write to our screen."""
+    """Start the JVM with its output in a file; PySpark alone would let it write to our screen.
+
+    A JVM that is left while it starts never ends: PySpark removes the file in which it awaits the JVM's port; the
+    JVM then fails to write it, and stays. So until then Ctrl-C waits.
+    """
     if SparkContext._gateway is not None:  # noqa: SLF001  (a JVM of this process runs already)
         return
-    with log_path.open("wb") as log:
-        gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
-    SparkContext(conf=conf, gateway=gateway)
-
-
-@contextlib.contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Answer Ctrl-C at the end of the block: a JVM that is left while it starts never ends.
-
-    PySpark removes the file in which it awaits the JVM's port; the JVM then fails to write it, and stays.
-    """
-    if threading.current_thread() is not threading.main_thread():  # others are not interrupted
-        yield
-        return
-    seen: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    gateway: Any = None
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if seen:
-            spark = SparkSession.getActiveSession()
-            if spark is not None:
-                end_session(spark)
-            raise KeyboardInterrupt
+        with interrupts_later(), log_path.open("wb") as log:
+            gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
+        with interruptible(gateway.proc):
+            SparkContext(conf=conf, gateway=gateway)
+    except BaseException:
+        if gateway is not None:
+            gateway.proc.kill()
+            gateway.proc.wait()
+            _forget_jvm()
+        raise
 
 
 @contextlib.contextmanager

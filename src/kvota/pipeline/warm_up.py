@@ -1,10 +1,11 @@
-"""Compiles the kernels before they are needed, once per machine."""
+"""Compiles the kernels before they are needed, once per machine: ``python -m kvota.pipeline.warm_up``."""
 
 import pyarrow as pa
 
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.pipeline.grid import Grid, GridRun
+from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
 from kvota.pipeline.pack import Packing, pack
 from kvota.pipeline.unpack import Rows, unpack
@@ -22,6 +23,7 @@ def compile_kernels() -> None:
     list(usage_stage(Windows("user", 0, 1))(iter([rows])))
     for mode in ("open", "backlog"):
         GridRun(Grid(quotas=(1.0,), mode=mode)).replay(rows)
+    note_complete()
 
 
 def _rows() -> Rows:
@@ -36,3 +38,7 @@ def _rows() -> Rows:
     table = pa.Table.from_batches([chunk]).append_column("counter_id", pa.array([1]))
     *_, rows = unpack(table.to_batches(), as_recorded=True)
     return rows
+
+
+if __name__ == "__main__":
+    compile_kernels()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvota.engine import arithmetic
-from kvota.pipeline.kernels import compiled_arithmetic
+from kvota.pipeline.kernels import compiled_arithmetic, kept_code
 
 SCRIPT = """
 from kvota.pipeline.warm_up import compile_kernels
@@ -33,10 +33,11 @@ def in_another_process(cache: Path) -> str:
 def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
     assert in_another_process(tmp_path) == "0 1\n"
     assert in_another_process(tmp_path) == "1 0\n"
+    assert [file.name for file in tmp_path.rglob("complete")] == ["complete"]
 
 
 def test_the_kept_code_belongs_to_the_text_of_what_it_calls() -> None:
-    sources = compiled_arithmetic._sources()
+    sources = kept_code._sources()
 
     assert Path(arithmetic.__file__).read_bytes() in sources
     assert b"def record_rate(" in sources

@@ -81,7 +81,14 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code (see ``exit_codes``)."""
-    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return _chosen(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _chosen(arguments: list[str]) -> int:
     if arguments and arguments[0] == "--version":
         print(f"kvota {version('kvota')}")
         return DONE
@@ -108,9 +115,6 @@ def main(argv: list[str] | None = None) -> int:
 def _run(command: Command, args: argparse.Namespace) -> int:
     try:
         return command.run(args)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
     except BrokenPipeError:  # the reader of our table has left: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE

@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -116,7 +116,12 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
         from pyspark.sql import SparkSession
 
         from kvota.pipeline.remote_files import find_record
-        from kvota.pipeline.spark_session import SHORT_ROWS_MAX, end_session, session
+        from kvota.pipeline.spark_session import (
+            SHORT_ROWS_MAX,
+            end_session,
+            session,
+            while_it_works,
+        )
 
         is_ours = SparkSession.getActiveSession() is None
         is_short = found is not None and found.rows <= SHORT_ROWS_MAX
@@ -129,7 +134,11 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
             say_bad(now)
             title = f"{doing} {now.rows:,} decisions in {len(now.files)} files"
             try:
-                with working(title, how_far=lambda: tasks_done(spark)), _spark_errors():
+                with (
+                    working(title, how_far=lambda: tasks_done(spark)),
+                    _spark_errors(),
+                    while_it_works() if is_ours else nullcontext(),
+                ):
                     return work(Record(spark, now, period(args)))
             except _RecordChangedError:
                 if not tries_left:

@@ -1,0 +1,70 @@
+"""Ctrl-C while Spark works: its JVM ends at once, and what fails for that reason is no error.
+
+An exception raised in the midst of py4j would leave its connections, and what they say about that on the
+screen. So the JVM is ended instead, which makes a call of py4j that waits for it fail.
+"""
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+
+@contextlib.contextmanager
+def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """In this block Ctrl-C ends the JVM; the block ends with KeyboardInterrupt.
+
+    In threads other than the main one, which no signal reaches, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_interrupted = False
+
+    def stop(_number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        jvm.kill()
+        if not _is_within_py4j(frame):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Exception:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if is_interrupted:
+            jvm.wait()
+    if is_interrupted:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Answer Ctrl-C at the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if seen:
+            raise KeyboardInterrupt
+
+
+def _is_within_py4j(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if "py4j" in Path(frame.f_code.co_filename).parts:
+            return True
+        frame = frame.f_back
+    return False
