@@ -15,6 +15,7 @@ NAMES = (
     "record_cost",
     "adversary",
     "endurance",
+    "steps",
 )
 
 

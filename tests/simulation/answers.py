@@ -9,7 +9,7 @@ from tests.simulation.watch import Upward, Watch
 
 from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import Algorithm
-from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX
+from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,

@@ -15,6 +15,7 @@ from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.pausing import Pausing, Reason
+from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.testing.stage import Cluster
 
@@ -38,6 +39,17 @@ class _LoggedPausing(Pausing):
         watch = self._watch
         watch.mutes.append((next(watch.rows.ticks), watch.clock.monotonic_ms(), throttle_ms))
         super().mute(throttle_ms)
+
+
+class _Impatient(StepWork):
+    """Finds that others come first at any time."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def is_enough(self, work_us: int, now_us: int) -> bool:
+        return self._rng.random() < 0.3
 
 
 class Relay:
@@ -79,6 +91,9 @@ class Relay:
             client_host="192.0.2.1",
             wake=self._wake,
         )
+        if rng.random() < 0.3:
+            self.machine.caller._work = _Impatient(rng)
+            self.machine._answers._spent = _Impatient(rng)
         self._clock = cluster.clock
         self._timeline = timeline
         self._rng = rng
@@ -125,8 +140,16 @@ class Relay:
             self._set_reading()
         else:
             self._resume(Reason.CLIENT_FULL)
-        if self._down is not None:
-            self._down.pause() if full else self._down.resume()
+        self._read_down()
+
+    def _read_down(self) -> None:
+        """Read the broker on, or not, as client and machine have it."""
+        if self._down is None or self.closed:
+            return
+        if self.machine.leaves_upstream_unread or self.pausing.reasons & Reason.CLIENT_FULL:
+            self._down.pause()
+        else:
+            self._down.resume()
 
     # ------------------------------------------------------------------ performing
 
@@ -176,13 +199,15 @@ class Relay:
             case Do.FIND_NODE:
                 self._timeline.after_us(self._rng.choice(_DIAL_US), self._located)
             case Do.READ_UPSTREAM:
-                pass  # of the answers here none is so large
-            case Do.STEP:
-                self._timeline.after_us(self._rng.choice((0, 0, 700)), self._work)
+                self._read_down()
+            case Do.STEP | Do.BREATHE:
+                self._read_down()
+                later = self._work if code == Do.STEP else self._read_on
+                self._timeline.after_us(self._rng.choice((0, 0, 700)), later)
             case Do.CLOSE:
                 self.watch.broker_gone = True  # what has gone up may lose its answer
                 self.close()
-            case Do.WARN | Do.BREATHE:
+            case Do.WARN:
                 pass
             case _:
                 msg = f"unknown command {code}"
@@ -249,6 +274,12 @@ class Relay:
         if not self.closed:
             self._step(partial(self.machine.step, self._clock.now_us()))
             self._settle()
+
+    def _read_on(self) -> None:
+        if not self.closed:
+            self._deliver(self.machine.read_on(self._clock.now_us()))
+            self._settle()
+            self._read_down()
 
     def _woken(self) -> None:
         if self.closed:

@@ -10,8 +10,9 @@ from kvota.engine.kept_places import KEPT_MAX
 from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.settings import GatewayLimits
 from kvota.record.record_limits import RecordLimits
-from kvota.session.answers import BUFFERED_FETCH_BYTES_MAX, WHOLE_ANSWER_BYTES_MAX
+from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.caller import ASK_MS_MAX
+from kvota.session.exchanges.exchange import WHOLE_ANSWER_BYTES_MAX
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.requests import CLIENT_ID_BYTES_MAX, EVIDENCE_BYTES
 from kvota.session.settings import ConnectionSettings

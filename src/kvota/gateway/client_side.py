@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from time import time_ns
 from typing import cast
 
@@ -12,7 +13,7 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
-from kvota.gateway.side import Side
+from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, Side
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
@@ -81,8 +82,9 @@ class ClientSide(Side):
     def data_received(self, data: bytes) -> None:
         """The hot path, client to broker."""
         machine = self._machine
+        began_ns = time_ns()
         try:
-            out = machine.from_client(data, time_ns() // 1000)
+            out = machine.from_client(data, began_ns // 1000)
         except ProtocolError as error:
             self.driver.close(str(error))
             return
@@ -90,6 +92,15 @@ class ClientSide(Side):
             self.driver.write_upstream(out)
         if machine.commands or machine.pausing.reasons:
             self.driver.look()
+        if len(data) > LARGE_READ_BYTES:
+            self._give_way(time_ns() - began_ns)
+
+    def _give_way(self, took_ns: int) -> None:
+        """Much has come at once: where that took long, others come before more of it is read."""
+        if took_ns > LONG_NS and not self._machine.pausing.reasons & Reason.STEP:
+            self.driver.pause(Reason.STEP)
+            go_on = partial(self.driver.resume, Reason.STEP)
+            self._reception.means.turns.join(go_on, brings_s=took_ns / 1e9)
 
     def eof_received(self) -> bool:
         """The client will send no more; answers still due must reach it, where the transport lets them."""
@@ -144,10 +155,8 @@ class ClientSide(Side):
 
     async def _connect(self) -> UpstreamSide | None:
         driver, reception = self.driver, self._reception
-        write_buffer_bytes = reception.means.limits.write_buffer_bytes
         reached = await reception.dialler.dial(
-            driver.destination,
-            lambda: UpstreamSide(driver, write_buffer_bytes=write_buffer_bytes),
+            driver.destination, lambda: UpstreamSide(driver, reception.means)
         )
         if reached is None:
             return None

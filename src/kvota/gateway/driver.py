@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import time_ns
-from typing import Any, cast
+from typing import cast
 
 from kvota.engine import Question
 from kvota.gateway.closing import (
@@ -18,7 +18,8 @@ from kvota.gateway.closing import (
 )
 from kvota.gateway.dialling import Destination
 from kvota.gateway.means import Means
-from kvota.gateway.side import Side
+from kvota.gateway.questions import Questions
+from kvota.gateway.side import BrokerSide, Side
 from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
@@ -69,9 +70,9 @@ class Driver:
         self._means = means
         self._eof = False
         self._timer: asyncio.TimerHandle | None = None
-        self._questions: set[asyncio.Future[Any]] = set()
+        self._questions = Questions(means)
         self.client = client
-        self.upstream: Side | None = None
+        self.upstream: BrokerSide | None = None
         self.destination = destination
         self.closing = False
         self.number = next(means.numbers)
@@ -197,29 +198,17 @@ class Driver:
 
     def _ask_outside(self, code: int, argument: object) -> None:
         """Ask for what the machine cannot know; the result goes to it."""
-        means = self._means
+        questions, machine = self._questions, self.machine
         if code == Do.ASK:
             token, question = cast("tuple[int, Question]", argument)
-            answer = means.asking.ask(question)
-            self._await(answer, partial(self._tell, self.machine.resolved, token))
+            questions.ask(question, partial(self._tell, machine.resolved, token))
         elif code == Do.ERRAND:
-            errand = means.errands.run(cast("Errand", argument))
-            self._await(errand, partial(self._tell, self.machine.told))
+            questions.run(cast("Errand", argument), partial(self._tell, machine.told))
         else:
             assert self.upstream is not None, "it has answered"
             address = self.upstream.transport.get_extra_info("peername")
             if address is not None:  # else it has gone since; its end closes the connection
-                finding = means.loop.create_task(means.brokers.node_at(*address[:2]))
-                self._await(finding, self._located)
-
-    def _await(self, answer: asyncio.Future[Any], take: Callable[[Any], None]) -> None:
-        def arrived(answer: asyncio.Future[Any]) -> None:
-            self._questions.discard(answer)
-            if not answer.cancelled():
-                take(answer.result())
-
-        self._questions.add(answer)
-        answer.add_done_callback(arrived)
+                questions.find_node(address[:2], self._located)
 
     def _tell(self, step: Callable[..., bytes | bytearray | None], *brought: object) -> None:
         self._go_on(partial(step, *brought))
@@ -237,47 +226,37 @@ class Driver:
 
     # ------------------------------------------------------------------ the broker's side
 
-    def dialled(self, upstream: Side) -> None:
+    def dialled(self, upstream: BrokerSide) -> None:
         """The broker has accepted; what was kept for it has been written."""
         self.upstream = upstream
-        if self.machine.pausing.reasons & Reason.CLIENT_FULL:
-            upstream.pause()
+        upstream.look()
         self.resume(Reason.DIALLING)
 
     def _give_way(self, code: int, argument: object) -> None:
         """Others have their turn first: before the machine or the client goes on, or the broker is read on."""
         turns = self._means.turns
         if code == Do.STEP:
-            self._means.loop.call_soon(self._go_on, self.machine.step)
+            turns.join(partial(self._go_on, self.machine.step))
         elif code == Do.YIELD:
             turns.join(partial(self.resume, cast("int", argument)))
         elif self.upstream is not None:
-            self.upstream.pause()
-            turns.join(self._read_upstream)
+            self.upstream.breathe()
 
     # ------------------------------------------------------------------ the client's side
 
     def client_full(self) -> None:
         """The client reads slowly: read neither the broker nor what the client asks for on top."""
         self.pause(Reason.CLIENT_FULL)
-        if self.upstream is not None:
-            self.upstream.pause()
+        self._read_upstream()
 
     def client_caught_up(self) -> None:
         """The client has read most of what it was sent."""
-        if self.upstream is not None and not self.machine.leaves_upstream_unread:
-            self.upstream.resume()
         self.resume(Reason.CLIENT_FULL)
+        self._read_upstream()
 
     def _read_upstream(self) -> None:
-        """Read the broker on, or leave its bytes in the socket, as machine and client have it."""
-        upstream, machine = self.upstream, self.machine
-        if upstream is None:
-            return
-        if machine.leaves_upstream_unread or machine.pausing.reasons & Reason.CLIENT_FULL:
-            upstream.pause()
-        else:
-            upstream.resume()
+        if self.upstream is not None:
+            self.upstream.look()
 
     def client_sends_no_more(self) -> bool:
         """True when answers to what it has sent are still to come, and the connection stays open for them."""
@@ -391,8 +370,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for question in self._questions:
-            question.cancel()
+        self._questions.drop()
 
 
 def _written_nowhere(_data: bytes | bytearray) -> None:

@@ -1,6 +1,12 @@
 """One end of a relayed connection: its transport, and whether it is read."""
 
 import asyncio
+from abc import abstractmethod
+
+# Reads that are larger may have thousands of requests or answers in them: how long they took is looked at.
+LARGE_READ_BYTES = 32_768
+# Who has taken so long waits for others before more of it is read.
+LONG_NS = 2_000_000
 
 
 class Side(asyncio.Protocol):
@@ -37,3 +43,17 @@ class Side(asyncio.Protocol):
         if self.linger is not None:
             self.linger.cancel()
             self.linger = None
+
+
+class BrokerSide(Side):
+    """What the driver asks of the broker's end."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def look(self) -> None:
+        """Read on, or leave what comes in the socket, as machine and client have it."""
+
+    @abstractmethod
+    def breathe(self) -> None:
+        """What has come is not all looked at, and goes on when others have had their turn."""

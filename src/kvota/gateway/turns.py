@@ -14,12 +14,16 @@ class Turns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[tuple[Callable[[], None], float]] = deque()
         self._is_due = False
 
-    def join(self, go_on: Callable[[], None]) -> None:
-        """Call ``go_on`` in another round of the loop, behind all who have joined before."""
-        self._waiting.append(go_on)
+    def join(self, go_on: Callable[[], None], *, brings_s: float = 0.0) -> None:
+        """Call ``go_on`` in another round of the loop, behind all who have joined before.
+
+        ``brings_s``: so long it is likely to take what comes of it later in that round, e.g. where a socket
+        is read on.
+        """
+        self._waiting.append((go_on, brings_s))
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._begin)
@@ -30,7 +34,9 @@ class Turns:
         waiting = self._waiting
         try:
             for _ in range(len(waiting)):  # who joins meanwhile comes in the next round
-                waiting.popleft()()
+                go_on, brings_s = waiting.popleft()
+                go_on()
+                end -= brings_s
                 if monotonic() >= end:
                     break
         finally:

@@ -6,7 +6,9 @@ from time import time_ns
 from typing import cast
 
 from kvota.gateway.driver import Driver
-from kvota.gateway.side import Side
+from kvota.gateway.means import Means
+from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, BrokerSide
+from kvota.model.address import address_text
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
 from kvota.wire.addresses import UnknownNodeError
@@ -14,21 +16,21 @@ from kvota.wire.addresses import UnknownNodeError
 log = logging.getLogger(__name__)
 
 
-class UpstreamSide(Side):
+class UpstreamSide(BrokerSide):
     """Hands what the broker sends to the machine, and tells the driver how the broker reads."""
 
-    __slots__ = ("_driver", "_machine", "_write_buffer_bytes")
+    __slots__ = ("_driver", "_machine", "_means")
 
-    def __init__(self, driver: Driver, *, write_buffer_bytes: int) -> None:
+    def __init__(self, driver: Driver, means: Means) -> None:
         super().__init__()
         self._driver = driver
         self._machine = driver.machine
-        self._write_buffer_bytes = write_buffer_bytes
+        self._means = means
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The broker has accepted."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=self._write_buffer_bytes)
+        self.transport.set_write_buffer_limits(high=self._means.limits.write_buffer_bytes)
 
     def data_received(self, data: bytes) -> None:
         """The hot path, broker to client."""
@@ -36,21 +38,62 @@ class UpstreamSide(Side):
         if driver.closing:
             return
         machine = self._machine
+        began_ns = time_ns()
         try:
-            out = machine.from_upstream(data, time_ns() // 1000)
-        except UnknownNodeError as error:
-            host, port = driver.destination.address
-            level = logging.DEBUG if error.is_repeated else logging.ERROR
-            told_by = f"(told by {host}:{port})"
-            driver.close(f"an answer was not forwarded: {error} {told_by}", level=level)
-            return
+            out = machine.from_upstream(data, began_ns // 1000)
         except ProtocolError as error:
-            driver.close(f"an answer was not forwarded: {error}", level=logging.ERROR)
+            self._refuse(error)
             return
         if out:
             driver.write_client(out)
         if machine.commands or machine.pausing.reasons:
             driver.look()
+        if len(data) > LARGE_READ_BYTES:
+            self._give_way(time_ns() - began_ns)
+
+    def _give_way(self, took_ns: int) -> None:
+        """Much has come at once: where that took long, others come before more of it is read."""
+        if took_ns > LONG_NS:
+            self.pause()
+            self._means.turns.join(self.look, brings_s=took_ns / 1e9)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        is_repeated = isinstance(error, UnknownNodeError) and error.is_repeated
+        level = logging.DEBUG if is_repeated else logging.ERROR
+        told_by = address_text(*self._driver.destination.address)
+        reason = f"an answer was not forwarded: {error} (told by {told_by})"
+        self._driver.close(reason, level=level)
+
+    # ------------------------------------------------------------------ reading on
+
+    def look(self) -> None:
+        """Read on, or leave what comes in the socket, as machine and client have it."""
+        machine = self._machine
+        if machine.leaves_upstream_unread or machine.pausing.reasons & Reason.CLIENT_FULL:
+            self.pause()
+        else:
+            self.resume()
+
+    def breathe(self) -> None:
+        """What has come is not all looked at, and goes on when others have had their turn."""
+        self.pause()
+        self._means.turns.join(self._read_on)
+
+    def _read_on(self) -> None:
+        driver = self._driver
+        if driver.closing:
+            return
+        try:
+            out = self._machine.read_on(time_ns() // 1000)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if out:
+            driver.write_client(out)
+        driver.look()
+        self.look()
+
+    # ------------------------------------------------------------------ writing, and the end
 
     def pause_writing(self) -> None:
         """The broker reads slowly."""

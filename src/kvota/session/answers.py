@@ -1,7 +1,8 @@
 """Broker → client: which answer belongs to which request, what it costs, what in it must change.
 
 As in ``session.requests`` the state between chunks is "bytes left of the running answer", and
-``take`` is the hot path.
+``take`` is the hot path. What needs more than a step is worked on in several: what has arrived behind it is
+held, and the broker is not read on, until others have had their turn (``Do.BREATHE``, ``go_on``).
 """
 
 from collections.abc import Callable
@@ -9,47 +10,51 @@ from functools import partial
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
-from kvota.session.budget import BudgetShare
+from kvota.session.answer_heads import bad_answer_head, needed_of_answer
+from kvota.session.answers_in_steps import produce_answered, take_in_steps
 from kvota.session.caller import Caller
-from kvota.session.charged_produce import append_rows
 from kvota.session.commands import Do
 from kvota.session.due import Due, Entry
 from kvota.session.fetch_answers import charge_fetch
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
+from kvota.session.step_work import StepWork
 from kvota.session.streamed_answer import StreamedAnswer
 from kvota.session.streamed_fetch import StreamedFetch
 from kvota.session.streamed_produce import StreamedProduce
+from kvota.session.whole_answer import FREE_ANSWER_BYTES, WholeAnswer
 from kvota.wire import addresses, fetch, produce
 from kvota.wire.headers import ANSWER_HEAD
+from kvota.wire.steps import Steps
+from kvota.wire.varint import Frame
 
 _HEAD = ANSWER_HEAD.unpack_from
 _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
 _WRITE_INT32 = _INT32.pack_into
 
-# Fetch and Produce answers up to this size wait until they are whole, larger ones are streamed.
-BUFFERED_FETCH_BYTES_MAX = 131_072
-# A walk over so much of an answer, or over so many of its parts, is enough for one step.
-_WALKED_BYTES_MAX, _WALKED_PARTS_MAX = 16_384, 500
-# Of a larger one this much must be here: its head, with tags, its throttle time, its error and its session.
-_FETCH_HEAD_BYTES = 72
-# Answers that must be read whole (Metadata of 1.5 million partitions): a copy of more would hold up others.
-WHOLE_ANSWER_BYTES_MAX = 64 * 2**20
-# Of these, larger ones than this share a budget; others are here with one read.
-_FREE_ANSWER_BYTES = 262_144
+# What an answer costs that is looked into, and one that is changed, beside its bytes.
+_LOOK_US, _CHANGE_US, _CHANGED_BYTES_PER_US = 10, 15, 10
+# So many bytes never come: what is held is looked at when its turn has come.
+_UNTIL_ITS_TURN = 1 << 62
 
 _PLAIN_TAIL = produce.PLAIN_TAIL
-_STREAMED = frozenset({Due.FETCH, Due.PRODUCE})
 # Plain ints: the interpreter compares an enum's members the slow way.
 _LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
+# Behind a place where the chunk ends: nothing of it is left, and what goes on of it is in ``_out``.
+_STOPPED = b"", 0, 0
+
+# The chunk, where the next answer begins in it, and from where on it goes on as it has come: what is before
+# that is in ``_out``, perhaps changed. -1: it goes on as it is.
+_Place = tuple[Frame, int, int]
 
 
 class Answers:
     """The answers of one connection, on their way to the client.
 
     Attributes:
-        waits_for_room: others fill the memory for whole answers; the broker is not read meanwhile.
+        is_held: there is more to do with what has arrived; the broker is not read before ``go_on``.
+        whole: the memory for an answer that must be whole.
     """
 
     __slots__ = (
@@ -59,10 +64,13 @@ class Answers:
         "_drops",
         "_due",
         "_need",
+        "_out",
         "_pausing",
-        "_room",
+        "_spent",
         "_streamed",
-        "waits_for_room",
+        "_work",
+        "is_held",
+        "whole",
     )
 
     def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
@@ -72,37 +80,37 @@ class Answers:
         self._append = caller.shared.sink.append
         self._buffered = bytearray()
         self._need = 0  # so many bytes must be buffered before it is worth to look at them
+        self._out = bytearray()  # of the running chunk, what goes on in place of its beginning
         self._streamed: StreamedAnswer | None = None
         self._drops = False  # the running answer: the client has got another one in its place
-        self._room = BudgetShare(caller.shared.whole_answers, wake)
-        self.waits_for_room = False
+        self._work: Steps[Frame] | None = None  # on the first answer that is due
+        self._spent = StepWork()
+        self.whole = WholeAnswer(caller, wake)
+        self.is_held = False
 
-    def take(  # noqa: C901, PLR0911, PLR0912, PLR0915  (hot path: one loop, see the module's docstring)
-        self, data: bytes | bytearray, now_us: int
-    ) -> bytes | bytearray | None:
+    def take(  # noqa: C901, PLR0912, PLR0915  (hot path: one loop, see the module's docstring)
+        self, data: Frame, now_us: int
+    ) -> Frame | None:
         """Take the broker's bytes; returns what to forward to the client, or None.
 
         Raises:
             ProtocolError: the broker's bytes do not fit what was asked, or must not be forwarded.
         """
-        pos = 0
+        pos, begin = 0, -1
         caller, due = self._caller, self._due
         if caller.answer_left:
-            data, pos = self._rest_of_answer(data)
+            data, pos, begin = self._rest_of_answer(data)
         elif self._need:
             self._buffered += data
             if len(self._buffered) < self._need:
                 return None
-            data = bytes(self._buffered)
-            self._buffered.clear()
-            self._need = 0
-            if self._room.taken_bytes or self.waits_for_room:
-                self._leave_room()
+            data = self._unbuffered()
         end = len(data)
         while pos < end:
-            available = end - pos
-            if available < 8 and not (available >= 4 and due and due[0][1] == _TOKEN):
-                return self._keep(data, pos, 4 if available < 4 and caller.sends_tokens else 8)
+            if end - pos < 8 and not (end - pos >= 4 and due and due[0][1] == _TOKEN):
+                need = 4 if end - pos < 4 and caller.sends_tokens else 8
+                data, pos, begin = self._keep(data, pos, begin, need)
+                break
             if not due:
                 msg = "the broker sent an answer to nothing"
                 raise ProtocolError(msg)
@@ -113,113 +121,92 @@ class Answers:
             else:
                 size, correlation = _HEAD(data, pos)
                 if correlation != entry[0] or size < 4:
-                    raise _bad_head(size, correlation, entry[0])
+                    raise bad_answer_head(size, correlation, entry[0])
             frame_end = pos + 4 + size
-            if kind == 1:  # Due.PRODUCE
-                if frame_end > end:
-                    need = _needed(kind, size, available)
-                    if need:
-                        return self._keep(data, pos, need)
-                    return self._begin_produce(data, pos, frame_end, entry)
+            if (
+                kind == 1  # Due.PRODUCE
+                and frame_end <= end
+                and (data[frame_end - 9 : frame_end] == _PLAIN_TAIL or entry[2].version < 9)
+            ):
+                due.popleft()
                 _, _, route, memo, seq, ts_us, value, throttle_ms = entry
+                at = upstream_ms = 0
                 if route.version >= 9:
                     at = frame_end - 5
-                    upstream_ms = 0
-                    if data[frame_end - 9 : frame_end] != _PLAIN_TAIL:
-                        data, frame_end, at = self._walk_produce(data, pos, frame_end, route)
-                        end = len(data)
-                        upstream_ms = _READ_INT32(data, at)[0]
                 elif route.version:
                     at = frame_end - 4
                     upstream_ms = _READ_INT32(data, at)[0]
-                else:
-                    at = upstream_ms = 0
-                due.popleft()  # not before: what cannot be read is recorded as unanswered
                 self._append(
                     memo, seq, ts_us, value, throttle_ms, upstream_ms, 1 if throttle_ms > 0 else 0
                 )
                 if throttle_ms > upstream_ms and memo.enforced and at:
                     data = data if isinstance(data, bytearray) else bytearray(data)
                     _WRITE_INT32(data, at, route.answered_ms(memo, throttle_ms, upstream_ms))
+                pos = frame_end
             elif kind == 0:  # Due.PASS
                 due.popleft()
-                if frame_end > end:
-                    caller.answer_left = frame_end - end
-                    return data
+                pos = frame_end
+                if pos > end:
+                    caller.answer_left = pos - end
+                    break
             else:
-                need = _needed(kind, size, available)
-                if need:
-                    if need > _FREE_ANSWER_BYTES:
-                        self._take_room(need)
-                    return self._keep(data, pos, need)
-                data = self._take_rarer(data, pos, frame_end, entry, now_us)
-                if caller.answer_left:
-                    return data
-                frame_end += len(data) - end  # something in it was replaced, its size may differ
+                data, pos, begin = self._take_rarer(data, pos, begin, frame_end, now_us)
                 end = len(data)
-            pos = frame_end
-            if due and due[0][1] == _LOCAL:
-                data, pos = self._insert_local(data, pos)
-                end = len(data)
+            if due and due[0][1] == _LOCAL and not caller.answer_left:
+                begin = self._insert_local(data, pos, begin)
         if self._pausing.reasons:
             self._paused(now_us)
-        return data or None
+        return data or None if begin < 0 else self._forwarded(data, begin)
 
     # ------------------------------------------------------------------ chunks
 
-    def _keep(self, data: bytes | bytearray, pos: int, need: int) -> bytes | bytearray | None:
+    def _forwarded(self, data: Frame, begin: int) -> Frame | None:
+        """What goes on of a chunk of which something was changed."""
+        out, self._out = self._out, bytearray()
+        out += data[begin:]
+        return out or None
+
+    def _goes_on(self, data: Frame, pos: int, begin: int) -> None:
+        """The chunk up to ``pos`` goes on as it is."""
+        self._out += data[max(begin, 0) : pos]
+
+    def _keep(self, data: Frame, pos: int, begin: int, need: int) -> _Place:
         """Buffer ``data[pos:]`` until ``need`` bytes of it are here; forward what is before it."""
         self._buffered += data[pos:]
         self._need = need
-        return data[:pos] if pos else None
+        self._goes_on(data, pos, begin)
+        return _STOPPED
 
-    def _take_room(self, need: int) -> None:
-        """An answer that is kept until it is whole: without room for it the broker is read no further."""
-        if not self._room.take(need, self._caller.user) and not self.waits_for_room:
-            self.waits_for_room = True
-            self._caller.commands.append((Do.READ_UPSTREAM, False))
+    def _unbuffered(self) -> bytearray:
+        data, self._buffered = self._buffered, bytearray()
+        self._need = 0
+        return data
 
-    def _leave_room(self) -> None:
-        """It is whole (what had been read before the broker was left may have been all of it)."""
-        self._room.leave()
-        self.woken()
-
-    def woken(self) -> None:
-        """There may be room now."""
-        if self.waits_for_room and (
-            not self._need or self._room.take(self._need, self._caller.user)
-        ):
-            self.waits_for_room = False
-            self._caller.commands.append((Do.READ_UPSTREAM, True))
-
-    def pass_on(self) -> None:
-        """Who was woken and has no use for the room lets the next one have it."""
-        self._room.pass_on()
-
-    def _rest_of_answer(self, data: bytes | bytearray) -> tuple[bytes | bytearray, int]:
-        """The running answer goes on: the chunk as the client gets it, and where the next begins."""
+    def _rest_of_answer(self, data: Frame) -> _Place:
+        """The running answer goes on."""
         caller = self._caller
+        if self.is_held:  # it was read all the same
+            self._buffered += data
+            return b"", 0, -1
         here = min(caller.answer_left, len(data))
         caller.answer_left -= here
+        place = data, here, -1
         if self._drops:
             self._drops = caller.answer_left > 0
-            data, here = data[here:], 0
+            place = data, here, here
         elif self._streamed is not None:
-            rest = data[here:]
-            data = self._stream(data[:here] if rest else data)
-            here = len(data)
-            if rest:
-                data = bytes(data) + rest
+            place = self._stream(self._streamed, data, 0, -1, here)
+        data, pos, begin = place
         if not caller.answer_left and self._due and self._due[0][1] == _LOCAL:
-            return self._insert_local(data, here)
-        return data, here
+            begin = self._insert_local(data, pos, begin)
+        return data, pos, begin
 
-    def _insert_local(self, data: bytes | bytearray, pos: int) -> tuple[bytes | bytearray, int]:
-        """Put the gateway's own answers in at ``pos``, where their turn has come."""
-        own = b""
+    def _insert_local(self, data: Frame, pos: int, begin: int) -> int:
+        """Put the gateway's own answers in at ``pos``, where their turn has come; returns ``begin``."""
+        self._goes_on(data, pos, begin)
         while self._due and self._due[0][1] == _LOCAL:
-            own += self._due.popleft()[2]
-        return bytes(data[:pos]) + own + bytes(data[pos:]), pos + len(own)
+            self._out += self._due.popleft()[2]
+        return pos
 
     def _paused(self, now_us: int) -> None:
         """The broker has answered something while the connection is paused."""
@@ -229,140 +216,179 @@ class Answers:
         if self._pausing.reasons & Reason.IN_FLIGHT and len(self._due) <= in_flight_max // 2:
             caller.commands.append((Do.RESUME, Reason.IN_FLIGHT))
 
-    # ------------------------------------------------------------------ one answer
+    # ------------------------------------------------------------------ in steps
 
-    def _walk_produce(
-        self, data: bytes | bytearray, pos: int, frame_end: int, route: Route
-    ) -> tuple[bytes | bytearray, int, int]:
-        """A Produce answer with a throttle time, tags or endpoints: hide addresses, find the field.
+    def _hold(self, data: Frame, pos: int) -> None:
+        """Others come first: what of the chunk is not looked at yet waits for ``go_on``."""
+        self._buffered += data[pos:]
+        self._need = _UNTIL_ITS_TURN
+        self.is_held = True
+        self._caller.commands.append((Do.BREATHE, None))
+
+    def go_on(self, now_us: int) -> Frame | None:
+        """Others have had their turn; returns what to forward to the client.
+
+        Raises:
+            ProtocolError: as ``take``.
+        """
+        if not self.is_held:
+            return None
+        self.is_held = False
+        if self._work is not None:
+            try:
+                next(self._work)
+            except StopIteration as done:
+                self._work = None
+                self._due.popleft()
+                self.whole.leave()
+                self._out += done.value
+                self._insert_local(b"", 0, 0)
+            else:
+                self._hold(b"", 0)
+                return None
+        before, self._out = self._out, bytearray()
+        before += self.take(self._unbuffered(), now_us) or b""
+        return before or None
+
+    def _take_in_steps(
+        self, steps: Steps[Frame], frame: Frame, entry: Entry, place: _Place, frame_end: int
+    ) -> tuple[_Place, bool]:
+        """Take an answer that is here whole; one step is done now, the others (if any) later.
 
         Returns:
-            The chunk, the answer's end in it, and where its throttle time stands.
+            Where the next one begins, and whether it was changed.
         """
-        if frame_end - pos > _WALKED_BYTES_MAX:
-            self._caller.breathe()
-        frame = self._without_addresses(bytes(data[pos:frame_end]), route)
-        data = bytes(data[:pos]) + frame + bytes(data[frame_end:])
-        return data, pos + len(frame), pos + produce.throttle_offset(frame, route.version)
-
-    def _begin_produce(
-        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry
-    ) -> bytes | bytearray:
-        """A large Produce answer of which not all is here: it goes on while it arrives, but for its end."""
-        route: Route = entry[2]
-        self._caller.answer_left = frame_end - len(data)
-        answered = partial(self._produce_answered, entry)
-        self._streamed = StreamedProduce(route.version, frame_end - pos, answered)
-        return bytes(data[:pos]) + self._stream(data[pos:])
-
-    def _produce_answered(self, entry: Entry, upstream_ms: int) -> int:
-        """All of it is here: record its charge; returns what the client is told."""
-        route: Route = entry[2]
-        _, _, _, memo, seq, ts_us, value, throttle_ms = entry
-        self._due.popleft()  # not before: what cannot be read is recorded as unanswered
-        self._caller.append_row(memo, seq, ts_us, value, throttle_ms, upstream_ms)
-        if throttle_ms > upstream_ms and memo.enforced:
-            return route.answered_ms(memo, throttle_ms, upstream_ms)
-        return upstream_ms
-
-    def _without_addresses(self, frame: bytes, route: Route) -> bytes:
-        if not route.has_endpoints:
-            return frame
-        address_of = self._caller.shared.topology.address_of
-        return addresses.rewrite(frame, route.key, route.version, address_of)
-
-    def _take_rarer(
-        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
-    ) -> bytes | bytearray:
-        """An answer that is neither a usual Produce's nor passed on as it is: the chunk for the client."""
+        data, pos, begin = place
         self._due.popleft()
-        if entry[1] == Due.FETCH:
-            return self._take_fetch(data, pos, frame_end, entry, now_us)
-        frame = bytes(data[pos:frame_end])
         try:
-            if entry[1] == Due.CHARGED:
-                instead = self._take_charged(frame, entry)
-            else:
-                instead = entry[2].answered(self._caller, frame, now_us)
+            next(steps)
+        except StopIteration as done:
+            instead = done.value
         except ProtocolError:
             self._due.appendleft(entry)  # so that its charges are recorded as unanswered
             raise
+        else:
+            self._due.appendleft(entry)  # it keeps its place before what the gateway answers itself
+            self._work = steps
+            self._goes_on(data, pos, begin)
+            self._hold(data, frame_end)
+            return _STOPPED, True
+        self.whole.leave()
         if instead is frame:
-            return data
-        return bytes(data[:pos]) + instead + bytes(data[frame_end:])
+            return (data, frame_end, begin), False
+        if frame is data and begin < 0:
+            return (instead, len(instead), -1), True
+        self._goes_on(data, pos, begin)
+        self._out += instead
+        return (data, frame_end, frame_end), True
 
-    def _take_charged(self, frame: bytes, entry: Entry) -> bytes:
-        """The answer to a Produce with several charges: the longest throttle is what the client gets."""
-        _, _, route, charges = entry
-        frame = self._without_addresses(frame, route)
-        upstream_ms = at = 0
-        if route.version:
-            at = produce.throttle_offset(frame, route.version)
-            upstream_ms = _READ_INT32(frame, at)[0]
-        append_rows(self._caller, charges, upstream_ms)
-        mute_ms = max(charge.mute_ms for charge in charges)
-        if mute_ms <= upstream_ms or not at:
-            return frame
-        answered_ms = route.answered_ms(charges[-1].memo, mute_ms, upstream_ms)
-        return frame[:at] + _INT32.pack(answered_ms) + frame[at + 4 :]
+    # ------------------------------------------------------------------ one answer
+
+    def _take_rarer(self, data: Frame, pos: int, begin: int, frame_end: int, now_us: int) -> _Place:
+        """Take an answer that is neither a plain Produce's nor passed on as it is; perhaps only its beginning."""
+        entry = self._due[0]
+        size, available = frame_end - pos - 4, len(data) - pos
+        need = needed_of_answer(entry, size, available)
+        if need:
+            if need <= FREE_ANSWER_BYTES:
+                return self._keep(data, pos, begin, need)
+            if entry[1] == Due.EXCHANGE and entry[2].has_front:
+                return self._take_front(data, pos, begin, frame_end)
+            self.whole.take(need)
+            return self._keep(data, pos, begin, need)
+        if entry[1] == Due.FETCH:
+            place, is_changed = self._take_fetch((data, pos, begin), frame_end, entry, now_us)
+        elif available < size + 4:
+            return self._begin_produce(data, pos, begin, frame_end)
+        else:
+            is_all = not pos and frame_end == len(data)
+            frame = data if is_all else bytes(data[pos:frame_end])
+            steps = take_in_steps(self._caller, frame, entry, now_us)
+            place, is_changed = self._take_in_steps(
+                steps, frame, entry, (data, pos, begin), frame_end
+            )
+        work_us = _CHANGE_US + size // _CHANGED_BYTES_PER_US if is_changed else _LOOK_US
+        data, pos, begin = place
+        if pos < len(data) and self._spent.is_enough(work_us, now_us):
+            self._goes_on(data, pos, begin)
+            self._hold(data, pos)
+            return _STOPPED
+        return place
+
+    def _take_front(self, data: Frame, pos: int, begin: int, frame_end: int) -> _Place:
+        """A large answer of which only the beginning matters: behind that it goes on while it arrives."""
+        here = len(data) - pos
+        front = None
+        if here >= FREE_ANSWER_BYTES:
+            front = self._due[0][2].front(self._caller, data[pos:])
+        if front is None:
+            need = min(max(FREE_ANSWER_BYTES, 2 * here), addresses.METADATA_FRONT_BYTES_MAX)
+            return self._keep(data, pos, begin, need)
+        self._due.popleft()
+        self._goes_on(data, pos, begin)
+        instead, replaced_bytes = front
+        self._out += instead
+        self._caller.answer_left = frame_end - len(data)
+        return data, len(data), pos + replaced_bytes
+
+    def _begin_produce(self, data: Frame, pos: int, begin: int, frame_end: int) -> _Place:
+        """A large Produce answer of which not all is here: it goes on while it arrives, but for its end."""
+        entry = self._due[0]
+        route: Route = entry[2]
+        self._caller.answer_left = frame_end - len(data)
+        answered = partial(produce_answered, self._caller, entry)
+        self._streamed = StreamedProduce(route.version, frame_end - pos, answered)
+        return self._stream(self._streamed, data, pos, begin, len(data))
 
     def _take_fetch(
-        self, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
-    ) -> bytes | bytearray:
+        self, place: _Place, frame_end: int, entry: Entry, now_us: int
+    ) -> tuple[_Place, bool]:
         """Charge an answer of which at least the head is here; patch, hide or drop what must be."""
+        data, pos, begin = place
         route: Route = entry[2]
         data, instead = charge_fetch(self._caller, data, pos, frame_end, entry, now_us)
-        end = len(data)
-        self._caller.answer_left = max(0, frame_end - end)
+        here = min(frame_end, len(data))
+        is_walked = not instead and route.has_endpoints
+        if is_walked and here == frame_end:
+            is_walked = not fetch.tail_has_no_endpoints(data[here - 6 : here])
+            if is_walked:
+                frame = data if not pos and here == len(data) else bytes(data[pos:here])
+                address_of = self._caller.shared.topology.address_of
+                steps = addresses.rewrite_in_steps(frame, route.key, route.version, address_of)
+                return self._take_in_steps(steps, frame, entry, (data, pos, begin), here)
+        self._due.popleft()
+        self._caller.answer_left = frame_end - here
         if instead:
-            self._drops = frame_end > end
-            return bytes(data[:pos]) + instead + bytes(data[frame_end:])
-        if not route.has_endpoints:
-            return data
-        if frame_end <= end:
-            if fetch.tail_has_no_endpoints(data[frame_end - 6 : frame_end]):
-                return data
-            frame = self._without_addresses(bytes(data[pos:frame_end]), route)
-            return bytes(data[:pos]) + frame + bytes(data[frame_end:])
+            self._drops = frame_end > here
+            self._goes_on(data, pos, begin)
+            self._out += instead
+            return (data, here, here), True
+        if not is_walked:
+            return (data, here, begin), False
         self._streamed = StreamedFetch(route.version)
-        return bytes(data[:pos]) + self._stream(data[pos:])
+        return self._stream(self._streamed, data, pos, begin, here), False
 
-    def _stream(self, part: bytes | bytearray) -> bytes | bytearray:
-        """The next part of a streamed answer, as it goes on."""
-        streamed = self._streamed
-        assert streamed is not None
+    def _stream(
+        self, streamed: StreamedAnswer, data: Frame, pos: int, begin: int, here: int
+    ) -> _Place:
+        """The next part of a streamed answer, ``data[pos:here]``, goes on but for its end."""
+        part = data if not pos and here == len(data) else data[pos:here]
         is_last = self._caller.answer_left == 0
-        parts = streamed.parts
-        goes_on = streamed.feed(part, is_last=is_last)
-        if streamed.parts - parts > _WALKED_PARTS_MAX:
-            self._caller.breathe()
-        if is_last:
+        goes_on, used_bytes = streamed.feed(part, is_last=is_last)
+        if used_bytes == len(part) and is_last:
             self._streamed = None
-        return goes_on
+        if goes_on is data and begin < 0:
+            return data, here, -1
+        self._goes_on(data, pos, begin)
+        self._out += goes_on
+        if used_bytes < len(part):
+            self._caller.answer_left += len(part) - used_bytes
+            self._hold(data, pos + used_bytes)
+            return _STOPPED
+        return data, here, here
 
     def close(self) -> None:
         """The connection is over."""
         self._buffered.clear()
-        self._room.leave()
-        self._room.close()
-
-
-def _needed(kind: int, size: int, available: int) -> int:
-    """How much of an answer must be here before it is looked at; 0: enough of it is."""
-    if kind not in _STREAMED and not 0 <= size <= WHOLE_ANSWER_BYTES_MAX:
-        msg = (
-            f"the broker announced an answer of {size} bytes; of this kind "
-            f"{WHOLE_ANSWER_BYTES_MAX} are taken"
-        )
-        raise ProtocolError(msg)
-    if available >= size + 4:
-        return 0
-    if kind not in _STREAMED or size + 4 <= BUFFERED_FETCH_BYTES_MAX:
-        return size + 4
-    return 0 if available >= _FETCH_HEAD_BYTES else _FETCH_HEAD_BYTES
-
-
-def _bad_head(size: int, correlation: int, due: int) -> ProtocolError:
-    if correlation != due:
-        return ProtocolError(f"the broker answered request {correlation}, {due} was due")
-    return ProtocolError(f"the broker announced an answer of {size} bytes")
+        self._work = None
+        self.whole.close()

@@ -16,17 +16,15 @@ from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import ANONYMOUS, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
+from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
 from kvota.wire import client_quotas, mutations
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS
-from kvota.wire.varint import Bytes
+from kvota.wire.varint import Bytes, Frame
 
 # The quota callback has so long to answer before a client counts as by the default one.
 ASK_MS_MAX = 1_000
-# So many times one step may look up a client, some 70 µs each where the name is new. Who sends one name
-# after the other in one segment waits for others after that.
-LOOK_UPS_PER_STEP = 20
 # A request's head with its client id, and tags that no client sends yet.
 _HEAD_BYTES_MAX = 4_096
 
@@ -85,10 +83,9 @@ class Caller:
 
     __slots__ = (
         "_is_muted_to_the_end",
-        "_look_ups",
         "_muted_by",
         "_set_aside",
-        "_step_us",
+        "_work",
         "answer_left",
         "answered_us",
         "asked",
@@ -147,8 +144,7 @@ class Caller:
         # Whose counters the running mute is for, by quota type: lane, its version then, client id.
         self._muted_by: dict[QuotaType, tuple[Lane, int, str]] = {}
         self._is_muted_to_the_end = False
-        self._look_ups = 0
-        self._step_us = 0
+        self._work = StepWork()
         self.commands: list[Command] = []
         self.whole = WholeRequest(shared.whole_requests, wake)
         self.at_work: AtWork | None = None
@@ -159,7 +155,7 @@ class Caller:
         """An answer of this shape is due behind everything asked so far."""
         self.due.append(entry)
 
-    def answer_locally(self, correlation: int, answer: bytes) -> None:
+    def answer_locally(self, correlation: int, answer: Frame) -> None:
         """Send the gateway's own answer when everything asked before has been answered."""
         if self.due or self.answer_left:
             self.due.append((correlation, Due.LOCAL, answer))
@@ -233,22 +229,11 @@ class Caller:
 
     # ------------------------------------------------------------------ steps
 
-    def look_up_in_turn(self, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
-        """As ``look_up``; False, too, where this step has looked up as many clients as one may."""
-        if now_us != self._step_us:
-            self._step_us, self._look_ups = now_us, 0
-        self._look_ups += 1
-        if self._look_ups <= LOOK_UPS_PER_STEP:
-            return self.look_up(route, client_id, now_us)
-        self._step_us = 0
-        self.pausing.reasons |= Reason.STEP
-        self.commands.append((Do.YIELD, int(Reason.STEP)))
-        return False
-
-    def breathe(self) -> None:
-        """There was much to look at: let others have their turn before the broker is read on."""
-        if (Do.BREATHE, None) not in self.commands:
-            self.commands.append((Do.BREATHE, None))
+    def spend(self, work_us: int, now_us: int) -> None:
+        """The request that is taken now costs about so much; behind too many of them others come first."""
+        if self._work.is_enough(work_us, now_us) and not self.pausing.reasons & Reason.STEP:
+            self.pausing.reasons |= Reason.STEP
+            self.commands.append((Do.YIELD, int(Reason.STEP)))
 
     # ------------------------------------------------------------------ identity
 

@@ -24,5 +24,5 @@ class Do(IntEnum):
         9  # bool: read the broker on, or leave its bytes in the socket: no memory for an answer
     )
     YIELD = 10  # int: a reason to pause; this connection has had its share, others come first
-    BREATHE = 11  # None: much was looked at; read the broker on when others have had their turn
+    BREATHE = 11  # None: ``Connection.read_on`` is due when others have had their turn, the broker is not read
     ERRAND = 12  # ``session.outside.Errand``: run it; the result goes to ``Connection.told``

@@ -104,7 +104,7 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
-        self._answers.woken()
+        self._answers.whole.woken()
         try:
             return self.resume(Reason.BUDGET | Reason.IN_LINE | Reason.ROOM, now_us)
         finally:
@@ -114,7 +114,7 @@ class Connection:
         """A connection that is woken after its end lets the next one know."""
         self._requests.budget.pass_on()
         self.caller.whole.pass_on()
-        self._answers.pass_on()
+        self._answers.whole.pass_on()
 
     def step(self, now_us: int) -> bytes | bytearray | None:
         """``Do.STEP`` is due; returns what goes upstream.
@@ -135,6 +135,14 @@ class Connection:
         at_work = self.caller.at_work
         assert at_work is not None
         return at_work.told(self.caller, result, now_us) or None
+
+    def read_on(self, now_us: int) -> bytes | bytearray | None:
+        """Others have had their turn (``Do.BREATHE``); returns what goes to the client.
+
+        Raises:
+            ProtocolError: as ``from_upstream``.
+        """
+        return self._answers.go_on(now_us)
 
     def next_deadline_ms(self, monotonic_ms: int) -> int | None:
         """When ``deadline_passed`` is due; ask again whenever ``pausing.deadline_changed``."""
@@ -261,8 +269,8 @@ class Connection:
 
     @property
     def leaves_upstream_unread(self) -> bool:
-        """True while there is no memory for the answer that the broker sends."""
-        return self._answers.waits_for_room
+        """True while there is no memory for what the broker sends, or others come first."""
+        return self._answers.whole.waits or self._answers.is_held
 
     @property
     def requests(self) -> int:

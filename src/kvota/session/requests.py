@@ -41,6 +41,8 @@ CLIENT_ID_BYTES_MAX = 1_024
 _PASS, _PRODUCE, _FETCH, _EXCHANGE = map(int, (Due.PASS, Due.PRODUCE, Due.FETCH, Due.EXCHANGE))
 _IN_FLIGHT, _BUDGET, _IN_LINE = map(int, (Reason.IN_FLIGHT, Reason.BUDGET, Reason.IN_LINE))
 _NO_ACKS = b"\x00\x00"
+# What requests cost at the worst that are not as usual; of the last kind some have to be looked through.
+_ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
 # Of these what is here goes on while the rest arrives; others must be whole.
 _GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE})
 
@@ -150,6 +152,7 @@ class Requests:
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
                     acks = read_acks(data, pos, frame_end, client_id_length, route)
+                    self._caller.spend(_ACKS_US, now_us)
                 throttle_ms = route.charge(size, now_us // 1000)
                 if throttle_ms:
                     head = ProduceHead(correlation, size, acks != _NO_ACKS)
@@ -255,6 +258,7 @@ class Requests:
     def _take_over_limit(
         self, route: Route, head: ProduceHead, throttle_ms: int, now_us: int
     ) -> bool:
+        self._caller.spend(_OVER_LIMIT_US, now_us)
         if take_over_limit(self._caller, self.place, route, head, throttle_ms, now_us):
             return True
         self.budget.give_back()  # taken anew at its turn
@@ -271,6 +275,7 @@ class Requests:
         """
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
+        self._caller.spend(_RARER_US + size // _RARER_BYTES_PER_US, now_us)
         if route.kind == Kind.EXCHANGE:
             passing = self._pausing.passing_until_us and route.is_permissive
             if passing and self._pausing.mute_again(now_us):

@@ -6,6 +6,7 @@ Its size is already sent when its last tags come, so node endpoints are blanked,
 from abc import ABC, abstractmethod
 
 from kvota.model.errors import ProtocolError
+from kvota.wire.varint import Frame
 
 # What is kept back at the end: node endpoints, 100 bytes a broker.
 TAIL_BYTES_MAX = 2**20
@@ -22,19 +23,20 @@ class StreamedAnswer(ABC):
     def __init__(self) -> None:
         self._tail: bytearray | None = None
 
-    @property
-    @abstractmethod
-    def parts(self) -> int:
-        """How many topics, partitions and errors have been walked over."""
+    def feed(self, part: Frame, *, is_last: bool) -> tuple[Frame, int]:
+        """Take the next bytes, or as many of them as can be looked through in a step.
 
-    def feed(self, part: bytes | bytearray, *, is_last: bool) -> bytes | bytearray:
-        """Take the next bytes; returns those that go on: the end waits until it is whole.
+        Returns:
+            Those that go on (the end waits until it is whole), and how many were taken.
 
         Raises:
             ProtocolError: this is no such answer, or its last tags are longer than any.
         """
+        taken_bytes = len(part)
         if self._tail is None:
-            at = self._end_of_topics(part)
+            at, taken_bytes = self._end_of_topics(part)
+            if taken_bytes < len(part):
+                return part[:taken_bytes], taken_bytes
             if at >= 0:
                 self._tail = bytearray(part[at:])
                 part = part[:at]
@@ -44,11 +46,13 @@ class StreamedAnswer(ABC):
         if self._tail is not None and len(self._tail) > TAIL_BYTES_MAX:
             msg = f"a {self._NAME} answer ends in more than {TAIL_BYTES_MAX} bytes of tags"
             raise ProtocolError(msg)
-        return bytes(part) + self._end(bytes(self._tail or b"")) if is_last else part
+        if is_last:
+            part = bytes(part) + self._end(bytes(self._tail or b""))
+        return part, taken_bytes
 
     @abstractmethod
-    def _end_of_topics(self, part: bytes | bytearray) -> int:
-        """Where in the next bytes the topics end, -1: not in these."""
+    def _end_of_topics(self, part: Frame) -> tuple[int, int]:
+        """Where in the next bytes the topics end, -1: not in these; and how many were looked through."""
 
     @abstractmethod
     def _end(self, tail: bytes) -> bytes:

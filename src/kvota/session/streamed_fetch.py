@@ -3,6 +3,7 @@
 from kvota.session.streamed_answer import StreamedAnswer
 from kvota.wire import node_endpoints
 from kvota.wire.fetch_walker import FetchAnswerWalker
+from kvota.wire.varint import Frame
 
 
 class StreamedFetch(StreamedAnswer):
@@ -16,13 +17,8 @@ class StreamedFetch(StreamedAnswer):
         super().__init__()
         self._walker = FetchAnswerWalker(version)
 
-    @property
-    def parts(self) -> int:
-        """How many topics and partitions have been walked over."""
-        return self._walker.parts
-
-    def _end_of_topics(self, part: bytes | bytearray) -> int:
-        return self._walker.feed(part)
+    def _end_of_topics(self, part: Frame) -> tuple[int, int]:
+        return self._walker.feed_some(part)
 
     def _end(self, tail: bytes) -> bytes:
         return node_endpoints.blank_endpoints(tail)

@@ -12,6 +12,7 @@ from kvota.session.streamed_answer import StreamedAnswer
 from kvota.wire import node_endpoints
 from kvota.wire.apis import APIS, PRODUCE
 from kvota.wire.produce_walker import ProduceAnswerWalker
+from kvota.wire.varint import Frame
 
 _INT32 = Struct(">i")
 _FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
@@ -40,17 +41,12 @@ class StreamedProduce(StreamedAnswer):
         # Below v9 the throttle time is the last field.
         self._bytes_left = frame_bytes - 4 * (version >= _THROTTLE_FROM)
 
-    @property
-    def parts(self) -> int:
-        """How many topics, partitions and errors have been walked over."""
-        return self._walker.parts if self._walker is not None else 0
-
-    def _end_of_topics(self, part: bytes | bytearray) -> int:
+    def _end_of_topics(self, part: Frame) -> tuple[int, int]:
         if self._walker is not None:
-            return self._walker.feed(part)
+            return self._walker.feed_some(part)
         before = self._bytes_left
         self._bytes_left -= len(part)
-        return before if self._bytes_left <= 0 else -1
+        return before if self._bytes_left <= 0 else -1, len(part)
 
     def _end(self, tail: bytes) -> bytes:
         if self._version < _THROTTLE_FROM:

@@ -212,7 +212,7 @@ class Stage:
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
         warnings: lines for the log.
-        breaths: how often others had their turn before the broker was read on.
+        breaths: how often others had their turn before what the broker had sent went on.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
         reads_broker: false while it leaves the broker's bytes unread.
@@ -310,10 +310,11 @@ class Stage:
                 self.to_broker += cast("bytes", argument)
             elif code in {Do.RESUME, Do.YIELD}:
                 self._go_on(self.machine.resume(cast("int", argument), self._now_us))
-            elif code == Do.READ_UPSTREAM:
-                self.reads_broker = bool(argument)
             elif code == Do.STEP:
                 self._go_on(self.machine.step(self._now_us))
+            elif code == Do.BREATHE:
+                self.breaths += 1
+                self.to_client += self.machine.read_on(self._now_us) or b""
             elif code == Do.CLOSE:
                 self.closed = str(argument)
                 self.end()
@@ -332,8 +333,8 @@ class Stage:
             self.finds += 1
         elif code == Do.ERRAND:
             self.errands.append(cast("Errand", argument))
-        elif code == Do.BREATHE:
-            self.breaths += 1
+        elif code == Do.READ_UPSTREAM:
+            self.reads_broker = bool(argument)
         else:
             assert code == Do.WARN, code
             self.warnings.append(str(argument))

@@ -13,31 +13,37 @@ AddressOf = Callable[[int, str, int], tuple[str, int]]
 
 # node id, host, port
 ADDRESS_BYTES_MIN = 4 + 1 + 4
-# No cluster has as many brokers, and nobody asks for the coordinators of as many groups at once. Each takes
-# 3 µs, in which nobody else is served.
-NODES_MAX = 10_000
+# A gateway has a port for no more. Each takes 3 µs, in which nobody else is served.
+BROKERS_MAX = 1_000
+# Nobody asks for the coordinators of as many groups at once.
+COORDINATORS_MAX = 10_000
 
 
 class AddressRewrite:
-    """Goes over a message once; the caller steps over other fields with the scanner itself."""
+    """Goes over a message once; the caller steps over other fields with the scanner itself.
 
-    __slots__ = ("_address_of", "_copied_to", "_parts", "scanner")
+    Attributes:
+        scanner: at the next field.
+        copied_to: what of the message is not in ``replaced`` begins here.
+    """
 
-    def __init__(self, scanner: Scanner, address_of: AddressOf, *, copied_to: int = 0) -> None:
+    __slots__ = ("_address_of", "_parts", "copied_to", "scanner")
+
+    def __init__(self, scanner: Scanner, address_of: AddressOf) -> None:
         self.scanner = scanner
         self._address_of = address_of
-        self._copied_to = copied_to
+        self.copied_to = 0
         self._parts: list[Bytes] = []
 
-    def count(self, item_bytes_min: int) -> int:
+    def count(self, item_bytes_min: int, *, at_most: int = BROKERS_MAX) -> int:
         """Reads the number of items of an array that have an address each.
 
         Raises:
-            ProtocolError: they are more than ``NODES_MAX``.
+            ProtocolError: they are more than ``at_most``.
         """
         count = self.scanner.count(item_bytes_min)
-        if count > NODES_MAX:
-            problem = f"{count} addresses; at most {NODES_MAX} are taken"
+        if count > at_most:
+            problem = f"{count} addresses; at most {at_most} are taken"
             raise self.scanner.fault(problem)
         return count
 
@@ -60,11 +66,15 @@ class AddressRewrite:
 
     def put(self, at: int, instead: bytes) -> None:
         """Replaces the bytes from ``at`` to the scanner's position."""
-        self._parts += (self.scanner.data[self._copied_to : at], instead)
-        self._copied_to = self.scanner.at
+        self._parts += (self.scanner.data[self.copied_to : at], instead)
+        self.copied_to = self.scanner.at
+
+    def replaced(self) -> list[Bytes]:
+        """Returns the new message up to ``copied_to`` of the old one, in pieces."""
+        return self._parts
 
     def parts(self) -> list[Bytes] | None:
         """Returns the new message in pieces, unread rest included; None if nothing was replaced."""
         if not self._parts:
             return None
-        return [*self._parts, memoryview(self.scanner.data)[self._copied_to :]]
+        return [*self._parts, memoryview(self.scanner.data)[self.copied_to :]]

@@ -7,10 +7,16 @@ An answer that cannot be read is refused and never forwarded.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kvota.model.errors import ProtocolError
 from kvota.wire import fetch, produce
-from kvota.wire.address_rewrite import ADDRESS_BYTES_MIN, AddressOf, AddressRewrite
+from kvota.wire.address_rewrite import (
+    ADDRESS_BYTES_MIN,
+    COORDINATORS_MAX,
+    AddressOf,
+    AddressRewrite,
+)
 from kvota.wire.apis import (
     APIS,
     DESCRIBE_CLUSTER,
@@ -26,13 +32,48 @@ from kvota.wire.broker_configs import (
     hide_addresses,
     names_addresses,
 )
-from kvota.wire.headers import answer_scanner, is_flexible, with_size
+from kvota.wire.headers import (
+    ANSWER_HEAD,
+    answer_body_offset,
+    answer_header_version,
+    answer_scanner,
+    is_flexible,
+    with_size,
+)
 from kvota.wire.node_endpoints import rewrite_endpoints
 from kvota.wire.scanner import Scanner
+from kvota.wire.steps import Steps, at_once
+from kvota.wire.varint import Bytes, Frame
 
 # (answer, key, version, address_of) → the answer with the gateway's addresses.
-Rewrite = Callable[[bytes, int, int, AddressOf], bytes]
+Rewrite = Callable[[Frame, int, int, AddressOf], Steps[Frame]]
 _REWRITES: dict[int, Rewrite] = {}
+
+# Within so much of a Metadata answer its brokers stand: 1,000 of them, with host names and racks.
+METADATA_FRONT_BYTES_MAX = 2**20
+
+
+class ProduceRewrite(NamedTuple):
+    """A Produce answer with the gateway's addresses.
+
+    Attributes:
+        throttle_at: offset of its throttle time, -1 where it has none.
+    """
+
+    frame: Frame
+    throttle_at: int
+
+
+class MetadataFront(NamedTuple):
+    """The beginning of a Metadata answer, with the gateway's addresses.
+
+    Attributes:
+        frame: with the size that the whole answer will have.
+        replaced_bytes: of the broker's answer; what stands behind them passes.
+    """
+
+    frame: bytes
+    replaced_bytes: int
 
 
 class UnknownNodeError(ProtocolError):
@@ -55,7 +96,7 @@ def _rewrites(key: int) -> Callable[[Rewrite], Rewrite]:
     return register
 
 
-def rewrite(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
+def rewrite(answer: Frame, key: int, version: int, address_of: AddressOf) -> Frame:
     """Returns the answer frame with the gateway's addresses; ``answer`` itself if it has none.
 
     Args:
@@ -71,43 +112,102 @@ def rewrite(answer: bytes, key: int, version: int, address_of: AddressOf) -> byt
         UnknownNodeError: from ``address_of``.
         ProtocolError: the bytes are not such an answer.
     """
+    return at_once(rewrite_in_steps(answer, key, version, address_of))
+
+
+def rewrite_in_steps(answer: Frame, key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
+    """Returns the same as ``rewrite``, made a little at a time.
+
+    Raises:
+        UnknownNodeError: from ``address_of``.
+        ProtocolError: the bytes are not such an answer.
+    """
     api = APIS.get(key)
     if api is None or version < api.addresses_from:
         return answer
-    return _REWRITES[key](answer, key, version, address_of)
+    return (yield from _REWRITES[key](answer, key, version, address_of))
+
+
+def rewrite_produce_in_steps(
+    answer: Frame, version: int, address_of: AddressOf
+) -> Steps[ProduceRewrite]:
+    """Returns a Produce answer with the gateway's addresses, and where its throttle time stands.
+
+    Raises:
+        UnknownNodeError: from ``address_of``.
+        ProtocolError: the bytes are not such an answer.
+    """
+    if not version:
+        return ProduceRewrite(answer, -1)
+    throttle_at = yield from produce.throttle_offset_in_steps(answer, version)
+    if version >= APIS[PRODUCE].addresses_from and not answer.endswith(produce.PLAIN_TAIL):
+        what = f"Produce v{version} answer"
+        answer = _with_endpoints(answer, throttle_at + 4, address_of, what)
+    return ProduceRewrite(answer, throttle_at)
+
+
+def metadata_front(part: Bytes, version: int, address_of: AddressOf) -> MetadataFront | None:
+    """Returns the beginning of a Metadata answer; None: not all brokers are in ``part``, its first bytes.
+
+    Raises:
+        UnknownNodeError: from ``address_of``.
+        ProtocolError: the bytes are not such an answer, or its brokers take too much of it.
+    """
+    size_bytes, _ = ANSWER_HEAD.unpack_from(part)
+    header_version = answer_header_version(METADATA, version)
+    try:
+        body_at = answer_body_offset(part, 0, len(part), header_version)
+        assert body_at is not None, "there are many more bytes than a header has"
+        what = f"Metadata v{version} answer, its first {len(part)} bytes"
+        flexible = is_flexible(METADATA, version)
+        scanner = Scanner(part, body_at, len(part), flexible=flexible, what=what)
+        rewrite_ = _metadata_brokers(scanner, version, address_of)
+    except UnknownNodeError:
+        raise
+    except ProtocolError:
+        if len(part) < METADATA_FRONT_BYTES_MAX:
+            return None
+        raise
+    front = b"".join((*rewrite_.replaced(), part[rewrite_.copied_to : scanner.at]))
+    size_bytes += len(front) - scanner.at
+    return MetadataFront(size_bytes.to_bytes(4, "big") + front[4:], scanner.at)
 
 
 @_rewrites(PRODUCE)
-def _produce(answer: bytes, _key: int, version: int, address_of: AddressOf) -> bytes:
-    if answer.endswith(produce.PLAIN_TAIL):
-        return answer
-    tags_at = produce.tags_offset(answer, version)
-    return _with_endpoints(answer, tags_at, address_of, f"Produce v{version} answer")
+def _produce(answer: Frame, _key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
+    return (yield from rewrite_produce_in_steps(answer, version, address_of)).frame
 
 
 @_rewrites(FETCH)
-def _fetch(answer: bytes, _key: int, version: int, address_of: AddressOf) -> bytes:
+def _fetch(answer: Frame, _key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
     if fetch.tail_has_no_endpoints(answer) or fetch.has_no_topics(answer):
         return answer
-    tags_at = fetch.tags_offset(answer, version)
+    tags_at = yield from fetch.tags_offset_in_steps(answer, version)
     return _with_endpoints(answer, tags_at, address_of, f"Fetch v{version} answer")
 
 
-def _with_endpoints(answer: bytes, tags_at: int, address_of: AddressOf, what: str) -> bytes:
+def _with_endpoints(answer: Frame, tags_at: int, address_of: AddressOf, what: str) -> Frame:
     section = rewrite_endpoints(answer[tags_at:], address_of, what=what)
     return answer if section is None else with_size([answer[:tags_at], section])
 
 
 @_rewrites(METADATA)
-def _metadata(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
-    scanner = answer_scanner(answer, key, version)
+def _metadata(answer: Frame, key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
+    yield from ()
+    return _joined(
+        _metadata_brokers(answer_scanner(answer, key, version), version, address_of), answer
+    )
+
+
+def _metadata_brokers(scanner: Scanner, version: int, address_of: AddressOf) -> AddressRewrite:
     if version >= 3:
         scanner.skip(4)  # throttle
-    return _with_brokers(scanner, address_of, rack=version >= 1, fenced=False)
+    return _brokers(scanner, address_of, rack=version >= 1, fenced=False)
 
 
 @_rewrites(DESCRIBE_CLUSTER)
-def _describe_cluster(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
+def _describe_cluster(answer: Frame, key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
+    yield from ()
     scanner = answer_scanner(answer, key, version)
     scanner.skip(4 + 2)  # throttle, error code
     scanner.skip_text()  # error message
@@ -115,10 +215,12 @@ def _describe_cluster(answer: bytes, key: int, version: int, address_of: Address
         scanner.skip(1)  # endpoint type
     scanner.skip_text()  # cluster id
     scanner.skip(4)  # controller id
-    return _with_brokers(scanner, address_of, rack=True, fenced=version >= 2)
+    return _joined(_brokers(scanner, address_of, rack=True, fenced=version >= 2), answer)
 
 
-def _with_brokers(scanner: Scanner, address_of: AddressOf, *, rack: bool, fenced: bool) -> bytes:
+def _brokers(
+    scanner: Scanner, address_of: AddressOf, *, rack: bool, fenced: bool
+) -> AddressRewrite:
     """Rewrites the array at the scanner's position and looks at nothing behind it."""
     rewrite_ = AddressRewrite(scanner, address_of)
     for _ in range(rewrite_.count(ADDRESS_BYTES_MIN)):
@@ -128,22 +230,24 @@ def _with_brokers(scanner: Scanner, address_of: AddressOf, *, rack: bool, fenced
         if fenced:
             scanner.skip(1)
         scanner.skip_tags()
-    return _joined(rewrite_)
+    return rewrite_
 
 
 @_rewrites(FIND_COORDINATOR)
-def _find_coordinator(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
+def _find_coordinator(answer: Frame, key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
     scanner = answer_scanner(answer, key, version)
     rewrite_ = AddressRewrite(scanner, address_of)
     if version >= 1:
         scanner.skip(4)  # throttle
     if version >= 4:
-        for _ in range(rewrite_.count(1 + ADDRESS_BYTES_MIN + 2)):
+        for _ in range(rewrite_.count(1 + ADDRESS_BYTES_MIN + 2, at_most=COORDINATORS_MAX)):
             scanner.skip_text()  # key
             rewrite_.address()
             scanner.skip(2)  # error code
             scanner.skip_text()  # error message
             scanner.skip_tags()
+            if scanner.is_step_done():
+                yield
     else:
         scanner.skip(2)  # error code
         if version >= 1:
@@ -151,29 +255,25 @@ def _find_coordinator(answer: bytes, key: int, version: int, address_of: Address
         rewrite_.address()
     scanner.skip_tags()
     scanner.finish()
-    return _joined(rewrite_)
+    return _joined(rewrite_, answer)
 
 
 @_rewrites(DESCRIBE_CONFIGS)
-def _describe_configs(answer: bytes, key: int, version: int, address_of: AddressOf) -> bytes:
+def _describe_configs(answer: Frame, key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
     if len(answer) > BROKER_CONFIGS_BYTES_MAX:
         msg = (
             f"DescribeConfigs v{version} answer: {len(answer)} bytes; where a broker's settings are asked for, at"
             f" most {BROKER_CONFIGS_BYTES_MAX} are taken: ask for other resources apart from brokers"
         )
         raise ProtocolError(msg)
-    if not names_addresses(answer, flexible=is_flexible(key, version)):
+    if not (yield from names_addresses(answer, flexible=is_flexible(key, version))):
         return answer
-    scanner = answer_scanner(answer, key, version)
-    scanner.items_left = BROKER_CONFIGS_MAX
+    scanner = answer_scanner(answer, key, version, items_max=BROKER_CONFIGS_MAX)
     rewrite_ = AddressRewrite(scanner, address_of)
-    hide_addresses(rewrite_, version)
-    return _joined(rewrite_)
+    yield from hide_addresses(rewrite_, version)
+    return _joined(rewrite_, answer)
 
 
-def _joined(rewrite_: AddressRewrite) -> bytes:
+def _joined(rewrite_: AddressRewrite, answer: Frame) -> Frame:
     parts = rewrite_.parts()
-    if parts is None:
-        whole = rewrite_.scanner.data
-        return whole if isinstance(whole, bytes) else bytes(whole)
-    return with_size(parts)
+    return answer if parts is None else with_size(parts)

@@ -10,12 +10,14 @@ from typing import Self
 from kvota.model.errors import ProtocolError
 from kvota.wire.headers import ANSWER_HEAD_BYTES
 from kvota.wire.scanner import TAGS_MAX
+from kvota.wire.steps import STEP_UNITS, Steps
 from kvota.wire.varint import Bytes, try_uvarint
 
 # No unit that is read at once (the head of a partition, topic or tag) is longer.
 _UNIT_BYTES_MAX = 64
 # No frame is longer (an int32 size); in force until the head has been read.
 _FRAME_BYTES_MAX = 4 + (1 << 31)
+_NO_LIMIT = 1 << 62
 
 
 class AnswerWalker(ABC):
@@ -32,9 +34,10 @@ class AnswerWalker(ABC):
         "_pending",
         "_skip_bytes",
         "_step",
+        "_stopped_at",
         "_tags_left",
+        "_units_left",
         "_what",
-        "parts",
     )
 
     # Of an answer's body, its least.
@@ -54,7 +57,9 @@ class AnswerWalker(ABC):
         self._skip_bytes = 0  # of the next chunk
         self._pending = b""  # of a unit that was not all there
         self._tags_left = 0
-        self.parts = 0  # topics, partitions and record errors so far
+        self._units_left = 0
+        # Where the last ``feed`` stopped because it had read as many units as it was to; -1: it had no more.
+        self._stopped_at = -1
         self._step = AnswerWalker._read_head
         self._after_tags = begin_body  # those of the header
 
@@ -62,8 +67,11 @@ class AnswerWalker(ABC):
     def _left(self) -> str:
         """Says how much is yet to come, for messages."""
 
-    def feed(self, data: Bytes, at: int = 0, stop: int = -1) -> int:
+    def feed(self, data: Bytes, at: int = 0, stop: int = -1, *, units_max: int = _NO_LIMIT) -> int:
         """Takes the answer's next bytes, ``data[at:stop]`` (all of ``data`` without a ``stop``).
+
+        ``units_max``: so many units are read, 100 or more; where there are more in these bytes, the next
+        call has to begin at ``_stopped_at``.
 
         Returns:
             The offset in ``data`` where what is looked for begins (``stop``: with the next chunk), or
@@ -75,11 +83,13 @@ class AnswerWalker(ABC):
         if stop < 0:
             stop = len(data)
         self._fed_bytes += stop - at
+        self._stopped_at = -1
         if self._skip_bytes > stop - at:
             self._skip_bytes -= stop - at
             return self._not_found()
         at += self._skip_bytes
         self._skip_bytes = 0
+        self._units_left = units_max
         if self._pending:
             at = self._run_joined(data, at, stop)
         at = self._run(data, at, stop)
@@ -91,8 +101,38 @@ class AnswerWalker(ABC):
                 raise self.unfinished()
             return at
         if at < stop:
+            if not self._units_left:
+                self._stopped_at = at
+                self._fed_bytes -= stop - at
+                return -1
             self._pending = bytes(data[at:stop])
         return self._not_found()
+
+    def feed_some(self, data: Bytes) -> tuple[int, int]:
+        """Takes as many of the answer's next bytes as can be looked through in a step.
+
+        Returns:
+            What ``feed`` returns, and how many bytes were taken; the others are to come again.
+
+        Raises:
+            ProtocolError: as ``feed``.
+        """
+        found = self.feed(data, units_max=STEP_UNITS)
+        return found, len(data) if self._stopped_at < 0 else self._stopped_at
+
+    def find_in_steps(self, frame: Bytes) -> Steps[int]:
+        """Returns the offset in a whole frame where what is looked for begins.
+
+        Raises:
+            ProtocolError: this is no such answer.
+        """
+        found = self.feed(frame, units_max=STEP_UNITS)
+        while self._stopped_at >= 0:
+            yield
+            found = self.feed(frame, self._stopped_at, units_max=STEP_UNITS)
+        if found < 0:
+            raise self.unfinished()
+        return found
 
     def _run_joined(self, data: Bytes, at: int, stop: int) -> int:
         """Reads the unit that began in an earlier chunk; returns the offset behind it."""
@@ -107,11 +147,14 @@ class AnswerWalker(ABC):
         return at + consumed_bytes - kept_bytes
 
     def _run(self, data: Bytes, at: int, stop: int) -> int:
-        while at < stop and self._step is not None:
+        units = self._units_left
+        while at < stop and units and self._step is not None:
             behind = self._step(self, data, at, stop)  # type: ignore[arg-type]  # it is Self
             if behind < 0:
                 break
+            units -= 1
             at = behind
+        self._units_left = units
         return at
 
     def _not_found(self) -> int:

@@ -5,11 +5,15 @@ and their like, which older brokers had. A setting that a broker has no definiti
 plugin's, is sensitive to it, so its value is never in an answer (KIP-226).
 """
 
+import struct
+
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import DESCRIBE_CONFIGS
 from kvota.wire.encode import encode_text
 from kvota.wire.headers import request_scanner
-from kvota.wire.varint import Bytes
+from kvota.wire.scanner import Scanner
+from kvota.wire.steps import STEP_BYTES, Steps
+from kvota.wire.varint import Bytes, read_uvarint
 
 ADDRESS_CONFIGS = frozenset(
     {
@@ -34,6 +38,8 @@ ASKED_MAX = 30_000
 
 BROKER_RESOURCE = 4  # the other resource types have no such settings
 _SENSITIVE = b"\1"
+_NULL = 0xFFFF
+_INT32 = struct.Struct(">i").unpack_from
 
 # A name stands in an answer with its length in front, as brokers encode it.
 _TRACES = {
@@ -62,26 +68,69 @@ def asks_for_brokers(request: Bytes) -> bool:
         ProtocolError: it is no such request, or asks for more than ``ASKED_MAX`` resources and settings.
     """
     scanner = request_scanner(request, DESCRIBE_CONFIGS, items_max=ASKED_MAX)
-    for _ in range(scanner.count(_ASKED_BYTES_MIN)):
-        if scanner.int8() == BROKER_RESOURCE:
+    resources = scanner.count(_ASKED_BYTES_MIN)
+    try:
+        return _has_broker(scanner, resources)
+    except (IndexError, struct.error) as fault:
+        problem = "it ends within its resources"
+        raise scanner.fault(problem) from fault
+
+
+def _has_broker(scanner: Scanner, resources: int) -> bool:
+    """Looks through so many resources; by hand, as this takes half the time of a scanner's methods."""
+    data, at, flexible = scanner.data, scanner.at, scanner.flexible
+    asked = resources
+    for _ in range(resources):
+        if data[at] == BROKER_RESOURCE:
             return True
-        scanner.skip_text()  # resource name
-        for _ in range(scanner.count(1)):  # settings
-            scanner.skip_text()
-        scanner.skip_tags()
+        at = _behind_text(data, at + 1, flexible)  # resource name
+        if flexible:
+            settings, at = read_uvarint(data, at, scanner.end)
+            settings -= 1
+        else:
+            settings = _INT32(data, at)[0]
+            at += 4
+        asked += max(0, settings)
+        if asked > ASKED_MAX:
+            problem = f"more than {ASKED_MAX} resources and settings in one request; send several"
+            raise scanner.fault(problem)
+        for _ in range(settings):
+            at = _behind_text(data, at, flexible)
+        if flexible and data[at]:
+            scanner.at = at
+            scanner.skip_tags()
+            at = scanner.at
+        else:
+            at += flexible
     return False
 
 
-def names_addresses(answer: Bytes, *, flexible: bool) -> bool:
-    """Returns whether such a setting may be in the answer.
+def _behind_text(data: Bytes, at: int, flexible: bool) -> int:  # noqa: FBT001  (a keyword costs more than the call)
+    length = data[at]
+    if not flexible:
+        length = length << 8 | data[at + 1]
+        return at + 2 if length == _NULL else at + 2 + length
+    if length < 0x80:
+        return at + (length or 1)
+    length, at = read_uvarint(data, at, len(data))
+    return at + length - 1
+
+
+def names_addresses(answer: Bytes, *, flexible: bool) -> Steps[bool]:
+    """Returns whether such a setting may be in the answer, looked for a little at a time.
 
     Topics' settings have none, and the answer for all topics of a cluster can be megabytes: this
     looks through them some thirty times faster than a scan of every field.
     """
-    return any(trace in answer for trace in _TRACES[flexible])
+    for trace in _TRACES[flexible]:
+        if trace in answer:
+            return True
+        if len(answer) > STEP_BYTES:
+            yield
+    return False
 
 
-def hide_addresses(rewrite: AddressRewrite, version: int) -> None:
+def hide_addresses(rewrite: AddressRewrite, version: int) -> Steps[None]:
     """Makes the values null and marks them as sensitive, as a broker does with passwords.
 
     ``rewrite`` stands at the beginning of a DescribeConfigs answer's body.
@@ -97,13 +146,13 @@ def hide_addresses(rewrite: AddressRewrite, version: int) -> None:
         resource_type = scanner.int8()
         scanner.skip_text()  # resource name
         for _ in range(scanner.count(_CONFIG_BYTES_MIN)):
-            _config(rewrite, version, of_broker=resource_type == BROKER_RESOURCE)
+            yield from _config(rewrite, version, of_broker=resource_type == BROKER_RESOURCE)
         scanner.skip_tags()
     scanner.skip_tags()
     scanner.finish()
 
 
-def _config(rewrite: AddressRewrite, version: int, *, of_broker: bool) -> None:
+def _config(rewrite: AddressRewrite, version: int, *, of_broker: bool) -> Steps[None]:
     scanner = rewrite.scanner
     is_hidden = is_address(scanner.text()) and of_broker
     was_blanked = _value(rewrite, is_hidden=is_hidden)
@@ -117,10 +166,14 @@ def _config(rewrite: AddressRewrite, version: int, *, of_broker: bool) -> None:
             _value(rewrite, is_hidden=is_hidden or is_address_too)
             scanner.skip(1)  # source
             scanner.skip_tags()
+            if scanner.is_step_done():
+                yield
     if version >= 3:
         scanner.skip(1)  # type
         scanner.skip_text()  # documentation
     scanner.skip_tags()
+    if scanner.is_step_done():
+        yield
 
 
 def _value(rewrite: AddressRewrite, *, is_hidden: bool) -> bool:

@@ -3,6 +3,7 @@
 from kvota.wire.apis import FETCH
 from kvota.wire.fetch_walker import FetchAnswerWalker
 from kvota.wire.headers import ANSWER_HEAD_BYTES, encode_answer, is_flexible
+from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes
 
 _MAX_BYTES_FROM = 3
@@ -53,11 +54,16 @@ def tags_offset(frame: Bytes, version: int) -> int:
     Raises:
         ProtocolError: the frame is not a Fetch answer of this version.
     """
-    walker = FetchAnswerWalker(version)
-    at = walker.feed(frame)
-    if at < 0:
-        raise walker.unfinished()
-    return at
+    return at_once(tags_offset_in_steps(frame, version))
+
+
+def tags_offset_in_steps(frame: Bytes, version: int) -> Steps[int]:
+    """Returns the same, found a little at a time.
+
+    Raises:
+        ProtocolError: as ``tags_offset``.
+    """
+    return (yield from FetchAnswerWalker(version).find_in_steps(frame))
 
 
 def session_offset(version: int) -> int:

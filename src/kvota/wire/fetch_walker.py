@@ -54,7 +54,6 @@ class FetchAnswerWalker(AnswerWalker):
         count = try_uvarint(data, at + TOPIC_ID_BYTES, stop)
         if count is None:
             return -1
-        self.parts += 1
         self._topics_left -= 1
         self._partitions_left = count[0] - 1
         self._next_partition()
@@ -73,7 +72,6 @@ class FetchAnswerWalker(AnswerWalker):
         count = try_uvarint(data, at + _PARTITION_HEAD_BYTES, stop)
         if count is None:
             return -1
-        self.parts += 1
         self._partitions_left -= 1
         self._aborted_left = count[0] - 1
         self._next_aborted()
@@ -103,7 +101,6 @@ class FetchAnswerWalker(AnswerWalker):
                 break
             at = tags_at + 1
             left -= 1
-        self.parts += self._partitions_left - left
         self._partitions_left = left
         if not left:
             self._next_partition()

@@ -202,7 +202,7 @@ def request_scanner(frame: Bytes, key: int, *, items_max: int = ITEMS_MAX) -> Sc
     )
 
 
-def answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
+def answer_scanner(frame: Bytes, key: int, version: int, *, items_max: int = ITEMS_MAX) -> Scanner:
     """Opens a whole answer frame at the beginning of its body.
 
     Raises:
@@ -214,6 +214,7 @@ def answer_scanner(frame: Bytes, key: int, version: int) -> Scanner:
         len(frame),
         flexible=is_flexible(key, version),
         what=f"{name_of(key)} v{version} answer",
+        items_max=items_max,
     )
 
 

@@ -13,6 +13,7 @@ from kvota.wire.headers import answer_scanner, encode_answer, is_flexible, with_
 from kvota.wire.mutation_requests import NO_TOPIC_ID
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 from kvota.wire.steps import STEP_PARTS, Steps, at_once
+from kvota.wire.varint import Frame
 
 _ID_FROM = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
 _MESSAGE_FROM = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}
@@ -53,7 +54,7 @@ class Refusal:
     message: str | None = None
 
 
-def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
+def scan_answer(frame: Frame, key: int, version: int) -> MutationAnswer:
     """Reads a whole answer frame, size field included.
 
     Raises:
@@ -62,7 +63,7 @@ def scan_answer(frame: bytes, key: int, version: int) -> MutationAnswer:
     return at_once(scan_answer_in_steps(frame, key, version))
 
 
-def scan_answer_in_steps(frame: bytes, key: int, version: int) -> Steps[MutationAnswer]:
+def scan_answer_in_steps(frame: Frame, key: int, version: int) -> Steps[MutationAnswer]:
     """Reads a whole answer frame, a little at a time.
 
     Raises:
@@ -74,9 +75,9 @@ def scan_answer_in_steps(frame: bytes, key: int, version: int) -> Steps[Mutation
     throttle_ms = scanner.int32() if has_throttle else 0
     topics_at = scanner.at
     topics = []
-    for number in range(scanner.count(3)):
-        topics.append(_scan_topic(scanner, key, version))
-        if number % STEP_PARTS == STEP_PARTS - 1:
+    for _ in range(scanner.count(3)):
+        topics.append((yield from _scan_topic(scanner, key, version)))
+        if scanner.is_step_done():
             yield
     topics_end = scanner.at
     scanner.skip_tags()
@@ -91,7 +92,7 @@ def scan_answer_in_steps(frame: bytes, key: int, version: int) -> Steps[Mutation
 
 
 def merge(
-    frame: bytes, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
+    frame: Frame, key: int, version: int, refusals: Sequence[Refusal], throttle_ms: int
 ) -> bytes:
     """Adds refused topics to the broker's answer frame, behind its own.
 
@@ -105,7 +106,7 @@ def merge(
 
 
 def merge_in_steps(
-    frame: bytes,
+    frame: Frame,
     scanned: MutationAnswer,
     key: int,
     version: int,
@@ -154,7 +155,7 @@ def answer_in_steps(
     return encode_answer(key, version, correlation_id, body)
 
 
-def _scan_topic(scanner: Scanner, key: int, version: int) -> TopicResult:
+def _scan_topic(scanner: Scanner, key: int, version: int) -> Steps[TopicResult]:
     at = scanner.at
     name = scanner.text()
     topic_id = scanner.take(TOPIC_ID_BYTES) if version >= _ID_FROM.get(key, NEVER) else None
@@ -166,6 +167,8 @@ def _scan_topic(scanner: Scanner, key: int, version: int) -> TopicResult:
         scanner.skip(2)  # replication factor
         for _ in range(scanner.count(6)):
             _skip_config(scanner)
+            if scanner.is_step_done():
+                yield
     scanner.skip_tags()
     return TopicResult(
         name=name,

@@ -20,7 +20,7 @@ from kvota.wire.headers import (
     with_size,
 )
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
-from kvota.wire.steps import STEP_PARTS, Steps, at_once
+from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes
 
 # Twice as many as KRaft takes new partitions in one request. A frame of 4 MiB has room for 400,000
@@ -142,9 +142,9 @@ def _scan_topics(scanner: Scanner, key: int, version: int) -> Steps[tuple[TopicA
     count = _topic_count(scanner, item_bytes_min=1)
     scan = _delete_by_id if key == DELETE_TOPICS and version >= _DELETE_BY_ID_FROM else _SCANS[key]
     topics = []
-    for number in range(count):
+    for _ in range(count):
         topics.append((yield from scan(scanner)))
-        if number % STEP_PARTS == STEP_PARTS - 1:
+        if scanner.is_step_done():
             yield
     return tuple(topics)
 
@@ -155,11 +155,11 @@ def _create_topic(scanner: Scanner) -> Steps[TopicAsk]:
     partitions = scanner.int32()
     replication_factor = scanner.int16()
     assignments = yield from _skip_assignments(scanner, index_bytes=4)
-    for number in range(scanner.count(2)):
+    for _ in range(scanner.count(2)):
         scanner.skip_text()  # configuration: key, value
         scanner.skip_text()
         scanner.skip_tags()
-        if number % STEP_PARTS == STEP_PARTS - 1:
+        if scanner.is_step_done():
             yield
     scanner.skip_tags()
     return TopicAsk(
@@ -193,11 +193,11 @@ def _create_partitions(scanner: Scanner) -> Steps[TopicAsk]:
 def _skip_assignments(scanner: Scanner, *, index_bytes: int) -> Steps[int]:
     """Steps over the list of replicas of each partition; returns how many there are."""
     assignments = scanner.count(index_bytes + 1)
-    for number in range(assignments):
+    for _ in range(assignments):
         scanner.skip(index_bytes)  # the partition
         scanner.skip(4 * max(0, scanner.count(4)))  # brokers
         scanner.skip_tags()
-        if number % STEP_PARTS == STEP_PARTS - 1:
+        if scanner.is_step_done():
             yield
     return max(0, assignments)
 

@@ -7,6 +7,7 @@ from kvota.wire.apis import APIS, PRODUCE
 from kvota.wire.headers import ANSWER_HEAD_BYTES
 from kvota.wire.produce_walker import ProduceAnswerWalker
 from kvota.wire.scanner import Scanner
+from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes, read_uvarint
 
 _FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
@@ -76,6 +77,15 @@ def throttle_offset(frame: Bytes, version: int) -> int:
     Raises:
         ProtocolError: the frame is not a Produce answer of this version.
     """
+    return at_once(throttle_offset_in_steps(frame, version))
+
+
+def throttle_offset_in_steps(frame: Bytes, version: int) -> Steps[int]:
+    """Returns the same, found a little at a time.
+
+    Raises:
+        ProtocolError: as ``throttle_offset``.
+    """
     if version < _FLEXIBLE_FROM:
         if version < 1 or len(frame) < _FRAME_BYTES_MIN:
             msg = f"Produce v{version} answer: {len(frame)} bytes are too few for a throttle time"
@@ -83,19 +93,7 @@ def throttle_offset(frame: Bytes, version: int) -> int:
         return len(frame) - 4
     if frame[-len(PLAIN_TAIL) :] == PLAIN_TAIL:
         return len(frame) - 5
-    return _walk(frame, version)
-
-
-def tags_offset(frame: Bytes, version: int) -> int:
-    """Returns the offset of the last tag buffer (v9 and higher), which may have node endpoints."""
-    return throttle_offset(frame, version) + 4
-
-
-def _walk(frame: Bytes, version: int) -> int:
-    walker = ProduceAnswerWalker(version)
-    throttle_at = walker.feed(frame)
-    if throttle_at < 0:
-        raise walker.unfinished()
+    throttle_at = yield from ProduceAnswerWalker(version).find_in_steps(frame)
     what = f"Produce v{version} answer"
     scanner = Scanner(frame, throttle_at, len(frame), flexible=True, what=what)
     scanner.skip(4)

@@ -67,7 +67,6 @@ class ProduceAnswerWalker(AnswerWalker):
         count = try_uvarint(data, at, stop)
         if count is None:
             return -1
-        self.parts += 1
         self._topics_left -= 1
         self._partitions_left = count[0] - 1
         self._next_partition()
@@ -86,7 +85,6 @@ class ProduceAnswerWalker(AnswerWalker):
         count = try_uvarint(data, at + _PARTITION_HEAD_BYTES, stop)
         if count is None:
             return -1
-        self.parts += 1
         self._partitions_left -= 1
         self._record_errors_left = count[0] - 1
         self._next_record_error()
@@ -109,7 +107,6 @@ class ProduceAnswerWalker(AnswerWalker):
                     break
                 continue
             self._at_once = min(2 * self._at_once, _RUN_MAX)
-            self.parts += count
             self._partitions_left -= count
             at = end
         if not self._partitions_left:
@@ -126,7 +123,6 @@ class ProduceAnswerWalker(AnswerWalker):
         text = try_uvarint(data, at + _RECORD_INDEX_BYTES, stop)
         if text is None:
             return -1
-        self.parts += 1
         self._record_errors_left -= 1
         self._expect_tags(ProduceAnswerWalker._next_record_error)
         return text[1] + max(0, text[0] - 1)

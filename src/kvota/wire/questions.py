@@ -7,12 +7,14 @@ names, v12 (3.1) for ids, v10 (2.8: the first with ids) for all topics, Describe
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kvota.wire.address_rewrite import ADDRESS_BYTES_MIN, BROKERS_MAX
 from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA
-from kvota.wire.broker_configs import BROKER_RESOURCE
+from kvota.wire.broker_configs import BROKER_CONFIGS_MAX, BROKER_RESOURCE
 from kvota.wire.encode import encode_count, encode_text
 from kvota.wire.headers import answer_scanner, encode_request
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 from kvota.wire.steps import STEP_PARTS, Steps, at_once
+from kvota.wire.varint import Bytes
 
 # Answers are matched by their place; any value does.
 OWN_CORRELATION = 0x6B_76_6F_74
@@ -20,6 +22,8 @@ METADATA_NAMES_VERSION = 4
 METADATA_IDS_VERSION = 12
 METADATA_ALL_VERSION = 10
 DESCRIBE_CONFIGS_VERSION = 1
+
+Broker = tuple[int, str, int]  # node id, host, port
 
 _NO_AUTO_CREATION = b"\0"
 _NO_AUTHORIZED_OPERATIONS = b"\0"
@@ -39,7 +43,7 @@ class TopicFacts:
 class MetadataAnswer:
     """A Metadata answer, with its topics by name and by id."""
 
-    brokers: tuple[tuple[int, str, int], ...]  # node id, host, port
+    brokers: tuple[Broker, ...]
     topics: dict[str | bytes, TopicFacts]
 
 
@@ -93,37 +97,44 @@ def metadata_by_id(
     return encode_request(METADATA, version, correlation_id, body)
 
 
-def scan_metadata(frame: bytes, version: int) -> MetadataAnswer:
+def scan_brokers(frame: Bytes, version: int) -> tuple[Broker, ...]:
+    """Reads the brokers of a whole Metadata answer frame of any version.
+
+    Raises:
+        ProtocolError: it is no such answer, or names more than ``BROKERS_MAX``.
+    """
+    return _brokers(answer_scanner(frame, METADATA, version), version)
+
+
+def scan_metadata(frame: Bytes, version: int) -> MetadataAnswer:
     """Reads a whole Metadata answer frame of any version.
 
     Raises:
-        ProtocolError: it is no such answer.
+        ProtocolError: as ``scan_brokers``.
     """
     return at_once(scan_metadata_in_steps(frame, version))
 
 
-def scan_metadata_in_steps(frame: bytes, version: int) -> Steps[MetadataAnswer]:
+def scan_metadata_in_steps(frame: Bytes, version: int) -> Steps[MetadataAnswer]:
     """Reads a whole Metadata answer frame, a little at a time.
 
     Raises:
-        ProtocolError: it is no such answer.
+        ProtocolError: as ``scan_brokers``.
     """
     scanner = answer_scanner(frame, METADATA, version)
-    if version >= 3:
-        scanner.skip(4)  # throttle
-    brokers = tuple(_broker(scanner, version) for _ in range(scanner.count(10)))
+    brokers = _brokers(scanner, version)
     if version >= 2:
         scanner.skip_text()  # cluster id
     if version >= 1:
         scanner.skip(4)  # controller id
     topics: dict[str | bytes, TopicFacts] = {}
-    for number in range(scanner.count(8)):
+    for _ in range(scanner.count(8)):
         topic = yield from _topic(scanner, version)
         if topic.name is not None:
             topics[topic.name] = topic
         if topic.topic_id is not None:
             topics[topic.topic_id] = topic
-        if number % STEP_PARTS == STEP_PARTS - 1:
+        if scanner.is_step_done():
             yield
     return MetadataAnswer(brokers=brokers, topics=topics)
 
@@ -144,13 +155,14 @@ def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str
     return encode_request(DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, correlation_id, body)
 
 
-def scan_configs(frame: bytes) -> ConfigsAnswer:
+def scan_configs(frame: Bytes) -> ConfigsAnswer:
     """Reads a whole DescribeConfigs v1 answer frame.
 
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = answer_scanner(frame, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION)
+    version = DESCRIBE_CONFIGS_VERSION
+    scanner = answer_scanner(frame, DESCRIBE_CONFIGS, version, items_max=BROKER_CONFIGS_MAX)
     scanner.skip(4)  # throttle
     if scanner.count(11) < 1:
         problem = "no resource in the answer"
@@ -171,7 +183,17 @@ def scan_configs(frame: bytes) -> ConfigsAnswer:
     return ConfigsAnswer(error_code=error_code, values=values)
 
 
-def _broker(scanner: Scanner, version: int) -> tuple[int, str, int]:
+def _brokers(scanner: Scanner, version: int) -> tuple[Broker, ...]:
+    if version >= 3:
+        scanner.skip(4)  # throttle
+    count = scanner.count(ADDRESS_BYTES_MIN)
+    if count > BROKERS_MAX:
+        problem = f"{count} addresses; at most {BROKERS_MAX} are taken"
+        raise scanner.fault(problem)
+    return tuple(_broker(scanner, version) for _ in range(count))
+
+
+def _broker(scanner: Scanner, version: int) -> Broker:
     broker = (scanner.int32(), scanner.name(), scanner.int32())
     if version >= 1:
         scanner.skip_text()  # rack
@@ -186,12 +208,12 @@ def _topic(scanner: Scanner, version: int) -> Steps[TopicFacts]:
     if version >= 1:
         scanner.skip(1)  # internal
     partitions = scanner.count(13)
-    for number in range(partitions):
+    for _ in range(partitions):
         scanner.skip(2 + 4 + 4 + (4 if version >= 7 else 0))  # error, index, leader, epoch
         for _ in range(3 if version >= 5 else 2):  # replicas, in sync, offline
             scanner.skip(4 * max(0, scanner.count(4)))
         scanner.skip_tags()
-        if number % STEP_PARTS == STEP_PARTS - 1:
+        if scanner.is_step_done():
             yield
     if version >= 8:
         scanner.skip(4)  # authorized operations

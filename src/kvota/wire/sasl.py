@@ -17,7 +17,11 @@ from kvota.wire.varint import Bytes
 _CLIENT_FIRST = re.compile(
     r"(?:[ny]|p=[^,]+),(?:a=[^,]*)?,(?:m=[^,]+,)?n=(?P<name>[^,]+),r=[^,]+(?P<extensions>(?:,[^,=]+=[^,]*)*)"
 )
-_TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an extension, no password
+# Among extensions; the name of one, no password.
+_TOKEN_AUTH = re.compile(r",tokenauth=([^,]*)")
+_BAD_ESCAPE = re.compile(r"=(?!2C|3D)")
+# A broker has a handful.
+_MECHANISMS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,7 @@ def handshake_answer(answer: Bytes) -> tuple[int, list[str]]:
     Raises:
         ProtocolError: it is no such answer.
     """
-    scanner = answer_scanner(answer, SASL_HANDSHAKE, 1)
+    scanner = answer_scanner(answer, SASL_HANDSHAKE, 1, items_max=_MECHANISMS_MAX)
     error_code = scanner.int16()
     mechanisms = [scanner.name() for _ in range(scanner.count(2))]
     scanner.finish()
@@ -94,7 +98,7 @@ def plain_names(token: bytes) -> tuple[str, str]:
     >>> plain_names(b"\0alice\0secret")
     ('', 'alice')
     """
-    parts = token.split(b"\0")
+    parts = token.split(b"\0", 3)
     if len(parts) != 3 or not parts[1]:
         msg = f"SASL PLAIN: a token of {len(token)} bytes is not three parts with a NUL between"
         raise ProtocolError(msg)
@@ -124,22 +128,16 @@ def scram_name(token: bytes) -> tuple[str, bool]:
     if first is None:
         msg = f"SCRAM client-first message: {len(token)} bytes are none"
         raise ProtocolError(msg)
-    _, *pairs = first["extensions"].split(",")
     # As Kafka reads them: names as they are written, and of two with one name the last.
-    extensions = dict(pair.split("=", 1) for pair in pairs)
-    return _unescape(first["name"]), extensions.get(_TOKEN_AUTH, "").lower() == "true"
+    token_auth = _TOKEN_AUTH.findall(first["extensions"])
+    return _unescape(first["name"]), bool(token_auth) and token_auth[-1].lower() == "true"
 
 
 def _unescape(name: str) -> str:
-    parts = name.split("=")
-    plain = [parts[0]]
-    for part in parts[1:]:
-        letter = {"2C": ",", "3D": "="}.get(part[:2])
-        if letter is None:
-            msg = "SCRAM client-first message: = in a name is followed by neither 2C nor 3D"
-            raise ProtocolError(msg)
-        plain += letter, part[2:]
-    return "".join(plain)
+    if _BAD_ESCAPE.search(name):
+        msg = "SCRAM client-first message: = in a name is followed by neither 2C nor 3D"
+        raise ProtocolError(msg)
+    return name.replace("=2C", ",").replace("=3D", "=")
 
 
 def is_server_final(token: bytes) -> bool:

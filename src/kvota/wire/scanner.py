@@ -7,6 +7,7 @@ announced count or length unless the bytes that are left suffice for it.
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
+from kvota.wire.steps import STEP_PARTS
 from kvota.wire.varint import Bytes, read_uvarint
 
 _INT16 = Struct(">h").unpack_from
@@ -31,9 +32,11 @@ class Scanner:
         at: offset of the next field.
         end: nothing is read from here on.
         flexible: compact lengths and tagged fields (KIP-482).
+        items_left: so many items of arrays, and tagged fields, it may still have.
+        what: the message, for errors: "CreateTopics v5 request".
     """
 
-    __slots__ = ("at", "data", "end", "flexible", "items_left", "what")
+    __slots__ = ("_items_before", "_parts", "at", "data", "end", "flexible", "items_left", "what")
 
     def __init__(
         self,
@@ -49,8 +52,10 @@ class Scanner:
         self.at = at
         self.end = min(end, len(data))
         self.flexible = flexible
-        self.items_left = items_max  # of arrays and tagged fields, in all
-        self.what = what  # for messages: "CreateTopics v5 request"
+        self.items_left = items_max
+        self.what = what
+        self._parts = 0
+        self._items_before = items_max
 
     def skip(self, length_bytes: int) -> int:
         """Steps over that many bytes; returns the offset where they began.
@@ -146,7 +151,7 @@ class Scanner:
         if count < -1 or count * item_bytes_min > self.end - self.at:
             problem = f"an array of {count} items, {self.end - self.at} bytes are left"
             raise self.fault(problem)
-        self._take_items(count)
+        self._take_items(max(0, count))
         return count
 
     def skip_tags(self) -> None:
@@ -178,6 +183,18 @@ class Scanner:
         if self.at != self.end:
             problem = f"{self.end - self.at} bytes behind the last field"
             raise self.fault(problem)
+
+    def is_step_done(self) -> bool:
+        """Asked behind each part that was read: true when others may have their turn (``wire.steps``).
+
+        A part with many items or tagged fields is as much work as so many parts.
+        """
+        self._parts += 1 + self._items_before - self.items_left
+        self._items_before = self.items_left
+        if self._parts < STEP_PARTS:
+            return False
+        self._parts = 0
+        return True
 
     def fault(self, problem: str) -> ProtocolError:
         """Makes the error to raise for a problem at the present position."""

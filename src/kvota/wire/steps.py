@@ -10,6 +10,12 @@ from typing import TypeVar
 # About 2 ms of work: so long everybody else's next request waits.
 STEP_PARTS = 256
 
+# The same for a walker, whose units are a part's fields.
+STEP_UNITS = 4 * STEP_PARTS
+
+# One look through so many bytes for a text is a step.
+STEP_BYTES = 262_144
+
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 

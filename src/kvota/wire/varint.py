@@ -6,6 +6,8 @@ Source: KIP-482 (lengths, counts and tag numbers of flexible messages are such).
 from kvota.model.errors import ProtocolError
 
 Bytes = bytes | bytearray | memoryview
+# A whole message, perhaps the buffer in which it has arrived: a large one is not copied.
+Frame = bytes | bytearray
 
 # A length or count is at most 2^31: five bytes. Kafka's own reader refuses more as well.
 UVARINT_BYTES_MAX = 5

@@ -137,7 +137,7 @@ async def test_a_request_waits_for_the_callback_and_then_goes_on(
     assert await client.frame() == produce_answer()
     assert await client.frame() == heartbeat_answer(2)
     assert [row.memo.tags for row in world.sink.rows] == ["group=of%20app"]
-    assert driver._questions == set()
+    assert driver._questions._open == set()
 
 
 async def test_what_many_connections_ask_is_asked_once(worlds: Worlds, remote: Remote) -> None:
@@ -189,7 +189,7 @@ async def test_a_connection_that_ends_leaves_its_question(worlds: Worlds, remote
     client.send(produce())
     driver = await only_driver(world)
     await until(lambda: remote.asked)
-    (question,) = driver._questions
+    (question,) = driver._questions._open
 
     driver.close("")
     await until(lambda: world.open_connections == 0)

@@ -7,7 +7,8 @@ from tests.unit.gateway.world import Worlds
 
 from kvota.gateway import turns
 from kvota.gateway.turns import Turns
-from kvota.session.caller import LOOK_UPS_PER_STEP
+from kvota.session.exchanges.own_node import LOOK_UP_US
+from kvota.session.step_work import STEP_WORK_US
 from kvota.testing.frames import produce, produce_answer
 from kvota.testing.stage import quotas
 
@@ -50,7 +51,7 @@ async def test_a_round_ends_when_its_time_is_over(monkeypatch) -> None:  # type:
 async def test_hundreds_of_names_in_one_segment_are_all_answered(worlds: Worlds) -> None:
     world = await worlds(table=quotas(PRODUCE=1_000_000))
     client = await world.connect()
-    count = 10 * LOOK_UPS_PER_STEP
+    count = 10 * STEP_WORK_US // LOOK_UP_US
 
     client.send(b"".join(produce(correlation=n, client=f"client-{n}") for n in range(count)))
 

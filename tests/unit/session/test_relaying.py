@@ -211,11 +211,21 @@ def test_a_large_frame_goes_on_when_its_first_part_is_here() -> None:
 
 def test_thousands_of_rare_requests_in_one_chunk_are_forwarded() -> None:
     stage = Stage()
-    frames = [request(API_VERSIONS, 0, correlation=number) for number in range(4_000)]
+    frames = [request(API_VERSIONS, 0, correlation=number) for number in range(2_400)]
     mixed = b"".join(frame + heartbeat(1) for frame in frames)
 
     assert stage.client(mixed) == mixed
-    assert stage.machine.due_count == 8_000
+    assert stage.machine.due_count == 4_800
+
+
+def test_of_rare_requests_in_one_chunk_no_more_are_in_flight_than_may_be() -> None:
+    stage = Stage(Cluster(limits={"in_flight_max": 1_000}))
+    frames = [request(API_VERSIONS, 0, correlation=number) for number in range(4_000)]
+
+    went_up = split(stage.client(b"".join(frames)))
+
+    assert 1_000 < len(went_up) < 1_200
+    assert stage.pausing.reasons == Reason.IN_FLIGHT
 
 
 # ------------------------------------------------------------------ bounds

@@ -6,7 +6,7 @@ import pytest
 
 from kvota.model.errors import ProtocolError
 from kvota.wire import addresses, api_versions
-from kvota.wire.address_rewrite import NODES_MAX
+from kvota.wire.address_rewrite import BROKERS_MAX, COORDINATORS_MAX
 from kvota.wire.apis import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -56,21 +56,21 @@ def endpoints(count: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("key", "version", "answer_of"),
+    ("key", "version", "answer_of", "most"),
     [
-        (METADATA, 12, metadata),
-        (DESCRIBE_CLUSTER, 2, cluster),
-        (FIND_COORDINATOR, 4, coordinators),
-        (PRODUCE, 11, endpoints),
+        (METADATA, 12, metadata, BROKERS_MAX),
+        (DESCRIBE_CLUSTER, 2, cluster, BROKERS_MAX),
+        (FIND_COORDINATOR, 4, coordinators, COORDINATORS_MAX),
+        (PRODUCE, 11, endpoints, BROKERS_MAX),
     ],
 )
-def test_addresses_in_one_answer(key: int, version: int, answer_of) -> None:  # type: ignore[no-untyped-def]
-    rewritten = addresses.rewrite(answer_of(NODES_MAX), key, version, told)
-    assert rewritten.count(b"gateway") == NODES_MAX
+def test_addresses_in_one_answer(key: int, version: int, answer_of, most: int) -> None:  # type: ignore[no-untyped-def]
+    rewritten = addresses.rewrite(answer_of(most), key, version, told)
+    assert rewritten.count(b"gateway") == most
     assert b"broker" not in rewritten
 
-    with pytest.raises(ProtocolError, match=f"{NODES_MAX + 1} addresses; at most {NODES_MAX}"):
-        addresses.rewrite(answer_of(NODES_MAX + 1), key, version, told)
+    with pytest.raises(ProtocolError, match=f"{most + 1} addresses; at most {most}"):
+        addresses.rewrite(answer_of(most + 1), key, version, told)
 
 
 def test_tagged_fields_in_one_place() -> None:
@@ -111,7 +111,7 @@ def test_whether_brokers_are_asked_for(version: int) -> None:
 
 def test_resources_and_settings_asked_for() -> None:
     assert not asks_for_brokers(configs_request(*[2] * (ASKED_MAX // 2), settings=1))
-    with pytest.raises(ProtocolError, match="more items than one message may have"):
+    with pytest.raises(ProtocolError, match=f"more than {ASKED_MAX} resources and settings"):
         asks_for_brokers(configs_request(*[2] * (ASKED_MAX // 2), settings=2))
 
 

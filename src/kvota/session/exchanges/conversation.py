@@ -10,6 +10,7 @@ from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
 from kvota.session.outside import Errand
+from kvota.wire.varint import Frame
 
 # A broker answers questions at once. One that does not for so long keeps the request, and memory for it.
 QUESTION_MS_MAX = 30_000
@@ -32,7 +33,7 @@ class Sent(NamedTuple):
 # What comes back: the answer to what was sent, or the result of an errand.
 Back = Any  # type: ignore[explicit-any]
 # None: a step is done, and others may have their turn. In the end there is the answer for the client.
-Talk = Generator[Sent | Errand | None, Back, bytes]
+Talk = Generator[Sent | Errand | None, Back, Frame]
 
 
 class Conversation(Exchange):
@@ -63,7 +64,7 @@ class Conversation(Exchange):
         caller.whole.in_use = True
         return cls(caller, head, frame, now_us).step(caller, now_us)
 
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:
         """Take the broker's answer to what was sent; go on.
 
         Raises:
@@ -98,7 +99,7 @@ class Conversation(Exchange):
         """The connection ended before the answer."""
         self._talk.close()
 
-    def _advance(self, caller: Caller, answer: object, now_us: int) -> tuple[bytes, bytes]:
+    def _advance(self, caller: Caller, answer: object, now_us: int) -> tuple[bytes, Frame]:
         """Go on; returns what goes upstream, and what the client gets."""
         self._now_us = now_us
         caller.at_work = None

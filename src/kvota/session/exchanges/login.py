@@ -15,6 +15,7 @@ from kvota.session.principal import WHOLE_LOGINS, Login
 from kvota.wire import sasl
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_BYTES_MAX, SASL_HANDSHAKE
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.varint import Frame
 
 LOGIN_KEYS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
@@ -43,7 +44,7 @@ class Handshake(Exchange):
         caller.wait()
         return frame
 
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Tokens follow if the broker takes the mechanism; else the client is who it was.
 
         A refusal is what a listener without logins says, or one where nobody logs in twice.
@@ -72,7 +73,7 @@ class Authenticate(Exchange):
         caller.wait()
         return frame
 
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Believe the name where the broker has accepted it."""
         answer = sasl.authenticate_answer(frame, self._version)
         _judged(caller, self._login, answer.error_code, answer.auth_bytes)
@@ -111,9 +112,9 @@ class Token(Exchange):
         caller.wait()
         return frame
 
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Another token follows, unless this one has completed the login."""
-        caller.sends_tokens = not _judged(caller, self._login, 0, frame[4:])
+        caller.sends_tokens = not _judged(caller, self._login, 0, bytes(frame[4:]))
         caller.go_on()
         return frame
 

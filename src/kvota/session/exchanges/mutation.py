@@ -21,6 +21,7 @@ from kvota.wire.error_code import ErrorCode
 from kvota.wire.mutation_answers import MutationAnswer
 from kvota.wire.mutations import MutationRequest, Refusal, TopicAsk, TopicResult
 from kvota.wire.steps import STEP_PARTS, Steps
+from kvota.wire.varint import Frame
 
 _DEFAULT_PARTITIONS = "num.partitions"
 # A client says how long its mutation may take; it is held to that, and to this.
@@ -68,7 +69,7 @@ class Mutation(Conversation):
         refusals = list(self._refusals.values())
         if admitted is None:
             mute_ms = charges.mute_ms(self._now_us)
-            told = yield from mutations.answer_in_steps(
+            told: Frame = yield from mutations.answer_in_steps(
                 correlation, key, version, refusals, mute_ms
             )
         else:
@@ -99,7 +100,7 @@ class Mutation(Conversation):
         bounded = self._head.key != CREATE_PARTITIONS and not self._refusals
         return self._request.validate_only and bounded
 
-    def _ask(self, caller: Caller) -> Generator[Sent | None, bytes, None]:
+    def _ask(self, caller: Caller) -> Generator[Sent | None, Frame, None]:
         """The questions of the gateway's own.
 
         Metadata by name, Metadata by id, and the cluster's num.partitions where a topic is created
@@ -133,7 +134,7 @@ class Mutation(Conversation):
             partitions = int(text) if text is not None and text.isdecimal() else None
             self._shared.facts.learn_default_partitions(partitions, self._now_us // 1000)
 
-    def _learn(self, answer: bytes, version: int) -> Steps[None]:
+    def _learn(self, answer: Frame, version: int) -> Steps[None]:
         metadata = yield from questions.scan_metadata_in_steps(answer, version)
         for node_id, host, port in metadata.brokers:
             self._shared.topology.address_of(node_id, host, port)
@@ -152,7 +153,7 @@ class Mutation(Conversation):
         """Charge topic by topic; returns the request with what was admitted, None if nothing was."""
         charges.look_up(self._now_us // 1000)
         if self._head.key == CREATE_PARTITIONS:
-            self._refuse_excess_growth()
+            yield from self._refuse_excess_growth()
         request = self._request
         for index, topic in enumerate(request.topics):
             if index % STEP_PARTS == STEP_PARTS - 1:
@@ -175,7 +176,11 @@ class Mutation(Conversation):
             return
         most, now_ms = self._shared.settings.mutation_partitions_max, self._now_us // 1000
         topics = self._request.topics
-        asked = sum(self._counts.new_topic(topic, now_ms) or 0 for topic in topics)
+        asked = 0
+        for index, topic in enumerate(topics):
+            asked += self._counts.new_topic(topic, now_ms) or 0
+            if index % STEP_PARTS == STEP_PARTS - 1:
+                yield
         if asked <= most:
             return
         text = f"Excessively large number of partitions per request: {asked}; at most {most}."
@@ -184,13 +189,15 @@ class Mutation(Conversation):
             if index % STEP_PARTS == STEP_PARTS - 1:
                 yield
 
-    def _refuse_excess_growth(self) -> None:
+    def _refuse_excess_growth(self) -> Steps[None]:
         """The same for CreatePartitions, where what is new is known once Metadata has been asked.
 
         In request order: what would go over is refused, what still fits goes on.
         """
         most, asked = self._shared.settings.mutation_partitions_max, 0
         for index, topic in enumerate(self._request.topics):
+            if index % STEP_PARTS == STEP_PARTS - 1:
+                yield
             existing = self._counts.existing(topic, self._now_us // 1000)
             if existing is None or self._counts.is_named_twice(topic):
                 continue  # the broker refuses it; one of two alone it would carry out, uncharged

@@ -14,7 +14,10 @@ from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.wire import questions
 from kvota.wire.apis import METADATA
+from kvota.wire.varint import Frame
 
+# Looking up a client whose name is new.
+LOOK_UP_US = 100
 # A broker answers Metadata at once.
 QUESTION_MS_MAX = 30_000
 _HEAD = RequestHead(METADATA, questions.METADATA_NAMES_VERSION, questions.OWN_CORRELATION)
@@ -32,13 +35,13 @@ class OwnNode(Exchange):
         caller.expect((head.correlation, Due.EXCHANGE, cls()))
         return questions.metadata_by_name(head.correlation, ())
 
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Learn all brokers; the client gets nothing of it.
 
         Raises:
             ProtocolError: it cannot be read, or names a broker that cannot be told.
         """
-        for broker in questions.scan_metadata(frame, _HEAD.version).brokers:
+        for broker in questions.scan_brokers(frame, _HEAD.version):
             caller.shared.topology.address_of(*broker)
         caller.is_let_in = True
         caller.learn_own_node()
@@ -76,4 +79,7 @@ def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool
 
 def look_up(caller: Caller, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
     """Find whose quota this is, and on which broker; False: something is asked first."""
-    return is_node_known(caller) and caller.look_up_in_turn(route, client_id, now_us)
+    if not is_node_known(caller):
+        return False
+    caller.spend(LOOK_UP_US, now_us)
+    return caller.look_up(route, client_id, now_us)

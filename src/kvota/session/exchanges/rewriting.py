@@ -1,8 +1,12 @@
 """Requests that go on as they are, and whose answers are read whole and rewritten."""
 
+from abc import abstractmethod
+
 from kvota.session.caller import Caller
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.wire.steps import Steps, at_once
+from kvota.wire.varint import Frame
 
 
 class Rewriting(Exchange):
@@ -19,3 +23,15 @@ class Rewriting(Exchange):
         """The request goes on as it is."""
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.key, head.version)))
         return frame
+
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:
+        """Rewrite it at once.
+
+        Raises:
+            ProtocolError: as ``take_answer``.
+        """
+        return at_once(self.take_answer(caller, frame, now_us))
+
+    @abstractmethod
+    def take_answer(self, caller: Caller, frame: Frame, now_us: int) -> Steps[Frame]:
+        """Rewrite it a little at a time."""

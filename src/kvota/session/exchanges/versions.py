@@ -5,6 +5,7 @@ from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
 from kvota.wire import api_versions
 from kvota.wire.apis import API_VERSIONS, APIS
+from kvota.wire.varint import Frame
 
 
 class Versions(Exchange):
@@ -24,7 +25,7 @@ class Versions(Exchange):
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.version)))
         return frame
 
-    def answered(self, caller: Caller, frame: bytes, now_us: int) -> bytes:  # noqa: ARG002
+    def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Offer no more than the gateway knows; keep what the broker offers.
 
         Raises:

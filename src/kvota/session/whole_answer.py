@@ -1,0 +1,57 @@
+"""Memory for an answer that is kept until it is whole: all connections share it."""
+
+from collections.abc import Callable
+
+from kvota.session.budget import BudgetShare
+from kvota.session.caller import Caller
+from kvota.session.commands import Do
+
+# Larger ones than this share a budget; others are here with one read.
+FREE_ANSWER_BYTES = 262_144
+
+
+class WholeAnswer:
+    """What one connection takes of it, for one answer at a time.
+
+    Attributes:
+        waits: others fill the memory; the broker is not read meanwhile.
+    """
+
+    __slots__ = ("_caller", "_need", "_share", "waits")
+
+    def __init__(self, caller: Caller, wake: Callable[[], None]) -> None:
+        self._caller = caller
+        self._share = BudgetShare(caller.shared.whole_answers, wake)
+        self._need = 0
+        self.waits = False
+
+    def take(self, need: int) -> None:
+        """An answer of so many bytes arrives: without room for it the broker is read no further."""
+        self._need = need
+        if not self._share.take(need, self._caller.user) and not self.waits:
+            self.waits = True
+            self._caller.commands.append((Do.READ_UPSTREAM, False))
+
+    def leave(self) -> None:
+        """It has gone on (what had been read before the broker was left may have been all of it)."""
+        self._share.leave()
+        self._read_on()
+
+    def woken(self) -> None:
+        """There may be room now."""
+        if self.waits and self._share.take(self._need, self._caller.user):
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self.waits:
+            self.waits = False
+            self._caller.commands.append((Do.READ_UPSTREAM, True))
+
+    def pass_on(self) -> None:
+        """Who was woken and has no use for the room lets the next one have it."""
+        self._share.pass_on()
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._share.leave()
+        self._share.close()
