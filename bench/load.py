@@ -2,8 +2,8 @@
 
     python bench/load.py PORT CONNECTIONS SECONDS [RATE] < frames   one JSON line on standard output
 
-Frames are Kafka requests with their sizes, back to back; connection i sends frame i (mod their number)
-again and again, the next one when the answer is whole.
+Frames are Kafka requests with their sizes, back to back; connection i of n sends frames i, i + n, … (of fewer
+than n: frame i mod their number) again and again, the next one when the answer is whole.
 """
 
 import json
@@ -12,13 +12,15 @@ import socket
 import struct
 import sys
 import time
+from itertools import cycle
 
 
 class Client:
-    def __init__(self, port: int, frame: bytes) -> None:
+    def __init__(self, port: int, frames: list[bytes]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.frame = memoryview(frame)
+        self.frames = cycle([memoryview(frame) for frame in frames])
+        self.sent_bytes = 0
         self.left = 0  # bytes of the answer still to come
         self.head = b""
         self.sent_at = 0.0
@@ -26,7 +28,9 @@ class Client:
 
     def send(self) -> None:
         self.sent_at = time.perf_counter()
-        self.socket.sendall(self.frame)
+        frame = next(self.frames)
+        self.sent_bytes += len(frame)
+        self.socket.sendall(frame)
 
     def receive(self, buffer: bytearray) -> bool:
         """Take what is there; True when the answer is whole."""
@@ -60,7 +64,10 @@ def main() -> None:
     port, connections, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     rate = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
     frames = read_frames()
-    clients = [Client(port, frames[i % len(frames)]) for i in range(connections)]
+    clients = [
+        Client(port, frames[i::connections] or [frames[i % len(frames)]])
+        for i in range(connections)
+    ]
     by_fd = {client.socket.fileno(): client for client in clients}
     poll = select.epoll()
     for fd in by_fd:
@@ -94,10 +101,11 @@ def main() -> None:
                 "requests": count,
                 "elapsed_s": elapsed,
                 "requests_per_s": count / elapsed,
-                "sent_bytes": sum(len(c.frame) for c in clients) * count / len(clients),
+                "sent_bytes": sum(c.sent_bytes for c in clients),
                 "received_bytes": sum(c.received_bytes for c in clients),
                 "latency_p50_ms": latencies[count // 2] * 1000,
                 "latency_p99_ms": latencies[int(count * 0.99)] * 1000,
+                "latency_p999_ms": latencies[int(count * 0.999)] * 1000,
             }
         )
     )

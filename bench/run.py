@@ -13,6 +13,7 @@ NAMES = (
     "hold",
     "clients",
     "record_cost",
+    "scrape",
     "adversary",
     "endurance",
     "steps",

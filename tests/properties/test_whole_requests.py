@@ -85,7 +85,7 @@ def test_each_that_stays_gets_its_turn_and_nothing_is_kept(
     sizes: list[str], users: list[str], actions: list[tuple[int, str]]
 ) -> None:
     shared = Cluster(quotas(CONTROLLER_MUTATION=1_000_000), windows=WINDOW)
-    shared.shared.whole_requests.large._limit_bytes = LIMIT_BYTES
+    shared.shared.whole_requests.large.limit_bytes = LIMIT_BYTES
     ones = [
         One(Stage(shared, number=number), ScriptedBroker(), FRAMES[size])
         for number, size in enumerate(sizes)

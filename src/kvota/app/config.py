@@ -18,6 +18,7 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_quotas
 from kvota.store.toml_file import in_file_order, load_toml
+from kvota.web.settings import HttpSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class GatewayConfig:
     kafka: KafkaProperties
     quotas: QuotaSettings
     record: RecordSettings
+    http: HttpSettings
 
     @property
     def windows(self) -> dict[QuotaType, QuotaWindow]:
@@ -83,7 +85,7 @@ def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
 
 def _config(reader: Reader, path: Path) -> GatewayConfig:
     folder = path.parent
-    reader.known((), ("gateway", "upstream", "quotas", "limits", "record", "kafka"))
+    reader.known((), ("gateway", "upstream", "quotas", "limits", "record", "http", "kafka"))
     listen = reader.table("gateway")
     reader.known(
         ("gateway",),
@@ -155,6 +157,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         kafka=kafka,
         quotas=quotas,
         record=_record(reader, folder),
+        http=_http(reader, advertised_host),
     )
 
 
@@ -212,6 +215,20 @@ def _limits(
             "default_partitions", connection.default_partitions, values.read_count
         ),
     }
+
+
+def _http(reader: Reader, advertised_host: str) -> HttpSettings:
+    http = reader.table("http")
+    reader.known(("http",), ("enabled", "host", "port", "names"))
+    default = HttpSettings()
+    names: tuple[str, ...] = http.value("names", default.names, values.read_hosts)
+    return HttpSettings(
+        is_enabled=http.value("enabled", default.is_enabled, values.read_boolean),
+        host=http.value("host", default.host, values.read_host),
+        port=http.value("port", default.port, values.read_port_or_any),
+        is_port_stated="port" in http.data,
+        names=(advertised_host, *names),
+    )
 
 
 def _record(reader: Reader, folder: Path) -> RecordSettings:

@@ -68,6 +68,11 @@ def read_port(value: object) -> int:
     return _integer(value, 1, 65_535, "a port (1 to 65535)", "9192")
 
 
+def read_port_or_any(value: object) -> int:
+    """Read a TCP port, or 0 for any that is free."""
+    return _integer(value, 0, 65_535, "a port (1 to 65535, or 0 for any that is free)", "9180")
+
+
 def read_count(value: object) -> int:
     """Read a whole number of 1 or more."""
     return _integer(value, 1, 10**9, "a whole number of 1 or more", "1000")
@@ -188,6 +193,13 @@ def read_host(value: object) -> str:
     if problem:
         raise _refuse(value, f"a host name ({problem})", '"kafka.prod.example"')
     return str(value)
+
+
+def read_hosts(value: object) -> tuple[str, ...]:
+    """Read a list of host names."""
+    if not isinstance(value, list):
+        raise _refuse(value, "a list of host names", '["kvota.prod.example"]')
+    return tuple(read_host(name) for name in value)
 
 
 def _host_problem(host: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -47,8 +48,11 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
     kafka: Mapping[str, int | str] | None = None,
     limits: Mapping[str, int | str] | None = None,
     source: str | None = None,
+    http_port: int | None = None,
 ) -> str:
     """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``.
+
+    Without ``http_port`` nothing is served by HTTP; 0: at any port that is free.
 
     The quota types in ``buckets`` are counted by a token bucket; ``source``: of the quotas.
     """
@@ -74,6 +78,10 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
             lines += [f'algorithm = "{Algorithm.TOKEN_BUCKET.value}"']
             lines += [f'burst = "{bucket.burst_ms}ms"', f'debt_max = "{bucket.debt_max_ms}ms"']
         lines += [""]
+    if http_port is None:
+        lines += ["[http]", "enabled = false", ""]
+    else:
+        lines += ["[http]", f"port = {http_port}", ""]
     if record is not None:
         lines += ["[record]", f'folder = "{record}"', 'flush_interval = "500ms"', ""]
     for name, table in (("kafka", kafka), ("limits", limits)):
@@ -117,6 +125,13 @@ class GatewayProcess:
     def log(self) -> str:
         """Return everything it has logged so far."""
         return self.log_path.read_text() if self.log_path.exists() else ""
+
+    @property
+    def http_url(self) -> str:
+        """Return where it serves HTTP, as its log says."""
+        found = re.search(r"HTTP at (http://\S+):", self.log)
+        assert found is not None, "it serves no HTTP"
+        return found[1]
 
     @property
     def running(self) -> bool:

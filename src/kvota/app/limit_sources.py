@@ -1,35 +1,51 @@
-"""Where a limit in force comes from: the line of a file, or who has set it."""
+"""Where a limit in force comes from, and what would change it."""
 
+import os
+import shlex
 from collections.abc import Mapping
-from pathlib import Path
 
+from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.metrics.counter_key import CounterKey
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_callback import ClientQuotaCallback
-from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value
 from kvota.store.quota_lines import quota_lines
 
 
 class LimitSources:
-    """Knows the lines of the quotas file that is in force; any thread may ask.
+    """Knows the file of the quotas that are in force, and its lines; any thread may ask.
 
     Args:
         callback: decides which entity's quota a counter has.
-        path: of the quotas file.
-        quotas: read from it.
+        settings: say where quotas come from.
+        quotas: just read from there.
+        bootstrap: the gateway's own ``host:port``, for Kafka's tools.
     """
 
-    def __init__(self, callback: ClientQuotaCallback, path: Path, quotas: ConfiguredQuotas) -> None:
+    def __init__(
+        self,
+        callback: ClientQuotaCallback,
+        settings: QuotaSettings,
+        quotas: ConfiguredQuotas,
+        *,
+        bootstrap: str,
+    ) -> None:
         self._callback = callback
-        self._path = path
+        self._bootstrap = bootstrap
+        self._settings = settings
         self._lines: Mapping[QuotaEntity, int] = {}
-        self.replace(path, quotas)
+        self.replace(settings, quotas)
 
-    def replace(self, path: Path, quotas: ConfiguredQuotas) -> None:
+    def replace(self, settings: QuotaSettings, quotas: ConfiguredQuotas) -> None:
         """Other quotas have just been read, and are in force."""
-        self._path, self._lines = path, quota_lines(path, quotas)
+        self._settings = settings
+        self._lines = quota_lines(settings.file, quotas) if self._is_written_by_people else {}
+
+    @property
+    def _is_written_by_people(self) -> bool:
+        return self._settings.source is QuotaSourceKind.TOML
 
     def replace_callback(self, callback: ClientQuotaCallback) -> None:
         """Another callback decides from now on."""
@@ -38,7 +54,7 @@ class LimitSources:
     def of_entity(self, entity: QuotaEntity) -> str:
         """E.g. ``quotas.toml:4``."""
         line = self._lines.get(entity)
-        return str(self._path) if line is None else f"{self._path}:{line}"
+        return str(self._settings.file) if line is None else f"{self._settings.file}:{line}"
 
     def of_counter(self, key: CounterKey) -> str:
         """The same for the limit of a counter; empty where it has none."""
@@ -48,3 +64,38 @@ class LimitSources:
         tags = {name: tag_value(key.tags, name) or "" for name in (USER_TAG, CLIENT_ID_TAG)}
         entity = callback.deciding_entity(key.quota_type, tags)
         return "" if entity is None else self.of_entity(entity)
+
+    def to_change(self, entity: QuotaEntity, config_key: str, *, is_configured: bool) -> str:
+        """What to do to give an entity another quota, or its first one."""
+        if not self._is_written_by_people:
+            return (
+                f"kafka-configs.sh --bootstrap-server {self._bootstrap} --alter {_entity_options(entity)}"
+                f" --add-config {config_key}=NUMBER"
+            )
+        reload = f"kill -HUP {os.getpid()}"
+        if is_configured:
+            return f"edit {config_key} at {self.of_entity(entity)}, then {reload}"
+        return f"add to {self._settings.file}: {_table(entity, config_key)}, then {reload}"
+
+
+def _entity_options(entity: QuotaEntity) -> str:
+    options = []
+    for kind, name in (("users", entity.user), ("clients", entity.client_id)):
+        if name is DEFAULT:
+            options.append(f"--entity-type {kind} --entity-default")
+        elif isinstance(name, str):
+            options.append(f"--entity-type {kind} --entity-name {shlex.quote(name)}")
+    return " ".join(options)
+
+
+def _table(entity: QuotaEntity, config_key: str) -> str:
+    lines = ["[[quota]]"]
+    lines += _name_line("user", entity.user)
+    lines += _name_line("client_id", entity.client_id)
+    return " ".join([*lines, f"{config_key} = …"])
+
+
+def _name_line(key: str, name: EntityName) -> list[str]:
+    if name is DEFAULT:
+        return [f"{key}_default = true"]
+    return [f'{key} = "{name}"'] if isinstance(name, str) else []

@@ -57,6 +57,7 @@ class Reload:
             try:
                 await self._reload()
             except KvotaError as error:
+                self._gateway.counts.reloads["refused"] += 1
                 log.error("SIGHUP: what is in force stays as it is. %s", error)  # noqa: TRY400  (its text says all)
 
     async def _reload(self) -> None:
@@ -77,6 +78,7 @@ class Reload:
                 except ConfigurationError as error:
                     raise placed(error, config) from None
             lines = self._put_in_force(config, written, callback)
+        self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas
         if callback is not None:
             lines += doubts(config, quotas, quota_callback.callback)
@@ -109,7 +111,7 @@ class Reload:
             buckets=config.quotas.buckets,
             callback=callback,
         )
-        self._sources.replace(config.quotas.file, quotas)
+        self._sources.replace(config.quotas, quotas)
         lines = changes(before, quotas_before, config, quotas)
         if callback is not None and before.kafka.callback == callback.chosen:
             lines.insert(
@@ -200,6 +202,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         ),
         "record": (before.record, now.record),
         "quotas.source": (_store_of(before), _store_of(now)),
+        "http": (before.http, now.http),
         "kafka (volumes, connections)": (
             _of_kafka(before),
             _of_kafka(now),

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import logging
 import signal
+import time
 import uuid
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -36,6 +38,9 @@ from kvota.session.shared import Shared
 from kvota.session.topology import Topology
 from kvota.store.quota_store import QuotaStore
 
+if TYPE_CHECKING:
+    from kvota.web.server import HttpServer
+
 log = logging.getLogger("kvota.gateway")
 
 
@@ -62,7 +67,9 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         raise placed(error, config) from None
     is_default = chosen.is_default
     engine = QuotaEngine(callback, config.windows, config.quotas.buckets)
-    sources = LimitSources(callback, config.quotas.file, quotas)
+    advertised = config.gateway.advertised
+    bootstrap = address_text(advertised.host, config.gateway.bootstrap_port)
+    sources = LimitSources(callback, config.quotas, quotas, bootstrap=bootstrap)
     cells = Cells(shown_max=_SERIES_MAX)
     tally = Tally(cells, ThrottleLog(cells, sources.of_counter))
     sink = _sink(config, tally)
@@ -78,7 +85,10 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         quota_admins=config.quotas.admins,
     )
     gateway = Gateway(config.gateway, shared, store)
+    http = _http(config)
     sink.start()
+    if http is not None:
+        _show(http, config, gateway=gateway, tally=tally, sink=sink, sources=sources)
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
@@ -86,16 +96,71 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
+        if http is not None:
+            http.stop()
         sink.close()
-        if isinstance(sink, Recorder):
-            status = sink.status()
-            if status.rows_written or status.rows_dropped:  # else it has not even begun to listen
-                log.info(
-                    "recorded %d decisions, %d dropped; the folder has %d files",
-                    status.rows_written,
-                    status.rows_dropped,
-                    status.files,
-                )
+        _say_recorded(sink)
+
+
+def _say_recorded(sink: Recorder | CountingSink) -> None:
+    if not isinstance(sink, Recorder):
+        return
+    status = sink.status()
+    if status.rows_written or status.rows_dropped:  # else it has not even begun to listen
+        log.info(
+            "recorded %d decisions, %d dropped; the folder has %d files",
+            status.rows_written,
+            status.rows_dropped,
+            status.files,
+        )
+
+
+def _show(
+    http: "HttpServer",
+    config: GatewayConfig,
+    *,
+    gateway: Gateway,
+    tally: Tally,
+    sink: Recorder | CountingSink,
+    sources: LimitSources,
+) -> None:
+    """Serve what goes on in this gateway."""
+    from kvota.app.observatory import Observatory  # with what it shows, some MB
+
+    http.start(
+        lambda server: Observatory(
+            gateway=gateway,
+            tally=tally,
+            sink=sink,
+            sources=sources,
+            http=server,
+            name=config.name,
+            started_s=time.time(),
+        )
+    )
+
+
+def _http(config: GatewayConfig) -> "HttpServer | None":
+    """Open the HTTP port. Nobody has asked for the default one: where it is taken, it goes without.
+
+    Raises:
+        UnreachableError: a port that the file names is taken.
+    """
+    if not config.http.is_enabled:
+        return None
+    from kvota.web.server import HttpServer
+
+    try:
+        server = HttpServer(config.http)
+    except UnreachableError as error:
+        if config.http.is_port_stated:
+            raise
+        log.warning("no HTTP: %s", error)
+        return None
+    log.info(
+        "HTTP at http://%s: /metrics, /livez, /readyz, /v1/tenants, /v1/explain", server.address
+    )
+    return server
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -3,7 +3,7 @@
 Source: Kafka 4.3.1 ``ClientQuotaManager`` and its default callback (KIP-55, KIP-257).
 """
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -19,6 +19,20 @@ _USER_AND_CLIENT_ID = 4
 _ONE_KIND = frozenset({_CLIENT_ID, _USER, _USER_AND_CLIENT_ID})
 
 _Key = tuple[EntityName, EntityName]
+
+
+class Level(NamedTuple):
+    """One of the eight levels of a client.
+
+    Attributes:
+        number: 1 is the most specific one.
+        entity: whose quota it would be; None: a client without client id has none there.
+        limit: what is configured for it, per second; None: nothing.
+    """
+
+    number: int
+    entity: QuotaEntity | None
+    limit: float | None
 
 
 class _LimitsOfType:
@@ -121,6 +135,24 @@ class DefaultQuotaCallback(ClientQuotaCallback):
         """
         limits = self._of_type[quota_type].limits
         return next((QuotaEntity(*key) for key in _keys_of(tags) if key in limits), None)
+
+    def levels(self, quota_type: QuotaType, user: str, client_id: str) -> tuple[Level, ...]:
+        """Kafka's eight levels for a client, the most specific one first, with what is configured."""
+        limits = self._of_type[quota_type].limits
+        keys: tuple[_Key, ...] = (
+            (user, client_id),
+            (user, DEFAULT),
+            (user, None),
+            (DEFAULT, client_id),
+            (DEFAULT, DEFAULT),
+            (DEFAULT, None),
+            (None, client_id),
+            (None, DEFAULT),
+        )
+        return tuple(
+            Level(number, None if "" in key else QuotaEntity(*key), limits.get(key))
+            for number, key in enumerate(keys, 1)
+        )
 
     def update_quota(self, quota_type: QuotaType, entity: QuotaEntity, limit: float) -> None:
         """Set the quota of an entity; takes the same time however many there are."""

@@ -9,7 +9,7 @@ from kvota.engine.kept_places import KEPT_MS
 from kvota.engine.lane import Counter, Lane
 from kvota.engine.packed import PackedCounters, is_over
 from kvota.engine.question import Answer
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.model.tags import Tags
 
 Countings = Mapping[QuotaType, Counting]
@@ -103,9 +103,30 @@ class Counters:
         """The lane to a counter, as an observer may see it; None: there is none, or it is put away."""
         return self._of_type[quota_type].get(tags, {}).get(node_id)
 
-    def node_ids(self, quota_type: QuotaType, tags: str) -> list[int]:
-        """At which nodes there is a counter of these tags that is not put away."""
-        return sorted(self._of_type[quota_type].get(tags, ()))
+    def observed(self, quota_type: QuotaType, answer: Answer) -> list[Lane]:
+        """The lanes to all counters of these tags; where one is put away, to a copy of it."""
+        lanes = dict(self._of_type[quota_type].get(answer.text, {}))
+        for node_id in self._node_ids - lanes.keys():
+            counting = self._countings[quota_type]
+            copy = self._packed[quota_type].copy_of(answer.text, node_id, counting)
+            if copy is not None:
+                lanes[node_id] = self._made_lane(quota_type, node_id, answer, copy)
+        return [lanes[node_id] for node_id in sorted(lanes)]
+
+    def imagined(self, quota_type: QuotaType, answer: Answer, now_ms: int) -> Lane:
+        """The lane to a new counter of these tags, which is not kept."""
+        counter = self._countings[quota_type].new_counter(answer.limit, now_ms)
+        contents = (counter, answer.limit, self._askings[quota_type])
+        return self._made_lane(quota_type, CLUSTER_NODE_ID, answer, contents)
+
+    @property
+    def all_node_ids(self) -> list[int]:
+        """The nodes of all counters there ever were."""
+        return sorted(self._node_ids)
+
+    def counting(self, quota_type: QuotaType) -> Counting:
+        """How this type is counted now."""
+        return self._countings[quota_type]
 
     def is_put_away(self, quota_type: QuotaType, tags: str, node_id: int) -> bool:
         """True for a counter that is kept though it has no lane."""
@@ -157,24 +178,32 @@ class Counters:
         return True
 
     def _new_lane(self, quota_type: QuotaType, node_id: int, answer: Answer, now_ms: int) -> Lane:
-        counting, limit = self._countings[quota_type], answer.limit
-        packed = self._packed[quota_type].take(answer.text, node_id, counting)
-        if packed is None:
-            counter: Counter = counting.new_counter(limit, now_ms)
-        else:
-            counter, kept_limit, asking = packed
-            if asking == self._askings[quota_type]:
-                limit = kept_limit  # perhaps set since then
-        lane = Lane(quota_type, node_id, answer.tags, counter, text=answer.text)
-        lane.configure(
-            counting=counting,
-            configured_limit=limit,
-            factor=self._factor(quota_type, node_id, answer.text),
-        )
+        counting = self._countings[quota_type]
+        contents = self._packed[quota_type].take(answer.text, node_id, counting)
+        if contents is None:
+            contents = (counting.new_counter(answer.limit, now_ms), answer.limit, -1)
+        lane = self._made_lane(quota_type, node_id, answer, contents)
         self._of_type[quota_type].setdefault(answer.text, {})[node_id] = lane
         self._round.append(lane)
         self._chars += len(answer.text)
         self._node_ids.add(node_id)
+        return lane
+
+    def _made_lane(
+        self,
+        quota_type: QuotaType,
+        node_id: int,
+        answer: Answer,
+        contents: tuple[Counter, float | None, int],
+    ) -> Lane:
+        counter, kept_limit, asking = contents
+        lane = Lane(quota_type, node_id, answer.tags, counter, text=answer.text)
+        lane.configure(
+            counting=self._countings[quota_type],
+            # Of a counter that was put away it was perhaps set since all limits were asked for.
+            configured_limit=kept_limit if asking == self._askings[quota_type] else answer.limit,
+            factor=self._factor(quota_type, node_id, answer.text),
+        )
         return lane
 
     def set_limit(

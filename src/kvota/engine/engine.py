@@ -41,6 +41,10 @@ class QuotaEngine:
     takes the answer. An answer counts until there is another one; ``due_questions`` are those that
     have to be asked again.
 
+    Attributes:
+        callback: who decides.
+        quotas_version: how often configured quotas have been put in force.
+
     >>> from kvota.callbacks import DefaultQuotaCallback
     >>> from kvota.model.quota_entity import QuotaEntity
     >>> quotas = ConfiguredQuotas({QuotaEntity(user="alice"): {QuotaType.PRODUCE: 1000}})
@@ -50,7 +54,14 @@ class QuotaEngine:
     ('client-id=,user=alice', 1000.0, [0, 10000])
     """
 
-    __slots__ = ("_answers", "_clients", "_counters", "_quotas", "callback")
+    __slots__ = (
+        "_answers",
+        "_clients",
+        "_counters",
+        "_quotas",
+        "callback",
+        "quotas_version",
+    )
 
     def __init__(
         self,
@@ -69,6 +80,7 @@ class QuotaEngine:
         # Not a plain dict: finding its first key costs a walk over all that have left.
         self._clients: OrderedDict[_Client, Lane] = OrderedDict()
         self._answers = KnownAnswers(most=_KNOWN_CLIENTS_MAX, by_broker=asks_by_broker(callback))
+        self.quotas_version = 1
 
     # ------------------------------------------------------------------ deciding
 
@@ -141,6 +153,14 @@ class QuotaEngine:
         key = self._answers.key(quota_type, node_id, user, client_id)
         return self._answers.get(key) is not None
 
+    def remembered(self, quota_type: QuotaType, user: str, client_id: str) -> Answer | None:
+        """What the callback last said of a client, as far as it is remembered; of some broker's counter."""
+        keys = (
+            self._answers.key(quota_type, node_id, user, client_id)
+            for node_id in (CLUSTER_NODE_ID, *self._counters.all_node_ids)
+        )
+        return next(filter(None, map(self._answers.get, keys)), None)
+
     def question(self, quota_type: QuotaType, node_id: int, user: str, client_id: str) -> Question:
         """What to ask the callback about this client."""
         return self._answers.question(self._answers.key(quota_type, node_id, user, client_id))
@@ -208,6 +228,7 @@ class QuotaEngine:
     def apply(self, changes: Iterable[QuotaChange]) -> None:
         """Put a batch of configured quotas in force; counters keep their contents."""
         batch = tuple(changes)
+        self.quotas_version += 1
         self._quotas = self._quotas.with_changes(batch)
         for change in batch:
             tell(self.callback, change)

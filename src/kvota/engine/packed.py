@@ -76,12 +76,18 @@ class PackedCounters:
         packed = self._by_digest.pop(_digest(tags, node_id), None)
         if packed is None:
             return None
-        _, asking, has_limit, limit = _HEAD.unpack_from(packed)
-        return _unpacked(packed, counting), limit if has_limit else None, asking
+        return _contents(packed, counting)
 
     def has(self, tags: str, node_id: int) -> bool:
         """True for the counter of these tags at this node, if it is here."""
         return _digest(tags, node_id) in self._by_digest
+
+    def copy_of(
+        self, tags: str, node_id: int, counting: Counting
+    ) -> tuple[Counter, float | None, int] | None:
+        """As ``take``, but what is put away stays so."""
+        packed = self._by_digest.get(_digest(tags, node_id))
+        return None if packed is None else _contents(packed, counting)
 
     def forget_some(self, now_ms: int, counting: Counting, *, at_most: int) -> int:
         """Look at so many, the next time at the next ones; returns how many were idle or as good as new."""
@@ -129,6 +135,11 @@ def _digest(tags: str, node_id: int) -> bytes:
     # A user name may hold half a surrogate pair, which is no UTF-8.
     name = f"{node_id} {tags}".encode("utf-8", "surrogatepass")
     return blake2b(name, digest_size=_DIGEST_BYTES, usedforsecurity=False).digest()
+
+
+def _contents(packed: bytes, counting: Counting) -> tuple[Counter, float | None, int]:
+    _, asking, has_limit, limit = _HEAD.unpack_from(packed)
+    return _unpacked(packed, counting), limit if has_limit else None, asking
 
 
 def _unpacked(packed: bytes, counting: Counting) -> SampledRate | DebtBucket:

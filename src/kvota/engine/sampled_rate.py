@@ -340,12 +340,31 @@ class SampledRate:
             forget_after_ms is not None and now_ms - self._last_ms > forget_after_ms
         ):
             return 0.0, rate_window_ms(now_ms, now_ms, window.samples, window.sample_ms)
-        copy = SampledRate(window)
-        copy._current = self._current
-        copy._starts, copy._lasts, copy._values = self._starts[:], self._lasts[:], self._values[:]
-        if self._until_ms != _NEVER_MS:
-            copy._values[self._current] = float(self._total - self._others)
-            copy._lasts[self._current] = self._last_ms
-        copy.record(0, now_ms)
-        total, oldest_ms = copy._scan(now_ms)
-        return total, rate_window_ms(oldest_ms, now_ms, window.samples, window.sample_ms)
+        return self._foresee_open(now_ms)
+
+    def _foresee_open(self, now_ms: int) -> tuple[float, int]:
+        """What ``record`` of nothing and ``_scan`` would find, without either: by the letter, but on no copy."""
+        starts, lasts, values, current = self._starts, self._lasts, self._values, self._current
+        if not starts:
+            return 0.0, rate_window_ms(now_ms, now_ms, self._samples, self._sample_ms)
+        is_over = arithmetic.sample_complete(starts[current], now_ms, self._sample_ms)
+        begun = arithmetic.next_slot(current, self._samples) if is_over else -1
+        horizon_ms = now_ms - self._samples * self._sample_ms
+        total = 0.0
+        # A slot that begins with this record, or whose events have all expired, starts now.
+        oldest_ms = now_ms if begun == len(starts) else None
+        for slot, last_ms in enumerate(lasts):
+            start_ms, value = starts[slot], values[slot]
+            if slot == current:
+                if self._until_ms != _NEVER_MS:
+                    value, last_ms = float(self._total - self._others), self._last_ms  # noqa: PLW2901
+                if not is_over:
+                    last_ms = now_ms  # noqa: PLW2901
+            if slot == begun or last_ms <= horizon_ms:
+                start_ms = now_ms
+            else:
+                total += value
+            if oldest_ms is None or start_ms < oldest_ms:
+                oldest_ms = start_ms
+        assert oldest_ms is not None
+        return total, rate_window_ms(oldest_ms, now_ms, self._samples, self._sample_ms)

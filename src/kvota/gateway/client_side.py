@@ -74,7 +74,7 @@ class ClientSide(Side):
         self._machine = self.driver.machine
         refused = reception.places.take(self.driver)
         if refused:
-            self.driver.close("")
+            self.driver.close("", by="refused")
             reception.refusals.add(self.driver.host, refused, reception.means.loop.time())
             return
         self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
@@ -86,7 +86,7 @@ class ClientSide(Side):
         try:
             out = machine.from_client(data, began_ns // 1000)
         except ProtocolError as error:
-            self.driver.close(str(error))
+            self.driver.close_for(error)
             return
         if out:
             self.driver.write_upstream(out)
@@ -140,7 +140,7 @@ class ClientSide(Side):
             log.exception("connection %d from %s", driver.number, driver.peer)
             upstream = None
         if upstream is None:
-            driver.close("")  # the log says why
+            driver.close("", by="unreachable")  # the log says why
             return
         if driver.closing:
             is_inside_frame = driver.machine.is_inside_frame

@@ -11,6 +11,7 @@ from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewaySettings
+from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.model.address import Address
 from kvota.session.topology import UNKNOWN_NODE, Topology
 
@@ -38,6 +39,7 @@ class Dialler:
         topology: the nodes' addresses, as far as answers have told them.
         brokers: which of them can be reached.
         own: the gateway's own addresses, where nobody is to be dialled.
+        counts: of what goes wrong.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class Dialler:
         topology: Topology,
         brokers: BrokerAddresses,
         own: OwnAddresses,
+        counts: GatewayCounts,
     ) -> None:
         self._servers = settings.upstream
         self._connect_s = settings.limits.connect_ms / 1000
         self._topology = topology
         self._brokers = brokers
         self._own = own
+        self._counts = counts
         self._last_server = 0
         self._unreachable: set[Address] = set()
         self._refused: set[Address] = set()
@@ -76,6 +80,16 @@ class Dialler:
         """The node id for counters of a connection to this address, as far as its words tell."""
         known = self._topology.node_at(*address)
         return UNKNOWN_NODE if known is None else known
+
+    @property
+    def unreachable(self) -> list[Address]:
+        """Those that could not be reached when they were last tried."""
+        return sorted(self._unreachable)
+
+    @property
+    def reaches_brokers(self) -> bool:
+        """False when neither a known broker nor a bootstrap server could be reached."""
+        return bool(self._brokers.reachable) or not self._unreachable.issuperset(self._servers)
 
     def is_elsewhere(self, destination: Destination) -> bool:
         """True when the listener's node is known to be at another address than was dialled."""
@@ -139,6 +153,7 @@ class Dialler:
     def _refuse(self, address: Address, own: Address) -> None:
         """The gateway would talk to itself, once more for each connection of its own."""
         self._brokers.reached(address, is_so=False)
+        self._counts.upstream_errors["own_address"] += 1
         if address in self._refused:
             return
         self._refused.add(address)
@@ -156,6 +171,7 @@ class Dialler:
         )
 
     def _say_unreachable(self, address: Address, error: OSError | ValueError) -> None:
+        self._counts.upstream_errors["unreachable"] += 1
         if address in self._unreachable:
             return
         self._unreachable.add(address)

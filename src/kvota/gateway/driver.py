@@ -12,7 +12,6 @@ from kvota.gateway.closing import (
     close_when_written,
     half_close,
     has_gone,
-    has_unread,
     leave_upstream,
     say_goodbye,
 )
@@ -43,6 +42,7 @@ class Driver:
         peer: the same with its port, for the log.
         destination: which broker.
         closing: true once the connection has been given up; nothing of the machine is performed then.
+        ended_by: who has ended it, or will: one word for those who count.
         write_client: sends bytes to the client.
         write_upstream: sends bytes to the broker; before it is there, keeps them for it.
     """
@@ -55,6 +55,7 @@ class Driver:
         "client",
         "closing",
         "destination",
+        "ended_by",
         "host",
         "machine",
         "number",
@@ -75,6 +76,7 @@ class Driver:
         self.upstream: BrokerSide | None = None
         self.destination = destination
         self.closing = False
+        self.ended_by = "client"
         self.number = next(means.numbers)
         self.write_client: Callable[[bytes | bytearray], None] = client.transport.write
         self.write_upstream: Callable[[bytes | bytearray], None] = _written_nowhere
@@ -128,7 +130,7 @@ class Driver:
             case Do.READ_UPSTREAM:
                 self._read_upstream()
             case Do.CLOSE:
-                self.close(cast("str", argument))
+                self.close(cast("str", argument), by="waited")
             case Do.WARN:
                 log.warning("connection %d from %s: %s", self.number, self.peer, argument)
             case _:
@@ -161,7 +163,7 @@ class Driver:
         try:
             out = step(time_ns() // 1000)
         except ProtocolError as error:
-            self.close(str(error))
+            self.close_for(error)
             return
         if out:
             self.write_upstream(out)
@@ -183,7 +185,7 @@ class Driver:
         if self.close_if_gone():
             return
         if self.machine.pausing.reasons & Reason.MUTED:
-            self._means.mutes.add(monotonic_ms - deadline_ms)
+            self._means.counts.mute_lateness.add((monotonic_ms - deadline_ms) / 1000)
         self._go_on(partial(self.machine.deadline_passed, int(monotonic_ms)))
 
     def _wake(self) -> None:
@@ -220,7 +222,7 @@ class Driver:
                 f"{host}:{port} is no broker's own address, and nothing is counted for it: when its "
                 "client connects again, a broker is dialled at the address it advertises"
             )
-            self.close(reason, level=logging.INFO)
+            self.close(reason, level=logging.INFO, by="moved")
         else:
             self._go_on(partial(self.machine.located, node_id))
 
@@ -298,8 +300,9 @@ class Driver:
 
         One that waits in line is neither charged nor forwarded: its client sends it again, elsewhere.
         """
+        self.ended_by = "drained"
         if self.machine.is_in_line:
-            self.close("")
+            self.close("", by="drained")
             return
         self.machine.pausing.reasons |= Reason.DRAINING
         self.look()
@@ -320,12 +323,6 @@ class Driver:
         return self.client.paused and not self.closing
 
     @property
-    def has_left_nothing_behind(self) -> bool:
-        """True when nothing that a client sent before it closed would be lost with its connection."""
-        has_buffered = self.machine.arrived_bytes > 0
-        return self.can_finish and not has_buffered and not has_unread(self.client)
-
-    @property
     def has_asked(self) -> bool:
         """True once a request has been sent on, or is waiting to be."""
         return self.upstream is not None or self.machine.pausing.reasons & _ASKED != 0
@@ -336,10 +333,16 @@ class Driver:
             self._give_up()
             say_goodbye(self.client, self._means.loop)
 
-    def close(self, reason: str, *, level: int = logging.WARNING) -> None:
+    def close_for(self, error: ProtocolError) -> None:
+        """Close because of what the client has sent."""
+        self._means.counts.bad_frames[error.kind] += 1
+        self.close(str(error), by="bad_frame")
+
+    def close(self, reason: str, *, by: str, level: int = logging.WARNING) -> None:
         """Close; what is already written still reaches the client. An empty reason was logged before."""
         if self.closing:
             return
+        self.ended_by = by
         if reason:
             log.log(level, "connection %d from %s closed: %s", self.number, self.peer, reason)
         self._give_up()
@@ -354,7 +357,11 @@ class Driver:
         """Close where a request waits in line whose client does not wait for it any more."""
         if self.closing or not self.machine.waits_for_an_answer or not has_gone(self.client):
             return False
-        self.close("its client has gone while a request waited for its turn", level=logging.INFO)
+        self.close(
+            "its client has gone while a request waited for its turn",
+            level=logging.INFO,
+            by="client",
+        )
         return True
 
     def _give_up(self) -> None:

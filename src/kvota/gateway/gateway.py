@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -14,15 +15,19 @@ from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.errands import Errands
+from kvota.gateway.glancing import Glancing, Watched
 from kvota.gateway.listeners import Listeners
+from kvota.gateway.loop_lag import watch_lag
 from kvota.gateway.means import Means
-from kvota.gateway.mutes import MuteTally
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
 from kvota.gateway.settings import GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
 from kvota.gateway.turns import Turns
+from kvota.metrics.counter_key import CounterKey
+from kvota.metrics.gateway_counts import GatewayCounts
+from kvota.metrics.glance import GatewayGlance
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.client_quotas import KeyChange, idle_keys, of_engine
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -53,13 +58,16 @@ class Gateway:
 
     Attributes:
         quota_callback: the callback in force, which can be changed while it runs.
+        counts: of connections, since it began to run.
+        is_listening: clients may connect.
     """
 
     def __init__(self, settings: GatewaySettings, shared: Shared, store: QuotaStore) -> None:
         self.settings = settings
         self.shared = shared
         self._store = store
-        self._places = Places(settings.limits)
+        self.counts = GatewayCounts()
+        self._places = Places(settings.limits, self.counts)
         self._refusals = Refusals()
         self._own = OwnAddresses(
             host=settings.host, advertised_host=settings.advertised.host, ports=settings.ports
@@ -67,10 +75,12 @@ class Gateway:
         shared.topology.is_gateways = self._own.is_named
         connect_s = settings.limits.connect_ms / 1000
         self._brokers = BrokerAddresses(shared.topology, self._own, connect_s=connect_s)
-        self._dialler = Dialler(settings, shared.topology, self._brokers, self._own)
+        self._dialler = Dialler(settings, shared.topology, self._brokers, self._own, self.counts)
         self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
-        self._mutes = MuteTally()
         self.quota_callback = CallbackInForce(shared, look_again=self.look_again)
+        self.is_listening = False
+        self._glancing: Glancing
+        self._loop: asyncio.AbstractEventLoop
         self._to_look_again: dict[Driver, None] = {}
         self._stop: asyncio.Event
 
@@ -85,6 +95,8 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self.quota_callback.start(loop)
+        self._loop = loop
+        self._glancing = self._made_glancing(loop)
         errands = Errands(loop, self._store)
         self._store.begin(self._in_force)
         means = Means(
@@ -94,7 +106,7 @@ class Gateway:
             asking=self.quota_callback,
             errands=errands,
             brokers=self._brokers,
-            mutes=self._mutes,
+            counts=self.counts,
             turns=Turns(loop),
             numbers=count(1),
         )
@@ -111,16 +123,21 @@ class Gateway:
             try:
                 await listeners.open(partial(ClientSide, reception))
                 self._own.listens_at(listeners.ips)
-                upkeep = tasks.create_task(self._upkeep())
-                purge = tasks.create_task(self._purge())
-                looking = tasks.create_task(self.quota_callback.run())
+                works = (
+                    self._upkeep(),
+                    self._purge(),
+                    self.quota_callback.run(),
+                    watch_lag(self.counts),
+                )
+                beside = [tasks.create_task(work) for work in works]
+                self.is_listening = True
                 if started is not None:
                     started.set()
                 await self._stop.wait()
                 self._places.closed = True
                 listeners.close()
                 await self._drain()
-                for task in (upkeep, purge, looking):
+                for task in beside:
                     task.cancel()
             finally:
                 listeners.close()
@@ -128,6 +145,17 @@ class Gateway:
                 errands.stop()
                 await self._store.end()
                 await self.quota_callback.close()
+
+    def _made_glancing(self, loop: asyncio.AbstractEventLoop) -> Glancing:
+        watched = Watched(
+            shared=self.shared,
+            places=self._places,
+            counts=self.counts,
+            connections_max=self.settings.limits.connections_max,
+            dialler=self._dialler,
+            quota_callback=self.quota_callback,
+        )
+        return Glancing(watched, loop)
 
     def stop(self) -> None:
         """Begin to drain; safe to call from a signal handler of the loop, and twice."""
@@ -164,6 +192,24 @@ class Gateway:
         if self._to_look_again and not is_under_way:
             asyncio.get_running_loop().call_soon(self._look_at_some)
 
+    def glance(self, keys: Sequence[CounterKey], *, uses: bool) -> "Future[GatewayGlance]":
+        """Look at these counters and at all connections, a little at a time; any thread may ask.
+
+        ``uses``: also at which connection uses which counter. Only while it runs.
+
+        Raises:
+            RuntimeError: it has ended.
+        """
+        return self._glancing.glance(keys, uses=uses)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Have something short done on its event loop; any thread may ask, while it runs.
+
+        Raises:
+            RuntimeError: it has ended.
+        """
+        self._loop.call_soon_threadsafe(call)
+
     async def look_upstream(self) -> None:
         """Connect to each bootstrap server once, and say which cannot be reached."""
         await self._dialler.look_upstream()
@@ -194,7 +240,7 @@ class Gateway:
                     continue
                 if driver.machine.idle and self._dialler.is_elsewhere(driver.destination):
                     # It was dialled before its node's address was known, or the node has moved.
-                    driver.close("")
+                    driver.close("", by="moved")
             self._places.look()
             self._refusals.sweep(loop.time())
             self._slow_senders.sweep(loop.time() * 1000)
@@ -235,6 +281,5 @@ class Gateway:
         for driver in places:
             driver.abort()
         await asyncio.sleep(0)
-        log.info(
-            "mutes: %d, the latest ended %.1f ms late", self._mutes.ended, self._mutes.late_ms_max
-        )
+        mutes = self.counts.mute_lateness
+        log.info("mutes: %d, the latest ended %.1f ms late", mutes.count, mutes.max_s * 1000)

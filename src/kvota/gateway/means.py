@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce
 from kvota.gateway.errands import Errands
-from kvota.gateway.mutes import MuteTally
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.turns import Turns
+from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.session.shared import Shared
 
 
@@ -26,6 +26,6 @@ class Means:
     asking: CallbackInForce
     errands: Errands
     brokers: BrokerAddresses
-    mutes: MuteTally
+    counts: GatewayCounts
     turns: Turns
     numbers: Iterator[int]

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from kvota.gateway.closing import gone_among
+from kvota.gateway.closing import gone_among, has_unread
 from kvota.gateway.driver import Driver
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.side import Side
+from kvota.metrics.gateway_counts import GatewayCounts
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +24,17 @@ class Places:
     go. What is left behind may be records that await no answer: they keep their place while there is one
     for others.
 
+    Args:
+        limits: how many there may be.
+        counts: of those who come and go.
+
     Attributes:
         closed: true when nobody is let in any more.
     """
 
-    def __init__(self, limits: GatewayLimits) -> None:
+    def __init__(self, limits: GatewayLimits, counts: GatewayCounts) -> None:
         self._limits = limits
+        self._counts = counts
         self._taken: dict[Driver, None] = {}
         self._of_host: dict[str, int] = {}
         self._gone: dict[Driver, None] = {}  # and left something behind
@@ -49,11 +55,15 @@ class Places:
             driver.host, limits.connections_per_ip_max
         )
         if self._of_host.get(driver.host, 0) >= host_max and not self._make_room(driver.host):
+            self._counts.refused["address"] += 1
             return f"its address has {host_max} connections (max.connections.per.ip)"
         if len(self._taken) >= limits.connections_max and not self._make_room(None):
+            self._counts.refused["full"] += 1
             return f"all {limits.connections_max} connections are in use (limits.connections_max)"
         if self.closed:
+            self._counts.refused["draining"] += 1
             return "the gateway is stopping"
+        self._counts.accepted += 1
         self._taken[driver] = None
         self._of_host[driver.host] = self._of_host.get(driver.host, 0) + 1
         return ""
@@ -64,6 +74,7 @@ class Places:
         if driver not in self._taken:
             return
         del self._taken[driver]
+        self._counts.closed[driver.ended_by] += 1
         left = self._of_host[driver.host] - 1
         if left:
             self._of_host[driver.host] = left
@@ -78,7 +89,7 @@ class Places:
         let_go = 0
         for side in gone_among(unseen):
             driver = unseen[side]
-            if driver.has_left_nothing_behind:
+            if _has_left_nothing_behind(driver):
                 self._let_go(driver, "")
                 let_go += 1
             else:
@@ -113,5 +124,11 @@ class Places:
         return False
 
     def _let_go(self, driver: Driver, reason: str) -> None:
-        driver.close(reason)
+        driver.close(reason, by="made_room" if reason else "client")
         self.leave(driver)
+
+
+def _has_left_nothing_behind(driver: Driver) -> bool:
+    """True when nothing that a client sent before it closed would be lost with its connection."""
+    has_buffered = driver.machine.arrived_bytes > 0
+    return driver.can_finish and not has_buffered and not has_unread(driver.client)

@@ -67,7 +67,7 @@ class SlowSenders:
             self._seen[number] = now._replace(since_ms=before.since_ms)
             reason = self._why_too_late(driver, before, now)
             if reason:
-                driver.close(reason)
+                driver.close(reason, by="slow")
         self._budgets.sweep()
 
     def _why_too_late(self, driver: Driver, before: _Seen, now: _Seen) -> str:
@@ -118,7 +118,8 @@ class SlowSenders:
             if _waits_itself(driver):
                 driver.close(
                     f"muted with {machine.arrived_bytes} bytes of a request, and others wait for room "
-                    "(limits.announced_bytes_max)"
+                    "(limits.announced_bytes_max)",
+                    by="slow",
                 )
                 continue
             if seen is None or seen.requests != machine.requests or not machine.incomplete:
@@ -127,7 +128,8 @@ class SlowSenders:
                 driver.close(
                     f"{machine.arrived_bytes - seen.arrived_bytes} bytes of its request have come in "
                     f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for room "
-                    "(limits.announced_bytes_max)"
+                    "(limits.announced_bytes_max)",
+                    by="slow",
                 )
                 continue
             elif machine.keeps_more_than_fair and self._has_long_been(seen):
@@ -151,7 +153,8 @@ class SlowSenders:
         driver.close(
             f"its user takes more than its part of the room for requests that have not arrived, of this "
             f"one {driver.machine.missing_bytes} bytes are missing, and others wait "
-            "(limits.announced_bytes_max)"
+            "(limits.announced_bytes_max)",
+            by="slow",
         )
 
 

@@ -19,10 +19,11 @@ log = logging.getLogger(__name__)
 class UpstreamSide(BrokerSide):
     """Hands what the broker sends to the machine, and tells the driver how the broker reads."""
 
-    __slots__ = ("_driver", "_machine", "_means")
+    __slots__ = ("_counts", "_driver", "_machine", "_means")
 
     def __init__(self, driver: Driver, means: Means) -> None:
         super().__init__()
+        self._counts = means.counts
         self._driver = driver
         self._machine = driver.machine
         self._means = means
@@ -58,11 +59,13 @@ class UpstreamSide(BrokerSide):
             self._means.turns.join(self.look, brings_s=took_ns / 1e9)
 
     def _refuse(self, error: ProtocolError) -> None:
+        is_unknown = isinstance(error, UnknownNodeError)
+        self._counts.upstream_errors["unknown_node" if is_unknown else "bad_answer"] += 1
         is_repeated = isinstance(error, UnknownNodeError) and error.is_repeated
         level = logging.DEBUG if is_repeated else logging.ERROR
         told_by = address_text(*self._driver.destination.address)
         reason = f"an answer was not forwarded: {error} (told by {told_by})"
-        self._driver.close(reason, level=level)
+        self._driver.close(reason, level=level, by="bad_answer")
 
     # ------------------------------------------------------------------ reading on
 
@@ -114,12 +117,13 @@ class UpstreamSide(BrokerSide):
         if driver.closing:
             return
         if driver.client_has_ended and exc is None:
-            driver.close("")
+            driver.close("", by="client")
             return
         cause = f" ({exc})" if exc else ""
         where = (*driver.destination.address, driver.number, driver.peer, cause)
         due = self._machine.due_count
         if due:
+            self._counts.upstream_errors["closed"] += 1
             log.warning(
                 "broker %s:%d closed connection %d from %s%s; %d answers were due, the client will "
                 "send those requests again",
@@ -132,4 +136,4 @@ class UpstreamSide(BrokerSide):
                 "request that waits for none was refused",
                 *where,
             )
-        driver.close("")
+        driver.close("", by="broker")

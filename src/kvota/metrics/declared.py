@@ -247,8 +247,8 @@ RELOADS = Metric(
 CALLBACK_ERRORS = Metric(
     "kvota_callback_errors_total",
     _COUNTER,
-    (),
-    "Questions that the quota callback failed to answer",
+    ("method",),
+    "How often the quota callback in force has raised, answered nonsense or hung",
 )
 BUILD_INFO = Metric("kvota_build_info", _GAUGE, ("version",), "1, with the version of kvota")
 DRAINING = Metric("kvota_draining", _GAUGE, (), "1 while the gateway drains")

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from kvota.metrics.cells import ADMITTED, REJECTED, THROTTLE_MS, THROTTLED, Cell, Cells
 from kvota.metrics.counter_key import CounterKey
-from kvota.model.quota_type import CLUSTER_NODE_ID, FACTS, QuotaType, Unit
-from kvota.model.units import format_byte_rate, format_duration_ms, format_rate
+from kvota.model.quota_type import CLUSTER_NODE_ID
+from kvota.model.units import format_duration_ms
+from kvota.planning.plan import format_quota
 
 log = logging.getLogger("kvota.gateway")
 
@@ -84,7 +85,11 @@ class ThrottleLog:
         return False
 
     def _say_begin(self, cell: Cell, now_ms: int) -> None:
-        limit = "" if cell.limit is None else f", {amount(cell.key.quota_type, cell.limit)} allowed"
+        limit = (
+            ""
+            if cell.limit is None
+            else f", {format_quota(cell.key.quota_type, cell.limit)} allowed"
+        )
         source = self._source_of(cell.key)
         wait_ms = self._cells.until_ms[cell.slot] - now_ms
         log.info(
@@ -109,17 +114,10 @@ class ThrottleLog:
         )
 
 
-def amount(quota_type: QuotaType, per_s: float) -> str:
-    """An amount per second with its unit."""
-    unit = FACTS[quota_type].unit
-    if unit is Unit.BYTES_PER_S:
-        return format_byte_rate(per_s)
-    return f"{per_s:.3g} %" if unit is Unit.PERCENT else format_rate(per_s)
-
-
 def counter_text(key: CounterKey) -> str:
     """A counter as people read it; names are encoded as in records, so they stay on their line.
 
+    >>> from kvota.model.quota_type import QuotaType
     >>> counter_text(CounterKey(QuotaType.PRODUCE, "client-id=,user=analytics", 1))
     'analytics PRODUCE at broker 1'
     """

@@ -69,4 +69,12 @@ class CallbackError(KvotaError):
 
 
 class ProtocolError(KvotaError):
-    """The peer's bytes are not Kafka's protocol, or are over a limit; the connection is closed."""
+    """The peer's bytes are not Kafka's protocol, or are over a limit; the connection is closed.
+
+    Attributes:
+        kind: one word for what is wrong, for those who count.
+    """
+
+    def __init__(self, message: str, kind: str = "malformed") -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -114,6 +114,11 @@ class Recorder:
                 self._limits.close_timeout_s,
             )
 
+    @property
+    def rows_refused(self) -> int:
+        """So many rows were neither shown to the observer nor written: there was no memory for them."""
+        return self._appender.rows_refused
+
     def status(self) -> RecordStatus:
         """Tell how the recording stands; any thread may ask."""
         return RecordStatus(

@@ -84,7 +84,7 @@ class AnnouncedBudget:
     """
 
     def __init__(self, *, limit_bytes: int, when_waited: Callable[[], None]) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._kept_bytes = limit_bytes // _KEPT_PART
         self._when_waited = when_waited
         self._used_bytes = 0
@@ -112,7 +112,7 @@ class AnnouncedBudget:
         """True while a user holds more than an equal part, and another one waits."""
         if not any(other != user for other in self._waiting):
             return False
-        return self.held_bytes(user) > self._limit_bytes // self._users()
+        return self.held_bytes(user) > self.limit_bytes // self._users()
 
     # ------------------------------------------------------------------ taking and giving back
 
@@ -206,10 +206,10 @@ class AnnouncedBudget:
     def _find_next(self) -> "tuple[int, BudgetShare] | None":
         user, first = next(iter(self._waiting.items()))
         if self._is_next(user, first):
-            size_bytes, share = first.next(self._limit_bytes)
-            return (size_bytes, share) if self._fits(size_bytes, self._limit_bytes) else None
+            size_bytes, share = first.next(self.limit_bytes)
+            return (size_bytes, share) if self._fits(size_bytes, self.limit_bytes) else None
         for user, line in self._waiting.items():
-            size_bytes, share = line.next(self._limit_bytes)
+            size_bytes, share = line.next(self.limit_bytes)
             room_bytes = self._open_to(user, size_bytes)
             if self._fits(size_bytes, room_bytes) and self._is_within_share(size_bytes, user):
                 return size_bytes, share
@@ -231,9 +231,9 @@ class AnnouncedBudget:
 
     def _is_next(self, user: User, line: _Line) -> bool:
         """True for who has been passed for long; who holds more than its part is in its own way."""
-        if self._passed_bytes - line.served_before_bytes < self._limit_bytes:
+        if self._passed_bytes - line.served_before_bytes < self.limit_bytes:
             return False
-        return self.held_bytes(user) * self._users() <= self._limit_bytes
+        return self.held_bytes(user) * self._users() <= self.limit_bytes
 
     def _fits(self, size_bytes: int, room_bytes: int) -> bool:
         return not self._used_bytes or self._used_bytes + size_bytes <= room_bytes
@@ -241,13 +241,13 @@ class AnnouncedBudget:
     def _open_to(self, user: User, size_bytes: int) -> int:
         """How full it may be with one more frame of this user."""
         if self.held_bytes(user) + size_bytes <= self._kept_bytes:
-            return self._limit_bytes
-        return self._limit_bytes - self._kept_bytes
+            return self.limit_bytes
+        return self.limit_bytes - self._kept_bytes
 
     def _is_within_share(self, size_bytes: int, user: User) -> bool:
         if not self._used_bytes or (len(self._waiting) == 1 and not self._calm_in_sweeps):
             return True
-        left_bytes = self._limit_bytes - self._used_bytes - size_bytes
+        left_bytes = self.limit_bytes - self._used_bytes - size_bytes
         return self.held_bytes(user) + size_bytes <= left_bytes
 
     def _users(self) -> int:
@@ -259,11 +259,12 @@ class AnnouncedBudgets:
     """One budget for each broker: it is the broker's memory, and one that hangs holds up no other.
 
     Attributes:
+        limit_bytes: of each.
         when_waited: called when somebody has begun to wait; ``look`` is due while ``is_waited_for``.
     """
 
     def __init__(self, *, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._of: dict[tuple[str, int], AnnouncedBudget] = {}
         self._others: list[AnnouncedBudget] = []
         self.when_waited: Callable[[], None] = nobody
@@ -273,7 +274,7 @@ class AnnouncedBudgets:
         budget = self._of.get(address)
         if budget is None:
             budget = self._of[address] = AnnouncedBudget(
-                limit_bytes=self._limit_bytes, when_waited=self._waited
+                limit_bytes=self.limit_bytes, when_waited=self._waited
             )
         return budget
 

@@ -204,6 +204,13 @@ class Caller:
         if has_changed:
             self.pausing.replace_mute(longest_ms)
 
+    @property
+    def muted_by(self) -> list[Lane]:
+        """The lanes on whose behalf the running mute is; empty while none runs."""
+        if not self.pausing.is_muting:
+            return []
+        return [lane for lane, _, _ in self._muted_by.values()]
+
     def wait(self, at_most_ms: int | None = None) -> None:
         """Take nothing else of this connection: a mutation or a login is under way."""
         self.pausing.wait(at_most_ms)

@@ -6,6 +6,7 @@ are commands in ``commands``; whether to read on, and when to come back, follows
 
 from collections.abc import Callable
 
+from kvota.engine import Lane
 from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.answers import Answers
 from kvota.session.caller import Caller
@@ -212,6 +213,10 @@ class Connection:
         """True when no more client bytes should be read for now."""
         reasons = self.pausing.reasons
         return reasons != 0 and (bool(reasons & AT_ONCE) or self._requests.left == 0)
+
+    def lanes(self) -> list[Lane]:
+        """The lanes on which the last requests of each kind were charged."""
+        return [route.lane for route in self.caller.routes.values() if route.client_id is not None]
 
     @property
     def incomplete(self) -> bool:

@@ -34,17 +34,22 @@ QUIET_BYTES = 1_024
 
 
 class WaitingFetches:
-    """The memory of large Fetches that wait, of all connections of a gateway."""
+    """The memory of large Fetches that wait, of all connections of a gateway.
 
-    __slots__ = ("_limit_bytes", "used_bytes")
+    Attributes:
+        limit_bytes: how much it may be.
+        used_bytes: how much it is.
+    """
+
+    __slots__ = ("limit_bytes", "used_bytes")
 
     def __init__(self, *, limit_bytes: int = WAITING_FETCHES_BYTES_MAX) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self.used_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
         """Take so much if it is there."""
-        if self.used_bytes + size_bytes > self._limit_bytes:
+        if self.used_bytes + size_bytes > self.limit_bytes:
             return False
         self.used_bytes += size_bytes
         return True

@@ -40,7 +40,8 @@ def bad_size(size: int, route: Route) -> ProtocolError:
     """A request announces a size that it cannot have."""
     return ProtocolError(
         f"API key {route.key} v{route.version}: a request of {size} bytes is announced; between "
-        f"{headers.REQUEST_SIZE_MIN} and {route.size_max} are possible"
+        f"{headers.REQUEST_SIZE_MIN} and {route.size_max} are possible",
+        "size",
     )
 
 
@@ -54,7 +55,8 @@ def bad_first_size(data: bytes, size_max: int) -> ProtocolError:
         hint = ". This is HTTP"
     return ProtocolError(
         f"a request of {size} bytes is announced; between {headers.REQUEST_SIZE_MIN} and {size_max} "
-        f"are possible{hint}"
+        f"are possible{hint}",
+        "not_kafka" if hint else "size",
     )
 
 
@@ -62,7 +64,8 @@ def bad_client_id(length: int, bytes_max: int, route: Route) -> ProtocolError:
     """A request's client id is longer than is taken, or than the request."""
     return ProtocolError(
         f"API key {route.key} v{route.version}: a client id of {length} bytes; at most {bytes_max} "
-        "are taken, and not more than the request has"
+        "are taken, and not more than the request has",
+        "client_id",
     )
 
 
@@ -71,5 +74,6 @@ def during_login(key: int, version: int) -> ProtocolError:
     return ProtocolError(
         f"{name_of(key)} v{version} in the middle of a login: behind an accepted SaslHandshake a broker "
         "takes nothing but SaslAuthenticate until the user is logged in; nothing of it was forwarded or "
-        "charged"
+        "charged",
+        "login",
     )

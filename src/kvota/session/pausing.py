@@ -100,6 +100,12 @@ class Pausing:
         """True while a mute runs, or one request is let through in the middle of it."""
         return bool(self.reasons & _MUTED or self.passing_until_us)
 
+    def mute_left_ms(self, monotonic_ms: int, now_us: int) -> int:
+        """How long the running mute still lasts, with what goes on behind a pause in it; 0: none runs."""
+        if self.reasons & _MUTED:
+            return max(self._mute_deadline_ms - monotonic_ms, self._mute_asked_ms, 0)
+        return self.passing_left_ms(now_us) if self.passing_until_us else 0
+
     def mute_again(self, now_us: int) -> bool:
         """What is left of the deadline behind a capped mute goes on; false: nothing is."""
         goes_on = now_us < self.passing_until_us

@@ -165,12 +165,14 @@ class Requests:
                     due.append((correlation, _PRODUCE, route, route.memo, seq, now_us, size, 0))
             elif route.kind == 0:  # Kind.PASS
                 due.append((correlation, _PASS))
+                route.count.add(size)
                 if pausing.passing_until_us:
                     pausing.mute_again(now_us)
             else:
                 instead = self._take_rarer(data, pos, body, route, now_us)
                 if instead is None:
                     return self._keep(data, pos, size + 4, ahead, begin, now_us)
+                route.count.add(size)
                 if instead is not data:
                     ahead = _edited(ahead, data[begin:pos], instead)
                     begin = frame_end
@@ -348,6 +350,7 @@ class Requests:
             size_max=settings.request_bytes_max,
             mute_ms_max=settings.mute_ms_max,
             factor_told_ms_max=settings.factor_told_ms_max,
+            count=self._caller.shared.api_counts.of(key),
         )
         if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
             self._routes[key_version] = route  # not one for each version there may be some day

@@ -8,6 +8,7 @@ from kvota.model.decision_sink import ChargeMemo
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
+from kvota.session.api_counts import ApiCount
 from kvota.wire import fetch
 from kvota.wire.apis import (
     API_VERSIONS,
@@ -53,6 +54,7 @@ class Route:
     __slots__ = (
         "charge",
         "client_id",
+        "count",
         "enforced",
         "factor_told_ms_max",
         "flexible",
@@ -70,7 +72,7 @@ class Route:
         "version",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all by name, made in one place)
         self,
         key: int,
         version: int,
@@ -79,18 +81,20 @@ class Route:
         size_max: int,
         mute_ms_max: int,
         factor_told_ms_max: int,
+        count: ApiCount,
     ) -> None:
         api = APIS.get(key)
         if api is None:
             msg = f"API key {key} is none that clients use"
-            raise ProtocolError(msg)
+            raise ProtocolError(msg, "unknown_api")
         lowest, highest = api.versions
         # An ApiVersions request newer than ours is answered, every other one was never offered.
         if not lowest <= version <= highest and key != API_VERSIONS:
             msg = f"{api.name} v{version} is outside the offered versions {lowest}-{highest}"
-            raise ProtocolError(msg)
+            raise ProtocolError(msg, "unknown_api")
         self.key = key
         self.version = version
+        self.count = count
         self.flexible = is_flexible(key, version)
         self.size_max = min(api.request_bytes_max, size_max)
         self.kind = int(kind)  # a plain int: the hot path compares it

@@ -7,6 +7,7 @@ from kvota.engine import Answer, Question, QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
+from kvota.session.api_counts import ApiCounts
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
@@ -36,6 +37,7 @@ class Shared:
         whole_answers: memory for answers that are kept until they are whole.
         waiting_fetches: memory for large Fetches that wait for room.
         asks_for_logins: true once a broker has accepted a login.
+        api_counts: how many requests were taken.
     """
 
     engine: QuotaEngine
@@ -52,6 +54,7 @@ class Shared:
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
     asks_for_logins: bool = field(default=False, init=False)
+    api_counts: ApiCounts = field(default_factory=ApiCounts)
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)

@@ -301,7 +301,7 @@ async def test_one_who_is_woken_after_the_end_lets_the_next_one_know(worlds: Wor
     await until(lambda: sum(reasons_of(d) == Reason.BUDGET for d in world.drivers) == 2)
 
     taken.give_back(150_000, OTHER)  # both have room, and are told in the next turn of the loop
-    driver.close("")
+    driver.close("", by="client")
     here.send(HALF_LARGE[20_000:])
 
     assert await here.frame() == produce_answer()

@@ -53,8 +53,8 @@ async def test_each_deadline_comes_in_its_time(
     assert 0.095 <= asked_s < 0.290
     assert muted_s >= 0.295
     assert driver._timer is None
-    assert world.gateway._mutes.ended >= 1
-    assert 0 <= world.gateway._mutes.late_ms_max < 1_000
+    assert world.gateway.counts.mute_lateness.count >= 1
+    assert 0 <= world.gateway.counts.mute_lateness.max_s < 1
 
 
 async def test_a_deadline_that_moves_takes_its_timer_along(worlds: Worlds) -> None:
@@ -84,7 +84,7 @@ async def test_a_closed_connection_has_no_timer(worlds: Worlds) -> None:
     timer = driver._timer
     assert timer is not None
 
-    driver.close("")
+    driver.close("", by="client")
 
     assert timer.cancelled()
     await until(lambda: world.open_connections == 0)
@@ -165,7 +165,7 @@ async def test_a_callback_that_hangs_holds_a_client_up_for_a_second(
 
     assert 0.095 <= asyncio.get_running_loop().time() - began < 5
     assert [row.memo.tags for row in world.sink.rows] == ["client-id=app,user="]
-    assert world.gateway._mutes.ended == 0
+    assert world.gateway.counts.mute_lateness.count == 0
 
 
 async def test_a_callback_that_fails_is_named_and_the_client_is_served(
@@ -191,7 +191,7 @@ async def test_a_connection_that_ends_leaves_its_question(worlds: Worlds, remote
     await until(lambda: remote.asked)
     (question,) = driver._questions._open
 
-    driver.close("")
+    driver.close("", by="client")
     await until(lambda: world.open_connections == 0)
     remote.gate.set()
 

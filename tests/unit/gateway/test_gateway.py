@@ -140,7 +140,7 @@ async def test_a_connection_that_has_ended_meanwhile_is_not_looked_at(
     gone, here = world.drivers
 
     world.gateway.look_again()
-    gone.close("")
+    gone.close("", by="client")
     await until(lambda: looked)
 
     assert looked == [here.machine]

@@ -8,7 +8,7 @@ import pytest
 from kvota.metrics.cells import Cell, Cells
 from kvota.metrics.tally import Tally
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, ChargeMemo
-from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType, counter_node_id
 from kvota.record.row_batch import ROW, RowBatch
 
 START_MS = 1_790_000_000_000
@@ -24,7 +24,7 @@ def memo(
     tags: str = "",
 ) -> ChargeMemo:
     return ChargeMemo(
-        node_id=1,
+        node_id=counter_node_id(quota_type, 1),
         quota_type=quota_type,
         connection=7,
         user=user,

@@ -39,7 +39,7 @@ HEAD_BYTES = 20_000
 def stages(number: int) -> tuple[Cluster, list[Stage]]:
     """Connections that have asked for coordinators; there is room for one large answer."""
     world = Cluster()
-    world.shared.whole_answers._limit_bytes = 500_000
+    world.shared.whole_answers.limit_bytes = 500_000
     made = [Stage(world, number=number) for number in range(number)]
     for stage in made:
         stage.client(request(FIND_COORDINATOR, 4))
@@ -105,7 +105,7 @@ def test_who_was_woken_and_has_gone_passes_the_room_on() -> None:
 
 def test_an_answer_larger_than_the_budget_passes_alone() -> None:
     world, (first,) = stages(1)
-    world.shared.whole_answers._limit_bytes = 1_000
+    world.shared.whole_answers.limit_bytes = 1_000
 
     first.broker(LARGE[:HEAD_BYTES])
 

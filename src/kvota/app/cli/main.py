@@ -31,6 +31,8 @@ COMMANDS: dict[str, str] = {
     "demo": "the whole circle on a real Kafka, in about four minutes",
     "gateway": "run the gateway in front of a Kafka cluster",
     "record": "merge, check and show the files of a record",
+    "status": "who is held back now, and who uses how much of its limit",
+    "explain": "why a client is treated as it is, until when, and what would change it",
     "usage": "who uses how much, from the record",
     "replay": "what other quotas would have done, from the record",
     "recommend": "a quota for every tenant, under a capacity you state",

@@ -1,0 +1,192 @@
+"""``kvota explain`` says why a client is treated as it is, until when, and what would change it."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.running_options import add_running_options, url_of
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import format_duration_ms
+
+EXAMPLE = "{kvota} explain --user analytics --client-id app"
+
+_WIDTH = 80
+_Json = Mapping[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    add_running_options(parser)
+    parser.add_argument(
+        "--user", default="ANONYMOUS", metavar="NAME", help="who has logged in (default: ANONYMOUS)"
+    )
+    parser.add_argument(
+        "--client-id", default="", metavar="NAME", help="as the client states it (default: none)"
+    )
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the explanation; return 1 where the client is held back now."""
+    from kvota.app.http_client import ask
+
+    asked = {"user": args.user, "client_id": args.client_id}
+    explained = ask(url_of(args), "/v1/explain", asked)
+    if args.output == "json":
+        print(json.dumps(explained))
+    else:
+        print("\n".join(explain_lines(explained)))
+    return NEGATIVE if any(_held_until(quota) for quota in explained["quotas"]) else DONE
+
+
+def explain_lines(explained: _Json) -> list[str]:
+    """The explanation as people read it, in at most 80 columns but for long names."""
+    client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
+    lines = [_on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
+    for quota in explained["quotas"]:
+        lines += ["", *_quota_lines(quota, explained)]
+    return lines
+
+
+def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
+    yield f"{quota['quota_type']}  {_headline(quota)}"
+    if explained["callback"]:
+        yield f"  decided by   {explained['callback']} ([kafka] client.quota.callback.class)"
+    elif quota["counted"]:
+        yield from _level_lines(quota)
+    for counter in quota["counters"]:
+        yield from _counter_lines(quota, counter)
+    yield from _change_lines(quota)
+
+
+def _headline(quota: _Json) -> str:
+    if not quota["counted"]:
+        return "not counted: nobody has a quota of this type"
+    if not quota["asked"]:
+        return "the quota callback has not been asked about this client yet"
+    if quota["limit_per_s"] is None and all(
+        one["limit_per_s"] is None for one in quota["counters"]
+    ):
+        return "passes: no quota matches, so it has no limit"
+    worst = max(quota["counters"], key=lambda one: (one["throttled_until_ms"] or 0, one["wait_ms"]))
+    if worst["throttled_until_ms"]:
+        return _held_text(worst)
+    if not quota["enforced"] and worst["wait_ms"]:
+        would = format_duration_ms(worst["wait_ms"])
+        return f"passes: shadow mode (it would have to wait {would})"
+    return "passes" if quota["enforced"] else "passes: shadow mode, nobody is held back"
+
+
+def _held_text(counter: _Json) -> str:
+    if counter["blocked"]:
+        return "blocked: its limit lets nothing pass"
+    wait_ms = max(counter["wait_ms"], counter["mute_left_ms"])
+    verb = {"waits": "kept back", "refused": "refused"}.get(counter["outlook"], "throttled")
+    until = _clock(counter["throttled_until_ms"])
+    return f"{verb} for {format_duration_ms(wait_ms)} more, until {until}"
+
+
+def _level_lines(quota: _Json) -> Iterator[str]:
+    from kvota.planning.plan import format_quota
+
+    for level in quota["levels"]:
+        if level["entity"] is None:
+            who, amount = "(a client id, which this client has not)", "-"
+        else:
+            limit = level["limit_per_s"]
+            who = level["entity"]["text"]
+            amount = "-" if limit is None else format_quota(QuotaType(quota["quota_type"]), limit)
+        mark = ">" if level["decides"] else " "
+        line = f"  {mark} level {level['level']}  {_on_one_line(who):<46} {amount:>11}"
+        yield f"{line}  {level['limit_from']}".rstrip()
+
+
+def _counter_lines(quota: _Json, counter: _Json) -> Iterator[str]:
+    quota_type = QuotaType(quota["quota_type"])
+    names = ", ".join(f"{key}={value}" for key, value in (quota["tags"] or {}).items() if value)
+    where = "" if counter["node_id"] in {None, -1} else f" at broker {counter['node_id']}"
+    fresh = ", which is not there yet" if counter["new"] else ""
+    yield _on_one_line(f"  counter      {names or 'one for everybody'}{where}{fresh}")
+    if counter["limit_per_s"] is not None:
+        yield f"  limit        {_limit_text(quota_type, counter)}"
+        yield f"  now          {_now_text(quota_type, counter)}"
+    connections = counter["connections"]
+    if connections:
+        muted = f", {counter['muted_connections']} muted" if counter["muted_connections"] else ""
+        waiting = f", {counter['requests_waiting']} waiting" if counter["requests_waiting"] else ""
+        yield f"  connections  {connections}{muted}{waiting}"
+    if counter["wait_ms"] and not counter["blocked"]:
+        yield f"  why          {_why(quota_type, counter)}"
+
+
+def _limit_text(quota_type: QuotaType, counter: _Json) -> str:
+    from kvota.planning.plan import format_quota
+
+    text = format_quota(quota_type, counter["limit_per_s"])
+    if counter["factor"] != 1.0:
+        configured = format_quota(quota_type, counter["configured_limit_per_s"])
+        text += f" ({configured} x {counter['factor']:.2f}, the factor in force)"
+    window = format_duration_ms(counter["sample_ms"])
+    if counter["debt_ms"] is not None:
+        return f"{text}, counted by token_bucket with a burst of {window}"
+    return f"{text}, counted by {counter['algorithm']} over {counter['samples']} x {window}"
+
+
+def _now_text(quota_type: QuotaType, counter: _Json) -> str:
+    from kvota.app.amounts import room_text
+    from kvota.planning.plan import format_quota
+
+    if counter["tokens"] is not None:
+        left = f"{counter['tokens']:.1f} partitions left in the bucket"
+    elif counter["debt_ms"] is not None:
+        debt_ms = counter["debt_ms"]
+        owed = f"{format_duration_ms(abs(debt_ms))} of its limit"
+        left = f"owes {owed}" if debt_ms > 0 else f"owes nothing; {owed} left of the burst"
+    else:
+        left = f"{format_quota(quota_type, counter['rate_per_s'] or 0.0)} measured"
+    room = counter["room"]
+    return left if room is None else f"{left}; room for {room_text(quota_type, room)} at once"
+
+
+def _why(quota_type: QuotaType, counter: _Json) -> str:
+    wait = format_duration_ms(counter["wait_ms"])
+    if quota_type is QuotaType.CONTROLLER_MUTATION:
+        return f"the bucket is overdrawn: {wait} until it is not; topics get error 89 until then"
+    if counter["debt_ms"] is not None and counter["outlook_if_enforced"] == "waits":
+        return f"more is owed than debt_max: a request waits {wait} for its turn, and then its like"
+    if counter["debt_ms"] is not None:
+        return f"what is owed is paid in {wait}; until then each answer says so, and mutes"
+    return f"the rate falls to the limit in {wait}, if nothing more comes"
+
+
+def _change_lines(quota: _Json) -> Iterator[str]:
+    """The command, on a line of its own where it is long, so that it can be copied."""
+    if not quota["change"]:
+        return
+    title = "to change" if quota["decided_by"] else "to limit it"
+    yield from _titled(title, quota["change"])
+
+
+def _titled(title: str, text: str) -> Iterator[str]:
+    line = _on_one_line(f"  {title:<12} {text}")
+    if len(line) <= _WIDTH:
+        yield line
+    else:
+        yield f"  {title}:"
+        yield f"    {_on_one_line(text)}"
+
+
+def _held_until(quota: _Json) -> int | None:
+    ends = [one["throttled_until_ms"] for one in quota["counters"] if one["throttled_until_ms"]]
+    return max(ends, default=None)
+
+
+def _clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000 // 100}"
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

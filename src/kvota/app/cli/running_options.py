@@ -1,0 +1,48 @@
+"""Which running gateway a command is about."""
+
+import argparse
+from pathlib import Path
+
+
+def add_running_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``-c`` and ``--url``."""
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        default=Path("gateway.toml"),
+        metavar="FILE",
+        help="the file that the gateway runs with; [http] says where it answers (default: gateway.toml)",
+    )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="where it answers, e.g. http://127.0.0.1:9180; no file is read then",
+    )
+
+
+def url_of(args: argparse.Namespace) -> str:
+    """Return where the gateway answers.
+
+    Raises:
+        UsageError: the file cannot be read, or says that it does not answer.
+    """
+    if args.url:
+        return str(args.url)
+    from kvota.app.config import read_config
+    from kvota.model.address import address_text
+    from kvota.model.errors import ConfigurationError, UsageError
+
+    config, faults = read_config(args.config)
+    if faults:
+        raise ConfigurationError(faults)
+    http = config.http
+    if not http.is_enabled or not http.port:
+        msg = (
+            f"{args.config}: http.port does not say where the gateway answers. Its log does: --url http://…"
+            if http.is_enabled
+            else f"{args.config}: http.enabled is false, so a running gateway cannot be asked"
+        )
+        raise UsageError(msg)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)  # noqa: S104  (compared, not bound)
+    return f"http://{address_text(host, http.port)}"

@@ -1,0 +1,152 @@
+"""``kvota status`` shows who uses how much of which limit, and who is held back, now."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from kvota.app.cli.durations import duration_above_0_ms
+from kvota.app.cli.exit_codes import DONE
+from kvota.app.cli.running_options import add_running_options, url_of
+from kvota.model.quota_type import QuotaType
+from kvota.model.units import format_duration_ms
+
+EXAMPLE = "{kvota} status --watch"
+
+_WIDTH = 80
+_NAME_MAX = 28
+_RED, _PLAIN, _CLEAR = "\x1b[31m", "\x1b[0m", "\x1b[H\x1b[2J"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    add_running_options(parser)
+    parser.add_argument("--watch", action="store_true", help="look again and again; Ctrl-C ends it")
+    parser.add_argument(
+        "--every",
+        type=duration_above_0_ms,
+        default=1_000,
+        metavar="TIME",
+        help="how long to wait between two looks (default: 1s)",
+    )
+    parser.add_argument(
+        "--top", type=_count, default=20, metavar="N", help="so many lines at most (default: 20)"
+    )
+    parser.add_argument("--output", choices=("lines", "json"), default="lines")
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text[:9]) <= 1_000):
+        msg = f'"{text}" is not a number from 1 to 1000'
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print one look, or one after the other."""
+    from kvota.app.http_client import ask
+
+    url = url_of(args)
+    is_terminal = sys.stdout.isatty()
+    while True:
+        # One more than is shown tells that there are more.
+        status = ask(url, "/v1/tenants", {"limit": str(min(args.top + 1, 1_000))})
+        if args.output == "json":
+            print(json.dumps(status), flush=True)
+        else:
+            if args.watch and is_terminal:
+                print(_CLEAR, end="")
+            colours = is_terminal and not os.environ.get("NO_COLOR")
+            print("\n".join(status_lines(status, top=args.top, colours=colours)), flush=True)
+        if not args.watch:
+            return DONE
+        time.sleep(args.every / 1000)
+
+
+def status_lines(status: Mapping[str, Any], *, top: int, colours: bool = False) -> list[str]:
+    """One line that sums up, and one for each counter, worst first."""
+    tenants = status["tenants"]
+    held = sum(1 for tenant in tenants if is_held(tenant))
+    enforced = ", ".join(status["enforced"]) or "nothing"
+    nodes = {tenant["node_id"] for tenant in tenants if tenant["node_id"] >= 0}
+    at = time.strftime("%H:%M:%S", time.localtime(status["at_ms"] / 1000))
+    connections = _counted(status["connections"], "connection")
+    lines = [f"{status['gateway']} at {at}: {held} held back, {connections}; enforces {enforced}"]
+    for tenant in tenants[:top]:
+        line = _fitted(tenant, with_node=len(nodes) > 1)
+        lines.append(f"{_RED}{line}{_PLAIN}" if colours and is_held(tenant) else line)
+    if len(tenants) > top:
+        lines.append(f"and others (--top {min(1_000, 2 * top)} shows more)")
+    if not tenants:
+        lines.append("nobody has produced, fetched or changed topics yet")
+    return lines
+
+
+def is_held(tenant: Mapping[str, Any]) -> bool:
+    """Tell whether somebody is held back on this counter now."""
+    return tenant["throttled_until_ms"] is not None
+
+
+def _fitted(tenant: Mapping[str, Any], *, with_node: bool) -> str:
+    """One line of 80 columns at most: first the numbers of connections go, then the end of the name."""
+    name = tenant_name(tenant)
+    name = name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
+    parts = _parts(tenant)
+    optional = _optional_parts(tenant)
+    where = [f"broker {tenant['node_id']}"] if with_node and tenant["node_id"] >= 0 else []
+    if tenant["limit_from"]:
+        where.append(PurePath(tenant["limit_from"]).name)
+    while True:
+        rest = f" {tenant['quota_type']} {', '.join([*parts, *optional, *where])}"
+        if len(name) + len(rest) <= _WIDTH or not optional:
+            break
+        optional.pop()
+    room = max(2, _WIDTH - len(rest))
+    return (name if len(name) <= room else f"{name[: room - 1]}…") + rest
+
+
+def _parts(tenant: Mapping[str, Any]) -> list[str]:
+    from kvota.app.amounts import amount_of_limit
+
+    quota_type = QuotaType(tenant["quota_type"])
+    amount = amount_of_limit(quota_type, tenant["rate_per_s"] or 0.0, tenant["limit_per_s"])
+    return [amount, *filter(None, [_held(tenant)])]
+
+
+def _optional_parts(tenant: Mapping[str, Any]) -> list[str]:
+    connections, waiting = tenant["connections"], tenant["requests_waiting"]
+    return [
+        *([f"{waiting} waiting"] if waiting else []),
+        *([_counted(connections, "connection")] if connections else []),
+    ]
+
+
+def _held(tenant: Mapping[str, Any]) -> str:
+    wait_ms, muted_ms = tenant["wait_ms"], tenant["mute_left_ms"]
+    if tenant["blocked"]:
+        return "blocked" if tenant["enforced"] else "would be blocked"
+    if muted_ms:
+        return f"muted {format_duration_ms(max(wait_ms, muted_ms))}"
+    if not wait_ms:
+        return ""
+    return f"{'waits' if tenant['enforced'] else 'would wait'} {format_duration_ms(wait_ms)}"
+
+
+def tenant_name(tenant: Mapping[str, Any]) -> str:
+    """Whose counter it is, on one line."""
+    user, client_id = tenant["user"], tenant["client_id"]
+    if user and client_id:
+        name = f"{user}/{client_id}"
+    elif user or client_id:
+        name = user or f"client {client_id}"
+    else:
+        name = tenant["tags"] or "everybody"
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,174 @@
+"""What HTTP shows of a running gateway: it asks the gateway's loop and the thread that sums decisions up."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TypeVar
+
+from kvota.app.limit_sources import LimitSources
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.gateway.gateway import Gateway
+from kvota.metrics.counter_key import CounterKey
+from kvota.metrics.families import Observed
+from kvota.metrics.glance import GatewayGlance
+from kvota.metrics.process_facts import process_facts
+from kvota.metrics.tally import Tally
+from kvota.record.recorder import Recorder
+from kvota.record.row_counter import CountingSink
+from kvota.session.explaining import QuotaExplanation, explain
+from kvota.web.server import HttpServer
+from kvota.web.source import Health, Json
+from kvota.web.views import explanation_view, tenants_view
+
+T = TypeVar("T")
+
+# Both threads answer within some ms; a loop that has not for so long is stuck.
+_ANSWER_S = 5.0
+_STUCK_S = 10.0
+# A counter that is gone and idle is shown no more; one that comes and goes in a crowd is.
+_GONE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observatory:
+    """Implements ``web.source.Source``.
+
+    Attributes:
+        gateway: that runs.
+        tally: its decisions.
+        sink: where they go.
+        sources: where limits come from.
+        http: the port that all this is shown at.
+        name: of the gateway.
+        started_s: when it began to run, Unix time.
+    """
+
+    gateway: Gateway
+    tally: Tally
+    sink: Recorder | CountingSink
+    sources: LimitSources
+    http: HttpServer
+    name: str
+    started_s: float
+
+    async def observed(self) -> Observed:
+        """All that metrics show, of now."""
+        now_ms = _now_ms()
+        tally = await self._counted(lambda: self.tally.snapshot(now_ms))
+        glance = await self._glance(tally.keys, uses=False)
+        self._forget_gone(tally.keys, tally.last_ms.tolist(), glance)
+        recorder = self.sink if isinstance(self.sink, Recorder) else None
+        return Observed(
+            tally=tally,
+            glance=glance,
+            record=None if recorder is None else recorder.status(),
+            uncounted=self.sink.rows_refused,
+            process=process_facts(self.started_s),
+            http_requests=dict(self.http.pages.requests),
+            http_closed=dict(self.http.doorkeeper.closed),
+            version=version("kvota"),
+        )
+
+    def _forget_gone(
+        self, keys: tuple[CounterKey, ...], last_ms: list[float], glance: GatewayGlance
+    ) -> None:
+        """Series go with their counters; where no quota of the type exists there is none to go with."""
+        callback = self.gateway.shared.engine.callback
+        gone = [
+            key
+            for key, used_ms in zip(keys, last_ms, strict=True)
+            if key not in glance.readings
+            and key not in glance.put_away
+            and glance.at_ms - used_ms > _GONE_MS
+            and callback.enabled(key.quota_type)
+        ]
+        if gone:
+            self.sink.counter.when_counted(lambda: self.tally.cells.forget(gone))
+
+    async def tenants(self, at_most: int) -> Json:
+        """The counters of tenants, worst first."""
+        now_ms = _now_ms()
+        busiest = await self._counted(lambda: self.tally.busiest(at_most, now_ms))
+        glance = await self._glance([busy.key for busy in busiest], uses=True)
+        return {
+            "gateway": self.name,
+            "at_ms": glance.at_ms,
+            "connections": glance.connections,
+            "enforced": sorted(glance.enforced),
+            "tenants": tenants_view(busiest, glance, self.sources.of_counter),
+        }
+
+    async def explained(self, user: str, client_id: str) -> Json:
+        """Why a client is treated as it is."""
+        shared = self.gateway.shared
+
+        def look() -> tuple[QuotaExplanation, ...]:
+            return explain(shared.engine, shared.settings, user, client_id, _now_ms())
+
+        explained = await self._on_loop(look)
+        glance = await self._glance([], uses=True)
+        callback = self.gateway.quota_callback.callback
+        is_default = isinstance(callback, DefaultQuotaCallback)
+        return {
+            "gateway": self.name,
+            "at_ms": glance.at_ms,
+            "user": user,
+            "client_id": client_id,
+            "callback": "" if is_default else type(callback).__name__,
+            "quotas": explanation_view(explained, glance.uses, self.sources, glance.at_ms),
+        }
+
+    async def health(self) -> Health:
+        """Whether the gateway runs, and can be sent clients."""
+        if not self.gateway.is_listening:
+            return Health(is_live=True, reasons=("it does not listen yet",))
+        if time.monotonic() - self.gateway.counts.ticked_s > _STUCK_S:
+            return Health(is_live=False)
+        try:
+            glance = await self._glance([], uses=False)
+        except TimeoutError:
+            return Health(is_live=False)
+        reasons = ["it drains"] if glance.is_draining else []
+        if not glance.reaches_brokers:
+            reasons.append(f"no broker can be reached: {', '.join(glance.unreachable)}")
+        notes = [f"{address} cannot be reached" for address in glance.unreachable]
+        if isinstance(self.sink, Recorder) and not self.sink.status().recording:
+            notes.append(f"decisions are not recorded: {self.sink.status().last_error}")
+        return Health(is_live=True, reasons=tuple(reasons), notes=tuple(notes))
+
+    # ------------------------------------------------------------------ asking others
+
+    async def _counted(self, call: Callable[[], T]) -> T:
+        """Have this done by the thread that sums decisions up, when it has summed up all there are."""
+        return await _answer(call, self.sink.counter.when_counted)
+
+    async def _on_loop(self, call: Callable[[], T]) -> T:
+        """Have this done on the gateway's loop."""
+        return await _answer(call, self.gateway.call_soon)
+
+    async def _glance(
+        self, keys: tuple[CounterKey, ...] | list[CounterKey], *, uses: bool
+    ) -> GatewayGlance:
+        future = self.gateway.glance(keys, uses=uses)
+        return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_S)
+
+
+async def _answer(call: Callable[[], T], ask: Callable[[Callable[[], None]], None]) -> T:
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def answer() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001  (whoever asked is told)
+            future.set_exception(error)
+
+    ask(answer)
+    return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_S)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,83 @@
+"""What a gateway shows whoever looks at it from outside its event loop."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kvota.engine.reading import Reading
+from kvota.metrics.counter_key import CounterKey
+from kvota.metrics.gateway_counts import GatewayCounts
+from kvota.model.quota_type import QuotaType
+
+
+@dataclass(slots=True)
+class Use:
+    """The connections whose last request was charged on one counter.
+
+    Attributes:
+        connections: how many.
+        muted: how many of them are muted on its behalf.
+        mute_left_ms: how long the longest of these mutes still lasts.
+    """
+
+    connections: int = 0
+    muted: int = 0
+    mute_left_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Memory that connections share: what is in use, and how much that may be (None: per broker)."""
+
+    used_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayGlance:
+    """A gateway within some ms of one moment.
+
+    Attributes:
+        at_ms: when, Unix time.
+        readings: of the counters that were asked for, where they are.
+        put_away: those of them that are kept, but idle among very many.
+        uses: connections by counter.
+        connections: how many there are.
+        connections_max: how many there may be.
+        paused: how many do not take their next request, by reason.
+        muted: how many are muted, by the quota type on whose behalf.
+        counts: since the gateway began to run.
+        requests: how many were taken, by API; but for Produce, which has rows.
+        request_bytes: their sizes.
+        budgets: memory that connections share, by what it is for.
+        counters: how many there are.
+        counters_lost: how many were forgotten although they still counted.
+        quotas_version: how often configured quotas have been put in force.
+        entities: how many have quotas.
+        enforced: quota types that are in force; others are in shadow mode.
+        callback_faults: what went wrong in the quota callback in force, by method.
+        is_draining: it takes no new connections any more.
+        unreachable: bootstrap servers and brokers that could not be reached last.
+        reaches_brokers: false: none of them could be.
+    """
+
+    at_ms: int
+    readings: Mapping[CounterKey, Reading]
+    put_away: frozenset[CounterKey]
+    uses: Mapping[CounterKey, Use]
+    connections: int
+    connections_max: int
+    paused: Mapping[str, int]
+    muted: Mapping[QuotaType, int]
+    counts: GatewayCounts
+    requests: Mapping[str, int]
+    request_bytes: Mapping[str, int]
+    budgets: Mapping[str, Budget]
+    counters: int
+    counters_lost: int
+    quotas_version: int
+    entities: int
+    enforced: frozenset[QuotaType]
+    callback_faults: Mapping[str, int]
+    is_draining: bool
+    unreachable: tuple[str, ...]
+    reaches_brokers: bool

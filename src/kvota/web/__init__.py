@@ -1,0 +1,1 @@
+"""HTTP for those who watch a gateway: metrics, health, JSON. Nothing can be changed here."""

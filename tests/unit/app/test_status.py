@@ -1,0 +1,259 @@
+"""The lines of ``kvota status`` and ``kvota explain``: 80 columns, worst first, nothing hidden silently."""
+
+from typing import Any
+
+import pytest
+
+from kvota.app.amounts import amount_of_limit
+from kvota.app.cli.explain import explain_lines
+from kvota.app.cli.status import status_lines
+from kvota.model.quota_type import QuotaType
+
+AT_MS = 1_790_000_000_000
+
+
+def tenant(**changes: Any) -> dict[str, Any]:
+    return {
+        "tags": "client-id=,user=analytics",
+        "user": "analytics",
+        "client_id": None,
+        "quota_type": "PRODUCE",
+        "node_id": 1,
+        "unit": "bytes/s",
+        "enforced": True,
+        "rate_per_s": 5_600_000.0,
+        "limit_per_s": 2_360_000.0,
+        "share": 2.37,
+        "wait_ms": 1_400,
+        "throttled_until_ms": AT_MS + 1_400,
+        "connections": 3,
+        "muted_connections": 1,
+        "mute_left_ms": 1_400,
+        "requests_waiting": 0,
+        "last_refusal_ms": AT_MS,
+        "last_decision_ms": AT_MS,
+        "limit_from": "/etc/kvota/quotas.toml:4",
+        "algorithm": "sampled_rate",
+        "blocked": False,
+        "factor": 1.0,
+        "tokens": None,
+        "debt_ms": None,
+    } | changes
+
+
+def lines(*tenants: dict[str, Any], top: int = 20) -> list[str]:
+    status = {
+        "gateway": "kvota",
+        "at_ms": AT_MS,
+        "connections": 12,
+        "enforced": ["PRODUCE"],
+        "tenants": list(tenants),
+    }
+    return status_lines(status, top=top)
+
+
+def test_a_line_says_who_what_how_long_and_where_the_limit_stands() -> None:
+    assert lines(tenant())[1] == (
+        "analytics PRODUCE 5.60/2.36 MB/s, muted 1.40 s, 3 connections, quotas.toml:4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"mute_left_ms": 0, "muted_connections": 0}, "waits 1.40 s"),
+        ({"enforced": False, "mute_left_ms": 0, "throttled_until_ms": None}, "would wait 1.40 s"),
+        ({"blocked": True}, "blocked"),
+        ({"requests_waiting": 2}, "2 waiting"),
+        ({"connections": 1}, "1 connection,"),
+        ({"limit_per_s": None, "wait_ms": 0, "mute_left_ms": 0}, "5.60 MB/s, no limit"),
+        ({"user": None, "client_id": "app"}, "client app PRODUCE"),
+        ({"client_id": "app"}, "analytics/app PRODUCE"),
+        ({"user": None, "tags": "group=etl"}, "group=etl PRODUCE"),
+        ({"user": 'a"}\n'}, 'a"}\ufffd PRODUCE'),
+    ],
+)
+def test_parts_of_a_line(changes: dict[str, Any], part: str) -> None:
+    assert part in lines(tenant(**changes))[1]
+
+
+def test_a_line_has_80_columns_at_most_whatever_the_names_are() -> None:
+    long = tenant(
+        user="x" * 500,
+        client_id="y" * 500,
+        quota_type="CONTROLLER_MUTATION",
+        rate_per_s=123.4,
+        limit_per_s=567.8,
+        requests_waiting=12,
+        wait_ms=123_456_789,
+        mute_left_ms=123_456_789,
+    )
+
+    shown = lines(long, tenant(node_id=2))
+
+    assert max(map(len, shown)) <= 80
+    assert "…" in shown[1]
+    assert shown[1].endswith("quotas.toml:4")
+
+
+def test_brokers_are_named_where_there_are_several() -> None:
+    assert "broker" not in lines(tenant())[1]
+    assert "broker 2" in lines(tenant(), tenant(node_id=2))[2]
+
+
+def test_what_is_not_shown_is_said() -> None:
+    shown = lines(*[tenant()] * 5, top=2)
+
+    assert len(shown) == 4
+    assert shown[-1] == "and others (--top 4 shows more)"
+
+
+@pytest.mark.parametrize(
+    ("quota_type", "rate", "limit", "text"),
+    [
+        ("PRODUCE", 900.0, 1_000_000.0, "0.00/1.00 MB/s"),
+        ("PRODUCE", 0.0, 500.0, "0.00/500 B/s"),
+        ("FETCH", 250_000_000.0, 10_000_000.0, "250/10.0 MB/s"),
+        ("CONTROLLER_MUTATION", 46.0, 5.0, "46.0/5.00 /s"),
+    ],
+)
+def test_rate_and_limit_share_a_unit(quota_type: str, rate: float, limit: float, text: str) -> None:
+    assert amount_of_limit(QuotaType(quota_type), rate, limit) == text
+
+
+# ------------------------------------------------------------------ explain
+
+
+def counter(**changes: Any) -> dict[str, Any]:
+    return {
+        "node_id": 1,
+        "new": False,
+        "outlook": "throttled",
+        "outlook_if_enforced": "throttled",
+        "wait_ms": 1_400,
+        "throttled_until_ms": AT_MS + 1_400,
+        "room": 0,
+        "configured_limit_per_s": 2_360_000.0,
+        "limit_per_s": 2_360_000.0,
+        "rate_per_s": 5_600_000.0,
+        "samples": 11,
+        "sample_ms": 1000,
+        "connections": 3,
+        "muted_connections": 2,
+        "mute_left_ms": 1_400,
+        "requests_waiting": 0,
+        "last_decision_ms": AT_MS,
+        "algorithm": "sampled_rate",
+        "blocked": False,
+        "factor": 1.0,
+        "tokens": None,
+        "debt_ms": None,
+    } | changes
+
+
+def quota(**changes: Any) -> dict[str, Any]:
+    entity = {
+        "text": "user-principal 'analytics'",
+        "user": "analytics",
+        "client_id": None,
+        "user_default": False,
+        "client_id_default": False,
+    }
+    return {
+        "quota_type": "PRODUCE",
+        "config_key": "producer_byte_rate",
+        "unit": "bytes/s",
+        "value_unit": "bytes",
+        "enforced": True,
+        "counted": True,
+        "asked": True,
+        "levels": [
+            {"level": 1, "entity": None, "limit_per_s": None, "limit_from": "", "decides": False},
+            {
+                "level": 3,
+                "entity": entity,
+                "limit_per_s": 2_360_000.0,
+                "limit_from": "quotas.toml:4",
+                "decides": True,
+            },
+        ],
+        "decided_by": entity,
+        "limit_from": "quotas.toml:4",
+        "change": "edit producer_byte_rate at quotas.toml:4, then kill -HUP 7",
+        "tags": {"user": "analytics", "client-id": ""},
+        "limit_per_s": 2_360_000.0,
+        "algorithm": "sampled_rate",
+        "counters": [counter()],
+    } | changes
+
+
+def explained(*quotas: dict[str, Any], callback: str = "") -> str:
+    return "\n".join(
+        explain_lines(
+            {
+                "gateway": "kvota",
+                "at_ms": AT_MS,
+                "user": "analytics",
+                "client_id": "app",
+                "callback": callback,
+                "quotas": list(quotas),
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "PRODUCE  throttled for 1.40 s more, until "),
+        ({}, "> level 3  user-principal 'analytics'"),
+        ({}, "counter      user=analytics at broker 1"),
+        ({}, "limit        2.36 MB/s, counted by sampled_rate over 11 x 1.00 s"),
+        ({}, "now          5.60 MB/s measured; room for 0 B at once"),
+        ({}, "connections  3, 2 muted"),
+        ({}, "the rate falls to the limit in 1.40 s"),
+        ({}, "to change    edit producer_byte_rate at quotas.toml:4, then kill -HUP 7"),
+        ({"change": "x" * 90}, "  to change:\n    " + "x" * 90),
+        ({"change": "y", "decided_by": None}, "to limit it  y"),
+        ({"counted": False, "counters": []}, "not counted: nobody has a quota of this type"),
+        ({"asked": False, "counters": []}, "has not been asked about this client yet"),
+        (
+            {"limit_per_s": None, "decided_by": None, "counters": [counter(limit_per_s=None)]},
+            "passes: no quota matches, so it has no limit",
+        ),
+        (
+            {"enforced": False, "counters": [counter(throttled_until_ms=None)]},
+            "passes: shadow mode (it would have to wait 1.40 s)",
+        ),
+        ({"counters": [counter(blocked=True)]}, "blocked: its limit lets nothing pass"),
+        ({"counters": [counter(outlook="waits")]}, "kept back for 1.40 s more"),
+        (
+            {"counters": [counter(factor=0.5, limit_per_s=1_180_000.0)]},
+            "limit        1.18 MB/s (2.36 MB/s x 0.50, the factor in force)",
+        ),
+        (
+            {
+                "quota_type": "CONTROLLER_MUTATION",
+                "counters": [counter(tokens=-55.0, outlook="refused", node_id=-1)],
+            },
+            "-55.0 partitions left in the bucket",
+        ),
+        (
+            {"counters": [counter(debt_ms=8_000.0, outlook="waits", outlook_if_enforced="waits")]},
+            "owes 8.00 s of its limit",
+        ),
+        (
+            {"counters": [counter(debt_ms=-500.0, wait_ms=0)]},
+            "500 ms of its limit left of the burst",
+        ),
+    ],
+)
+def test_an_explanation_in_words(changes: dict[str, Any], said: str) -> None:
+    assert said in explained(quota(**changes))
+
+
+def test_another_callback_is_named() -> None:
+    text = explained(quota(levels=[], decided_by=None, change=""), callback="GroupQuotaCallback")
+
+    assert "decided by   GroupQuotaCallback" in text
+    assert "to change" not in text

@@ -1,0 +1,281 @@
+"""All metrics as Prometheus reads them, in both formats; docs and dashboards name nothing else."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.metrics.conftest import START_MS, Rows, memo
+
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.engine.reading import Reading, read_lane
+from kvota.metrics.counter_key import CounterKey
+from kvota.metrics.declared import DECLARED
+from kvota.metrics.exposition import exposition
+from kvota.metrics.families import Labels, Observed, families
+from kvota.metrics.gateway_counts import GatewayCounts
+from kvota.metrics.glance import Budget, GatewayGlance
+from kvota.metrics.labels import counter_labels
+from kvota.metrics.process_facts import process_facts
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.model.tags import sanitise
+from kvota.record.record_limits import RecordStatus
+
+ROOT = Path(__file__).parents[3]
+PRODUCE, FETCH, MUTATION = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION
+EVIL = '"}\n\\{,=" \x00 \r é'
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def readings(keys: tuple[CounterKey, ...]) -> dict[CounterKey, Reading]:
+    """Of counters as a gateway has them."""
+    limits = {PRODUCE: 1000.0, FETCH: 2000.0, MUTATION: 5.0}
+    engine = QuotaEngine(
+        DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user=DEFAULT): limits})), {}
+    )
+    found = {}
+    for key in keys:
+        user = key.tags.partition("user=")[2]
+        lane = engine.lane(key.quota_type, 1, user, "app", START_MS)
+        assert lane is not None
+        lane.charge(500, START_MS)
+        found[key] = read_lane(lane, START_MS + 1000)
+    return found
+
+
+def observed(rows: Rows) -> Observed:
+    tally = rows.tally.snapshot(START_MS + 1000)
+    counts = GatewayCounts(accepted=3)
+    counts.refused["full"] += 1
+    counts.loop_lag.add(0.004)
+    counts.loop_lag.add(7.0)
+    glance = GatewayGlance(
+        at_ms=START_MS,
+        readings=readings(tally.keys),
+        put_away=frozenset(),
+        uses={},
+        connections=2,
+        connections_max=2000,
+        paused={"muted": 1},
+        muted={PRODUCE: 1},
+        counts=counts,
+        requests={"Metadata": 4, "Produce": 99},
+        request_bytes={"Metadata": 400},
+        budgets={"announced": Budget(used_bytes=1, limit_bytes=2)},
+        counters=5,
+        counters_lost=0,
+        quotas_version=1,
+        entities=1,
+        enforced=frozenset({PRODUCE}),
+        callback_faults={"quota_limit": 2},
+        is_draining=False,
+        unreachable=(),
+        reaches_brokers=True,
+    )
+    return Observed(
+        tally=tally,
+        glance=glance,
+        record=RecordStatus(
+            recording=True, rows_written=5, rows_dropped=0, files=1, bytes=10, last_error=None
+        ),
+        uncounted=0,
+        process=process_facts(1.5),
+        http_requests={("/metrics", 200): 3},
+        http_closed={"late": 1},
+        version="0.1.0",
+    )
+
+
+@pytest.fixture
+def busy(make_tally) -> Observed:
+    _, rows = make_tally()
+    rows.add(
+        (memo("alice"), 0, 100, 0, ADMITTED, 0),
+        (memo("alice"), 1, 200, 50, THROTTLED, 0),
+        (memo("alice", quota_type=FETCH), 2, 300, 0, ADMITTED, 0),
+        (memo("bob", enforced=False), 3, 400, 60, REJECTED, NO_ANSWER),
+        (memo("bob", quota_type=MUTATION), 4, 7),
+        (memo("x", tags=f"client-id={sanitise(EVIL)},user=x"), 5, 1),
+    )
+    return observed(rows)
+
+
+def written(one: Observed, *, openmetrics: bool = False) -> str:
+    return "".join(exposition(families(one, Labels()), openmetrics=openmetrics))
+
+
+def parsed(text: str) -> Series:
+    found: Series = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found, f"twice: {key}"
+            found[key] = sample.value
+    return found
+
+
+def series(text: str, name: str, **labels: str) -> float:
+    return parsed(text)[name, tuple(sorted(labels.items()))]
+
+
+def test_every_declared_metric_is_written_and_no_other(busy: Observed) -> None:
+    names = re.findall(r"^# TYPE (\S+) ", written(busy), re.MULTILINE)
+
+    assert sorted(names) == sorted(metric.name for metric in DECLARED)
+
+
+def test_both_formats_say_the_same(busy: Observed) -> None:
+    text = parsed(written(busy))
+    found: Series = {}
+    for family in openmetrics.text_string_to_metric_families(written(busy, openmetrics=True)):
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+
+    assert found.keys() == text.keys()
+    assert all(str(found[key]) == str(text[key]) for key in text)
+
+
+def test_kafkas_names_and_labels(busy: Observed) -> None:
+    text = written(busy)
+
+    assert series(text, "kafka_server_produce_byte_rate", user="alice", node_id="1") > 0
+    assert series(text, "kafka_server_fetch_byte_rate", user="alice", node_id="1") > 0
+    assert series(text, "kafka_server_produce_throttle_time", user="alice", node_id="1") == 50
+    assert series(text, "kafka_server_controllermutation_tokens", user="bob") < 5 * 11
+    assert series(text, "kafka_server_controllermutation_mutation_rate", user="bob") > 0
+    assert series(text, "kafka_server_produce_queue_size") == 1
+
+
+def test_sums_of_counters_and_of_all(busy: Observed) -> None:
+    text = written(busy)
+    alice = {"quota_type": "PRODUCE", "user": "alice", "node_id": "1"}
+
+    assert series(text, "kvota_quota_charged_total", **alice) == 300
+    assert series(text, "kvota_quota_decisions_total", outcome="throttled", **alice) == 1
+    assert series(text, "kvota_quota_throttle_seconds_total", **alice) == 0.05
+    assert series(text, "kvota_quota_limit", **alice) == 1000
+    of_shadow = {"quota_type": "PRODUCE", "enforced": "false", "outcome": "rejected"}
+    assert series(text, "kvota_decisions_total", **of_shadow) == 1
+    # Each Produce has a row: those that connections count are left out.
+    assert series(text, "kvota_requests_total", api="Produce") == 4
+    assert series(text, "kvota_requests_total", api="Metadata") == 4
+
+
+def test_a_histogram_is_cumulative(busy: Observed) -> None:
+    text = written(busy)
+
+    assert series(text, "kvota_loop_lag_seconds_bucket", le="0.0025") == 0
+    assert series(text, "kvota_loop_lag_seconds_bucket", le="0.005") == 1
+    assert series(text, "kvota_loop_lag_seconds_bucket", le="+Inf") == 2
+    assert series(text, "kvota_loop_lag_seconds_count") == 2
+    assert series(text, "kvota_loop_lag_seconds_sum") == pytest.approx(7.004)
+
+
+def test_names_that_clients_make_up_stay_in_their_quotes(busy: Observed) -> None:
+    clients = {
+        dict(labels).get("client_id")
+        for name, labels in parsed(written(busy))
+        if name == "kvota_quota_charged_total"
+    }
+
+    assert EVIL.replace("\x00", "\ufffd").replace("\r", "\ufffd") in clients
+
+
+def test_all_that_are_not_shown_are_one_series(make_tally) -> None:
+    _, rows = make_tally(shown_max=2)
+    rows.add(*[(memo(f"u{n}"), n, 10) for n in range(50)])
+    text = written(observed(rows))
+    charged = {
+        dict(labels)["user"]: value
+        for (name, labels), value in parsed(text).items()
+        if name == "kvota_quota_charged_total"
+    }
+
+    assert charged == {"u0": 10, "u1": 10, "__other__": 480}
+    assert series(text, "kvota_quota_series", shown="false") == 48
+
+
+def test_a_user_called_other_is_told_from_the_others(make_tally) -> None:
+    _, rows = make_tally(shown_max=1)
+    rows.add((memo("x", tags="client-id=__other__,user=__other__"), 0, 5), (memo("y"), 1, 7))
+    charged = {
+        dict(labels)["user"]: value
+        for (name, labels), value in parsed(written(observed(rows))).items()
+        if name == "kvota_quota_charged_total"
+    }
+
+    assert charged == {"%5F%5Fother%5F%5F": 5, "__other__": 7}
+
+
+@pytest.mark.parametrize(
+    ("tags", "labels"),
+    [
+        ("group=etl", 'group="etl",node_id="1"'),
+        ("", 'node_id="1"'),
+        ("a.b=1,a_b=2", 'a_b="1",a_b_="2",node_id="1"'),
+        ("node_id=x,quota_type=y,0=z", 'tag_node_id="x",tag_quota_type="y",tag_0="z",node_id="1"'),
+        ("__name__=x", 'tag___name__="x",node_id="1"'),
+    ],
+)
+def test_tags_of_a_callback_become_labels(tags: str, labels: str) -> None:
+    assert counter_labels(CounterKey(PRODUCE, tags, 1)) == labels
+
+
+def test_a_counter_that_is_gone_has_no_kafka_metrics_any_more(make_tally) -> None:
+    _, rows = make_tally()
+    rows.add((memo("alice"), 0, 100, 50, THROTTLED))
+    one = observed(rows)
+    one.glance.readings.clear()  # type: ignore[attr-defined]
+
+    names = {name for name, labels in parsed(written(one)) if ("user", "alice") in labels}
+
+    assert names == {
+        "kvota_quota_charged_total",
+        "kvota_quota_decisions_total",
+        "kvota_quota_throttle_seconds_total",
+    }
+
+
+def test_the_page_on_metrics_has_each_of_them_as_declared() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| ([^|]*) \| (.*) \|$", page, re.MULTILINE)
+
+    assert rows == [
+        (
+            metric.name,
+            str(metric.kind),
+            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.meaning.replace("|", "\\|"),
+        )
+        for metric in DECLARED
+    ]
+
+
+MONITORING = ROOT / "monitoring"
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\b((?:kvota|kafka_server|process)_[a-z_]+)\b", text))
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in MONITORING.glob("*.[jy]*")))
+def test_rules_and_dashboard_name_only_metrics_that_there_are(file: str) -> None:
+    known = {metric.name for metric in DECLARED}
+    known |= {
+        name + suffix
+        for name in ("kvota_mute_lateness_seconds", "kvota_loop_lag_seconds")
+        for suffix in ("_bucket", "_sum", "_count")
+    }
+
+    text = (MONITORING / file).read_text()
+
+    assert names_in(text) - known == set()
+    if file.endswith(".json"):
+        json.loads(text)
