@@ -1,0 +1,132 @@
+"""What operators type: users, client ids, both, ips, brokers; adding, deleting, describing; and mistakes.
+
+Lines follow each other: a later one sees what an earlier one has set.
+"""
+
+from collections.abc import Iterator
+
+SERVER = ("--bootstrap-server", "{address}")
+
+
+def alter(line: str, *more: str) -> tuple[str, ...]:
+    return (*SERVER, "--alter", *line.split(), *more)
+
+
+def describe(line: str) -> tuple[str, ...]:
+    return (*SERVER, "--describe", *line.split())
+
+
+USER = "--entity-type users --entity-name"
+CLIENT = "--entity-type clients --entity-name"
+IP = "--entity-type ips --entity-name"
+ADD, DELETE = "--add-config", "--delete-config"
+
+
+def command_lines(config_file: str) -> Iterator[tuple[str, ...]]:
+    """All of them; the file has two quotas."""
+    yield from _users(config_file)
+    yield from _clients_and_both()
+    yield from _ips()
+    yield from _mistakes()
+    yield from _other_settings()
+
+
+def _users(config_file: str) -> Iterator[tuple[str, ...]]:
+    yield describe("--entity-type users")  # nothing yet
+    yield alter(f"{USER} orders {ADD} producer_byte_rate=4000000")
+    yield describe(f"{USER} orders")
+    yield alter(f"{USER} orders {ADD} consumer_byte_rate=8000000,request_percentage=1000000.5")
+    yield describe(f"{USER} orders")
+    yield alter(f"{USER} orders {ADD} controller_mutation_rate=0.5")
+    yield describe("--entity-type users")
+    yield alter(f"{USER} orders {DELETE} consumer_byte_rate,request_percentage")
+    yield describe("--user orders")
+    yield alter(f"{USER} orders {ADD} producer_byte_rate=5 {DELETE} controller_mutation_rate")
+    yield describe("--user orders")
+    yield alter("--user etl", ADD, "producer_byte_rate=12345678901234567890")  # larger than a LONG
+    yield alter("--user etl", ADD, "producer_byte_rate=NaN")
+    yield alter("--user etl", ADD, "consumer_byte_rate=0x1p4,controller_mutation_rate=5d")
+    yield alter("--user etl", ADD, "request_percentage=1e-4,controller_mutation_rate=Infinity")
+    yield describe("--user etl")
+    yield alter("--user", "a b*~ü", ADD, "producer_byte_rate=[1024]")
+    yield (*SERVER, "--describe", "--user", "a b*~ü")
+    yield alter("--user file --add-config-file", config_file)
+    yield describe("--user file")
+    yield alter(f"--user-defaults {ADD} producer_byte_rate=1000000000000")
+    yield describe("--user-defaults")
+    yield describe("--entity-type users --entity-default")
+    yield alter(f"--entity-type users --entity-default {DELETE} producer_byte_rate")
+    yield describe("--user-defaults")
+
+
+def _clients_and_both() -> Iterator[tuple[str, ...]]:
+    yield alter(f"{CLIENT} app {ADD} consumer_byte_rate=1048576")
+    yield alter(f"--client-defaults {ADD} controller_mutation_rate=1000000000")
+    yield describe("--entity-type clients")
+    yield describe("--client app")
+    both = "--entity-type users --entity-name orders --entity-type clients --entity-name app"
+    yield alter(f"{both} {ADD} producer_byte_rate=2048,consumer_byte_rate=4096")
+    yield describe(both)
+    yield describe("--user orders --client app")
+    yield alter(f"--client app --user-defaults {ADD} producer_byte_rate=1000000000001")
+    yield alter(f"--client-defaults --user orders {ADD} producer_byte_rate=77")
+    yield describe("--entity-type users --entity-type clients")
+    yield describe("--entity-type users --entity-name orders --entity-type clients")
+    yield describe("--entity-type users")  # not those of user and client id
+    yield alter(f"{both} {DELETE} producer_byte_rate,consumer_byte_rate")
+    yield describe(both)
+    yield alter(f"--client-defaults {DELETE} controller_mutation_rate")
+    yield alter(f"--client app --user-defaults {DELETE} producer_byte_rate")
+
+
+def _ips() -> Iterator[tuple[str, ...]]:
+    yield alter(f"{IP} 192.0.2.1 {ADD} connection_creation_rate=50")
+    yield alter(f"--ip-defaults {ADD} connection_creation_rate=2147483647")
+    yield describe("--entity-type ips")
+    yield describe("--ip 192.0.2.1")
+    yield describe("--ip-defaults")
+    yield alter(f"--ip 192.0.2.1 {ADD} connection_creation_rate=2147483648")
+    yield alter(f"--ip 192.0.2.1 {ADD} connection_creation_rate=1.5")
+    yield alter(f"--ip 192.0.2.1 {ADD} producer_byte_rate=5")
+    yield alter("--ip", "not a host", ADD, "connection_creation_rate=5")
+    yield alter(f"--ip 192.0.2.1 {DELETE} connection_creation_rate")
+    yield alter(f"--entity-type ips --entity-default {DELETE} connection_creation_rate")
+    yield describe("--entity-type ips")
+
+
+def _mistakes() -> Iterator[tuple[str, ...]]:
+    yield alter(f"--user orders {DELETE} consumer_byte_rate")  # it is not set
+    yield alter(f"--user orders {DELETE} foo")
+    yield alter(f"--user orders {ADD} foo=1")
+    yield alter(f"--client app {ADD} foo=1")
+    yield alter(f"--client app {DELETE} foo")
+    yield alter(f"--user orders {ADD} producer_byte_rate=0")
+    yield alter(f"--user orders {ADD} producer_byte_rate=-1")
+    yield alter(f"--user orders {ADD} producer_byte_rate=1.5")
+    yield alter(f"--user orders {ADD} producer_byte_rate=fast")
+    yield alter(f"--user orders {ADD} producer_byte_rate")
+    yield alter(f"--user orders {ADD} producer_byte_rate=1 {DELETE} producer_byte_rate")
+    yield alter("--user orders")
+    yield alter(f"--entity-type users {ADD} producer_byte_rate=1")
+    yield alter(f"{USER} orders --client app {ADD} producer_byte_rate=1")
+    yield alter(f"--user orders --ip 192.0.2.1 {ADD} producer_byte_rate=1")
+    yield alter(f"{USER} a --entity-type users --entity-name b {ADD} producer_byte_rate=1")
+    yield alter(f"--entity-type people --entity-name a {ADD} producer_byte_rate=1")
+    yield alter("--user", "", ADD, "producer_byte_rate=1")
+    yield describe("")
+    yield describe("--entity-type users --entity-type ips")
+    yield (*SERVER, *["--entity-type", "users"])
+    yield ("--describe", "--entity-type", "users")
+
+
+def _other_settings() -> Iterator[tuple[str, ...]]:
+    scram = "SCRAM-SHA-256=[iterations=4096,password=secret]"
+    yield alter("--user scrammed", ADD, scram)
+    yield describe("--entity-type users")
+    yield alter("--user scrammed", ADD, f"{scram},producer_byte_rate=1")
+    yield alter(f"--user scrammed {DELETE} SCRAM-SHA-256")
+    yield alter(f"--entity-type brokers --entity-default {ADD} log.cleaner.threads=2")
+    yield describe("--entity-type brokers --entity-default")
+    yield alter(f"--entity-type brokers --entity-default {DELETE} log.cleaner.threads")
+    yield alter(f"--entity-type brokers --entity-default {ADD} listeners=PLAINTEXT://a:1,foo=1")
+    yield describe("--entity-type topics --entity-name nowhere")
