@@ -1,7 +1,9 @@
 """Quotas through the gateway by Kafka's own API: each request once to a broker, once to a gateway."""
 
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +18,7 @@ from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_t
 from kvota.client import BrokerConnection, Security
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.testing import frames
 from kvota.testing.frames import decoded
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
@@ -241,3 +244,47 @@ def altered_until_killed(
                 return {user: value}
             assert [code for _, code, _ in altered(client.frame())] == [0]
             acknowledged[user] = value
+
+
+# ------------------------------------------------------------------ connections
+
+
+def begun(server: tuple[str, int], source: str, count: int) -> int:
+    """Begin so many connections from an address of this machine; returns how many are answered."""
+    sockets = []
+    for _ in range(count):
+        client = socket.create_connection(server, timeout=30, source_address=(source, 0))
+        client.sendall(frames.request(18, 0))
+        sockets.append(client)
+    answered = 0
+    for client in sockets:
+        with client, suppress(ConnectionError):
+            answered += bool(client.recv(4))
+    return answered
+
+
+def test_connections_of_an_address_are_let_in_as_by_a_broker(
+    quota_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    rate = alteration(({"ip": "127.0.0.77"}, {"connection_creation_rate": 2.0}))
+    default = alteration(({"ip": None}, {"connection_creation_rate": 3.0}))
+    enforced = "\n[quotas.connection_creation_rate]\nenforce = true\n"
+    broker = quota_kafka.nodes[0].address
+    process = gateway(tmp_path, quota_kafka.bootstrap_servers, more=enforced)
+    with process, RawClient(broker) as direct, RawClient(address(process)) as client:
+        try:
+            for frame in (rate, default):
+                for answer in (asked(direct, frame), asked(client, frame)):
+                    assert [code for _, code, _ in altered(answer)] == [0]
+            same_description(direct, client, description(("ip", 2, None)), 1)
+            time.sleep(1)  # the broker puts it in force behind its metadata
+            straight = [begun(broker, source, 60) for source in ("127.0.0.77", "127.0.0.78")]
+        finally:
+            cleaned(direct)
+        time.sleep(1)  # it holds the gateway to nothing any more
+        told = [begun(address(process), source, 60) for source in ("127.0.0.77", "127.0.0.78")]
+
+    # 10 s of the rate at once; while they come the window grows by parts of a second.
+    assert 20 <= straight[0] < 30 <= straight[1] < 40
+    assert all(abs(a - b) <= 3 for a, b in zip(told, straight, strict=True))
+    assert "may begin 2 connections a second (connection_creation_rate)" in process.log

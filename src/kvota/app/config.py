@@ -8,7 +8,7 @@ from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.gateway.own_addresses import OwnAddresses
-from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits, GatewaySettings
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import ConfigurationError, Fault
 from kvota.model.quota_type import QuotaType
@@ -16,7 +16,7 @@ from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
-from kvota.store.quotas_file import load_quotas
+from kvota.store.quotas_file import load_client_quotas
 from kvota.store.toml_file import in_file_order, load_toml
 from kvota.web.settings import HttpSettings
 
@@ -67,7 +67,7 @@ def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
     configured = None
     if config.quotas.source is QuotaSourceKind.TOML:
         try:
-            configured = ClientQuotas.of(load_quotas(config.quotas.file))
+            configured = load_client_quotas(config.quotas.file)
         except ConfigurationError as error:
             raise ConfigurationError(faults + error.faults) from None
     if faults:
@@ -148,6 +148,10 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             ),
             upstream=tuple(servers or ()),
             limits=limits,
+            connection_rates=ConnectionRateSettings(
+                window=kafka.windows[QuotaType.PRODUCE],  # Kafka's quota.window.*, too
+                is_enforced=quotas.enforces_connection_rates,
+            ),
             connection=ConnectionSettings(
                 enforced=quotas.enforced,
                 factor_told_ms_max=_factor_told_ms_max(kafka, connection["mute_ms_max"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader
 from kvota.model.bucket_settings import BucketSettings
+from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.session.quota_admins import QuotaAdmins, is_loopback
 
@@ -30,6 +31,7 @@ class QuotaSettings:
         file: that of the source.
         admins: who may alter quotas where no authorizer of the cluster can say.
         enforced: quota types in force; the others are in shadow mode.
+        enforces_connection_rates: whether connection_creation_rate is in force, or only watched.
         buckets: the quota types that are counted by a token bucket.
     """
 
@@ -37,13 +39,16 @@ class QuotaSettings:
     file: Path
     admins: QuotaAdmins
     enforced: frozenset[QuotaType]
+    enforces_connection_rates: bool
     buckets: dict[QuotaType, BucketSettings]
 
 
 def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
     quotas = reader.table("quotas")
-    reader.known(("quotas",), ("source", "file", "admins", *CONFIGURABLE_TYPES))
+    reader.known(
+        ("quotas",), ("source", "file", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
+    )
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
     file = quotas.value("file", _FILE_NAMES[source], values.read_text)
     if source is QuotaSourceKind.FILE and file.endswith(".toml"):
@@ -53,11 +58,14 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
             'Write e.g. "quotas.json".',
         )
     enforced, buckets = _of_types(reader)
+    reader.known(("quotas", CONNECTION_RATE_KEY), ("enforce",))
+    of_connections = reader.table("quotas", CONNECTION_RATE_KEY)
     return QuotaSettings(
         source=source,
         file=folder / file,
         admins=_admins(reader, listens_at=listens_at),
         enforced=frozenset(enforced),
+        enforces_connection_rates=of_connections.value("enforce", False, values.read_boolean),  # noqa: FBT003
         buckets=buckets,
     )
 

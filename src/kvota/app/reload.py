@@ -13,7 +13,7 @@ from kvota.app.quota_settings import QuotaSourceKind
 from kvota.callbacks import ChosenCallback
 from kvota.gateway.callback_in_force import PreparedCallback
 from kvota.gateway.gateway import Gateway
-from kvota.model.client_quotas import ClientQuotas
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.errors import ConfigurationError, KvotaError
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
@@ -110,6 +110,7 @@ class Reload:
             windows=config.windows,
             buckets=config.quotas.buckets,
             callback=callback,
+            connection_rates=config.gateway.connection_rates,
         )
         self._sources.replace(config.quotas, quotas)
         lines = changes(before, quotas_before, config, quotas)
@@ -123,8 +124,10 @@ class Reload:
 def in_force(config: GatewayConfig) -> str:
     """Say which quota types are enforced, and which are only watched."""
     enforced = config.gateway.connection.enforced
-    force = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind in enforced) or "nothing"
-    shadow = ", ".join(kind for kind in CONFIGURABLE_TYPES if kind not in enforced) or "nothing"
+    is_held = {kind.value: kind in enforced for kind in CONFIGURABLE_TYPES}
+    is_held[CONNECTION_RATE_KEY] = config.gateway.connection_rates.is_enforced
+    force = ", ".join(name for name, held in is_held.items() if held) or "nothing"
+    shadow = ", ".join(name for name, held in is_held.items() if not held) or "nothing"
     return f"enforces {force}; in shadow mode: {shadow}"
 
 
@@ -156,6 +159,11 @@ def changes(
         old, new = algorithm_text(before, quota_type), algorithm_text(now, quota_type)
         if old != new:
             lines.append(f"{quota_type}: {old} -> {new}")
+    rates_before, rates = before.gateway.connection_rates, now.gateway.connection_rates
+    if rates_before.is_enforced != rates.is_enforced:
+        modes = ("shadow mode", "enforced")
+        old, new = modes[rates_before.is_enforced], modes[rates.is_enforced]
+        lines.append(f"{CONNECTION_RATE_KEY}: {old} -> {new}")
     changed = list(quotas_before.changes_to(quotas))
     lines += [_change(quotas_before, change) for change in changed[:_CHANGES_LOGGED_MAX]]
     if len(changed) > _CHANGES_LOGGED_MAX:
@@ -229,7 +237,11 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
     connection = replace(before.gateway.connection, enforced=now.gateway.connection.enforced)
     return replace(
         before,
-        gateway=replace(before.gateway, connection=connection),
+        gateway=replace(
+            before.gateway,
+            connection=connection,
+            connection_rates=now.gateway.connection_rates,
+        ),
         kafka=replace(before.kafka, windows=now.windows, callback=now.kafka.callback),
         quotas=now.quotas
         if _store_of(before) == _store_of(now)

@@ -8,13 +8,16 @@ from time import time_ns
 from typing import cast
 
 from kvota.gateway.closing import leave_upstream
+from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
+from kvota.gateway.held_back import HeldBack
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
 from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, Side
 from kvota.gateway.upstream_side import UpstreamSide
+from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
 
@@ -28,6 +31,8 @@ class Reception:
     means: Means
     places: Places
     refusals: Refusals
+    rates: ConnectionRates
+    held_back: HeldBack
     dialler: Dialler
     tasks: asyncio.TaskGroup
 
@@ -72,12 +77,29 @@ class ClientSide(Side):
         self.driver = Driver(reception.means, self, destination, node_id=node_id)
         self.driver.write_upstream = self._write_when_dialled
         self._machine = self.driver.machine
+        if self._comes_too_fast(node_id):
+            return
         refused = reception.places.take(self.driver)
         if refused:
             self.driver.close("", by="refused")
             reception.refusals.add(self.driver.host, refused, reception.means.loop.time())
             return
         self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
+
+    def _comes_too_fast(self, node_id: int) -> bool:
+        """True where its address has begun more connections than it may, and that counts."""
+        reception, host = self._reception, self.driver.host
+        throttle_ms = reception.rates.throttle_ms(host, node_id, time_ns() // 1_000_000)
+        if not throttle_ms:
+            return False
+        is_enforced = reception.rates.settings.is_enforced
+        limit = reception.rates.limit(host)
+        reason = f"its address may begin {limit} connections a second ({CONNECTION_RATE_KEY})"
+        now_s = reception.means.loop.time()
+        reception.refusals.add(host, reason, now_s, is_only_said=not is_enforced)
+        if is_enforced:
+            reception.held_back.hold(self.driver, throttle_ms)
+        return is_enforced
 
     def data_received(self, data: bytes) -> None:
         """The hot path, client to broker."""
@@ -122,6 +144,7 @@ class ClientSide(Side):
             self._dialling.cancel()
         self.driver.client_lost()
         self._reception.places.leave(self.driver)
+        self._reception.held_back.leave(self.driver)
 
     # ------------------------------------------------------------------ the broker
 

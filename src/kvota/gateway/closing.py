@@ -43,6 +43,12 @@ def say_goodbye(side: Side, loop: asyncio.AbstractEventLoop) -> None:
         close_when_written(side, loop)
 
 
+def leave_unread(side: Side, loop: asyncio.AbstractEventLoop) -> None:
+    """Take nothing of what the client sends; what comes before the transport can be paused is dropped."""
+    side.transport.set_protocol(_Unheard(side))
+    loop.call_soon(side.pause)  # it begins to read behind connection_made
+
+
 def leave_upstream(side: Side, loop: asyncio.AbstractEventLoop, *, is_inside_frame: bool) -> None:
     """Close once what was forwarded has been written: a record with acks=0 is still on its way.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 
@@ -37,6 +38,18 @@ class Errands:
             self._store.alter(errand, lambda refusal: _tell(result, refusal))
         return result
 
+    async def addresses_of(self, names: Iterable[str]) -> Mapping[str, str]:
+        """The first address of each name that has one; too late is none."""
+        to_ask = sorted(names)
+        asked = [self._loop.run_in_executor(self._names, _address_of, name) for name in to_ask]
+        if asked:
+            await asyncio.wait(asked, timeout=_LOOK_UP_S)
+        return {
+            name: address
+            for name, answer in zip(to_ask, asked, strict=True)
+            if answer.done() and not answer.cancelled() and (address := answer.result())
+        }
+
     def stop(self) -> None:
         """Take no more; what is being looked up is nobody's business any more."""
         self._names.shutdown(wait=False, cancel_futures=True)
@@ -44,17 +57,8 @@ class Errands:
     async def _unknown(self, names: frozenset[str]) -> frozenset[str]:
         """Which of the names are neither addresses nor known to anybody; too late is unknown, too."""
         to_ask = sorted(name for name in names if not _is_address(name))
-        asked = [
-            self._loop.run_in_executor(self._names, _is_known, name) for name in to_ask[:NAMES_MAX]
-        ]
-        if asked:
-            await asyncio.wait(asked, timeout=_LOOK_UP_S)
-        known = {
-            name
-            for name, answer in zip(to_ask, asked, strict=False)
-            if answer.done() and not answer.cancelled() and answer.result()
-        }
-        return frozenset(to_ask) - known
+        known = await self.addresses_of(to_ask[:NAMES_MAX])
+        return frozenset(name for name in to_ask if name not in known)
 
 
 def _tell(result: "asyncio.Future[object]", what: Refusal | frozenset[str] | None) -> None:
@@ -70,9 +74,9 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_known(name: str) -> bool:
+def _address_of(name: str) -> str | None:
     try:
-        socket.getaddrinfo(name, None)
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):  # ValueError: a name that cannot be asked for
-        return False
-    return True
+        return None
+    return str(found[0][4][0])

@@ -12,17 +12,19 @@ from itertools import count
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce, PreparedCallback
 from kvota.gateway.client_side import ClientSide, Reception
+from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.errands import Errands
 from kvota.gateway.glancing import Glancing, Watched
+from kvota.gateway.held_back import HeldBack
 from kvota.gateway.listeners import Listeners
 from kvota.gateway.loop_lag import watch_lag
 from kvota.gateway.means import Means
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
-from kvota.gateway.settings import GatewaySettings
+from kvota.gateway.settings import ConnectionRateSettings, GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
 from kvota.gateway.turns import Turns
 from kvota.metrics.counter_key import CounterKey
@@ -81,8 +83,11 @@ class Gateway:
         self.is_listening = False
         self._glancing: Glancing
         self._loop: asyncio.AbstractEventLoop
+        self._rates = ConnectionRates(settings.connection_rates)
         self._to_look_again: dict[Driver, None] = {}
         self._stop: asyncio.Event
+        self._errands: Errands
+        self._tasks: asyncio.TaskGroup
 
     # ------------------------------------------------------------------ what it offers
 
@@ -97,7 +102,8 @@ class Gateway:
         self.quota_callback.start(loop)
         self._loop = loop
         self._glancing = self._made_glancing(loop)
-        errands = Errands(loop, self._store)
+        self._errands = errands = Errands(loop, self._store)
+        held_back = HeldBack(loop)
         self._store.begin(self._in_force)
         means = Means(
             loop=loop,
@@ -117,12 +123,16 @@ class Gateway:
                 means=means,
                 places=self._places,
                 refusals=self._refusals,
+                rates=self._rates,
+                held_back=held_back,
                 dialler=self._dialler,
                 tasks=tasks,
             )
             try:
                 await listeners.open(partial(ClientSide, reception))
                 self._own.listens_at(listeners.ips)
+                self._tasks = tasks
+                self._put_connection_rates_in_force()
                 works = (
                     self._upkeep(),
                     self._purge(),
@@ -136,6 +146,7 @@ class Gateway:
                 await self._stop.wait()
                 self._places.closed = True
                 listeners.close()
+                held_back.stop()
                 await self._drain()
                 for task in beside:
                     task.cancel()
@@ -169,6 +180,7 @@ class Gateway:
         windows: Mapping[QuotaType, QuotaWindow],
         buckets: Mapping[QuotaType, BucketSettings],
         callback: PreparedCallback | None = None,
+        connection_rates: ConnectionRateSettings,
     ) -> None:
         """Count and hold by these from now on; running mutes and waits are looked at again at once.
 
@@ -180,6 +192,8 @@ class Gateway:
         shared.replace_quotas(quotas)
         if callback is not None:
             self.quota_callback.put_in_force(callback)
+        self._rates.settings = connection_rates
+        self._put_connection_rates_in_force()
         self.look_again()
 
     def look_again(self) -> None:
@@ -216,10 +230,25 @@ class Gateway:
 
     # ------------------------------------------------------------------ what goes on beside
 
+    def _put_connection_rates_in_force(self) -> None:
+        names = self._rates.replace(self._store.quotas)
+        if names:
+            self._tasks.create_task(self._learn_addresses(names))
+
+    async def _learn_addresses(self, names: frozenset[str]) -> None:
+        found = await self._errands.addresses_of(names)
+        self._rates.learn(found)
+        for name in sorted(names - found.keys()):
+            log.warning(
+                "the connection_creation_rate of %s holds nobody back: it has no address", name
+            )
+
     def _in_force(self, changes: Sequence[KeyChange]) -> None:
         """Quotas have been stored: they count from now on."""
         self.shared.change_quotas(tuple(of_engine(changes)))
         self.look_again()
+        if any(change.entity.ip is not None for change in changes):
+            self._put_connection_rates_in_force()
         for key in idle_keys(change.key for change in changes if change.value is not None):
             log.warning("%s is kept and described; it holds nobody back yet", key)
 

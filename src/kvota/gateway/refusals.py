@@ -17,6 +17,7 @@ class _Said:
     reason: str
     at_s: float
     more: int = 0
+    are: str = "were"
 
 
 class Refusals:
@@ -26,14 +27,18 @@ class Refusals:
         self._of_host: dict[str, _Said] = {}
         self._others = 0
 
-    def add(self, host: str, reason: str, now_s: float) -> None:
-        """A connection from this address was refused, on a monotonic clock."""
+    def add(self, host: str, reason: str, now_s: float, *, is_only_said: bool = False) -> None:
+        """A connection from this address was refused, on a monotonic clock.
+
+        ``is_only_said``: it was let in (shadow mode).
+        """
         said = self._of_host.get(host)
         if said is not None:
             said.more += 1
         elif len(self._of_host) < _ADDRESSES_MAX:
-            self._of_host[host] = _Said(reason, now_s)
-            log.warning("a connection from %s was refused: %s", host, reason)
+            verb = "would be" if is_only_said else "was"
+            self._of_host[host] = _Said(reason, now_s, are="would be" if is_only_said else "were")
+            log.warning("a connection from %s %s refused: %s", host, verb, reason)
         else:
             self._others += 1
 
@@ -45,9 +50,10 @@ class Refusals:
             del self._of_host[host]
             if said.more:
                 log.warning(
-                    "%d more connections from %s were refused within a minute: %s",
+                    "%d more connections from %s %s refused within a minute: %s",
                     said.more,
                     host,
+                    said.are,
                     said.reason,
                 )
         if self._others:

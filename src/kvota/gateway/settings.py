@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvota.model.quota_window import QuotaWindow
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
 
@@ -35,6 +36,19 @@ class GatewayLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionRateSettings:
+    """How connection_creation_rate is held.
+
+    Attributes:
+        window: ``quota.window.num`` samples of ``quota.window.size.seconds``.
+        is_enforced: false: connections over their rate are let in, and said.
+    """
+
+    window: QuotaWindow = field(default_factory=lambda: QuotaWindow(11, 1000))
+    is_enforced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """Where to listen, whom to reach."""
 
@@ -43,6 +57,7 @@ class GatewaySettings:
     advertised: Advertised
     upstream: tuple[tuple[str, int], ...]
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    connection_rates: ConnectionRateSettings = field(default_factory=ConnectionRateSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
     @property

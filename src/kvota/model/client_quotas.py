@@ -7,6 +7,7 @@ limit on an address's new connections is the listener's.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -112,7 +113,7 @@ class ClientQuotas(EntityTable[str]):
 
 def idle_keys(keys: Iterable[str]) -> list[str]:
     """Those of the keys that are kept and hold nobody back yet."""
-    return sorted({key for key in keys if key not in TYPE_OF_KEY})
+    return sorted({key for key in keys if key not in TYPE_OF_KEY and key != CONNECTION_RATE_KEY})
 
 
 def of_engine(changes: Iterable[KeyChange]) -> Iterator[QuotaChange]:
@@ -128,4 +129,4 @@ def of_engine(changes: Iterable[KeyChange]) -> Iterator[QuotaChange]:
 
 
 def _limit(value: float) -> float:
-    return min(UNLIMITED, value)  # NaN is not less
+    return value if isfinite(value) else UNLIMITED

@@ -1,23 +1,25 @@
 """The ``[[quota]]`` tables of a quotas file are checked one by one, and all faults collected."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, KEYS
 from kvota.model.errors import Fault
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.model.quota_type import TYPE_OF_KEY, QuotaType
-from kvota.store.quota_limit import LimitError, parse_limit
+from kvota.model.quota_type import TYPE_OF_KEY
+from kvota.store.quota_limit import LimitError, parse_value
 from kvota.store.toml_file import unknown_keys
 from kvota.store.toml_places import KeyPath, Places
 
 _ENTITY_KEYS = ("user", "user_default", "client_id", "client_id_default")
-_KNOWN_KEYS = (*_ENTITY_KEYS, *TYPE_OF_KEY)
+_IP_KEYS = ("ip", "ip_default")
+_KNOWN_KEYS = (*_ENTITY_KEYS, *_IP_KEYS, *TYPE_OF_KEY, CONNECTION_RATE_KEY)
 
 
 class EntriesReader:
     """Collects the quotas and the faults of one file."""
 
     def __init__(self, places: Places) -> None:
-        self.quotas: dict[QuotaEntity, dict[QuotaType, float]] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.faults: list[Fault] = []
         self._places = places
         self._path_of: dict[QuotaEntity, KeyPath] = {}
@@ -41,22 +43,35 @@ class EntriesReader:
         self.faults += unknown_keys(entry, _KNOWN_KEYS, self._places, path)
         user = self._name(path, entry, "user")
         client_id = self._name(path, entry, "client_id")
+        ip = self._name(path, entry, "ip")
         limits = self._limits(path, entry)
         if len(self.faults) > faults_before:
             return
-        if user is None and client_id is None:
+        if user is None and client_id is None and ip is None:
             self._fault(
                 path,
                 "for nobody",
                 "Add user, user_default = true, client_id or client_id_default = true.",
             )
+        elif ip is not None and not (user is None and client_id is None):
+            self._fault(path, "for an ip and somebody else", "Write a [[quota]] for each.")
+        elif self._is_of_another(path, limits, of_ip=ip is not None):
             return
-        if not limits:
-            self._fault(path, "limits nothing", f"Add one of {', '.join(TYPE_OF_KEY)}.")
-            return
-        self._add(path, QuotaEntity(user, client_id), limits)
+        elif not limits:
+            missing = CONNECTION_RATE_KEY if ip is not None else f"one of {', '.join(TYPE_OF_KEY)}"
+            self._fault(path, "limits nothing", f"Add {missing}.")
+        else:
+            self._add(path, QuotaEntity(user, client_id, ip), limits)
 
-    def _add(self, path: KeyPath, entity: QuotaEntity, limits: dict[QuotaType, float]) -> None:
+    def _is_of_another(self, path: KeyPath, limits: Iterable[str], *, of_ip: bool) -> bool:
+        """True where a limit is one that such an entity cannot have."""
+        wrong = [key for key in limits if KEYS[key].of_ip != of_ip]
+        for key in wrong:
+            whose = "an ip has" if KEYS[key].of_ip else "users and client ids have"
+            self._fault((*path, key), f"a limit that only {whose}", "Write it where it belongs.")
+        return bool(wrong)
+
+    def _add(self, path: KeyPath, entity: QuotaEntity, limits: dict[str, float]) -> None:
         first = self._path_of.setdefault(entity, path)
         if first is not path:
             problem = f"{entity} has its quotas at {self._places.of(*first)} already"
@@ -86,12 +101,12 @@ class EntriesReader:
             self._fault((*path, key), "not a text", f'Write it in quotes, e.g. {key} = "orders".')
         return None
 
-    def _limits(self, path: KeyPath, entry: Mapping[str, object]) -> dict[QuotaType, float]:
+    def _limits(self, path: KeyPath, entry: Mapping[str, object]) -> dict[str, float]:
         limits = {}
-        for key, quota_type in TYPE_OF_KEY.items():
+        for key in (*TYPE_OF_KEY, CONNECTION_RATE_KEY):
             if key in entry:
                 try:
-                    limits[quota_type] = parse_limit(quota_type, entry[key])
+                    limits[key] = parse_value(key, entry[key])
                 except LimitError as error:
                     self._fault((*path, key), error.problem, error.remedy)
         return limits

@@ -2,11 +2,15 @@
 
 from math import isfinite
 
-from kvota.model.quota_type import BYTE_RATE_TYPES, QuotaType
+from kvota.model.client_quotas import CONNECTION_RATE_KEY
+from kvota.model.quota_type import BYTE_RATE_TYPES, TYPE_OF_KEY, QuotaType
 from kvota.model.units import parse_byte_rate, parse_rate
 
 # This is Kafka's LONG as a double: 2^63 itself passes, as on a broker.
 _BYTE_RATE_MAX = float(2**63 - 1)
+
+# This is Kafka's INT.
+_CONNECTIONS_MAX = 2**31 - 1
 
 # Kafka forgives this much above a whole number, and nothing below one.
 _FRACTION_MAX = 1e-6
@@ -26,6 +30,46 @@ class LimitError(ValueError):
         super().__init__(f"{problem}. {remedy}")
         self.problem = problem
         self.remedy = remedy
+
+
+def parse_value(key: str, written: object) -> float:
+    """Return the value of one of Kafka's keys.
+
+    Raises:
+        LimitError: as ``parse_limit``; connection_creation_rate is a whole number a second.
+    """
+    if key != CONNECTION_RATE_KEY:
+        return parse_limit(TYPE_OF_KEY[key], written)
+    shown = _as_written(written)
+    try:
+        rate = parse_rate(written) if isinstance(written, str) else _plain_number(written)
+    except ValueError:
+        rate = 0.0
+    if not 1 <= rate <= _CONNECTIONS_MAX or rate % 1:
+        problem = f"{shown} is not a whole number of connections a second"
+        raise LimitError(problem, _EXAMPLE_OF_RATE)
+    return rate
+
+
+def value_text(key: str, value: float) -> str:
+    """Return the shortest text that ``parse_value`` reads as exactly this value."""
+    return (
+        f"{_figures(value)}/s"
+        if key == CONNECTION_RATE_KEY
+        else limit_text(TYPE_OF_KEY[key], value)
+    )
+
+
+def check_value(key: str, value: float) -> None:
+    """Refuse a value that a file that people write cannot have.
+
+    Raises:
+        LimitError: such a value.
+    """
+    if key == CONNECTION_RATE_KEY:
+        parse_value(key, value)
+    else:
+        check_limit(TYPE_OF_KEY[key], value)
 
 
 def parse_limit(quota_type: QuotaType, written: object) -> float:
@@ -93,6 +137,10 @@ def limit_text(quota_type: QuotaType, limit: float) -> str:
 def _number(quota_type: QuotaType, written: object) -> float:
     if isinstance(written, str):
         return parse_byte_rate(written) if quota_type in BYTE_RATE_TYPES else parse_rate(written)
+    return _plain_number(written)
+
+
+def _plain_number(written: object) -> float:
     if isinstance(written, int | float) and not isinstance(written, bool):
         return float(written)
     msg = "neither a number nor a text"

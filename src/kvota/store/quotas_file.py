@@ -1,21 +1,22 @@
 """The file of configured quotas, ``quotas.toml``, is read here, and written in one step."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kvota.files.whole_file import write_whole
+from kvota.model.client_quotas import ClientQuotas, idle_keys
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.model.quota_type import FACTS
 from kvota.store.quota_entries import EntriesReader
-from kvota.store.quota_limit import LimitError, check_limit, limit_text
+from kvota.store.quota_limit import LimitError, check_value, value_text
 from kvota.store.toml_file import in_file_order, load_toml
 
 
-def load_quotas(path: Path) -> ConfiguredQuotas:
-    """Return the quotas of a file; an empty file means no quotas.
+def load_client_quotas(path: Path) -> ClientQuotas:
+    """Return the quotas of a file by Kafka's keys; an empty file means no quotas.
 
     Raises:
         ConfigurationError: all faults of the file, each with its place ``file:line: quota[n].key``.
@@ -25,11 +26,20 @@ def load_quotas(path: Path) -> ConfiguredQuotas:
     reader.read(data)
     if reader.faults:
         raise ConfigurationError(in_file_order(reader.faults))
-    return ConfiguredQuotas(reader.quotas)
+    return ClientQuotas(reader.quotas)
 
 
-def dump_quotas(quotas: ConfiguredQuotas, *, heading: str | None = None) -> str:
-    """Return the text of a quotas file that ``load_quotas`` reads as exactly these quotas.
+def load_quotas(path: Path) -> ConfiguredQuotas:
+    """Return what of a file is quotas of users and client ids.
+
+    Raises:
+        ConfigurationError: as ``load_client_quotas``.
+    """
+    return load_client_quotas(path).configured()
+
+
+def dump_quotas(quotas: ConfiguredQuotas | ClientQuotas, *, heading: str | None = None) -> str:
+    """Return the text of a quotas file that is read as exactly these quotas.
 
     Args:
         quotas: entries keep their order.
@@ -38,14 +48,19 @@ def dump_quotas(quotas: ConfiguredQuotas, *, heading: str | None = None) -> str:
     Raises:
         UsageError: there is a limit or a name that such a file cannot have.
     """
+    if isinstance(quotas, ConfiguredQuotas):
+        quotas = _by_key(quotas)
     heads = [f"# {_printable(line)}".rstrip() + "\n" for line in (heading or "").splitlines()]
     entries = [
-        "".join(f"{line}\n" for line in _entry_lines(quotas, entity)) for entity in quotas.entries()
+        "".join(f"{line}\n" for line in _entry_lines(entity, values))
+        for entity, values in quotas.entries().items()
     ]
     return "\n".join([*(["".join(heads)] if heads else []), *entries])
 
 
-def write_quotas(path: Path, quotas: ConfiguredQuotas, *, heading: str | None = None) -> None:
+def write_quotas(
+    path: Path, quotas: ConfiguredQuotas | ClientQuotas, *, heading: str | None = None
+) -> None:
     """Put the quotas into the file: a reader finds the old text or the new, never half of one.
 
     Raises:
@@ -60,23 +75,30 @@ def write_quotas(path: Path, quotas: ConfiguredQuotas, *, heading: str | None = 
         raise UnreachableError(msg) from error
 
 
-def _entry_lines(quotas: ConfiguredQuotas, entity: QuotaEntity) -> Iterator[str]:
+def _by_key(quotas: ConfiguredQuotas) -> ClientQuotas:
+    for entity, limits in quotas.entries().items():
+        for quota_type in limits:
+            if FACTS[quota_type].config_key is None:
+                msg = f"a {quota_type} quota ({entity}) cannot be written to a quotas file: it has no key"
+                raise UsageError(msg)
+    return ClientQuotas.of(quotas)
+
+
+def _entry_lines(entity: QuotaEntity, values: Mapping[str, float]) -> Iterator[str]:
     yield "[[quota]]"
     yield from _name_lines("user", entity.user)
     yield from _name_lines("client_id", entity.client_id)
-    for quota_type, limit in quotas.entries()[entity].items():
-        key = FACTS[quota_type].config_key
-        if key is None:
-            msg = (
-                f"a {quota_type} quota ({entity}) cannot be written to a quotas file: it has no key"
-            )
+    yield from _name_lines("ip", entity.ip)
+    for key, value in values.items():
+        if key in idle_keys([key]):
+            msg = f"{key} of {entity} cannot be written to a quotas file"
             raise UsageError(msg)
         try:
-            check_limit(quota_type, limit)
+            check_value(key, value)
         except LimitError as error:
             msg = f"{key} of {entity}: {error}"
             raise UsageError(msg) from error
-        yield f'{key} = "{limit_text(quota_type, limit)}"'
+        yield f'{key} = "{value_text(key, value)}"'
 
 
 def _name_lines(key: str, name: EntityName) -> Iterator[str]:

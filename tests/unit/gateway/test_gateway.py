@@ -8,6 +8,7 @@ import pytest
 from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, until
 
 from kvota.gateway.driver import Driver
+from kvota.gateway.settings import ConnectionRateSettings
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
@@ -50,8 +51,13 @@ def take_places(world: World, places: int) -> list[int]:
     return order
 
 
+RATES = ConnectionRateSettings()
+
+
 def put_in_force(world: World, table: ConfiguredQuotas) -> None:
-    world.gateway.put_in_force(table, enforced=ALL_TYPES, windows={}, buckets={})
+    world.gateway.put_in_force(
+        table, enforced=ALL_TYPES, windows={}, buckets={}, connection_rates=RATES
+    )
 
 
 async def test_other_quotas_are_told_to_every_connection(worlds: Worlds, looked: Looked) -> None:
@@ -80,13 +86,17 @@ async def test_a_muted_client_goes_on_when_its_quota_is_lifted(worlds: Worlds) -
 
 LET_GO: dict[str, Callable[[World], None]] = {
     "no longer enforced": lambda world: world.gateway.put_in_force(
-        quotas(PRODUCE=1_000), enforced=frozenset(), windows={}, buckets=BUCKETS
+        quotas(PRODUCE=1_000),
+        enforced=frozenset(),
+        windows={},
+        buckets=BUCKETS,
+        connection_rates=RATES,
     ),
     "another algorithm": lambda world: world.gateway.put_in_force(
-        quotas(PRODUCE=1_000), enforced=ALL_TYPES, windows={}, buckets={}
+        quotas(PRODUCE=1_000), enforced=ALL_TYPES, windows={}, buckets={}, connection_rates=RATES
     ),
     "no quota": lambda world: world.gateway.put_in_force(
-        quotas(), enforced=ALL_TYPES, windows={}, buckets=BUCKETS
+        quotas(), enforced=ALL_TYPES, windows={}, buckets=BUCKETS, connection_rates=RATES
     ),
 }
 

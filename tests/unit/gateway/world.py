@@ -209,7 +209,9 @@ class World:
         self.sink = Rows()
         default_callback = DefaultQuotaCallback(table or ConfiguredQuotas())
         self.engine = QuotaEngine(callback or default_callback, {})
-        store = TomlStore(ClientQuotas.of(table or ConfiguredQuotas()), WRITTEN_BY_PEOPLE)
+        self.store = store = TomlStore(
+            ClientQuotas.of(table or ConfiguredQuotas()), WRITTEN_BY_PEOPLE
+        )
         self.shared = Shared(
             engine=self.engine,
             sink=self.sink,

@@ -11,6 +11,7 @@ from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
 from kvota.app.text_table import text_table
+from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
@@ -113,13 +114,14 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the plan and its proof, write if asked; return 1 if the replay does not confirm it."""
-    from kvota.store.quotas_file import load_quotas
+    from kvota.store.quotas_file import load_client_quotas
 
     if args.yes and args.quotas is None:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
     rules = _guardrails(args)
-    quotas = load_quotas(args.quotas) if args.quotas else ConfiguredQuotas()
+    written = load_client_quotas(args.quotas) if args.quotas else ClientQuotas()
+    quotas = written.configured()
     capacities = _capacities(args.capacity)
     found = on_record(
         args, "planning from", lambda record: _plan(record, args, quotas, capacities, rules)
@@ -130,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         print(_text(found, raw=args.raw))
     for note in _notes(found):
         print(f"kvota: {note}", file=sys.stderr)
-    _write(found, args)
+    _write(found, args, written)
     return DONE if all(proof.is_kept for proof in found.verified.values()) else NEGATIVE
 
 
@@ -296,23 +298,27 @@ def _name(name: object) -> str | None:
     return None if name is None else str(name)
 
 
-def _write(found: "Recommendation", args: argparse.Namespace) -> None:
+def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuotas) -> None:
+    """Write what the plan makes of the quotas; what it says nothing of, such as an ip's, stays."""
     from kvota.store.quotas_file import write_quotas
 
     heading = f"kvota plan {found.plan_id}"
+    kept = before.changes_to(ClientQuotas.of(before.configured()))
+    others = [KeyChange(entity, key, before.value(entity, key)) for entity, key, _ in kept]
+    new = ClientQuotas.of(found.new).with_changes(others)
     if args.plan_file is not None:
-        write_quotas(args.plan_file, found.new, heading=heading)
+        write_quotas(args.plan_file, new, heading=heading)
         print(f"kvota: wrote {args.plan_file}", file=sys.stderr)
     if args.yes and found.changes:
-        before = args.quotas.with_name(f"{args.quotas.name}.before-{found.plan_id}")
+        copy = args.quotas.with_name(f"{args.quotas.name}.before-{found.plan_id}")
         try:
-            before.write_bytes(args.quotas.read_bytes())
+            copy.write_bytes(args.quotas.read_bytes())
         except OSError as error:
-            msg = f"{before} could not be written: {error.strerror}. Nothing was changed"
+            msg = f"{copy} could not be written: {error.strerror}. Nothing was changed"
             raise UnreachableError(msg) from error
-        write_quotas(args.quotas, found.new, heading=heading)
+        write_quotas(args.quotas, new, heading=heading)
         print(f"kvota: wrote {args.quotas}; SIGHUP makes the gateway read it", file=sys.stderr)
-        print(f"kvota: to undo: mv {before} {args.quotas}", file=sys.stderr)
+        print(f"kvota: to undo: mv {copy} {args.quotas}", file=sys.stderr)
 
 
 def _capacity(text: str) -> tuple[QuotaType, float]:

@@ -1,0 +1,124 @@
+"""How many connections an address may begin each second at one broker: Kafka's connection_creation_rate.
+
+Source: ``ConnectionQuotas`` of Kafka 4.3 (KIP-612). A connection over the rate does not count against it; its
+socket is kept for the throttle time, one sample at most, and then closed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
+
+from kvota.engine.sampled_rate import SampledRate
+from kvota.gateway.own_addresses import plain_ip
+from kvota.gateway.settings import ConnectionRateSettings
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
+from kvota.model.quota_entity import DEFAULT
+
+IP = IPv4Address | IPv6Address
+
+# Kafka's default, which counts nobody.
+UNLIMITED = 2**31 - 1
+# So many addresses are counted at a time; a counter is some hundred bytes.
+COUNTERS_MAX = 20_000
+_FORGET_AFTER_MS = 3_600_000
+
+
+class ConnectionRates:
+    """The limits in force, and what each address has used of them.
+
+    Attributes:
+        settings: how the rates are held; may be replaced.
+    """
+
+    def __init__(self, settings: ConnectionRateSettings) -> None:
+        self.settings = settings
+        self._default = UNLIMITED
+        self._of_name: Mapping[str, int] = {}
+        self._addresses: dict[str, IP] = {}
+        self._of_ip: dict[IP, int] = {}
+        # Not a plain dict: finding its first keys costs a walk over all that have left.
+        self._counters: OrderedDict[tuple[int, IP], SampledRate] = OrderedDict()
+
+    def replace(self, quotas: ClientQuotas) -> frozenset[str]:
+        """Other quotas are in force; returns the names of hosts that have to be looked up (``learn``)."""
+        of_name: dict[str, int] = {}
+        self._default = UNLIMITED
+        for entity, values in quotas.entries().items():
+            rate = values.get(CONNECTION_RATE_KEY)
+            if rate is None or entity.ip is None:
+                continue
+            if entity.ip is DEFAULT:
+                self._default = _whole(rate)
+            else:
+                of_name[str(entity.ip)] = _whole(rate)
+        self._of_name = of_name
+        self._addresses = {
+            name: address
+            for name in of_name
+            if (address := self._addresses.get(name) or _literal(name)) is not None
+        }
+        self._apply()
+        return frozenset(of_name) - self._addresses.keys()
+
+    def learn(self, addresses: Mapping[str, str]) -> None:
+        """These names mean these addresses."""
+        for name, address in addresses.items():
+            if name in self._of_name:
+                self._addresses[name] = plain_ip(address)
+        self._apply()
+
+    def limit(self, host: str) -> int:
+        """The connections an address may begin each second; ``UNLIMITED`` without a quota."""
+        ip = _literal(host)
+        return self._default if ip is None else self._of_ip.get(ip, self._default)
+
+    def throttle_ms(self, host: str, node_id: int, now_ms: int) -> int:
+        """Count a connection; 0, or for how long its socket is kept because it is one too many.
+
+        Args:
+            host: the client's address.
+            node_id: the broker for which it has come.
+            now_ms: Unix milliseconds.
+        """
+        ip, limit, window = _literal(host), self.limit(host), self.settings.window
+        if limit == UNLIMITED or ip is None:  # whose address is not known has gone already
+            return 0
+        counter = self._counters.get((node_id, ip))
+        if counter is None:
+            self._make_room(now_ms)
+            counter = SampledRate(window, limit, forget_after_ms=_FORGET_AFTER_MS, born_ms=now_ms)
+            self._counters[node_id, ip] = counter
+        if limit == 0:  # from NaN; Kafka divides by it, and bounds what comes out
+            return window.sample_ms
+        counter.configure(window, limit)
+        throttle_ms = counter.charge(1, now_ms)
+        if throttle_ms <= 0:
+            return 0
+        counter.charge(-1, now_ms)
+        return min(throttle_ms, window.sample_ms)
+
+    def _apply(self) -> None:
+        self._of_ip = {address: self._of_name[name] for name, address in self._addresses.items()}
+
+    def _make_room(self, now_ms: int) -> None:
+        """For each new counter two others are looked at, so that those of no use do not pile up."""
+        counters = self._counters
+        for _ in range(min(2, len(counters))):
+            key = next(iter(counters))
+            counter = counters.pop(key)
+            if not counter.is_as_new(now_ms):
+                counters[key] = counter
+        if len(counters) >= COUNTERS_MAX:
+            counters.popitem(last=False)
+
+
+def _whole(rate: float) -> int:
+    """As Java makes an int of a double: cut, and 0 of what is no number."""
+    return int(min(rate, UNLIMITED)) if rate == rate else 0  # noqa: PLR0124
+
+
+def _literal(name: str) -> IP | None:
+    try:
+        return plain_ip(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
