@@ -17,6 +17,7 @@ NAMES = (
     "adversary",
     "endurance",
     "steps",
+    "caught_up",
 )
 
 

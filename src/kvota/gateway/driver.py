@@ -311,11 +311,14 @@ class Driver:
     def can_finish(self) -> bool:
         """True when nothing is due, or waits for its broker, and the client has been sent all there is.
 
-        A record with acks = 0 is due no more once it waits for a broker that is being dialled.
+        A Fetch that waits for records is nothing to wait for. A record with acks = 0 is due no more once
+        it waits for a broker that is being dialled.
         """
         if self.upstream is None and self.machine.pausing.reasons & Reason.DIALLING:
             return False
-        return self.machine.idle and not self.client.transport.get_write_buffer_size()
+        if not (self.machine.idle or self.machine.only_awaits_records):
+            return False
+        return not self.client.transport.get_write_buffer_size()
 
     @property
     def is_unread(self) -> bool:

@@ -158,6 +158,11 @@ class Answers:
             self._paused(now_us)
         return data or None if begin < 0 else self._forwarded(data, begin)
 
+    @property
+    def has_begun(self) -> bool:
+        """True while an answer is half here and kept."""
+        return bool(self._buffered)
+
     # ------------------------------------------------------------------ chunks
 
     def _forwarded(self, data: Frame, begin: int) -> Frame | None:

@@ -289,6 +289,17 @@ class Connection:
         return not (caller.due or caller.at_work or self._requests.left or caller.answer_left)
 
     @property
+    def only_awaits_records(self) -> bool:
+        """True when nothing is due but Fetches whose answers have not begun: they may wait for hours.
+
+        A consumer asks again, wherever it is led to, and nothing was charged.
+        """
+        caller = self.caller
+        if caller.at_work or self._requests.left or caller.answer_left or self._answers.has_begun:
+            return False
+        return all(entry[1] == Due.FETCH for entry in caller.due)
+
+    @property
     def due_count(self) -> int:
         """How many answers have not come yet."""
         return len(self.caller.due)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.gateway.world import (
+    Broker,
     Worlds,
     heartbeat,
     heartbeat_answer,
@@ -120,6 +121,58 @@ async def test_draining_does_not_wait_for_a_client_that_does_not_read(worlds: Wo
     await asyncio.wait_for(world.stop(), 5)
 
     assert world.open_connections == 0
+
+
+async def test_draining_does_not_wait_for_fetches_that_wait_for_records(worlds: Worlds) -> None:
+    world = await worlds(behaviour=silent, limits=GatewayLimits(drain_ms=10_000))
+    client = await world.connect()
+    client.send(fetch() + fetch())
+    await until(lambda: len(world.brokers[0].frames) == 2)
+
+    ended = world.stop_soon()
+    await asyncio.wait([ended], timeout=5)
+
+    assert ended.done()
+    assert await client.rest() == b""
+
+
+async def test_draining_waits_for_what_is_due_beside_a_fetch(worlds: Worlds) -> None:
+    world = await worlds(limits=GatewayLimits(drain_ms=10_000))
+    client = await world.connect()
+    driver = await only_driver(world)
+    world.brokers[0].gate.clear()
+    client.send(fetch() + produce())
+    await until(lambda: driver.machine.due_count == 2)
+
+    ended = world.stop_soon()
+    await asyncio.sleep(0.1)
+    world.brokers[0].gate.set()
+
+    assert len(split(await client.rest())) == 2
+    await asyncio.wait_for(ended, 5)
+
+
+async def test_draining_lets_an_answer_arrive_that_has_begun(worlds: Worlds) -> None:
+    answer = fetch_answer()
+    begun = asyncio.Event()
+
+    async def by_halves(broker: Broker, frame: bytes) -> bytes:
+        begun.set()
+        return answer[:10]
+
+    world = await worlds(behaviour=by_halves, limits=GatewayLimits(drain_ms=10_000))
+    client = await world.connect()
+    client.send(fetch())
+    await begun.wait()
+    await asyncio.sleep(0.1)
+
+    ended = world.stop_soon()
+    await asyncio.sleep(0.1)
+    for writer in world.brokers[0]._writers:
+        writer.write(answer[10:])
+
+    assert await client.rest() == answer
+    await asyncio.wait_for(ended, 5)
 
 
 async def test_draining_while_a_question_is_open(worlds: Worlds) -> None:
