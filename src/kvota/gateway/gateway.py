@@ -131,15 +131,7 @@ class Gateway:
             try:
                 await listeners.open(partial(ClientSide, reception))
                 self._own.listens_at(listeners.ips)
-                self._tasks = tasks
-                self._put_connection_rates_in_force()
-                works = (
-                    self._upkeep(),
-                    self._purge(),
-                    self.quota_callback.run(),
-                    watch_lag(self.counts),
-                )
-                beside = [tasks.create_task(work) for work in works]
+                beside = self._begin_beside(tasks)
                 self.is_listening = True
                 if started is not None:
                     started.set()
@@ -156,6 +148,18 @@ class Gateway:
                 errands.stop()
                 await self._store.end()
                 await self.quota_callback.close()
+
+    def _begin_beside(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """What goes on until the gateway drains."""
+        self._tasks = tasks
+        self._put_connection_rates_in_force()
+        works = (
+            self._upkeep(),
+            self._purge(),
+            self.quota_callback.run(),
+            watch_lag(self.counts),
+        )
+        return [tasks.create_task(work) for work in works]
 
     def _made_glancing(self, loop: asyncio.AbstractEventLoop) -> Glancing:
         watched = Watched(

@@ -19,7 +19,7 @@ class HeldBack:
     def hold(self, driver: Driver, throttle_ms: int) -> None:
         """Close it after so long; until then its client does not come again."""
         if len(self._held) >= HELD_MAX:
-            driver.close("")
+            driver.close("", by="refused")
             return
         leave_unread(driver.client, self._loop)
         self._held[driver] = self._loop.call_later(throttle_ms / 1000, self._let_go, driver)
@@ -37,4 +37,4 @@ class HeldBack:
 
     def _let_go(self, driver: Driver) -> None:
         self.leave(driver)
-        driver.close("")
+        driver.close("", by="refused")

@@ -6,9 +6,8 @@ announce much and send little can exhaust its heap. Only frames that have not ar
 
 from collections import OrderedDict
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
-from itertools import count
 
+from kvota.session.budget_line import BudgetLine
 from kvota.session.waking import nobody
 
 # Who shares room: the user's name and, where nobody has logged in, the address of the client.
@@ -21,48 +20,6 @@ _CALM_AFTER_SWEEPS = 15
 _KEEPS_BACK_LOOKS = 20
 # This part of the room is for users who hold no more than that: one user alone never fills all of it.
 _KEPT_PART = 8
-
-
-class _Line:
-    """Those of one user who wait: the small ones first, unless one has been passed for long enough."""
-
-    __slots__ = ("_heap", "_passed_bytes", "_places", "_turns", "served_before_bytes")
-
-    def __init__(self, passed_bytes: int) -> None:
-        self._heap: list[tuple[int, int, BudgetShare]] = []
-        # As they came: size, turn, and what had been let in of this line before.
-        self._places: OrderedDict[BudgetShare, tuple[int, int, int]] = OrderedDict()
-        self._passed_bytes = 0
-        self._turns = count()
-        self.served_before_bytes = (
-            passed_bytes  # of all users, when this one came or was last let in
-        )
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def join(self, share: "BudgetShare", size_bytes: int) -> None:
-        turn = next(self._turns)
-        self._places[share] = size_bytes, turn, self._passed_bytes
-        heappush(self._heap, (size_bytes, turn, share))
-
-    def leave(self, share: "BudgetShare") -> None:
-        _, turn, _ = self._places.pop(share)
-        if self._heap[0][1] == turn:
-            heappop(self._heap)
-        else:
-            self._heap = [entry for entry in self._heap if entry[1] != turn]
-            heapify(self._heap)
-
-    def let_in(self, size_bytes: int) -> None:
-        self._passed_bytes += size_bytes
-
-    def next(self, limit_bytes: int) -> "tuple[int, BudgetShare]":
-        oldest, (size_bytes, _, before_bytes) = next(iter(self._places.items()))
-        if self._passed_bytes - before_bytes >= limit_bytes:
-            return size_bytes, oldest
-        size_bytes, _, smallest = self._heap[0]
-        return size_bytes, smallest
 
 
 class AnnouncedBudget:
@@ -89,7 +46,8 @@ class AnnouncedBudget:
         self._when_waited = when_waited
         self._used_bytes = 0
         self._held_bytes: dict[User, int] = {}
-        self._waiting: OrderedDict[User, _Line] = OrderedDict()  # as they came or were last let in
+        # As they came or were last let in.
+        self._waiting: OrderedDict[User, BudgetLine[BudgetShare]] = OrderedDict()
         self._passed_bytes = 0  # all that was ever let in
         self._kept_back_looks = 0
         self._calm_in_sweeps = 0
@@ -124,7 +82,7 @@ class AnnouncedBudget:
             return True
         line = self._waiting.get(share.user)
         if line is None:
-            line = self._waiting[share.user] = _Line(self._passed_bytes)
+            line = self._waiting[share.user] = BudgetLine(self._passed_bytes)
         line.join(share, size_bytes)
         granted = self._admit()
         for other in granted:
@@ -225,11 +183,11 @@ class AnnouncedBudget:
         if not line:
             del self._waiting[share.user]
 
-    def _move_back(self, user: User, line: _Line) -> None:
+    def _move_back(self, user: User, line: "BudgetLine[BudgetShare]") -> None:
         line.served_before_bytes = self._passed_bytes
         self._waiting.move_to_end(user)
 
-    def _is_next(self, user: User, line: _Line) -> bool:
+    def _is_next(self, user: User, line: "BudgetLine[BudgetShare]") -> bool:
         """True for who has been passed for long; who holds more than its part is in its own way."""
         if self._passed_bytes - line.served_before_bytes < self.limit_bytes:
             return False

@@ -25,7 +25,12 @@ def sources(folder: Path, kind: QuotaSourceKind = QuotaSourceKind.TOML) -> Limit
     file = folder / f"quotas.{'toml' if kind is QuotaSourceKind.TOML else 'json'}"
     file.write_text(TEXT)
     settings = QuotaSettings(
-        source=kind, file=file, admins=QuotaAdmins(), enforced=frozenset(), buckets={}
+        enforces_connection_rates=True,
+        source=kind,
+        file=file,
+        admins=QuotaAdmins(),
+        enforced=frozenset(),
+        buckets={},
     )
     return LimitSources(DefaultQuotaCallback(QUOTAS), settings, QUOTAS, bootstrap="gw:9192")
 

@@ -11,14 +11,16 @@ from itertools import count
 from typing import Any
 
 from kvota.gateway.client_side import ClientSide, Reception
+from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Destination
+from kvota.gateway.held_back import HeldBack
 from kvota.gateway.means import Means
-from kvota.gateway.mutes import MuteTally
 from kvota.gateway.places import Places
 from kvota.gateway.refusals import Refusals
-from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits
 from kvota.gateway.turns import Turns
 from kvota.gateway.upstream_side import UpstreamSide
+from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.testing.stage import BROKER, Cluster
 
 # So much uvloop reads at once.
@@ -161,6 +163,7 @@ class House:
         self.cluster = cluster
         self.loop = HandLoop()
         gateway_limits = GatewayLimits(**(limits or {}))
+        counts = GatewayCounts()
         means = Means(
             loop=self.loop,  # type: ignore[arg-type]
             limits=gateway_limits,
@@ -168,14 +171,16 @@ class House:
             asking=None,  # type: ignore[arg-type]
             brokers=None,  # type: ignore[arg-type]
             errands=None,  # type: ignore[arg-type]
-            mutes=MuteTally(),
+            counts=counts,
             turns=Turns(self.loop),  # type: ignore[arg-type]
             numbers=count(1),
         )
         self.reception = Reception(
             means=means,
-            places=Places(gateway_limits),
+            places=Places(gateway_limits, counts),
             refusals=Refusals(),
+            rates=ConnectionRates(ConnectionRateSettings()),
+            held_back=HeldBack(self.loop),  # type: ignore[arg-type]
             dialler=_Dialler(),  # type: ignore[arg-type]
             tasks=_AtOnce(),  # type: ignore[arg-type]
         )
