@@ -24,6 +24,7 @@ from kvota.testing.frames import (
 )
 from kvota.testing.scripted_broker import Reply, described, fetched, produced
 from kvota.testing.stage import GATEWAY, NODE_PORT_BASE, Row
+from kvota.wire.apis import ANSWERED_HERE
 
 # With what the gateway refuses a topic itself.
 _REFUSED = frozenset(
@@ -118,7 +119,8 @@ def _fits(watch: Watch, upward: Upward, answer: bytes, reply: Reply, rows: tuple
         offered = decoded(reply.answer, API_VERSIONS, ask.version)
         most = {api.api_key: api.max_version for api in offered.api_keys}
         return bool(message.api_keys) and all(
-            0 <= api.max_version <= most[api.api_key] for api in message.api_keys
+            api.api_key in ANSWERED_HERE or 0 <= api.max_version <= most[api.api_key]
+            for api in message.api_keys
         )
     if ask.is_mutation:
         return _mutation_fits(ask, answer, reply, upward)

@@ -106,8 +106,7 @@ def _explained(
         answer = ask(callback, quota_type, CLUSTER_NODE_ID, user, client_id)
     else:
         answer = engine.remembered(quota_type, user, client_id)
-    if isinstance(callback, DefaultQuotaCallback):
-        assert answer is not None, "it answers at once"
+    if isinstance(callback, DefaultQuotaCallback) and answer is not None:
         levels = callback.levels(quota_type, user, client_id)
         decided_by = callback.deciding_entity(quota_type, answer.tags)
     exists = callback.enabled(quota_type) if answer is None else answer.is_counted
