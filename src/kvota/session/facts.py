@@ -1,5 +1,6 @@
 """What the gateway has learnt about the cluster by asking on a caller's connection, and from answers."""
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 # Kafka's longest topic name. What is longer names no topic.
@@ -28,7 +29,8 @@ class TopicCounts:
     FRESH_MS = 10_000
 
     def __init__(self) -> None:
-        self._counts: dict[str | bytes, _Count] = {}
+        # Not a plain dict: finding its first key costs a walk over all that have left.
+        self._counts: OrderedDict[str | bytes, _Count] = OrderedDict()
 
     def changed(
         self, name: str | None, topic_id: bytes | None, partitions: int, now_ms: int
@@ -44,7 +46,7 @@ class TopicCounts:
             self._counts.pop(key, None)
             self._counts[key] = count
             if len(self._counts) > self.KEYS_MAX:
-                del self._counts[next(iter(self._counts))]
+                self._counts.popitem(last=False)
 
     def deleted(self, name: str | None, topic_id: bytes | None, now_ms: int) -> None:
         """A topic is gone. Its name may come again, its id does not."""
