@@ -17,6 +17,7 @@ from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.system_clock import SystemClock
+from kvota.app.watch_cluster import watch_cluster
 from kvota.callbacks import DefaultQuotaCallback, load_callback
 from kvota.engine import QuotaEngine
 from kvota.gateway.gateway import Gateway
@@ -205,6 +206,7 @@ async def _serve(
             tasks.create_task(_say_ready(config, gateway, store, started)),
             tasks.create_task(reload.run()),
         ]
+        beside.append(tasks.create_task(watch_cluster(config, gateway, started)))
         if config.kafka.volumes.source != "none":
             beside.append(tasks.create_task(_watch_volumes(config, gateway, started)))
         await gateway.run(started=started)
@@ -222,7 +224,7 @@ async def _watch_volumes(config: GatewayConfig, gateway: Gateway, started: async
 
     await started.wait()
     clock = SystemClock()
-    source = VolumeSource(config.kafka.volumes)
+    source = VolumeSource(config)
     try:
         try:
             await source.check()

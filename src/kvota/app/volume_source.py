@@ -3,13 +3,11 @@
 import asyncio
 
 from kvota.app.config import GatewayConfig
+from kvota.app.own_cluster import own_cluster
 from kvota.client.cluster import Cluster
 from kvota.client.log_dirs import check_versions, observe_cluster
-from kvota.client.properties import cluster_of
 from kvota.files.log_dirs import observe_local
-from kvota.model.errors import UsageError
 from kvota.volumes import Observation, VolumeThrottle
-from kvota.volumes.settings import VolumeSettings
 
 # A broker may take so long to answer, whatever the interval.
 _TIMEOUT_S_MIN = 1.0
@@ -18,15 +16,11 @@ _TIMEOUT_S_MIN = 1.0
 class VolumeSource:
     """Looks at volumes as the settings say; a context manager where the cluster is asked."""
 
-    def __init__(self, settings: VolumeSettings) -> None:
-        self._settings = settings
+    def __init__(self, config: GatewayConfig) -> None:
+        self._settings = config.kafka.volumes
         self._cluster: Cluster | None = None
-        if settings.source == "cluster":
-            try:
-                self._cluster = cluster_of(settings.admin, client_id="kvota-volumes")
-            except UsageError as error:
-                msg = f"client.quota.callback.static.kafka.admin.: {error}"
-                raise UsageError(msg) from error
+        if self._settings.source == "cluster":
+            self._cluster = own_cluster(config, client_id="kvota-volumes")
 
     async def check(self) -> None:
         """Check that the cluster can tell.

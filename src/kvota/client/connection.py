@@ -156,6 +156,13 @@ class BrokerConnection:
         """
         if version is None:
             version = self.version_of(key)
+        frame = await self.ask_frame(key, content, version=version, timeout_s=timeout_s)
+        return decode(key, version, frame)
+
+    async def ask_frame(
+        self, key: int, content: Fields, *, version: int, timeout_s: float | None = None
+    ) -> bytes:
+        """The same for an answer that is read elsewhere: its bytes, without the size before them."""
         correlation = next(self._correlations) & 0x7FFF_FFFF
         frame = encode(key, version, content, correlation=correlation, client_id=self._client_id)
         seconds = self._limits.request_s if timeout_s is None else timeout_s
@@ -165,7 +172,7 @@ class BrokerConnection:
         except TimeoutError as error:
             msg = f"{address_text(*self.address)} has not answered {api_name(key)} in {seconds:g} s"
             raise UnreachableError(msg) from error
-        return decode(key, version, answer)
+        return answer
 
     async def close(self) -> None:
         """Close; whoever still waits for an answer gets an ``UnreachableError``."""

@@ -35,6 +35,7 @@ class CallbackHost:
         callback: the same.
         in_engine: what the engine gets: the callback itself, or what stands for it there.
         by_broker: whether its limits can differ from broker to broker.
+        wants_cluster: whether it does anything with the cluster's topics and leaders.
         faults: what went wrong in it.
         on_reset: called with the types whose tags or limits may be others now.
         on_told: called when a quota was told of; answers from before that are due to be asked again.
@@ -45,6 +46,11 @@ class CallbackHost:
     def __init__(self, callback: ClientQuotaCallback, loop: asyncio.AbstractEventLoop) -> None:
         self.callback = callback
         self.by_broker = asks_by_broker(callback)
+        told, nobody = (
+            type(callback).update_cluster_metadata,
+            ClientQuotaCallback.update_cluster_metadata,
+        )
+        self.wants_cluster = told is not nobody
         self.faults = CallbackFaults(callback)
         self.on_reset: Reset = _ignore
         self.on_told: Callable[[], None] = _ignore
@@ -115,6 +121,13 @@ class CallbackHost:
     def tell_cluster(self, cluster: ClusterView) -> None:
         """Tell of the cluster as it is now."""
         self._telling.tell_cluster(cluster)
+
+    async def wait_told(self, at_most_s: float) -> None:
+        """Wait until it has been told of everything, for so long at most."""
+        told = asyncio.Event()
+        self._telling.then(lambda: self._loop.call_soon_threadsafe(told.set))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), at_most_s)
 
     def look(self) -> None:
         """Due some times a second: see whether anything changed by other means, and who hangs."""

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.callbacks.loading import (
-    CALLBACK_CLASS,
-    ChosenCallback,
-    is_kvotas_own,
-    load_callback,
-)
+from kvota.callbacks.loading import CALLBACK_CLASS, ChosenCallback, load_callback
 from kvota.engine import Answer, Question
 from kvota.gateway.callback_host import CallbackHost
 from kvota.gateway.callback_retries import CallbackRetries
@@ -30,8 +25,10 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.25
 # A callback has so long to be imported, made, configured and told of all quotas.
 LOAD_S = 30.0
-# So long a new one is asked about the clients there are before it takes over.
+# So long a new one is asked about the clients there are before it takes over; and so long the first look at the
+# cluster is waited for.
 _WARM_S = 0.4
+_LOOK_S = 0.5
 # So many clients are looked at in one step of the loop, some 10 µs each.
 _CLIENTS_PER_STEP = 200
 # So long the end of the gateway waits for the callback's.
@@ -66,6 +63,7 @@ class CallbackInForce:
 
     Attributes:
         changing: held while a callback is prepared and put in force, so that the last one asked for stays.
+        wants_cluster: set while a callback wants to know the cluster's topics and leaders.
         on_change: called with each callback that has been put in force.
     """
 
@@ -76,6 +74,8 @@ class CallbackInForce:
         self._is_due_soon = False
         self._cluster: ClusterView | None = None
         self.changing = asyncio.Lock()
+        self.wants_cluster = asyncio.Event()
+        self._knows_cluster = asyncio.Event()
         self.on_change: Callable[[ClientQuotaCallback], None] = lambda _: None
         self._closing: set[CallbackHost] = set()
         self._loop: asyncio.AbstractEventLoop
@@ -87,6 +87,7 @@ class CallbackInForce:
         engine = self._shared.engine
         self._host = CallbackHost(engine.callback, loop)
         engine.callback = self._host.in_engine
+        self._say_what_it_wants(self._host)
         self._listen_to(self._host)
 
     @property
@@ -108,7 +109,9 @@ class CallbackInForce:
     def tell_cluster(self, cluster: ClusterView) -> None:
         """Tell it, and whoever comes after it, of the cluster as it is now."""
         self._cluster = cluster
-        self._host.tell_cluster(cluster)
+        self._knows_cluster.set()
+        if self._host.wants_cluster:
+            self._host.tell_cluster(cluster)
 
     async def run(self) -> None:
         """Look after it until cancelled."""
@@ -129,13 +132,13 @@ class CallbackInForce:
         """
         if chosen.is_default:
             return PreparedCallback(chosen=chosen, host=CallbackHost(self._default(), self._loop))
-        cluster = self._cluster
-        callback = await _loaded(chosen, quotas, cluster)
-        host = CallbackHost(callback, self._loop)
-        if host.answers_at_once:
-            return PreparedCallback(chosen=chosen, host=host, cluster=cluster)
+        host = CallbackHost(await _loaded(chosen, quotas), self._loop)
+        cluster = await self._cluster_for(host)
         if cluster is not None:
             host.tell_cluster(cluster)
+        if host.answers_at_once:
+            await host.wait_told(_WARM_S)
+            return PreparedCallback(chosen=chosen, host=host, cluster=cluster)
         questions = self._shared.engine.questions_about_known(by_broker=host.by_broker)
         answers = await host.ask_all(questions, within_s=_WARM_S)
         return PreparedCallback(
@@ -153,8 +156,10 @@ class CallbackInForce:
         self._retries.clear()
         self._listen_to(host)
         shared.replace_callback(host.in_engine, by_broker=host.by_broker, answers=prepared.answers)
-        if self._cluster is not None and self._cluster is not prepared.cluster:
-            host.tell_cluster(self._cluster)
+        cluster = self._cluster
+        if host.wants_cluster and cluster is not None and cluster is not prepared.cluster:
+            host.tell_cluster(cluster)
+        self._say_what_it_wants(host)
         for question in prepared.unanswered[:_CLIENTS_PER_STEP]:
             shared.engine.learn_default(question, shared.default_callback)
         log.info(
@@ -176,6 +181,22 @@ class CallbackInForce:
         """
         async with self.changing:
             self.put_in_force(await self.prepare(chosen, self._shared.engine.quotas))
+
+    async def _cluster_for(self, host: CallbackHost) -> ClusterView | None:
+        """What a new callback is told of the cluster first; where nobody has looked yet, that is waited for."""
+        if not host.wants_cluster:
+            return None
+        self.wants_cluster.set()
+        if self._cluster is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._knows_cluster.wait(), _LOOK_S)
+        return self._cluster
+
+    def _say_what_it_wants(self, host: CallbackHost) -> None:
+        if host.wants_cluster:
+            self.wants_cluster.set()
+        else:
+            self.wants_cluster.clear()
 
     def _default(self) -> DefaultQuotaCallback:
         """Kafka's own rules, which know the quotas already: they decide where a callback does not."""
@@ -249,9 +270,7 @@ class CallbackInForce:
         host.close()
 
 
-async def _loaded(
-    chosen: ChosenCallback, quotas: ConfiguredQuotas, cluster: ClusterView | None
-) -> ClientQuotaCallback:
+async def _loaded(chosen: ChosenCallback, quotas: ConfiguredQuotas) -> ClientQuotaCallback:
     """Load a callback on a thread of its own: it may import what takes long, or hang.
 
     Raises:
@@ -273,8 +292,6 @@ async def _loaded(
         found: ClientQuotaCallback | Exception
         try:
             found = load_callback(chosen.class_name, chosen.properties, quotas)
-            if cluster is not None and is_kvotas_own(found):
-                found.update_cluster_metadata(cluster)
         except KvotaError as error:
             found = error
         except BaseException as error:  # noqa: BLE001  (sys.exit() in somebody's module)

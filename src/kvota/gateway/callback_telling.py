@@ -68,6 +68,7 @@ class CallbackTelling:
         self._changes: dict[_Quota, QuotaChange] = {}
         self._cluster: ClusterView | None = None
         self._is_asked = False  # whether anything changed by other means
+        self._thens: list[Callable[[], object]] = []
         self._end: Callable[[], None] | None = None
         self._since_s = 0.0  # when the running call began; 0: none runs
         self._round_since_s = 0.0
@@ -93,6 +94,12 @@ class CallbackTelling:
         with self._lock:
             self._cluster = cluster
             self._hold()
+            self._wake()
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call this on the thread once all has been told."""
+        with self._lock:
+            self._thens.append(call)
             self._wake()
 
     def look(self) -> None:
@@ -151,6 +158,7 @@ class CallbackTelling:
                 self._lock.wait_for(self._is_due)
                 changes, self._changes = self._changes, {}
                 cluster, self._cluster = self._cluster, None
+                thens, self._thens = self._thens, []
                 end, self._is_asked = self._end, False
                 self._round_since_s = monotonic()
             changed = self._round(changes.values(), cluster)
@@ -161,15 +169,17 @@ class CallbackTelling:
                     if self._is_late:
                         # What was asked meanwhile is old.
                         self._is_late, changed = False, tuple(QuotaType)
-            if changed:
-                with suppress(RuntimeError):  # the loop has closed
+            with suppress(RuntimeError):  # the loop has closed
+                if changed:
                     self._loop.call_soon_threadsafe(self._changed, changed)
+                for then in thens:
+                    then()
             if is_over and end is not None:
                 end()
                 return
 
     def _is_due(self) -> bool:
-        return bool(self._changes or self._cluster or self._is_asked or self._end)
+        return bool(self._changes or self._cluster or self._is_asked or self._thens or self._end)
 
     def _round(
         self, changes: Iterable[QuotaChange], cluster: ClusterView | None

@@ -30,14 +30,19 @@ class TopicView:
     Attributes:
         name: of the topic.
         leaders: by number of the partition.
-        topic_id: None where the brokers are too old to have one (before 2.8).
+        id_bytes: the topic's id; empty where the brokers are too old to have one (before 2.8).
         is_internal: Kafka's own, e.g. ``__consumer_offsets``.
     """
 
     name: str
     leaders: Sequence[int]
-    topic_id: UUID | None = None
+    id_bytes: bytes = b""
     is_internal: bool = False
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """The topic's id; None where the brokers are too old to have one."""
+        return UUID(bytes=self.id_bytes) if self.id_bytes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

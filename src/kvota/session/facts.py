@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from kvota.model.cluster_view import ClusterView
+
 # Kafka's longest topic name. What is longer names no topic.
 NAME_CHARS_MAX = 249
 
@@ -79,6 +81,7 @@ class ClusterFacts:
 
     Attributes:
         topics: what mutations that have passed have made of topics.
+        cluster: as the gateway has seen it itself last; empty where it does not look.
     """
 
     # num.partitions only changes with a broker's restart.
@@ -86,8 +89,14 @@ class ClusterFacts:
 
     def __init__(self) -> None:
         self.topics = TopicCounts()
+        self.cluster = ClusterView()
         self._default_partitions: int | None = None
         self._asked_ms: int | None = None
+
+    def seen_partitions(self, name: str | bytes) -> int | None:
+        """How many partitions the gateway has seen a topic of this name have; None: none."""
+        topic = self.cluster.topics.get(name) if isinstance(name, str) else None
+        return None if topic is None else len(topic.leaders)
 
     def default_partitions(self, now_ms: int) -> int | None:
         """The cluster's num.partitions, None where it is not known."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kvota.app.check_callback import check_files
 from kvota.app.cli.main import main
 from kvota.callbacks import load_callback
 from kvota.engine import QuotaEngine
@@ -67,3 +68,23 @@ def test_check_loads_it(
 
     told = capsys.readouterr()
     assert said in told.out + told.err
+
+
+KAFKA_TABLES = [
+    block
+    for block in re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    if block.startswith("[kafka]")
+]
+
+
+@pytest.mark.parametrize("table", KAFKA_TABLES, ids=range(len(KAFKA_TABLES)))
+def test_each_table_of_the_page_is_taken_as_it_stands_there(tmp_path: Path, table: str) -> None:
+    (tmp_path / "quotas.toml").write_text("")
+    upstream = '[upstream]\nbootstrap_servers = ["kafka:9092"]\n'
+    if table.count("\n") < 3:  # the first one has no groups yet
+        table += '"client.quota.callback.group.a.users" = "x"\n'
+    (tmp_path / "gateway.toml").write_text(upstream + table)
+
+    config, _, _ = check_files(tmp_path / "gateway.toml")
+
+    assert config.kafka.places

@@ -68,7 +68,7 @@ async def _looks(args: argparse.Namespace, config: "GatewayConfig") -> int:
     from kvota.app.volume_source import VolumeSource, throttle_of
 
     clock = SystemClock()
-    source = VolumeSource(config.kafka.volumes)
+    source = VolumeSource(config)
     throttle = throttle_of(config, now_ms=clock.now_us() // 1000)
     before: dict[tuple[int, str], Volume] = {}
     before_us = 0

@@ -116,12 +116,19 @@ class MutationCounts:
         key = key_of(topic)
         there = self._known.fresh(key, now_ms)
         if there is None and charged is None:
-            there = self._told(key) or self._known.last(key) or max(1, self._default(now_ms))
+            # Who deletes a topic need not be allowed to ask about it.
+            there = self._told(key) or self._known.last(key) or self._seen(topic, result)
+            there = there or max(1, self._default(now_ms))
         if self._request.key == CREATE_PARTITIONS:
             self._known.changed(topic.name, None, topic.partitions, now_ms)
             return None if there is None else max(1, topic.partitions - there)
         self._known.deleted(topic.name or result.name, topic.topic_id or result.topic_id, now_ms)
         return there
+
+    def _seen(self, topic: TopicAsk, result: TopicResult) -> int | None:
+        """How many partitions the gateway has seen the topic have."""
+        name = topic.name or result.name
+        return None if name is None else self._shared.facts.seen_partitions(name)
 
     def _default(self, now_ms: int) -> int:
         known = self._shared.facts.default_partitions(now_ms)
