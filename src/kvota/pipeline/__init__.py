@@ -6,51 +6,16 @@
 as a filtered one of ``read_events``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kvota.pipeline.charged import Counted
-    from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
-    from kvota.pipeline.events import bad_input, read_events, read_files
-    from kvota.pipeline.law import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
-    from kvota.pipeline.recommend import Recommendation, Verified, Wishes, recommend
-    from kvota.pipeline.replay import Factors, OfCounters, replay
-    from kvota.pipeline.spark_session import end_session, session
-    from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
-    from kvota.record.event_file import BadInput
-    from kvota.record.found_events import find_events
-
-# Each name with its module, which is imported when the name is used: together they take a second.
-_MODULES = {
-    "Counted": "kvota.pipeline.charged",
-    "Chunks": "kvota.pipeline.chunks",
-    "chunks_of_files": "kvota.pipeline.chunks",
-    "chunks_of_table": "kvota.pipeline.chunks",
-    "bad_input": "kvota.pipeline.events",
-    "read_events": "kvota.pipeline.events",
-    "read_files": "kvota.pipeline.events",
-    "LAW_COLUMNS": "kvota.pipeline.law",
-    "Difference": "kvota.pipeline.law",
-    "LawOfType": "kvota.pipeline.law",
-    "LawResult": "kvota.pipeline.law",
-    "law": "kvota.pipeline.law",
-    "replay_rows": "kvota.pipeline.law",
-    "Recommendation": "kvota.pipeline.recommend",
-    "Verified": "kvota.pipeline.recommend",
-    "Wishes": "kvota.pipeline.recommend",
-    "recommend": "kvota.pipeline.recommend",
-    "Factors": "kvota.pipeline.replay",
-    "OfCounters": "kvota.pipeline.replay",
-    "replay": "kvota.pipeline.replay",
-    "end_session": "kvota.pipeline.spark_session",
-    "session": "kvota.pipeline.spark_session",
-    "USAGE_COLUMNS": "kvota.pipeline.usage",
-    "usage": "kvota.pipeline.usage",
-    "usage_total": "kvota.pipeline.usage",
-    "BadInput": "kvota.record.event_file",
-    "find_events": "kvota.record.found_events",
-}
+from kvota.pipeline.charged import Counted
+from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
+from kvota.pipeline.events import bad_input, read_events, read_files
+from kvota.pipeline.law import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
+from kvota.pipeline.recommend import Recommendation, Verified, Wishes, recommend
+from kvota.pipeline.replay import Factors, OfCounters, replay
+from kvota.pipeline.spark_session import end_session, session
+from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
+from kvota.record.event_file import BadInput
+from kvota.record.found_events import find_events
 
 __all__ = [
     "LAW_COLUMNS",
@@ -81,11 +46,3 @@ __all__ = [
     "usage",
     "usage_total",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Import what is asked for."""
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(import_module(_MODULES[name]), name)
