@@ -113,7 +113,11 @@ def stored(servers: str, topic: str) -> int:
 async def test_producers_at_full_speed_never_fill_the_disk_and_go_on_when_there_is_room(
     small_disk: Path, tmp_path: Path
 ) -> None:
-    properties = {"log.segment.bytes": str(16 * MIB), "log.segment.delete.delay.ms": "100"}
+    properties = {
+        "log.segment.bytes": str(16 * MIB),
+        "log.segment.delete.delay.ms": "100",
+        "log.retention.check.interval.ms": "1000",
+    }
     with LocalKafka(
         folder=small_disk / "kafka", properties=properties, java_options=SHORT_LIVED
     ) as kafka:

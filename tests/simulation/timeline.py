@@ -8,6 +8,8 @@ from kvota.testing.manual_clock import ManualClock
 
 # No world needs nearly as many; one that does goes round in circles.
 EVENTS_MAX = 400_000
+# Sixty days. An acks=0 Produce waits in line for as long as a limit of next to nothing takes to pay for what was before it.
+_TIME_US_MAX = 60 * 86_400 * 1_000_000
 
 
 class Timer:
@@ -42,15 +44,18 @@ class Timeline:
         heappush(self._due, (timer.at_us, next(self._turns), timer))
         return timer
 
-    def run(self, after_each: Callable[[], None]) -> None:
-        """Until nothing is due."""
+    def run(self, after_each: Callable[[], None]) -> bool:
+        """Until nothing is due; False: something still is, beyond the time that is waited for."""
         while self._due:
             at_us, _, timer = heappop(self._due)
             action = timer.action
             if action is None:
                 continue
+            if at_us > _TIME_US_MAX:
+                return False
             self.clock.advance_us(at_us - self.now_us)
             self.events += 1
             assert self.events < EVENTS_MAX, "this world goes round in circles"
             action()
             after_each()
+        return True

@@ -143,8 +143,8 @@ class World:
         Raises:
             InvariantError: an invariant does not hold.
         """
-        self.timeline.run(self._check_now)
-        self._check_end()
+        if self.timeline.run(self._check_now):
+            self._check_end()
 
     def transcript(self) -> list[object]:
         """Everything that has happened, comparable between runs."""
