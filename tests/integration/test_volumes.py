@@ -162,7 +162,7 @@ async def test_producers_at_full_speed_never_fill_the_disk_and_go_on_when_there_
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < end, "it never became so"
         await asyncio.sleep(0.1)
