@@ -17,7 +17,7 @@ async def test_who_announces_much_does_not_keep_large_requests_of_others_waiting
 
     # Who does not send is closed; who sends slowly is left, for others have room of their own.
     assert found.got.closed > 0 or name == "announced_and_sent_slowly"
-    assert found.good.answers > 40
+    assert found.good.answers > 20
     assert found.good.reconnects == 0
     assert found.growth_mib is not None
     assert found.growth_mib < 100
