@@ -13,7 +13,7 @@ PLAN = Kills(
     between_s=1.5,
     producers=3,
     records_per_s=1_000,
-    limit=30_000,
+    limit=12_000,
     with_console=False,
 )
 
