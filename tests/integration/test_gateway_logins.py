@@ -115,6 +115,25 @@ def test_a_wrong_password_is_refused_by_the_broker_and_names_nobody(
 
     assert gateway.process.running
     assert gateway.recorded() == []
+    refused = [line for line in gateway.log.splitlines() if "refused" in line]
+    assert 'WARNING a login as "alice" with "PLAIN" from ' in refused[0]
+    assert refused[0].endswith("Authentication failed: Invalid username or password")
+    assert all("more logins" in line for line in refused[1:])  # librdkafka tries again and again
+    assert "closed connection" not in gateway.log
+    assert "wrong" not in gateway.log
+
+
+def test_clients_that_come_and_go_are_no_news(gateway: TappedGateway) -> None:
+    for number in range(3):
+        config = librdkafka(gateway, "PLAIN", "alice", "alice-secret")
+        producer = Producer(config | {"client.id": f"rd-{number}"})
+        producer.produce(TOPIC, b"x")
+        assert producer.flush(60) == 0
+        del producer
+
+    assert len(gateway.recorded()) == 3
+    since_ready = gateway.log.split("can be reached\n", 1)[1].splitlines()
+    assert [line for line in since_ready if "connection " in line] == []
 
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
@@ -138,3 +157,6 @@ def test_before_a_login_a_broker_answers_nothing_and_closes(gateway: TappedGatew
 
         assert client.is_closed()
     assert "closed connection 1 from" in gateway.log
+    assert (
+        "Nobody had logged in: a broker closes so where its listener is a SASL one" in gateway.log
+    )

@@ -14,7 +14,6 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.held_back import HeldBack
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
-from kvota.gateway.refusals import Refusals
 from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, Side
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
@@ -30,7 +29,6 @@ class Reception:
 
     means: Means
     places: Places
-    refusals: Refusals
     rates: ConnectionRates
     held_back: HeldBack
     dialler: Dialler
@@ -82,7 +80,7 @@ class ClientSide(Side):
         refused = reception.places.take(self.driver)
         if refused:
             self.driver.close("", by="refused")
-            reception.refusals.add(self.driver.host, refused, reception.means.loop.time())
+            reception.means.journal.refused(self.driver.host, refused)
             return
         self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
 
@@ -95,8 +93,7 @@ class ClientSide(Side):
         is_enforced = reception.rates.settings.is_enforced
         limit = reception.rates.limit(host)
         reason = f"its address may begin {limit} connections a second ({CONNECTION_RATE_KEY})"
-        now_s = reception.means.loop.time()
-        reception.refusals.add(host, reason, now_s, is_only_said=not is_enforced)
+        reception.means.journal.refused(host, reason, is_only_said=not is_enforced)
         if is_enforced:
             reception.held_back.hold(self.driver, throttle_ms)
         return is_enforced
@@ -142,6 +139,12 @@ class ClientSide(Side):
         self._before_dialled.clear()
         if self._dialling is not None:
             self._dialling.cancel()
+        if not self.driver.closing:
+            log.debug(
+                "connection %d from %s: its client has closed it",
+                self.driver.number,
+                self.driver.peer,
+            )
         self.driver.client_lost()
         self._reception.places.leave(self.driver)
         self._reception.held_back.leave(self.driver)

@@ -25,8 +25,6 @@ from kvota.session.connection import Connection
 from kvota.session.outside import Errand
 from kvota.session.pausing import Pausing, Reason
 
-log = logging.getLogger(__name__)
-
 _ASKED = int(Reason.DIALLING | Reason.ASKING)
 
 
@@ -132,7 +130,7 @@ class Driver:
             case Do.CLOSE:
                 self.close(cast("str", argument), by="waited")
             case Do.WARN:
-                log.warning("connection %d from %s: %s", self.number, self.peer, argument)
+                self._means.journal.warn(self.number, self.peer, argument)
             case _:
                 msg = f"unknown command {code}"
                 raise AssertionError(msg)
@@ -347,7 +345,7 @@ class Driver:
             return
         self.ended_by = by
         if reason:
-            log.log(level, "connection %d from %s closed: %s", self.number, self.peer, reason)
+            self._means.journal.closed(self.number, self.peer, reason, level)
         self._give_up()
         close_when_written(self.client, self._means.loop)
 
@@ -362,7 +360,7 @@ class Driver:
             return False
         self.close(
             "its client has gone while a request waited for its turn",
-            level=logging.INFO,
+            level=logging.DEBUG,
             by="client",
         )
         return True

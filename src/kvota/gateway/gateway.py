@@ -18,12 +18,12 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.errands import Errands
 from kvota.gateway.glancing import Glancing, Watched
 from kvota.gateway.held_back import HeldBack
+from kvota.gateway.journal import Journal
 from kvota.gateway.listeners import Listeners
 from kvota.gateway.loop_lag import watch_lag
 from kvota.gateway.means import Means
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.places import Places
-from kvota.gateway.refusals import Refusals
 from kvota.gateway.settings import ConnectionRateSettings, GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
 from kvota.gateway.turns import Turns
@@ -70,7 +70,6 @@ class Gateway:
         self._store = store
         self.counts = GatewayCounts()
         self._places = Places(settings.limits, self.counts)
-        self._refusals = Refusals()
         self._own = OwnAddresses(
             host=settings.host, advertised_host=settings.advertised.host, ports=settings.ports
         )
@@ -114,6 +113,7 @@ class Gateway:
             brokers=self._brokers,
             counts=self.counts,
             turns=Turns(loop),
+            journal=Journal(loop.time),
             numbers=count(1),
         )
         self._slow_senders.watch(loop)
@@ -122,7 +122,6 @@ class Gateway:
             reception = Reception(
                 means=means,
                 places=self._places,
-                refusals=self._refusals,
                 rates=self._rates,
                 held_back=held_back,
                 dialler=self._dialler,
@@ -131,7 +130,7 @@ class Gateway:
             try:
                 await listeners.open(partial(ClientSide, reception))
                 self._own.listens_at(listeners.ips)
-                beside = self._begin_beside(tasks)
+                beside = self._begin_beside(tasks, means.journal)
                 self.is_listening = True
                 if started is not None:
                     started.set()
@@ -146,15 +145,16 @@ class Gateway:
                 listeners.close()
                 self._brokers.stop()
                 errands.stop()
+                means.journal.finish()
                 await self._store.end()
                 await self.quota_callback.close()
 
-    def _begin_beside(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    def _begin_beside(self, tasks: asyncio.TaskGroup, journal: Journal) -> list[asyncio.Task[None]]:
         """What goes on until the gateway drains."""
         self._tasks = tasks
         self._put_connection_rates_in_force()
         works = (
-            self._upkeep(),
+            self._upkeep(journal),
             self._purge(),
             self.quota_callback.run(),
             watch_lag(self.counts),
@@ -263,7 +263,7 @@ class Gateway:
         if self._to_look_again:
             asyncio.get_running_loop().call_soon(self._look_at_some)
 
-    async def _upkeep(self) -> None:
+    async def _upkeep(self, journal: Journal) -> None:
         """Close connections whose request does not arrive, or that are elsewhere."""
         loop = asyncio.get_running_loop()
         while True:
@@ -275,7 +275,7 @@ class Gateway:
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("", by="moved")
             self._places.look()
-            self._refusals.sweep(loop.time())
+            journal.sweep()
             self._slow_senders.sweep(loop.time() * 1000)
 
     async def _purge(self) -> None:
@@ -315,4 +315,5 @@ class Gateway:
             driver.abort()
         await asyncio.sleep(0)
         mutes = self.counts.mute_lateness
-        log.info("mutes: %d, the latest ended %.1f ms late", mutes.count, mutes.max_s * 1000)
+        if mutes.count:
+            log.info("mutes: %d, the latest ended %.1f ms late", mutes.count, mutes.max_s * 1000)

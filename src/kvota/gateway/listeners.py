@@ -78,7 +78,7 @@ class Listeners:
                 what = f"node {node_id}'s port"
                 setting = "gateway.node_port_base, or fewer gateway.node_ids"
             remedy = f"End what uses it, or choose another: {setting}."
-            if error.errno == errno.EADDRNOTAVAIL:
+            if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
                 remedy = "This machine has no such address: correct gateway.host."
             elif error.errno == errno.EACCES:
                 remedy = f"Ports below 1024 need a right of their own; choose another: {setting}."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce
 from kvota.gateway.errands import Errands
+from kvota.gateway.journal import Journal
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.turns import Turns
 from kvota.metrics.gateway_counts import GatewayCounts
@@ -28,4 +29,5 @@ class Means:
     brokers: BrokerAddresses
     counts: GatewayCounts
     turns: Turns
+    journal: Journal
     numbers: Iterator[int]

@@ -95,7 +95,7 @@ class Places:
             else:
                 self._gone[driver] = None
         if let_go:
-            log.info("%d connections were muted when their clients closed them", let_go)
+            log.debug("%d connections were muted when their clients closed them", let_go)
 
     # ------------------------------------------------------------------ room for others
 

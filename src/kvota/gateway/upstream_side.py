@@ -13,8 +13,6 @@ from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
 from kvota.wire.addresses import UnknownNodeError
 
-log = logging.getLogger(__name__)
-
 
 class UpstreamSide(BrokerSide):
     """Hands what the broker sends to the machine, and tells the driver how the broker reads."""
@@ -112,28 +110,24 @@ class UpstreamSide(BrokerSide):
         A broker also closes once it has been told that the client has: what was due then, nobody waits for.
         """
         self.forget_linger()
-        self._machine.upstream_gone()
-        driver = self._driver
+        driver, machine, journal = self._driver, self._machine, self._means.journal
+        machine.upstream_gone()
         if driver.closing:
             return
         if driver.client_has_ended and exc is None:
             driver.close("", by="client")
             return
-        cause = f" ({exc})" if exc else ""
-        where = (*driver.destination.address, driver.number, driver.peer, cause)
-        due = self._machine.due_count
-        if due:
-            self._counts.upstream_errors["closed"] += 1
-            log.warning(
-                "broker %s:%d closed connection %d from %s%s; %d answers were due, the client will "
-                "send those requests again",
-                *where,
-                due,
-            )
-        else:
-            log.info(
-                "broker %s:%d closed connection %d from %s%s; no answer was due: it was idle, or a "
-                "request that waits for none was refused",
-                *where,
+        refusal = machine.refused_by_closing
+        if refusal is not None:
+            journal.warn(driver.number, driver.peer, refusal)
+        elif not machine.is_refused:
+            self._counts.upstream_errors["closed"] += bool(machine.due_count)
+            journal.broker_closed(
+                driver.destination.address,
+                driver.number,
+                driver.peer,
+                due=machine.due_count,
+                cause=f" ({exc})" if exc else "",
+                needs_login=machine.needs_login,
             )
         driver.close("", by="broker")

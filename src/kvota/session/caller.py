@@ -13,7 +13,7 @@ from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
 from kvota.session.fetch_room import FetchRoom
 from kvota.session.pausing import Pausing, Reason
-from kvota.session.principal import ANONYMOUS, PrincipalWatch
+from kvota.session.principal import ANONYMOUS, LoginRefusal, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
 from kvota.session.shared import Shared
 from kvota.session.step_work import StepWork
@@ -73,6 +73,7 @@ class Caller:
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
         is_let_in: true once the broker has accepted a login, or has answered what it answers nobody before one.
         logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
+        is_refused: the broker has refused a login; it closes the connection next.
         upstream_versions: what the broker offers, once the client has asked.
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
@@ -97,6 +98,7 @@ class Caller:
         "due",
         "fetch_room",
         "is_let_in",
+        "is_refused",
         "logs_in",
         "node_id",
         "number",
@@ -138,6 +140,7 @@ class Caller:
         self.sends_tokens = False
         self.is_let_in = False
         self.logs_in = False
+        self.is_refused = False
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
         self.asks = 0
@@ -275,10 +278,16 @@ class Caller:
 
     def begin_login(self) -> None:
         """The broker waits for tokens. No request is known while it does, so each is looked at."""
+        self.is_refused = False
         if not self.logs_in:
             self.logs_in = True
             self._set_aside.update(self.routes)
             self.routes.clear()
+
+    def refuse_login(self, refusal: LoginRefusal, *, ends: bool = True) -> None:
+        """The broker has refused it: the log names it. ``ends``: it closes the connection, too."""
+        self.is_refused = ends
+        self.commands.append((Do.WARN, refusal))
 
     def end_login(self) -> None:
         """The broker has accepted the last token: requests go on as they did before."""

@@ -15,7 +15,7 @@ class Do(IntEnum):
     SEND_CLIENT = 1  # bytes: an answer of the gateway's own, due now
     SEND_UPSTREAM = 2  # bytes: a request whose turn has come
     RESUME = 3  # int: a reason to pause that is over; the client's buffered bytes may go on
-    WARN = 4  # str: a line for the log
+    WARN = 4  # str or LoginRefusal: a line for the log
     ASK = 5  # (token, question): ask outside; the result goes to ``Connection.resolved``
     CLOSE = 6  # str: why; a request has waited for its turn for as long as its client may wait
     FIND_NODE = 7  # which broker has been reached; the result goes to ``Connection.located``

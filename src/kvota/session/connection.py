@@ -15,6 +15,7 @@ from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import AT_ONCE, Pausing, Reason
+from kvota.session.principal import LoginRefusal
 from kvota.session.requests import Requests
 from kvota.session.shared import Shared
 
@@ -28,6 +29,8 @@ _WAITED_TOO_LONG = (
 )
 
 
+# A client that does not log in where it has to has asked for versions, and one thing more.
+_BEFORE_LOGIN = 2
 _FOR_ROOM = int(Reason.BUDGET | Reason.ROOM)
 
 
@@ -304,6 +307,17 @@ class Connection:
         """How many answers have not come yet."""
         return len(self.caller.due)
 
+    @property
+    def is_refused(self) -> bool:
+        """True when the broker has refused a login, which is said already: it closes next."""
+        return self.caller.is_refused
+
+    @property
+    def needs_login(self) -> bool:
+        """True while nobody has logged in or tried to, and nothing shows that nobody has to."""
+        is_new = self._requests.count <= _BEFORE_LOGIN
+        return is_new and not (self.caller.is_let_in or self.caller.logs_in)
+
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:
@@ -330,6 +344,12 @@ class Connection:
     def give_back_missing(self, now_us: int) -> None:
         """Due behind ``close``: what has not come of the running frame was charged, and never comes."""
         self._requests.unfinished.give_back(self._requests.left, now_us)
+
+    @property
+    def refused_by_closing(self) -> LoginRefusal | None:
+        """The login whose bare token the broker has not answered: where it closes, that was its no."""
+        due = self.caller.due
+        return due[0][2].refusal if due and due[0][1] == Due.TOKEN else None
 
     def upstream_gone(self) -> None:
         """The broker has closed, or was never reached: no frame takes its memory any more."""

@@ -4,14 +4,33 @@ The name is believed only when the broker has accepted the login. Passwords and 
 and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802.
 """
 
+from dataclasses import dataclass
+
 from kvota.model.errors import ProtocolError
 from kvota.wire import sasl
 
 ANONYMOUS = "ANONYMOUS"
 _SCRAM = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _OAUTH = "OAUTHBEARER"
+# Names and texts of peers may be half a megabyte long; the log, and what it remembers, get so many characters.
+SHOWN_MAX = 200
 # Logins whose end is seen in the broker's tokens.
 WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRefusal:
+    """The broker has not let a client log in.
+
+    Attributes:
+        user: the name that was claimed; None where none could be read.
+        mechanism: as the client has named it.
+        why: the broker's own words, or what can be seen from outside.
+    """
+
+    user: str | None
+    mechanism: str
+    why: str
 
 
 class Login:
@@ -26,6 +45,11 @@ class Login:
         self.is_malformed = False  # a name ought to stand in it, and none can be read
         self.tokens = 0
         self.has_warned = False
+
+    def refusal(self, why: str) -> LoginRefusal:
+        """Return what to say of it when the broker refuses it; no more of a name than is shown."""
+        user = None if self.claimed is None else self.claimed[:SHOWN_MAX]
+        return LoginRefusal(user, self.mechanism[:SHOWN_MAX], why[:SHOWN_MAX])
 
 
 class PrincipalWatch:

@@ -211,7 +211,7 @@ class Stage:
         to_broker: everything forwarded so far.
         to_client: everything answered so far.
         mutes: the throttle times of all mutes.
-        warnings: lines for the log.
+        warnings: what is for the log: texts, and refused logins.
         breaths: how often others had their turn before what the broker had sent went on.
         closed: why the machine has asked for its end; empty: it has not.
         wakes: how often the announced-bytes budget has woken it.
@@ -234,7 +234,7 @@ class Stage:
         self.to_broker = b""
         self.to_client = b""
         self.mutes: list[int] = []
-        self.warnings: list[str] = []
+        self.warnings: list[object] = []
         self.asked: list[tuple[int, Question]] = []
         self.closed = ""
         self.breaths = 0
@@ -337,7 +337,7 @@ class Stage:
             self.reads_broker = bool(argument)
         else:
             assert code == Do.WARN, code
-            self.warnings.append(str(argument))
+            self.warnings.append(argument)
 
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
         self.to_broker += forwarded or b""

@@ -86,7 +86,7 @@ async def test_a_client_that_closes_in_a_mute_gives_its_place_back(worlds: World
 async def test_upkeep_sees_the_close_of_a_muted_client(
     worlds: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     world = await worlds(table=PRODUCE_QUOTA, limits=GatewayLimits(frame_ms=400, drain_ms=100))
     (client,) = await muted(world, 1)
 

@@ -91,6 +91,11 @@ class Broker:
             writer.transport.abort()
         await asyncio.sleep(0)
 
+    def hang_up(self) -> None:
+        """Close all connections, and listen on."""
+        for writer in list(self._writers):
+            writer.close()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)

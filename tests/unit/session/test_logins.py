@@ -4,6 +4,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kvota.model.errors import ProtocolError
+from kvota.session.principal import LoginRefusal
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
@@ -30,9 +31,16 @@ def handshake(mechanism: str, version: int = 1, correlation: int = 1) -> bytes:
     return request(SASL_HANDSHAKE, version, correlation=correlation, mechanism=mechanism)
 
 
-def handshake_answer(version: int = 1, error: ErrorCode = OK, correlation: int = 1) -> bytes:
+def handshake_answer(
+    version: int = 1, error: ErrorCode = OK, correlation: int = 1, taken: tuple[str, ...] = ()
+) -> bytes:
     return answer(
-        SASL_HANDSHAKE, version, throttle_ms=None, error_code=error, correlation=correlation
+        SASL_HANDSHAKE,
+        version,
+        throttle_ms=None,
+        error_code=error,
+        correlation=correlation,
+        mechanisms=taken,
     )
 
 
@@ -41,7 +49,11 @@ def token(auth_bytes: bytes, version: int = 2, correlation: int = 2) -> bytes:
 
 
 def token_answer(
-    auth_bytes: bytes = b"", error: ErrorCode = OK, version: int = 2, correlation: int = 2
+    auth_bytes: bytes = b"",
+    error: ErrorCode = OK,
+    version: int = 2,
+    correlation: int = 2,
+    message: str | None = None,
 ) -> bytes:
     return answer(
         SASL_AUTHENTICATE,
@@ -49,7 +61,7 @@ def token_answer(
         correlation=correlation,
         throttle_ms=None,
         error_code=error,
-        error_message=None,
+        error_message=message,
         auth_bytes=auth_bytes,
     )
 
@@ -123,6 +135,80 @@ def test_a_request_behind_a_wrong_password_ends_the_connection_uncharged() -> No
     assert ends_uncharged(stage, "Produce v9 in the middle of a login")
 
 
+# ------------------------------------------------------------------ refused logins, as they are said
+
+
+def test_a_refused_login_is_said_with_the_name_and_the_brokers_words() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN")
+
+    stage.client(token(PLAIN_ALICE))
+    stage.broker(token_answer(error=FAILED, message="Invalid username or password"))
+
+    assert stage.warnings == [LoginRefusal("alice", "PLAIN", "Invalid username or password")]
+    assert stage.machine.is_refused
+
+
+def test_a_scram_login_is_refused_by_name_at_its_end_and_without_words() -> None:
+    stage = Stage()
+    shake_hands(stage, "SCRAM-SHA-256")
+    stage.client(token(SCRAM_FIRST))
+    stage.broker(token_answer(SERVER_FIRST))
+    assert not stage.warnings
+
+    stage.client(token(CLIENT_FINAL, correlation=3))
+    stage.broker(token_answer(error=FAILED, correlation=3))
+
+    assert stage.warnings == [LoginRefusal("al,ice=", "SCRAM-SHA-256", "error 58")]
+
+
+def test_a_mechanism_that_is_refused_is_said_with_those_that_are_taken() -> None:
+    stage = Stage()
+
+    stage.client(handshake("PLAIN"))
+    stage.broker(
+        handshake_answer(
+            error=ErrorCode.unsupported_sasl_mechanism, taken=("GSSAPI", "SCRAM-SHA-512")
+        )
+    )
+
+    why = "the broker takes GSSAPI, SCRAM-SHA-512"
+    assert stage.warnings == [LoginRefusal(None, "PLAIN", why)]
+    assert stage.machine.is_refused
+
+
+def test_a_listener_without_logins_is_said_and_the_connection_may_go_on() -> None:
+    stage = Stage()
+
+    stage.client(handshake("PLAIN"))
+    stage.broker(handshake_answer(error=ILLEGAL_STATE))
+
+    why = "this listener of the broker has no logins (is it PLAINTEXT?)"
+    assert stage.warnings == [LoginRefusal(None, "PLAIN", why)]
+    assert not stage.machine.is_refused
+
+
+def test_a_raw_token_that_is_not_answered_was_refused_by_closing() -> None:
+    stage = Stage()
+    shake_hands(stage, "PLAIN", version=0)
+    assert stage.machine.refused_by_closing is None
+
+    stage.client(raw(PLAIN_ALICE))
+
+    why = "the broker has closed the connection"
+    assert stage.machine.refused_by_closing == LoginRefusal("alice", "PLAIN", why)
+
+
+def test_a_login_that_succeeds_after_a_refused_mechanism_is_not_refused() -> None:
+    stage = Stage()
+    stage.client(handshake("GSSAPI"))
+    stage.broker(handshake_answer(error=ErrorCode.unsupported_sasl_mechanism))
+
+    shake_hands(stage, "PLAIN")
+
+    assert not stage.machine.is_refused
+
+
 def test_a_scram_login_that_fails_at_its_end_ends_uncharged() -> None:
     stage = Stage()
     shake_hands(stage, "SCRAM-SHA-256")
@@ -144,7 +230,7 @@ def test_a_delegation_tokens_owner_is_unknown_and_the_log_says_so() -> None:
     stage.broker(token_answer(SERVER_FINAL, correlation=3))
 
     assert recorded_user(stage) == "ANONYMOUS"
-    (warning,) = stage.warnings
+    warning = str(*stage.warnings)
     assert "SCRAM-SHA-256 login cannot be read" in warning
     assert "token-id" not in warning
 
@@ -168,7 +254,7 @@ def test_a_mechanism_whose_names_cannot_be_read_is_said_in_the_log() -> None:
     stage.broker(token_answer())
 
     assert recorded_user(stage) == "ANONYMOUS"
-    assert "OAUTHBEARER" in stage.warnings[0]
+    assert "OAUTHBEARER" in str(stage.warnings[0])
 
 
 def test_re_authentication_keeps_the_name_and_the_connection() -> None:
@@ -331,7 +417,7 @@ def test_a_login_whose_end_cannot_be_seen_ends_with_any_token_that_is_accepted()
         stage.broker(token_answer(b'{"version":"2020_10_22"}', correlation=correlation))
 
     assert recorded_user(stage) == "ANONYMOUS"
-    (warning,) = stage.warnings
+    warning = str(*stage.warnings)
     assert "AWS_MSK_IAM" in warning
 
 

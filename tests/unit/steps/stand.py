@@ -14,9 +14,9 @@ from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Destination
 from kvota.gateway.held_back import HeldBack
+from kvota.gateway.journal import Journal
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
-from kvota.gateway.refusals import Refusals
 from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits
 from kvota.gateway.turns import Turns
 from kvota.gateway.upstream_side import UpstreamSide
@@ -173,12 +173,12 @@ class House:
             errands=None,  # type: ignore[arg-type]
             counts=counts,
             turns=Turns(self.loop),  # type: ignore[arg-type]
+            journal=Journal(lambda: 0.0),
             numbers=count(1),
         )
         self.reception = Reception(
             means=means,
             places=Places(gateway_limits, counts),
-            refusals=Refusals(),
             rates=ConnectionRates(ConnectionRateSettings()),
             held_back=HeldBack(self.loop),  # type: ignore[arg-type]
             dialler=_Dialler(),  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
-from kvota.session.principal import WHOLE_LOGINS, Login
+from kvota.session.principal import ANONYMOUS, SHOWN_MAX, WHOLE_LOGINS, Login, LoginRefusal
 from kvota.wire import sasl
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_BYTES_MAX, SASL_HANDSHAKE
 from kvota.wire.error_code import ErrorCode
@@ -23,10 +23,11 @@ LOGIN_KEYS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 class Handshake(Exchange):
     """SaslHandshake: the client names a mechanism."""
 
-    __slots__ = ("_version",)
+    __slots__ = ("_mechanism", "_version")
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, mechanism: str) -> None:
         self._version = version
+        self._mechanism = mechanism
 
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
@@ -40,7 +41,7 @@ class Handshake(Exchange):
             msg = f"SaslHandshake v0 with {mechanism!r}: its end cannot be seen from outside"
             raise ProtocolError(msg)
         caller.principal.handshake(mechanism)
-        caller.expect((head.correlation, Due.EXCHANGE, cls(head.version)))
+        caller.expect((head.correlation, Due.EXCHANGE, cls(head.version, mechanism)))
         caller.wait()
         return frame
 
@@ -49,9 +50,14 @@ class Handshake(Exchange):
 
         A refusal is what a listener without logins says, or one where nobody logs in twice.
         """
-        if sasl.handshake_answer(frame)[0] == ErrorCode.NONE:
+        error_code, mechanisms = sasl.handshake_answer(frame)
+        if error_code == ErrorCode.NONE:
             caller.sends_tokens = self._version == 0
             caller.begin_login()
+        else:
+            why = _why_no_handshake(error_code, mechanisms, caller.principal.name)
+            refusal = LoginRefusal(None, self._mechanism[:SHOWN_MAX], why[:SHOWN_MAX])
+            caller.refuse_login(refusal, ends=error_code != ErrorCode.ILLEGAL_SASL_STATE)
         caller.go_on()
         return frame
 
@@ -76,6 +82,9 @@ class Authenticate(Exchange):
     def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Believe the name where the broker has accepted it."""
         answer = sasl.authenticate_answer(frame, self._version)
+        if answer.error_code != ErrorCode.NONE:
+            why = answer.error_message or f"error {answer.error_code}"
+            caller.refuse_login(self._login.refusal(why))
         _judged(caller, self._login, answer.error_code, answer.auth_bytes)
         caller.go_on()
         return frame
@@ -117,6 +126,21 @@ class Token(Exchange):
         caller.sends_tokens = not _judged(caller, self._login, 0, bytes(frame[4:]))
         caller.go_on()
         return frame
+
+    @property
+    def refusal(self) -> LoginRefusal:
+        """What it means that the broker closes instead of answering: these tokens have no other no."""
+        return self._login.refusal("the broker has closed the connection")
+
+
+def _why_no_handshake(error_code: int, mechanisms: list[str], user: str) -> str:
+    if error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return f"the broker takes {', '.join(mechanisms) or 'no mechanism'}"
+    if error_code != ErrorCode.ILLEGAL_SASL_STATE:
+        return f"error {error_code}"
+    if user == ANONYMOUS:
+        return "this listener of the broker has no logins (is it PLAINTEXT?)"
+    return f"the broker lets nobody log in twice on one connection, and this one is {user}'s"
 
 
 def _judged(caller: Caller, login: Login, error_code: int, auth_bytes: bytes) -> bool:

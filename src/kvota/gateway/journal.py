@@ -1,0 +1,121 @@
+"""What the log says of connections: each kind of line stands here once, and repeats of it are counted.
+
+A client that closes is no news (debug). What comes again and again (wrong passwords, no place, bytes that are
+no Kafka) is said once a minute for each user, address and reason.
+"""
+
+import logging
+from collections.abc import Callable
+
+from kvota.gateway.repeats import Repeats
+from kvota.model.address import Address, address_text
+from kvota.session.principal import LoginRefusal
+
+log = logging.getLogger(__name__)
+
+_SHOWN_MAX = 100
+_NEEDS_LOGIN = ". Nobody had logged in: a broker closes so where its listener is a SASL one"
+# Reasons that differ in their numbers only are one.
+_WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
+
+
+class Journal:
+    """Writes the lines.
+
+    Args:
+        now_s: tells the time on a monotonic clock.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._repeats = Repeats()
+
+    def refused(self, host: str, reason: str, *, is_only_said: bool = False) -> None:
+        """A new connection was not taken in; ``is_only_said``: it was (shadow mode)."""
+        was, were = ("would be", "would be") if is_only_said else ("was", "were")
+        self._repeats.say(
+            f"a connection from {host} {was} refused: {reason}",
+            about=("refused", host),
+            again=f"more connections from {host} {were} refused within a minute: {reason}",
+            now_s=self._now_s(),
+        )
+
+    def closed(self, number: int, peer: str, reason: str, level: int = logging.WARNING) -> None:
+        """The gateway has closed a connection."""
+        host = _host_of(peer)
+        self._repeats.say(
+            f"connection {number} from {peer} closed: {reason}",
+            about=("closed", host, reason.translate(_WITHOUT_DIGITS)),
+            again=f"more connections from {host} were closed within a minute for such a reason: {reason}",
+            now_s=self._now_s(),
+            level=level,
+        )
+
+    def warn(self, number: int, peer: str, warning: object) -> None:
+        """Something that has been noticed on a connection; a login that the broker has refused."""
+        host = _host_of(peer)
+        if isinstance(warning, LoginRefusal):
+            self._login_refused(host, warning)
+            return
+        self._repeats.say(
+            f"connection {number} from {peer}: {warning}",
+            about=("warned", host, warning),
+            again=f"more connections from {host} within a minute: {warning}",
+            now_s=self._now_s(),
+        )
+
+    def _login_refused(self, host: str, refusal: LoginRefusal) -> None:
+        who = "" if refusal.user is None else f" as {shown(refusal.user)}"
+        how = f" with {shown(refusal.mechanism)}" if refusal.mechanism else ""
+        self._repeats.say(
+            f"a login{who}{how} from {host} was refused: {printable(refusal.why)}",
+            about=("login", refusal.user, host),
+            again=f"more logins{who} from {host} were refused within a minute",
+            now_s=self._now_s(),
+        )
+
+    def broker_closed(
+        self, broker: Address, number: int, peer: str, *, due: int, cause: str, needs_login: bool
+    ) -> None:
+        """The broker has closed a connection that its client had not closed; ``due`` answers are missing."""
+        host, where = _host_of(peer), address_text(*broker)
+        if due:
+            rest = f"{answers(due)} due, the client will send {'that request' if due == 1 else 'those requests'} again"
+        else:
+            rest = "no answer was due: it was idle, or a request that waits for none was refused"
+        self._repeats.say(
+            f"broker {where} closed connection {number} from {peer}{cause}; {rest}"
+            f"{_NEEDS_LOGIN if due and needs_login else ''}",
+            about=("broker", broker, host, due > 0),
+            again=f"more connections from {host} were closed by broker {where} within a minute",
+            now_s=self._now_s(),
+            level=logging.WARNING if due else logging.INFO,
+        )
+
+    def sweep(self) -> None:
+        """Say how often what was said has come again; due every other second."""
+        self._repeats.sweep(self._now_s())
+
+    def finish(self) -> None:
+        """Say what has not been said yet."""
+        self._repeats.finish()
+
+
+def answers(count: int) -> str:
+    """Say how many answers, with the verb behind it."""
+    return "1 answer was" if count == 1 else f"{count} answers were"
+
+
+def shown(name: str) -> str:
+    """Quote a name that a client has sent: on one line, and cut where it is long."""
+    return f'"{printable(name)}"'
+
+
+def printable(text: str) -> str:
+    """A peer's text on one line of at most 100 characters, without what a terminal would obey."""
+    cut = text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
+
+
+def _host_of(peer: str) -> str:
+    return peer.rpartition(":")[0] or peer
