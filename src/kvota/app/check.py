@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvota.app.config import GatewayConfig
+from kvota.app.running_gateway import running_pid
 from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
 from kvota.callbacks.loading import CALLBACK_CLASS
@@ -16,6 +17,7 @@ from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
+from kvota.record.recorder import check_alone
 from kvota.volumes.settings import EXCLUDED, FETCH, PRODUCE, REQUEST
 
 
@@ -34,6 +36,21 @@ def check_folder(folder: Path) -> None:
         return
     msg = f"record.folder: {folder} cannot be used: {problem}. Name a folder that the gateway may write to"
     raise UsageError(msg)
+
+
+def others(config: GatewayConfig) -> str:
+    """Look for the gateway that runs with this file; check that no other one of this name records as it does.
+
+    Returns:
+        A sentence on the gateway that runs with this file, empty if none does.
+
+    Raises:
+        UsageError: one does, with other settings than these.
+    """
+    running = running_pid(config.pid_file)
+    if config.record.folder is not None:
+        check_alone(config.record.folder, config.name, besides=running)
+    return "" if running is None else f"a gateway with {config.path} runs (process {running})"
 
 
 def doubts(config: GatewayConfig, stored: ClientQuotas, callback: ClientQuotaCallback) -> list[str]:

@@ -21,7 +21,7 @@ from kvota.model.errors import CallbackError, ConfigurationError, Fault
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType, counter_node_id
-from kvota.store.quotas_file import load_quotas
+from kvota.store.quotas_file import load_client_quotas
 
 # KIP-257's types.
 _TYPES = (
@@ -85,7 +85,7 @@ def _quotas(config: GatewayConfig, faults: list[Fault]) -> tuple[ClientQuotas, l
         problem, _, remedy = words.removeprefix(f"{config.quotas.file} ").partition(". ")
         return stored, [Fault(str(config.quotas.file), problem, remedy)]
     try:
-        return ClientQuotas.of(load_quotas(config.quotas.file)), []
+        return load_client_quotas(config.quotas.file, named_by=config.path), []
     except ConfigurationError as error:
         return ClientQuotas(), error.faults
 

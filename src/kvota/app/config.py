@@ -20,6 +20,11 @@ from kvota.store.quotas_file import load_client_quotas
 from kvota.store.toml_file import in_file_order, load_toml
 from kvota.web.settings import HttpSettings
 
+_IF_MISSING = (
+    "Create it, or correct the path. The least that it needs: [upstream] and below it "
+    'bootstrap_servers = ["kafka-1:9092"].'
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
@@ -44,6 +49,8 @@ class GatewayConfig:
     quotas: QuotaSettings
     record: RecordSettings
     http: HttpSettings
+    pid_file: Path
+    is_pid_file_stated: bool
 
     @property
     def windows(self) -> dict[QuotaType, QuotaWindow]:
@@ -67,7 +74,7 @@ def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
     configured = None
     if config.quotas.source is QuotaSourceKind.TOML:
         try:
-            configured = load_client_quotas(config.quotas.file)
+            configured = load_client_quotas(config.quotas.file, named_by=path)
         except ConfigurationError as error:
             raise ConfigurationError(faults + error.faults) from None
     if faults:
@@ -77,7 +84,7 @@ def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
 
 def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
     """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
-    data, places = load_toml(path)
+    data, places = load_toml(path, if_missing=_IF_MISSING)
     reader = Reader(data, places)
     config = _config(reader, path)
     return config, in_file_order(reader.faults)
@@ -89,7 +96,10 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
     listen = reader.table("gateway")
     reader.known(
         ("gateway",),
-        ("name", "host", "advertised_host", "bootstrap_port", "node_port_base", "node_ids"),
+        (
+            *("name", "host", "advertised_host", "bootstrap_port", "node_port_base", "node_ids"),
+            "pid_file",
+        ),
     )
     host = listen.value("host", "127.0.0.1", values.read_host)
     name = listen.value("name", "kvota", values.read_name)
@@ -162,6 +172,8 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         quotas=quotas,
         record=_record(reader, folder),
         http=_http(reader, advertised_host),
+        pid_file=folder / listen.value("pid_file", f"{path.stem}.pid", values.read_text),
+        is_pid_file_stated="pid_file" in listen.data,
     )
 
 

@@ -1,6 +1,6 @@
 """Reads values out of a TOML file's data and collects what is wrong with them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from kvota.model.errors import Fault
@@ -55,13 +55,18 @@ class Reader:
         self.faults.append(Fault(place, fault.problem, fault.remedy))
         return False
 
-    def known(self, path: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    def known(
+        self,
+        path: tuple[str, ...],
+        keys: tuple[str, ...],
+        remedies: Mapping[str, str] | None = None,
+    ) -> None:
         """Note a fault for each other key of the table at this path."""
         found: object = self._data
         for step in path:
             found = found.get(step, {}) if isinstance(found, dict) else {}
         if isinstance(found, dict):
-            self.faults += unknown_keys(found, keys, self.places, path)
+            self.faults += unknown_keys(found, keys, self.places, path, remedies=remedies)
 
 
 class Table:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from kvota.gateway.own_addresses import ips_of
 from kvota.model.address import parse_address
 from kvota.model.quota_type import Algorithm
-from kvota.model.units import parse_bytes, parse_duration_ms, suggested_duration
+from kvota.model.suggested_units import suggested_bytes, suggested_duration
+from kvota.model.units import parse_bytes, parse_duration_ms
 from kvota.session.principal import ANONYMOUS
 
 NODES_MAX = 1_000
@@ -90,12 +91,13 @@ def read_window_seconds(value: object) -> int:
 
 def read_size_bytes(value: object) -> int:
     """Read a size in bytes, with or without a unit."""
+    example = '"64MiB"'
     try:
         size = parse_bytes(value) if isinstance(value, str) else value
     except ValueError:
-        size = None
+        size, example = None, suggested_bytes(str(value)) or example
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 2**53:
-        raise _refuse(value, "a size of at least 1 byte", '"64MiB"')
+        raise _refuse(value, "a size of at least 1 byte", example)
     return size
 
 
@@ -183,8 +185,9 @@ def _span_ms(value: object, low_ms: int, expected: str, example: str) -> int:
 
 
 def _example_of_time(value: object, example: str) -> str:
-    """What was probably meant, else an example."""
-    return (suggested_duration(value) if isinstance(value, str) else None) or example
+    """What was probably meant where it is no time at all, else an example."""
+    meant = suggested_duration(value) if isinstance(value, str) else None
+    return example if meant is None or meant == f'"{value}"' else meant
 
 
 def read_host(value: object) -> str:
@@ -222,6 +225,9 @@ def read_servers(value: object) -> list[tuple[str, int]]:
     texts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts:
         raise _refuse(value, "a list of host:port", '["127.0.0.1:9092"]')
+    if isinstance(value, str) and any(" " in text for text in texts):
+        meant = ", ".join(f'"{text}"' for text in value.replace(",", " ").split())
+        raise _refuse(value, "a list of host:port", f"[{meant}]")
     return [_server(text) for text in texts]
 
 

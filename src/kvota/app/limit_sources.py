@@ -1,6 +1,5 @@
 """Where a limit in force comes from, and what would change it."""
 
-import os
 import shlex
 from collections.abc import Mapping
 
@@ -22,6 +21,7 @@ class LimitSources:
         settings: say where quotas come from.
         quotas: just read from there.
         bootstrap: the gateway's own ``host:port``, for Kafka's tools.
+        reload: the command that has the gateway read its files again.
     """
 
     def __init__(
@@ -31,9 +31,11 @@ class LimitSources:
         quotas: ConfiguredQuotas,
         *,
         bootstrap: str,
+        reload: str,
     ) -> None:
         self._callback = callback
         self._bootstrap = bootstrap
+        self._reload = reload
         self._settings = settings
         self._lines: Mapping[QuotaEntity, int] = {}
         self.replace(settings, quotas)
@@ -72,10 +74,9 @@ class LimitSources:
                 f"kafka-configs.sh --bootstrap-server {self._bootstrap} --alter {_entity_options(entity)}"
                 f" --add-config {config_key}=NUMBER"
             )
-        reload = f"kill -HUP {os.getpid()}"
         if is_configured:
-            return f"edit {config_key} at {self.of_entity(entity)}, then {reload}"
-        return f"add to {self._settings.file}: {_table(entity, config_key)}, then {reload}"
+            return f"edit {config_key} at {self.of_entity(entity)}, then {self._reload}"
+        return f"add to {self._settings.file}: {_table(entity, config_key)}, then {self._reload}"
 
 
 def _entity_options(entity: QuotaEntity) -> str:

@@ -2,6 +2,7 @@
 
 from kvota.app.config import GatewayConfig
 from kvota.app.quota_settings import QuotaSourceKind
+from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas
 from kvota.session.outside import Refusal
 from kvota.store.file_store import FileStore, load_quota_file
@@ -33,7 +34,7 @@ def stored_quotas(config: GatewayConfig) -> tuple[ClientQuotas, str | None]:
 
 def _refusal_of_toml(config: GatewayConfig) -> Refusal:
     words = (
-        f"The quotas of this gateway are written in {config.quotas.file}: change that file and send the "
-        f'gateway SIGHUP. To alter them from here, write quotas.source = "file" in {config.path}.'
+        f"The quotas of this gateway are written in {config.quotas.file}: change that file, then "
+        f'{called()} gateway reload. To alter them from here, write quotas.source = "file" in {config.path}.'
     )
     return Refusal(ErrorCode.POLICY_VIOLATION, words)

@@ -19,6 +19,16 @@ class QuotaSourceKind(StrEnum):
     FILE = "file"  # one of the gateway's own, altered by Kafka's tools
 
 
+# Keys that would be right one level below.
+_REMEDIES = {
+    key: f"It belongs to a quota type: [quotas.PRODUCE] and below it {key} = {example}."
+    for key, example in (
+        ("enforce", "true"),
+        ("algorithm", '"token_bucket"'),
+        ("burst", '"1s"'),
+        ("debt_max", '"15s"'),
+    )
+}
 _FILE_NAMES = {QuotaSourceKind.TOML: "quotas.toml", QuotaSourceKind.FILE: "quotas.json"}
 
 
@@ -46,9 +56,8 @@ class QuotaSettings:
 def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
     quotas = reader.table("quotas")
-    reader.known(
-        ("quotas",), ("source", "file", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
-    )
+    known = ("source", "file", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
+    reader.known(("quotas",), known, remedies=_REMEDIES)
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
     file = quotas.value("file", _FILE_NAMES[source], values.read_text)
     if source is QuotaSourceKind.FILE and file.endswith(".toml"):

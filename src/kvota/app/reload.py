@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig, load_files
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_settings import QuotaSourceKind
+from kvota.app.running_gateway import ACCEPTED, END, REFUSED
 from kvota.callbacks import ChosenCallback
 from kvota.gateway.callback_in_force import PreparedCallback
 from kvota.gateway.gateway import Gateway
@@ -34,15 +37,23 @@ class Reload:
         gateway: what they are put in force in.
         sources: is told where the limits come from now.
         store: of the quotas.
+        tell: takes the result as lines, for who has asked for it; may wait for a disk.
     """
 
     def __init__(
-        self, config: GatewayConfig, gateway: Gateway, sources: LimitSources, store: QuotaStore
+        self,
+        config: GatewayConfig,
+        gateway: Gateway,
+        sources: LimitSources,
+        store: QuotaStore,
+        tell: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self._config = config
         self._gateway = gateway
         self._sources = sources
         self._store = store
+        self._tell = tell
+        self._number = 0
         self._asked = asyncio.Event()
 
     def begin(self) -> None:
@@ -59,6 +70,7 @@ class Reload:
             except KvotaError as error:
                 self._gateway.counts.reloads["refused"] += 1
                 log.error("SIGHUP: what is in force stays as it is. %s", error)  # noqa: TRY400  (its text says all)
+                await self._tell_result(REFUSED, str(error).splitlines())
 
     async def _reload(self) -> None:
         """Read the files on another thread (10,000 entities take half a second), and put them in force.
@@ -82,14 +94,11 @@ class Reload:
         quotas = self._store.quotas
         if callback is not None:
             lines += doubts(config, quotas, quota_callback.callback)
+        entities = len(quotas.configured())
+        lines.append(f"{in_force(config)}; quotas of {entities} entities from {config.quotas.file}")
         for line in lines:
             log.info("SIGHUP: %s", line)
-        log.info(
-            "SIGHUP: %s; quotas of %d entities from %s",
-            in_force(config),
-            len(quotas.configured()),
-            config.quotas.file,
-        )
+        await self._tell_result(ACCEPTED, lines)
 
     def _put_in_force(
         self,
@@ -119,6 +128,14 @@ class Reload:
                 0, f"quota callback: the file of {callback.chosen.class_name} was read again"
             )
         return lines
+
+    async def _tell_result(self, result: str, lines: list[str]) -> None:
+        """On another thread: a disk that hangs keeps no traffic waiting."""
+        if self._tell is not None:
+            self._number += 1
+            told = (f"{self._number} {result}", *lines, f"{self._number} {END}")
+            with suppress(OSError):  # the log has it, too
+                await asyncio.to_thread(self._tell, told)
 
 
 def in_force(config: GatewayConfig) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import time
 import uuid
@@ -16,10 +17,12 @@ from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
+from kvota.app.running_gateway import hold_pid_file, reload_command
 from kvota.app.system_clock import SystemClock
 from kvota.app.watch_cluster import watch_cluster
 from kvota.callbacks import DefaultQuotaCallback, load_callback
 from kvota.engine import QuotaEngine
+from kvota.files.process_lock import ProcessLock
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.volume_watch import VolumeWatch
 from kvota.metrics.cells import Cells
@@ -28,7 +31,8 @@ from kvota.metrics.throttle_log import ThrottleLog
 from kvota.model.address import address_text
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import ConfigurationError, KvotaError, UnreachableError
+from kvota.model.errors import ConfigurationError, KvotaError, UnreachableError, UsageError
+from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
@@ -57,8 +61,20 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         written: the quotas of a file that people write; None: a store of the gateway's own has them.
 
     Raises:
-        KvotaError: a port is taken, the record folder cannot be written, another gateway uses the store.
+        KvotaError: a port is taken, the record folder cannot be written, another gateway uses the store, or runs
+            with these files.
     """
+    # Until the loop listens to it: whoever has us reload finds us by the lock that we hold from here on.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    lock = hold_pid_file(config)
+    try:
+        _run(config, written, lock)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock | None) -> None:
     store = open_store(config, written)
     quotas = store.quotas.configured()
     chosen = config.kafka.callback
@@ -68,9 +84,7 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         raise placed(error, config) from None
     is_default = chosen.is_default
     engine = QuotaEngine(callback, config.windows, config.quotas.buckets)
-    advertised = config.gateway.advertised
-    bootstrap = address_text(advertised.host, config.gateway.bootstrap_port)
-    sources = LimitSources(callback, config.quotas, quotas, bootstrap=bootstrap)
+    sources = _sources(config, callback, quotas, is_found=lock is not None)
     cells = Cells(shown_max=_SERIES_MAX)
     tally = Tally(cells, ThrottleLog(cells, sources.of_counter))
     sink = _sink(config, tally)
@@ -86,6 +100,7 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         quota_admins=config.quotas.admins,
     )
     gateway = Gateway(config.gateway, shared, store)
+    gateway.quota_callback.on_change = sources.replace_callback
     http = _http(config)
     sink.start()
     if http is not None:
@@ -93,14 +108,36 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
-        uvloop.run(_serve(config, gateway, sources, store))
+        tell = None if lock is None else lock.tell
+        reload = Reload(config, gateway, sources, store, tell)
+        uvloop.run(_serve(config, gateway, store, reload))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
+        signal.signal(
+            signal.SIGHUP, signal.SIG_IGN
+        )  # the loop has put back the default, which ends us unrecorded
         if http is not None:
             http.stop()
         sink.close()
         _say_recorded(sink)
+
+
+def _sources(
+    config: GatewayConfig,
+    callback: ClientQuotaCallback,
+    quotas: ConfiguredQuotas,
+    *,
+    is_found: bool,
+) -> LimitSources:
+    """``is_found``: by its pid file; else only its process id tells which process has to reload."""
+    return LimitSources(
+        callback,
+        config.quotas,
+        quotas,
+        bootstrap=address_text(config.gateway.advertised.host, config.gateway.bootstrap_port),
+        reload=reload_command(config) if is_found else f"kill -HUP {os.getpid()}",
+    )
 
 
 def _say_recorded(sink: Recorder | CountingSink) -> None:
@@ -192,14 +229,12 @@ def _sink(config: GatewayConfig, tally: Tally) -> Recorder | CountingSink:
 
 
 async def _serve(
-    config: GatewayConfig, gateway: Gateway, sources: LimitSources, store: QuotaStore
+    config: GatewayConfig, gateway: Gateway, store: QuotaStore, reload: Reload
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
-    reload = Reload(config, gateway, sources, store)
     loop.add_signal_handler(signal.SIGHUP, reload.begin)
-    gateway.quota_callback.on_change = sources.replace_callback
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         beside = [
@@ -218,10 +253,15 @@ async def _watch_volumes(config: GatewayConfig, gateway: Gateway, started: async
     """Look at the volumes once it listens.
 
     Raises:
-        UsageError: a broker is too old to tell how full its volumes are.
+        UsageError: a broker is too old to tell how full its volumes are, or kio is not installed.
     """
-    from kvota.app.volume_source import VolumeSource, throttle_of  # needs kio
-
+    try:
+        from kvota.app.volume_source import VolumeSource, throttle_of
+    except ModuleNotFoundError as error:
+        msg = (
+            f"volumes: this needs {error.name}, which is not installed. pip install 'kvota[client]'"
+        )
+        raise UsageError(msg) from error
     await started.wait()
     clock = SystemClock()
     source = VolumeSource(config)

@@ -1,10 +1,11 @@
 """The tree of errors.
 
-KvotaError
+KvotaError               something outside did not work                         (exit code 3)
  ├── UsageError          wrong option, value or file: the user can mend it      (exit code 2)
  │    └── ConfigurationError   all faults of one file at once
+ ├── NegativeError       the answer is no                                       (exit code 1)
  ├── UnreachableError    a broker, a download, a disk could not be reached      (exit code 3)
- ├── CorruptDataError    a file or a table is damaged; names the place
+ ├── CorruptDataError    a file or a table is damaged; names the place          (exit code 3)
  ├── CallbackError       a quota callback answered what is no answer
  └── ProtocolError       the peer's bytes are not Kafka's protocol; closes one connection
 """
@@ -42,6 +43,10 @@ class ConfigurationError(UsageError):
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
         self.faults = faults
+
+
+class NegativeError(KvotaError):
+    """There is no such thing as the user speaks of, or it is there already; the text says which."""
 
 
 class UnreachableError(KvotaError):

@@ -6,6 +6,13 @@ In: ``8MB/s``, ``5MiB/s``, ``10/s``, ``1h30m``, or a bare number. Out: the same,
 import re
 from math import isfinite
 
+from kvota.model.suggested_units import (
+    suggested_byte_rate,
+    suggested_bytes,
+    suggested_duration,
+    suggested_rate,
+)
+
 # Exact case: "Mb" would be megabits to the person who writes it.
 _BYTE_UNITS = {
     "": 1,
@@ -20,13 +27,10 @@ _BYTE_UNITS = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
+_BYTE_RATE = '"8MB/s"'
 _TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*(/\s*s)?\s*")
 _TIME = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
-_TIME_IN_WORDS = re.compile(
-    r"([0-9]+(?:\.[0-9]+)?) *(?:(ms|milli|millisecond)|(s|sec|second)|(m|min|minute)|(h|hr|hour)|(d|day))s?",
-    re.IGNORECASE,
-)
 _TIME_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
 
@@ -39,10 +43,12 @@ def parse_byte_rate(text: str) -> float:
     >>> parse_byte_rate("8MB/s")
     8000000.0
     """
-    if any(unit in text for unit in "Bb") and "/" not in text:
-        msg = f'"{text}" is a size, not a byte rate; write e.g. "8MB/s"'
+    meant = suggested_byte_rate(text)
+    match = _NUMBER.fullmatch(text)
+    if match is not None and match[2] and match[2] in _BYTE_UNITS and not match[3]:
+        msg = f'"{text}" is a size, not a byte rate; write e.g. {meant or _BYTE_RATE}'
         raise ValueError(msg)
-    return _parse_amount(text, _BYTE_UNITS, 'a byte rate, e.g. "8MB/s" or "512KiB/s"')
+    return _parse_amount(text, _BYTE_UNITS, "a byte rate", meant or f'{_BYTE_RATE} or "512KiB/s"')
 
 
 def parse_bytes(text: str) -> int:
@@ -51,10 +57,11 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("64MiB")
     67108864
     """
+    meant = suggested_bytes(text) or '"64MiB"'
     if "/" in text:
-        msg = f'"{text}" is a rate, not a size, e.g. "64MiB"'
+        msg = f'"{text}" is a rate, not a size; write e.g. {meant}'
         raise ValueError(msg)
-    return int(_parse_amount(text, _BYTE_UNITS, 'a size, e.g. "64MiB"'))
+    return int(_parse_amount(text, _BYTE_UNITS, "a size", meant))
 
 
 def parse_rate(text: str) -> float:
@@ -63,7 +70,7 @@ def parse_rate(text: str) -> float:
     >>> parse_rate("0.5/s")
     0.5
     """
-    return _parse_amount(text, {"": 1}, 'a rate, e.g. "10/s"')
+    return _parse_amount(text, {"": 1}, "a rate", suggested_rate(text) or '"10/s"')
 
 
 def parse_duration_ms(text: str) -> int:
@@ -82,28 +89,14 @@ def parse_duration_ms(text: str) -> int:
     )
 
 
-def suggested_duration(text: str) -> str | None:
-    """A time in words as it has to be written, in quotes; None where it is no such text.
-
-    >>> suggested_duration("30 days"), suggested_duration("soon")
-    ('"30d"', None)
-    """
-    match = _TIME_IN_WORDS.fullmatch(text.strip())
-    if match is None or _TIME.fullmatch(text.replace(" ", "")):
-        return None
-    number, *units = match.groups()
-    unit = tuple(_TIME_UNITS_MS)[next(i for i, found in enumerate(units) if found)]
-    return f'"{number}{unit}"'
-
-
-def _parse_amount(text: str, units: dict[str, int], expected: str) -> float:
+def _parse_amount(text: str, units: dict[str, int], expected: str, example: str) -> float:
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in units:
-        msg = f'"{text}" is not {expected}'
+        msg = f'"{text}" is not {expected}; write e.g. {example}'
         raise ValueError(msg)
     value = float(match[1]) * units[match[2]]
     if not isfinite(value):
-        msg = f'"{text}" is too large; expected {expected}'
+        msg = f'"{text}" is too large for {expected}'
         raise ValueError(msg)
     return value
 

@@ -1,13 +1,16 @@
 """The files of recorded events in one folder are written whole, and removed when old or too many."""
 
+import errno
 import os
 import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
 
+from kvota.files.process_lock import HeldError, ProcessLock
 from kvota.files.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
 
 # events-<gateway>-<run>-<first seq>-<number of the file in its run>.parquet, and compacted ones:
@@ -20,6 +23,9 @@ _REMEMBERED_MAX = 1_000
 # People and other gateways add and remove files too, so the folder is looked at again after this time.
 _LOOK_AGAIN_S = 600.0
 
+# What a file system says that has no locks; recording goes on without.
+_WITHOUT_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
 
 class _File(NamedTuple):
     modified_s: float
@@ -27,13 +33,23 @@ class _File(NamedTuple):
     size_bytes: int
 
 
+def lock_path(folder: Path, gateway: str) -> Path:
+    """Return the file that the gateway of this name holds while it records into the folder.
+
+    Readers of Parquet pass over names that begin with a dot.
+    """
+    return folder / f".{gateway}.lock"
+
+
 class EventFiles:
-    """The event files lie in one folder, which several gateways may share.
+    """The event files lie in one folder, which several gateways of different names may share.
 
     Both limits are the folder's; only files with names of our own pattern are ever removed.
     """
 
-    def __init__(self, folder: Path, *, folder_bytes_max: int, age_s_max: float) -> None:
+    def __init__(
+        self, folder: Path, *, gateway: str, folder_bytes_max: int, age_s_max: float
+    ) -> None:
         self.count = 0
         self.bytes = 0
         self.folder = folder
@@ -41,14 +57,18 @@ class EventFiles:
         self._age_s_max = age_s_max
         self._oldest: deque[_File] = deque()  # the first of all files, oldest first
         self._looked_s = 0.0
+        self._lock: ProcessLock | None = None
+        self._gateway = gateway
 
     def open(self, *, now_s: float) -> None:
         """Make the folder, write in it once, remove the files that dead runs left half done.
 
         Raises:
+            HeldError: a gateway of the same name writes into it.
             OSError: the folder cannot be made, read or written to.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._hold()
         for path in self.folder.iterdir():
             name = path.name.removesuffix(UNFINISHED)
             if name != path.name and COMPLETE.fullmatch(name):
@@ -70,6 +90,8 @@ class EventFiles:
             write_whole(self.folder / name, content)
         except FileNotFoundError:
             self.folder.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError, HeldError):  # what has been decided is recorded all the same
+                self._hold()
             self._look(now_s)
             write_whole(self.folder / name, content)
             was_there = False
@@ -79,6 +101,20 @@ class EventFiles:
         self.count += 1
         self.bytes += size_bytes
         return was_there
+
+    def close(self) -> None:
+        """Let another gateway of this name write here."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _hold(self) -> None:
+        self.close()
+        try:
+            self._lock = ProcessLock.take(lock_path(self.folder, self._gateway))
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                raise
 
     def remove_old(self, *, now_s: float) -> None:
         """Remove the oldest files until both limits hold; the newest one always stays.

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from queue import SimpleQueue
 
+from kvota.files.process_lock import HeldError, holder
 from kvota.model.clock import Clock
 from kvota.model.errors import UsageError
-from kvota.record.event_files import EventFiles
+from kvota.record.event_files import EventFiles, lock_path
 from kvota.record.event_parquet import warm_up
 from kvota.record.record_limits import RecordLimits, RecordStatus
 from kvota.record.row_appender import RowAppender
@@ -22,6 +23,29 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 # A full disk is no mistake in the configuration: the gateway starts, and records once there is room.
 _DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def check_alone(folder: Path, gateway: str, *, besides: int | None = None) -> None:
+    """Check that no gateway of this name records into the folder.
+
+    Args:
+        folder: of the record; it may not be there.
+        gateway: the name.
+        besides: the process id of one that may.
+
+    Raises:
+        UsageError: one does.
+    """
+    pid = holder(lock_path(folder, gateway))
+    if pid is not None and pid != besides:
+        raise _another_records(folder, gateway, pid)
+
+
+def _another_records(folder: Path, gateway: str, pid: int) -> UsageError:
+    return UsageError(
+        f'record: another gateway with the name "{gateway}" (process {pid or "unknown"}) records into {folder}. '
+        "Give this one another gateway.name or another record.folder, or end that one"
+    )
 
 
 class Recorder:
@@ -59,8 +83,12 @@ class Recorder:
         self._limits = limits
         self._clock = clock
         self._files = EventFiles(
-            folder, folder_bytes_max=limits.folder_bytes_max, age_s_max=limits.age_s_max
+            folder,
+            gateway=gateway,
+            folder_bytes_max=limits.folder_bytes_max,
+            age_s_max=limits.age_s_max,
         )
+        self._gateway = gateway
         self._appender = RowAppender(
             batches=limits.buffer_rows // limits.flush_rows, rows_max=limits.flush_rows
         )
@@ -84,10 +112,12 @@ class Recorder:
         """Make the folder, pay Arrow's first-use costs, start writing; called before the gateway listens.
 
         Raises:
-            UsageError: the folder cannot be used.
+            UsageError: the folder cannot be used, or another gateway of this name does.
         """
         try:
             self._files.open(now_s=self._clock.now_us() / 1e6)
+        except HeldError as error:
+            raise _another_records(self._folder, self._gateway, error.pid) from None
         except OSError as error:
             if error.errno not in _DISK_IS_FULL:
                 msg = (
@@ -105,6 +135,7 @@ class Recorder:
         """Write all rows; gives up after ``close_timeout_s``. Later rows are dropped and counted."""
         self._appender.close()
         if not self._is_running:
+            self._files.close()
             return
         self._is_running = False
         if not self._writer.finish(timeout_s=self._limits.close_timeout_s):
@@ -113,6 +144,7 @@ class Recorder:
                 self._folder,
                 self._limits.close_timeout_s,
             )
+        self._files.close()
 
     @property
     def rows_refused(self) -> int:

@@ -13,6 +13,7 @@ from kvota.store.toml_places import KeyPath, Places
 _ENTITY_KEYS = ("user", "user_default", "client_id", "client_id_default")
 _IP_KEYS = ("ip", "ip_default")
 _KNOWN_KEYS = (*_ENTITY_KEYS, *_IP_KEYS, *TYPE_OF_KEY, CONNECTION_RATE_KEY)
+_REMEDIES_ABOVE = dict.fromkeys(_KNOWN_KEYS, "It belongs to an entry: write [[quota]] above it.")
 
 
 class EntriesReader:
@@ -26,7 +27,7 @@ class EntriesReader:
 
     def read(self, data: Mapping[str, object]) -> None:
         """Read the data of a whole file."""
-        self.faults += unknown_keys(data, ["quota"], self._places)
+        self.faults += unknown_keys(data, ["quota"], self._places, remedies=_REMEDIES_ABOVE)
         entries = data.get("quota", [])
         if not isinstance(entries, list):
             self._fault(("quota",), "one table or value", "Write [[quota]], with two brackets.")

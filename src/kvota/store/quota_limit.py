@@ -4,6 +4,7 @@ from math import isfinite
 
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.quota_type import BYTE_RATE_TYPES, TYPE_OF_KEY, QuotaType
+from kvota.model.suggested_units import suggested_byte_rate, suggested_rate
 from kvota.model.units import parse_byte_rate, parse_rate
 
 # This is Kafka's LONG as a double: 2^63 itself passes, as on a broker.
@@ -88,8 +89,12 @@ def parse_limit(quota_type: QuotaType, written: object) -> float:
         problem = f"{shown} is too large"
         raise LimitError(problem, _NO_LIMIT) from None
     except ValueError:
-        problem = f"{shown} is not a {'byte rate' if quota_type in BYTE_RATE_TYPES else 'rate'}"
-        raise LimitError(problem, _example(quota_type)) from None
+        is_byte_rate = quota_type in BYTE_RATE_TYPES
+        problem = f"{shown} is not a {'byte rate' if is_byte_rate else 'rate'}"
+        suggested = suggested_byte_rate if is_byte_rate else suggested_rate
+        meant = suggested(written) if isinstance(written, str) else None
+        remedy = f"Write {meant}." if meant else _example(quota_type)
+        raise LimitError(problem, remedy) from None
     check_limit(quota_type, limit, shown=shown)
     return limit
 

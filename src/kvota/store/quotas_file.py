@@ -15,13 +15,20 @@ from kvota.store.quota_limit import LimitError, check_value, value_text
 from kvota.store.toml_file import in_file_order, load_toml
 
 
-def load_client_quotas(path: Path) -> ClientQuotas:
+def load_client_quotas(path: Path, *, named_by: Path | None = None) -> ClientQuotas:
     """Return the quotas of a file by Kafka's keys; an empty file means no quotas.
+
+    Args:
+        path: of the file.
+        named_by: the gateway.toml that names it, or takes it for granted.
 
     Raises:
         ConfigurationError: all faults of the file, each with its place ``file:line: quota[n].key``.
     """
-    data, places = load_toml(path)
+    remedy = "Create it, or correct the path."
+    if named_by is not None:
+        remedy = f"Create it (an empty one means no quotas), or correct quotas.file in {named_by}."
+    data, places = load_toml(path, if_missing=remedy)
     reader = EntriesReader(places)
     reader.read(data)
     if reader.faults:

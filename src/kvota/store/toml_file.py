@@ -12,17 +12,25 @@ from kvota.store.toml_places import KeyPath, Places
 # 60,000 quotas of four lines are 6.6 MB; a file beyond this is a mistake, and would be read in memory.
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
+_IF_MISSING = "Create it, or correct the path."
 _LINE_OF_PLACE = re.compile(r":(\d+)(?:: |$)")
 _AT_LINE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-def load_toml(path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> tuple[dict[str, object], Places]:
+def load_toml(
+    path: Path, *, bytes_max: int = FILE_BYTES_MAX, if_missing: str = _IF_MISSING
+) -> tuple[dict[str, object], Places]:
     """Return the data of a TOML file, and where in the file each value stands.
+
+    Args:
+        path: of the file.
+        bytes_max: a larger file is refused.
+        if_missing: what to do where there is none.
 
     Raises:
         ConfigurationError: the file cannot be read, is larger than ``bytes_max``, or is not TOML.
     """
-    text = _read_text(path, bytes_max)
+    text = _read_text(path, bytes_max, if_missing)
     try:
         data = tomllib.loads(text)
     except RecursionError:
@@ -34,12 +42,20 @@ def load_toml(path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> tuple[dict[str,
 
 
 def unknown_keys(
-    table: Mapping[str, object], known: Iterable[str], places: Places, path: KeyPath = ()
+    table: Mapping[str, object],
+    known: Iterable[str],
+    places: Places,
+    path: KeyPath = (),
+    *,
+    remedies: Mapping[str, str] | None = None,
 ) -> list[Fault]:
-    """Return one fault for each key of the table at ``path`` that nobody reads, with the nearest known key."""
-    known = sorted(known)
+    """Return one fault for each key of the table at ``path`` that nobody reads, with the nearest known key.
+
+    ``remedies`` says what to do about keys of which more is known than that.
+    """
+    known, said = sorted(known), remedies or {}
     return [
-        Fault(places.named(*path, key), "unknown key", _known_instead(key, known))
+        Fault(places.named(*path, key), "unknown key", said.get(key) or _known_instead(key, known))
         for key in table
         if key not in known
     ]
@@ -58,18 +74,25 @@ def _line_of(fault: Fault) -> int:
 def _known_instead(key: str, known: list[str]) -> str:
     of_lower = {name.lower(): name for name in known}
     nearest = [of_lower[name] for name in get_close_matches(key.lower(), of_lower, n=1)]
-    if nearest:
+    if not nearest:
+        nearest = [of_lower[name] for name in of_lower if key.lower() in name.split("_")]
+    if not nearest:
+        nearest = [of_lower[name] for name in of_lower if name.startswith(key.lower())]
+    if len(nearest) == 1:
         return f'Did you mean "{nearest[0]}"?'
+    if nearest:
+        return "Did you mean one of " + ", ".join(f'"{name}"' for name in nearest) + "?"
     return f"Known here: {', '.join(known)}."
 
 
-def _read_text(path: Path, bytes_max: int) -> str:
+def _read_text(path: Path, bytes_max: int, if_missing: str) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(bytes_max + 1)
     except FileNotFoundError:
-        remedy = "Create it, or correct the path."
-        raise _fault(str(path), "there is no such file", remedy) from None
+        raise _fault(str(path), "there is no such file", if_missing) from None
+    except IsADirectoryError:
+        raise _fault(str(path), "is a folder", "Name the file in it.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         remedy = "Make it readable for the user that runs kvota."

@@ -1,6 +1,8 @@
 """``kvota gateway`` as a process: checking, signals, exit codes. No broker is needed to start."""
 
+import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -356,6 +358,131 @@ def test_sighup_with_a_faulty_file_keeps_the_quotas_and_says_why(gateway: Gatewa
     assert "SIGHUP: what is in force stays as it is. quotas.toml:3: quota[0]" in gateway.log
     assert "entities from quotas.toml" not in gateway.log.split("SIGHUP", 1)[1]
     assert gateway.running
+
+
+# ------------------------------------------------------------------ reload, and one gateway at a time
+
+
+def test_reload_needs_no_process_id_and_says_what_is_in_force(gateway: GatewayProcess) -> None:
+    (gateway.folder / "quotas.toml").write_text(
+        QUOTAS + '[[quota]]\nuser = "b"\nproducer_byte_rate = 5\n'
+    )
+
+    done = kvota("gateway", "reload", folder=gateway.folder)
+    again = kvota("gateway", "reload", "-c", "gateway.toml", folder=gateway.folder)
+
+    assert done.returncode == again.returncode == 0, done.stderr + again.stderr
+    in_force = (
+        "enforces nothing; in shadow mode: PRODUCE, FETCH, CONTROLLER_MUTATION, connection_creation_rate; "
+        "quotas of 2 entities from quotas.toml"
+    )
+    assert done.stdout.splitlines() == ["+ user-principal 'b' PRODUCE none -> 5 B/s", in_force]
+    assert again.stdout.splitlines() == ["nothing has changed", in_force]
+    assert f"SIGHUP: {in_force}" in gateway.log
+
+
+def test_reload_finds_faults_before_anything_is_sent(gateway: GatewayProcess) -> None:
+    (gateway.folder / "quotas.toml").write_text("[[quota]]\n")
+
+    done = kvota("gateway", "reload", folder=gateway.folder)
+
+    assert done.returncode == 2
+    assert "quotas.toml:1: quota[0]" in done.stderr
+    assert "SIGHUP" not in gateway.log
+
+
+def test_reload_says_what_only_the_gateway_finds(gateway: GatewayProcess) -> None:
+    path = gateway.folder / "gateway.toml"
+    path.write_text(
+        path.read_text() + '[kafka]\n"client.quota.callback.class" = "nowhere.Callback"\n'
+    )
+
+    done = kvota("gateway", "reload", folder=gateway.folder)
+
+    assert done.returncode == 2
+    assert 'kafka."client.quota.callback.class"' in done.stderr
+    assert done.stderr.endswith("kvota: refused; what was in force stays as it is\n")
+    assert done.stdout == ""
+
+
+def test_reload_of_a_gateway_that_does_not_run_says_so(gateway: GatewayProcess) -> None:
+    gateway.stop()
+    assert not (gateway.folder / "gateway.pid").exists()
+
+    done = kvota("gateway", "reload", folder=gateway.folder)
+
+    assert done.returncode == 3
+    assert "no gateway runs with gateway.toml (nobody holds gateway.pid)" in done.stderr
+
+
+def test_a_killed_gateways_file_is_stale(gateway: GatewayProcess) -> None:
+    os.kill(gateway.pid, signal.SIGKILL)
+    end = time.monotonic() + 20
+    while gateway.running and time.monotonic() < end:
+        time.sleep(0.02)
+    assert (gateway.folder / "gateway.pid").read_text() == f"{gateway.pid}\n"
+
+    done = kvota("gateway", "reload", folder=gateway.folder)
+
+    assert done.returncode == 3
+    assert "nobody holds gateway.pid" in done.stderr
+    gateway.stop()
+    with gateway:
+        assert kvota("gateway", "reload", folder=gateway.folder).returncode == 0
+
+
+def test_a_second_gateway_with_the_same_file_refuses(gateway: GatewayProcess) -> None:
+    done = kvota("gateway", folder=gateway.folder)
+
+    assert done.returncode == 2
+    assert f"a gateway with gateway.toml runs already (process {gateway.pid}" in done.stderr
+    assert f"kvota gateway reload -c {gateway.folder}/gateway.toml" in done.stderr
+    assert gateway.running
+
+
+def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: Path) -> None:
+    first_port = free_port_range(6)
+    record = str(tmp_path / "record")
+    one, two = (
+        gateway_toml(upstream=NOWHERE, first_port=port, node_ids="1", record=record)
+        for port in (first_port, first_port + 3)
+    )
+    second = tmp_path / "second"
+    second.mkdir()
+    (second / "quotas.toml").write_text("")
+    (second / "gateway.toml").write_text(two)
+    with GatewayProcess(tmp_path / "one", config=one, quotas="", first_port=first_port) as first:
+        done = kvota("gateway", folder=second)
+        checked = kvota("gateway", "--check", folder=second)
+
+        (second / "gateway.toml").write_text(two.replace("[gateway]", '[gateway]\nname = "two"'))
+        with_another_name = kvota("gateway", "--check", folder=second)
+
+    said = f'another gateway with the name "kvota" (process {first.pid}) records into {record}'
+    assert done.returncode == checked.returncode == 2
+    assert said in done.stderr
+    assert said in checked.stderr
+    assert with_another_name.returncode == 0, with_another_name.stderr
+
+
+def test_the_pid_file_may_be_elsewhere(files: Callable[..., Path]) -> None:
+    first_port = free_port_range(3)
+    config = gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="1")
+    config = config.replace("[gateway]", '[gateway]\npid_file = "run/it.pid"')
+    folder = files(config)
+
+    without_its_folder = kvota("gateway", folder=folder)
+    (folder / "run").mkdir()
+    with GatewayProcess(folder, config=config, quotas="", first_port=first_port) as gateway:
+        held = (folder / "run" / "it.pid").read_text()
+        reloaded = kvota("gateway", "reload", folder=folder)
+
+    assert without_its_folder.returncode == 2
+    assert (
+        "gateway.pid_file: run/it.pid cannot be written: No such file" in without_its_folder.stderr
+    )
+    assert held == f"{gateway.pid}\n"
+    assert reloaded.returncode == 0
 
 
 def test_an_upstream_that_is_down_is_said_once_and_clients_are_disconnected(

@@ -1,6 +1,7 @@
 """The HTTP port of a gateway process, and the commands that ask it."""
 
 import json
+import shlex
 import subprocess
 import sys
 import urllib.error
@@ -95,6 +96,18 @@ def test_explain_names_the_level_the_file_and_the_line(gateway: GatewayProcess) 
     assert "> level 3  user-principal 'a'" in done.stdout
     assert "quotas.toml:1" in done.stdout
     assert "FETCH  not counted: nobody has a quota of this type" in done.stdout
+
+
+def test_what_explain_says_to_reload_can_be_typed_anywhere(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    explained = kvota("explain", "--user", "a", "--url", gateway.http_url, folder=tmp_path)
+    _, command = explained.stdout.split(", then kvota ", 1)
+
+    done = kvota(*shlex.split(command.splitlines()[0]), folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("nothing has changed")
 
 
 def test_json_is_what_the_port_serves(gateway: GatewayProcess) -> None:

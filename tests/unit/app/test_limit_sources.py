@@ -1,6 +1,5 @@
 """Where a limit stands, and the command that would change it."""
 
-import os
 import shlex
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from kvota.session.quota_admins import QuotaAdmins
 
 PRODUCE = QuotaType.PRODUCE
 ALICE, ANY = QuotaEntity(user="alice"), QuotaEntity(user=DEFAULT)
+RELOAD = "kvota gateway reload -c /etc/kvota/gateway.toml"
 TEXT = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 5\n[[quota]]\nuser_default = true\nproducer_byte_rate = 6\n'
 QUOTAS = ConfiguredQuotas({ALICE: {PRODUCE: 5}, ANY: {PRODUCE: 6}})
 
@@ -32,7 +32,9 @@ def sources(folder: Path, kind: QuotaSourceKind = QuotaSourceKind.TOML) -> Limit
         enforced=frozenset(),
         buckets={},
     )
-    return LimitSources(DefaultQuotaCallback(QUOTAS), settings, QUOTAS, bootstrap="gw:9192")
+    return LimitSources(
+        DefaultQuotaCallback(QUOTAS), settings, QUOTAS, bootstrap="gw:9192", reload=RELOAD
+    )
 
 
 def test_a_limit_stands_at_a_line(tmp_path: Path) -> None:
@@ -51,13 +53,12 @@ def test_what_kafkas_tools_have_set_stands_in_a_file_without_lines(tmp_path: Pat
 
 def test_people_edit_their_file(tmp_path: Path) -> None:
     known = sources(tmp_path)
-    reload = f"then kill -HUP {os.getpid()}"
 
     assert known.to_change(ALICE, "producer_byte_rate", is_configured=True) == (
-        f"edit producer_byte_rate at {tmp_path}/quotas.toml:1, {reload}"
+        f"edit producer_byte_rate at {tmp_path}/quotas.toml:1, then {RELOAD}"
     )
     assert known.to_change(QuotaEntity(user="bob"), "producer_byte_rate", is_configured=False) == (
-        f'add to {tmp_path}/quotas.toml: [[quota]] user = "bob" producer_byte_rate = …, {reload}'
+        f'add to {tmp_path}/quotas.toml: [[quota]] user = "bob" producer_byte_rate = …, then {RELOAD}'
     )
 
 

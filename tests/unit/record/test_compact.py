@@ -199,7 +199,7 @@ def test_a_gateway_removes_the_oldest_decisions_first_merged_or_not(tmp_path: Pa
     done = compact(folder, now_us=(ROWS[0][0] // HOUR_US + 1) * HOUR_US + 300_000_000)
     (merged,) = {path.name for path in folder.glob("*.parquet")} - old
     now_s = ROWS[0][0] / 1e6 + 2 * 3600
-    files = EventFiles(folder, folder_bytes_max=10**9, age_s_max=5_000)
+    files = EventFiles(folder, gateway="gw", folder_bytes_max=10**9, age_s_max=5_000)
 
     files.open(now_s=now_s)
     files.remove_old(now_s=now_s)

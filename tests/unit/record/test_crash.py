@@ -84,7 +84,7 @@ def test_a_kill_at_any_moment_leaves_only_whole_files(
     assert seqs == list(range(len(seqs)))
     assert len(seqs) >= files
     assert len(unfinished_files(tmp_path)) <= 1
-    others = {path.suffix for path in tmp_path.iterdir()} - {".parquet", ".tmp"}
+    others = {path.suffix for path in tmp_path.iterdir()} - {".parquet", ".tmp", ".lock"}
     assert others == set()
 
 

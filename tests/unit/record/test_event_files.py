@@ -12,7 +12,7 @@ NOW_S = 1_790_000_000.0
 
 
 def make_files(folder: Path, *, bytes_max: int = 10**9, age_s_max: float = 10**9) -> EventFiles:
-    files = EventFiles(folder, folder_bytes_max=bytes_max, age_s_max=age_s_max)
+    files = EventFiles(folder, gateway="gw", folder_bytes_max=bytes_max, age_s_max=age_s_max)
     files.open(now_s=NOW_S)
     return files
 
@@ -24,7 +24,7 @@ def put(folder: Path, name: str, *, age_s: float = 0, size: int = 100) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def event_file(number: int) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.errors import UsageError
+from kvota.record.event_files import lock_path
 from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
 
@@ -174,6 +175,7 @@ def test_a_folder_that_is_removed_is_made_again(  # noqa: PLR0917  (fixtures)
     shutil.rmtree(folder.parent / gone)
     append(recorder, make_memo(), rows=10)
     eventually(lambda: recorder.status().rows_written == 30)
+    assert lock_path(folder, "gw").read_text() == f"{os.getpid()}\n"  # held again
     recorder.close()
 
     assert [row["seq"] for row in rows_in(folder)] == list(range(20, 35))
@@ -213,7 +215,7 @@ def test_what_cannot_be_written_waits_in_bounded_memory_and_the_rest_is_counted(
     folder = tmp_path / "record" / "events"
     recorder = make_recorder(folder, flush_rows=10, buffer_rows=40)
     recorder.start()
-    folder.rmdir()
+    shutil.rmtree(folder)
     put_in_its_place(folder)
 
     append(recorder, make_memo(), rows=1_000)

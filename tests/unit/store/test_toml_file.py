@@ -79,7 +79,7 @@ def test_a_missing_file_is_named() -> None:
 def test_a_folder_is_not_a_file() -> None:
     Path("some.toml").mkdir()
 
-    assert fault_of(None).startswith("some.toml: cannot be read: Is a directory. Make it")
+    assert fault_of(None) == "some.toml: is a folder. Name the file in it."
 
 
 def test_a_path_that_no_file_can_have_is_a_fault_and_no_crash() -> None:

@@ -1,11 +1,12 @@
-"""``kvota gateway`` runs the gateway, or only checks its files."""
+"""``kvota gateway`` runs the gateway, only checks its files, or has a running one read them again."""
 
 import argparse
 import logging
 import sys
 from pathlib import Path
 
-from kvota.app.cli.exit_codes import DONE, UNREACHABLE
+from kvota.app.cli.exit_codes import DONE, UNREACHABLE, WRONG_USE
+from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 
 EXAMPLE = "{kvota} gateway -c gateway.toml --check && {kvota} gateway -c gateway.toml"
@@ -13,6 +14,14 @@ EXAMPLE = "{kvota} gateway -c gateway.toml --check && {kvota} gateway -c gateway
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("run", "reload"),
+        default="run",
+        help="run: the gateway itself (default); reload: have the one that runs with this file read its files "
+        "again, and say what is in force then",
+    )
     parser.add_argument(
         "-c",
         "--config",
@@ -36,12 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until a signal; SIGTERM drains, SIGHUP reloads the quotas."""
+    """Run until a signal; SIGTERM drains, SIGHUP reloads the files. Or do what the action says."""
     logging.basicConfig(
         stream=sys.stderr,
         level=args.log_level.upper(),
         format="%(asctime)s %(levelname)s %(message)s",
     )
+    if args.action == "reload":
+        return _reload(args)
     if args.check:
         return _check(args.config, connect=args.connect)
     if args.connect:
@@ -54,9 +65,26 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _reload(args: argparse.Namespace) -> int:
+    """Find faults before anything is sent; then print what the gateway has logged."""
+    if args.check:
+        msg = f"reload checks the files by itself; to check them only: {called()} gateway -c {args.config} --check"
+        raise UsageError(msg)
+    from kvota.app.config import load_files
+    from kvota.app.running_gateway import reload_running
+
+    config, _ = load_files(args.config)
+    result = reload_running(config)
+    for line in result.lines:
+        print(line, file=sys.stdout if result.is_accepted else sys.stderr)
+    if not result.is_accepted:
+        print("kvota: refused; what was in force stays as it is", file=sys.stderr)
+    return DONE if result.is_accepted else WRONG_USE
+
+
 def _check(path: Path, *, connect: bool) -> int:
     """Report all faults of both files and of the quota callback at once, and doubts; return 3 where a broker does not answer."""
-    from kvota.app.check import check_folder, doubts, unreachable_brokers
+    from kvota.app.check import check_folder, doubts, others, unreachable_brokers
     from kvota.app.check_callback import check_files
     from kvota.app.run_gateway import summary
 
@@ -66,6 +94,9 @@ def _check(path: Path, *, connect: bool) -> int:
         print(line)
     if config.record.folder is not None:
         check_folder(config.record.folder)
+    running = others(config)
+    if running:
+        print(running)
     for sentence in doubts(config, stored, callback):
         print(f"warning: {sentence}")
     print(f"{path} and {config.quotas.file}: no fault found")
