@@ -39,15 +39,59 @@ def test_usage_ranks_by_share_of_the_quota(
 ) -> None:
     code = main(["usage", "--events", str(recorded_folder), "--top", "3"])
 
-    lines = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
     assert code == 0
-    assert lines[2].split()[:4] == ["user", "quota", "broker", "requests"]
-    assert len(lines) == 6
-    assert {line.split()[0] for line in lines[3:]} == {"alice"}
-    shares = [int(share) for line in lines[3:] for share in re.findall(r" (\d+)% ", line)]
+    first, second = lines[2:6], lines[7:]
+    assert first[0].split()[:4] == ["user", "quota", "broker", "requests"]
+    assert second[0].split()[:5] == ["user", "quota", "broker", "of", "limit"]
+    assert len(second) == 4
+    assert {line.split()[0] for line in first[1:] + second[1:]} == {"alice"}
+    shares = [int(share) for line in second for share in re.findall(r" (\d+)% ", line)]
     assert len(shares) == 3
     assert shares[0] > shares[-1]
     assert shares == sorted(shares, reverse=True)
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"^kvota: 3 of (\d+) lines shown; --top \1 shows all$", said.err, re.MULTILINE)
+
+
+def test_what_is_shown_whole_is_not_said_to_be_hidden(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["usage", "--events", str(recorded_folder), "--by", "client", "--top", "999"])
+
+    assert "shown" not in capsys.readouterr().err
+
+
+def test_counters_of_several_runs_are_told_apart_on_80_columns(
+    recorded_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--candidates", "20KB/s,1MB/s", "--mode", "backlog", "--top", "40"]
+
+    code = main(["replay", "--events", str(recorded_folder), *arguments])
+
+    said = capsys.readouterr()
+    assert code == 0
+    assert max(map(len, said.out.splitlines())) <= 80
+    out = " ".join(said.out.split())  # headings wrap, too
+    of_runs = re.findall(r"gateway ([\w -]+), run (run-\d) of 2030-03-17", out)
+    assert set(of_runs) == {("gateway-1", "run-1"), ("gateway 2", "run-2")}
+    assert len(of_runs) == said.out.count("PRODUCE") + said.out.count("FETCH") == 40
+    assert re.search(r"40 of \d+ counters shown", said.err)
+
+
+def test_rows_wrap_by_column_and_say_what_is_hidden(
+    recorded_folder: Path, recorded_rows: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["replay", "--rows", "--events", str(recorded_folder), "--top", "2"])
+
+    said = capsys.readouterr()
+    blocks = said.out.split("\n\n")
+    assert len(blocks) > 1
+    assert {tuple(block.split()[:3]) for block in blocks} == {("gateway", "run_id", "seq")}
+    assert max(map(len, said.out.splitlines())) <= 80
+    rows = len(recorded_rows)
+    assert f"kvota: 2 of {rows:,} rows shown; --top {rows} shows all" in said.err
 
 
 def test_usage_for_programs_carries_units(
@@ -143,7 +187,8 @@ def test_factors_of_the_quotas_in_force_are_shown_with_units(
     assert code == 0
     assert lines[0] == "backlog loop, 5 samples of 500 ms"
     assert lines[2].endswith("longest delay")
-    assert len(lines) == 3 + 2 * 2
+    limits = [line for line in lines if re.match(r" +[0-9.]+ ([KM]?B)?/s ", line)]
+    assert len(limits) == 2 * 2
 
 
 def test_the_way_of_counting_is_said(
@@ -155,7 +200,7 @@ def test_the_way_of_counting_is_said(
         ["replay", "--events", str(recorded_folder), *arguments, "--debt-max", "5s", "--top", "99"]
     )
 
-    (first, *_) = capsys.readouterr().out.splitlines()
+    first = " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
     assert code == 0
     assert first.startswith("open loop, ")
     assert "token_bucket with a burst of 2.00 s and 5.00 s of debt" in first

@@ -1,33 +1,110 @@
-"""Writes tables for people's screens."""
+"""Writes tables for people's screens, 80 columns wide or as wide as the terminal."""
 
-from collections.abc import Sequence
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
 
 _BARS = "▁▂▃▄▅▆▇█"
+_GAP = "  "
+_SCREEN = (80, 24)  # where there is no terminal
+_INDENT = "    "
+
+Row = Sequence[str]
 
 
-def text_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
+def screen_width() -> int:
+    """Return how many columns a line may have: those of the terminal (or of ``$COLUMNS``), else 80."""
+    return max(40, shutil.get_terminal_size(_SCREEN).columns)
+
+
+def text_table(  # noqa: PLR0913  (all by name but the cells)
+    header: Row,
+    rows: Sequence[Row],
     *,
     left: int = 1,
     last_left: bool = False,
+    keys: int | None = None,
+    below: Sequence[str] = (),
+    width: int | None = None,
 ) -> str:
     """Align the first ``left`` columns (and perhaps the last) to the left, others to the right.
+
+    A table wider than the screen goes on below itself with its further columns.
+
+    Args:
+        header: a text per column.
+        rows: the cells.
+        left: so many columns are texts.
+        last_left: the last one is, too.
+        keys: so many columns say what a row is, and stand in each part (by default ``left``).
+        below: a text for each row, under it.
+        width: of the screen, if another one is meant.
 
     >>> print(text_table(["user", "rate"], [["orders", "1.90 MB/s"]]))
     user         rate
     orders  1.90 MB/s
+    >>> print(text_table(["user", "rate", "limit"], [["orders", "1.90 MB/s", "none"]], width=18))
+    user         rate
+    orders  1.90 MB/s
+    <BLANKLINE>
+    user    limit
+    orders   none
     """
-    lines = [header, *rows]
-    on_the_left = {*range(left), *([len(header) - 1] if last_left else [])}
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column in on_the_left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
+    widths = _widths(header, rows)
+    texts = {*range(left), *([len(header) - 1] if last_left else [])}
+    parts = _parts(widths, left if keys is None else keys, width or screen_width())
+    blocks = []
+    for part in parts:
+        lines = [_line(header, part, widths, texts)]
+        for number, row in enumerate(rows):
+            lines.append(_line(row, part, widths, texts))
+            if below and part is parts[-1]:
+                lines += wrapped(below[number], indent=_INDENT, width=width)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def grouped_table(header: Row, groups: Iterable[tuple[str, Sequence[Row]]]) -> str:
+    """Write a heading above the rows of each group; all columns are numbers.
+
+    >>> print(grouped_table(["limit", "over"], [("alice", [["2 MB/s", "1%"], ["none", "0%"]])]))
+    <BLANKLINE>
+       limit  over
+    alice
+      2 MB/s    1%
+        none    0%
+    """
+    listed = list(groups)
+    indented = [[f"{_GAP}{row[0]}", *row[1:]] for _, rows in listed for row in rows]
+    widths = _widths(header, indented)
+    every = range(len(header))
+    lines = ["", _line(header, every, widths, set())]
+    of_row = iter(indented)
+    for heading, rows in listed:
+        lines += wrapped(heading)
+        lines += [_line(next(of_row), every, widths, set()) for _ in rows]
+    return "\n".join(lines)
+
+
+def wrapped(text: str, *, indent: str = "", width: int | None = None) -> list[str]:
+    """Break a text into lines that fit; words are not broken."""
+    return textwrap.wrap(
+        text,
+        width or screen_width(),
+        initial_indent=indent,
+        subsequent_indent=indent + _GAP,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+
+
+def hidden(shown: int, of: int, what: str) -> str:
+    """Say that there is more than is shown; empty if there is not.
+
+    >>> hidden(2, 14, "lines"), hidden(2, 2, "lines")
+    ('2 of 14 lines shown; --top 14 shows all', '')
+    """
+    return "" if shown >= of else f"{shown:,} of {of:,} {what} shown; --top {of} shows all"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -41,3 +118,31 @@ def sparkline(values: Sequence[float]) -> str:
         return _BARS[0] * len(values)
     top = len(_BARS) - 1
     return "".join(_BARS[round(max(0.0, value) / most * top)] for value in values)
+
+
+def _widths(header: Row, rows: Sequence[Row]) -> list[int]:
+    return [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
+
+
+def _parts(widths: Sequence[int], keys: int, most: int) -> list[Sequence[int]]:
+    """Share the columns out: each part has the keys, and as many others as fit."""
+    parts: list[Sequence[int]] = []
+    part = list(range(keys))
+    used = start = sum(widths[:keys]) + len(_GAP) * (keys - 1)
+    for column in range(keys, len(widths)):
+        needed = len(_GAP) + widths[column]
+        if used + needed > most and len(part) > keys:
+            parts.append(part)
+            part, used = list(range(keys)), start
+        part.append(column)
+        used += needed
+    return [*parts, part]
+
+
+def _line(cells: Row, columns: Sequence[int], widths: Sequence[int], texts: set[int]) -> str:
+    return _GAP.join(
+        cells[column].ljust(widths[column])
+        if column in texts
+        else cells[column].rjust(widths[column])
+        for column in columns
+    ).rstrip()

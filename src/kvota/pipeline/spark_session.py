@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -86,8 +87,15 @@ def session(
             _start_jvm(conf, log_path)
             with while_it_works():
                 return SparkSession.builder.config(conf=conf).getOrCreate()
-    except (PySparkException, OSError) as error:
-        msg = f"Spark did not start on {master}: {error}{_end_of(log_path)}"
+    except (PySparkException, Py4JError, OSError) as error:
+        # What py4j tells of the JVM's error is its whole stack trace.
+        reason = next(
+            (line for line in str(error).splitlines() if line.startswith(": ")), str(error)
+        )
+        msg = (
+            f"Spark did not start on {master}: {reason.removeprefix(': ')}. Name another --master, or leave it "
+            f"out{_end_of(log_path)}"
+        )
         raise UnreachableError(msg) from error
 
 

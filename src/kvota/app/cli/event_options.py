@@ -5,6 +5,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kvota.model.errors import UsageError
+
 if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
     from kvota.record.period import Period
@@ -35,12 +37,36 @@ def add_period_options(parser: argparse.ArgumentParser) -> None:
 
 
 def period(args: argparse.Namespace) -> "Period":
-    """Return the part of the record that ``--since`` and ``--until`` name."""
+    """Return the part of the record that ``--since`` and ``--until`` name.
+
+    Raises:
+        UsageError: it ends before it begins.
+    """
     from kvota.record.period import ALWAYS, Period
 
     since = ALWAYS.since_us if args.since is None else args.since
     until = ALWAYS.until_us if args.until is None else args.until
+    if since >= until:
+        msg = (
+            f"--since {_moment_text(since)} is not before --until {_moment_text(until)} (UTC), so no decision is "
+            "between them"
+        )
+        raise UsageError(msg)
     return Period(since, until)
+
+
+def other_times(found: "FoundEvents") -> str:
+    """Say that a record has nothing of the time that is asked for, and what it has."""
+    first_us = min(run.first_us for run in found.runs)
+    last_us = max(run.last_us for run in found.runs)
+    return (
+        "the record has no decision of that time (--since, --until); it goes from "
+        f"{_moment_text(first_us)} to {_moment_text(last_us)} UTC"
+    )
+
+
+def _moment_text(ts_us: int) -> str:
+    return f"{datetime.fromtimestamp(ts_us / 1e6, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def say_bad(found: "FoundEvents") -> None:

@@ -1,21 +1,23 @@
 """``kvota recommend`` plans a quota for every tenant, under a capacity the operator states."""
 
 import argparse
+import errno
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.plan_values import capacity, hours, percent, weight
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
 from kvota.app.text_table import text_table
+from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
-from kvota.model.units import parse_byte_rate, parse_rate
+from kvota.model.quota_type import QuotaType
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import HEADROOM, PlanLine, format_quota
 
@@ -26,11 +28,6 @@ EXAMPLE = (
     "{kvota} recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
-
-_PARSERS: dict[QuotaType, Callable[[str], float]] = {
-    quota_type: parse_byte_rate if quota_type in BYTE_RATE_TYPES else parse_rate
-    for quota_type in CONFIGURABLE_TYPES
-}
 
 # The most affected clients that are listed; JSON has them all.
 _EFFECTS_SHOWN = 20
@@ -44,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--capacity",
-        type=_capacity,
+        type=capacity,
         action="append",
         required=True,
         metavar="TYPE=RATE",
@@ -53,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--weight",
-        type=_weight,
+        type=weight,
         action="append",
         default=[],
         metavar="NAME=N",
@@ -74,14 +71,18 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
     rules = Guardrails()
     parser.add_argument(
         "--headroom",
-        type=_percent,
+        type=percent,
         default=HEADROOM,
         metavar="PERCENT",
         help="above the need (default: 20%%)",
     )
     group = parser.add_argument_group("guardrails")
     group.add_argument(
-        "--min-hours", type=float, default=rules.hours_min, help="of record (default: 24)"
+        "--min-hours",
+        type=hours,
+        default=rules.hours_min,
+        metavar="HOURS",
+        help="of record, e.g. 24 or 2d (default: 24)",
     )
     group.add_argument(
         "--min-events", type=int, default=rules.events_min, help="of a tenant (default: 1000)"
@@ -120,6 +121,9 @@ def run(args: argparse.Namespace) -> int:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
     rules = _guardrails(args)
+    for path in (args.plan_file, args.quotas if args.yes else None):
+        if path is not None:
+            _check_writable(path)
     written = load_client_quotas(args.quotas) if args.quotas else ClientQuotas()
     quotas = written.configured()
     capacities = _capacities(args.capacity)
@@ -134,6 +138,25 @@ def run(args: argparse.Namespace) -> int:
         print(f"kvota: {note}", file=sys.stderr)
     _write(found, args, written)
     return DONE if all(proof.is_kept for proof in found.verified.values()) else NEGATIVE
+
+
+def _check_writable(path: Path) -> None:
+    """Check before the work that its result could be written.
+
+    Raises:
+        UsageError: it could not.
+    """
+    from kvota.files.whole_file import try_to_write
+
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        try_to_write(path)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:  # there may be room by then
+            return
+        msg = f"{path} cannot be written: {error.strerror}. Name a file in a folder that is yours"
+        raise UsageError(msg) from error
 
 
 def _plan(
@@ -190,18 +213,19 @@ def _guardrails(args: argparse.Namespace) -> Guardrails:
 
 
 def _text(found: "Recommendation", *, raw: bool) -> str:
-    header = ["tenant", "quota", "now", "", "planned", "over (open / backlog)", "reason"]
+    header = ["tenant", "quota", "now", "", "planned", "over (open / backlog)"]
     lines = [_line(found, line, raw=raw) for line in found.plan.lines]
+    reasons = [f"{line.reason.value}: {line.evidence}" for line in found.plan.lines]
     parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
     parts.append(
-        text_table(header, lines, left=2, last_left=True) if lines else "no tenant in the record"
+        text_table(header, lines, left=2, below=reasons) if lines else "no tenant in the record"
     )
     parts.append("")
-    for quota_type, capacity in found.plan.capacities.items():
+    for quota_type, most in found.plan.capacities.items():
         spare = found.plan.spare[quota_type]
         word = "spare" if spare >= 0 else "lacking"
         parts.append(
-            f"{quota_type}: capacity {format_quota(quota_type, capacity)}, "
+            f"{quota_type}: capacity {format_quota(quota_type, most)}, "
             f"{format_quota(quota_type, abs(spare))} {word}"
         )
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
@@ -230,7 +254,6 @@ def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
         "→" if line.is_change else "=",
         text(line.proposed),
         open_and_closed,
-        f"{line.reason.value}: {line.evidence}",
     ]
 
 
@@ -317,51 +340,7 @@ def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuot
             msg = f"{copy} could not be written: {error.strerror}. Nothing was changed"
             raise UnreachableError(msg) from error
         write_quotas(args.quotas, new, heading=heading)
-        print(f"kvota: wrote {args.quotas}; SIGHUP makes the gateway read it", file=sys.stderr)
+        print(
+            f"kvota: wrote {args.quotas}; in force with: {called()} gateway reload", file=sys.stderr
+        )
         print(f"kvota: to undo: mv {copy} {args.quotas}", file=sys.stderr)
-
-
-def _capacity(text: str) -> tuple[QuotaType, float]:
-    name, _, rate = text.partition("=")
-    quota_type = next((known for known in _PARSERS if known == name.upper()), None)
-    if quota_type is None:
-        msg = f'"{text}": "{name}" is not one of {", ".join(_PARSERS)}; write e.g. PRODUCE=20MB/s'
-        raise argparse.ArgumentTypeError(msg)
-    try:
-        capacity = _PARSERS[quota_type](rate)
-    except ValueError as error:
-        msg = f'"{text}": {error}'
-        raise argparse.ArgumentTypeError(msg) from error
-    if "/" not in rate:
-        msg = f'"{text}": "{rate}" has no unit of a rate; write e.g. PRODUCE=20MB/s or CONTROLLER_MUTATION=10/s'
-        raise argparse.ArgumentTypeError(msg)
-    if capacity <= 0:
-        msg = f'"{text}": a capacity has to be above 0'
-        raise argparse.ArgumentTypeError(msg)
-    return quota_type, capacity
-
-
-def _weight(text: str) -> tuple[str, float]:
-    name, _, number = text.rpartition("=")
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = 0.0
-    if not name or not 0 < weight < float("inf"):
-        msg = f'"{text}" is not a weight above 0, e.g. orders=2'
-        raise argparse.ArgumentTypeError(msg)
-    return name, weight
-
-
-def _percent(text: str) -> float:
-    try:
-        share = float(text.removesuffix("%")) / 100
-    except ValueError:
-        share = -1.0
-    if 0 < share < 0.01 and not text.endswith("%"):
-        msg = f'"{text}" is a percentage below 1; write {float(text):.0%} or, if that is meant, {text}%'
-        raise argparse.ArgumentTypeError(msg)
-    if not 0 <= share < 100:
-        msg = f'"{text}" is not a percentage, e.g. 20%'
-        raise argparse.ArgumentTypeError(msg)
-    return share

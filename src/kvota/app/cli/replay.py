@@ -6,13 +6,21 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.spark_events import Record, add_event_options, add_top_option, on_record
+from kvota.app.cli.spark_events import (
+    Record,
+    add_event_options,
+    add_top_option,
+    first_of,
+    on_record,
+    say_hidden,
+)
 from kvota.app.cli.usage import amount, unit_of
-from kvota.app.text_table import text_table
+from kvota.app.text_table import grouped_table, text_table, wrapped
 from kvota.model.errors import UsageError
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm
 from kvota.model.units import format_duration_ms, parse_byte_rate
@@ -125,27 +133,31 @@ def _law_notes(result: "LawResult") -> list[str]:
 
 
 def _rows(args: argparse.Namespace) -> int:
-    shown = on_record(args, "replaying", lambda record: _first_rows(record, args.top))
+    shown, found = on_record(args, "replaying", lambda record: _first_rows(record, args.top))
     if args.output == "json":
         print(json.dumps(shown, indent=2))
     elif shown:
         header = list(shown[0])
-        print(text_table(header, [[_cell(row[name]) for name in header] for row in shown], left=0))
+        lines = [[_cell(row[name]) for name in header] for row in shown]
+        print(text_table(header, lines, left=3, keys=3))
+    say_hidden(len(shown), found, "rows")
     return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 
 
-def _first_rows(record: Record, count: int) -> list[dict[str, Any]]:
+def _first_rows(record: Record, count: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the first rows, those that differ before all others, and how many there are in all."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from kvota.pipeline.law import LAW_COLUMNS, replay_rows
 
     rows = replay_rows(record.chunks(further=LAW_COLUMNS))
-    ordered = rows.orderBy(F.col("equal").asc_nulls_last(), "run_id", "seq")
-    return [row.asDict() for row in ordered.limit(count).collect()]
+    order = (F.col("equal").asc_nulls_last(), "run_id", "seq")
+    first, found = first_of(rows, lambda table: table.orderBy(*order), count)
+    return [row.asDict() for row in first], found
 
 
 def _candidates(args: argparse.Namespace) -> int:
-    rows = on_record(args, "replaying", lambda record: _replayed(record, args))
+    rows, found, runs = on_record(args, "replaying", lambda record: _replayed(record, args))
     if args.factors and rows and all(row["quota"] is None for row in rows):
         msg = (
             "--factors: no quota was in force in the record, and a multiple of none is none. Name the "
@@ -155,20 +167,25 @@ def _candidates(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps([_json(row) for row in rows], indent=2))
     elif rows:
-        print(_table(rows, args))
+        print(_table(rows, runs, args))
     else:
         print("the record has no decision these candidates are for")
+    say_hidden(len({row["counter_id"] for row in rows}), found, "counters")
     return DONE if rows else NEGATIVE
 
 
-def _replayed(record: Record, args: argparse.Namespace) -> list[dict[str, Any]]:
+def _replayed(
+    record: Record, args: argparse.Namespace
+) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
+    """Return the largest counters, each with a row per candidate; how many there are; names of the runs."""
     from kvota.pipeline.counters import REPLAYED_TYPES
     from kvota.pipeline.replay import Factors, replay
 
     groups: list[_Group] = args.candidates or [(None, args.factors)]
     chunks = record.chunks(args.by, quota_types=REPLAYED_TYPES)
     kept = chunks.persist() if len(groups) > 1 else chunks
-    largest: list[list[dict[str, Any]]] = []  # counters, each with a row per candidate
+    largest: list[list[dict[str, Any]]] = []
+    found = 0
     for quota_types, quotas in groups:
         table = replay(
             kept if quota_types is None else kept.of_types(quota_types),
@@ -176,57 +193,82 @@ def _replayed(record: Record, args: argparse.Namespace) -> list[dict[str, Any]]:
             counted=counted(args),
             mode=args.mode,
         )
-        largest += _largest(table, args.top)
+        of_group, found_in_group = _largest(table, args.top)
+        largest += of_group
+        found += found_in_group
     if kept is not chunks:
         kept.unpersist()
     largest.sort(key=lambda rows: rows[0]["value_sum"], reverse=True)
-    return [row for rows in largest[: args.top] for row in rows]
+    rows = [row for rows in largest[: args.top] for row in rows]
+    return rows, found, _names_of_runs(record)
 
 
-def _largest(table: "DataFrame", count: int) -> list[list[dict[str, Any]]]:
-    """Return the counters with the largest sums; only these come to the driver."""
+def _names_of_runs(record: Record) -> dict[str, str]:
+    """What to call a run, by its id; nothing where there is but one."""
+    runs = record.found.runs
+    if len(runs) < 2:
+        return {}
+    several = len({run.gateway for run in runs}) > 1
+    return {
+        run.run_id: f"{f'gateway {run.gateway}, ' if several else ''}run {run.run_id} of "
+        f"{datetime.fromtimestamp(run.first_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        for run in runs
+    }
+
+
+def _largest(table: "DataFrame", count: int) -> tuple[list[list[dict[str, Any]]], int]:
+    """Return the counters with the largest sums, and how many there are."""
     from pyspark.sql import functions as F  # noqa: N812
 
     of_counters = table.groupBy("counter_id").agg(
         F.max("value_sum").alias("total"), F.collect_list(F.struct(*table.columns)).alias("rows")
     )
-    found = of_counters.orderBy(F.col("total").desc(), "counter_id").limit(count).collect()
-    return [
+    order = (F.col("total").desc(), "counter_id")
+    first, found = first_of(of_counters, lambda counters: counters.orderBy(*order), count)
+    largest = [
         sorted((row.asDict() for row in counter["rows"]), key=lambda row: row["candidate"])
-        for counter in found
+        for counter in first
     ]
+    return largest, found
 
 
-def _table(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
+def _table(rows: list[dict[str, Any]], runs: Mapping[str, str], args: argparse.Namespace) -> str:
     closed = args.mode != "open"
-    header = [
-        "user",
-        "client id",
-        "quota",
-        "broker",
-        "limit",
-        "requests over",
-        "time throttled",
-        "worst",
-    ]
-    header += ["rejected", *(["longest delay"] if closed else [])]
-    lines = [
-        [
-            row["user"] or "",
-            row["client_id"] or "",
-            row["quota_type"],
-            "all" if row["node_id"] == -1 else str(row["node_id"]),
-            _limit(row, raw=args.raw),
-            f"{row['share_over']:.2%}",
-            f"{row['share_throttled']:.2%}",
-            format_duration_ms(row["worst_ms"]),
-            f"{row['rejected']:,}",
-            *([format_duration_ms(row["delay_ms_max"])] if closed else []),
-        ]
-        for row in rows
-    ]
+    header = ["limit", "requests over", "time throttled", "worst", "rejected"]
+    header += ["longest delay"] if closed else []
+    groups: dict[int, tuple[str, list[list[str]]]] = {}
+    for row in rows:
+        group = groups.setdefault(row["counter_id"], (_whose(row, runs), []))
+        group[1].append(_cells(row, args))
     ways = dict.fromkeys(_how_counted(row, args) for row in rows)
-    return f"{args.mode} loop, {'; '.join(ways)}\n\n{text_table(header, lines, left=3)}"
+    first = wrapped(f"{args.mode} loop, {'; '.join(ways)}")
+    return "\n".join([*first, grouped_table(header, groups.values())])
+
+
+def _whose(row: Mapping[str, Any], runs: Mapping[str, str]) -> str:
+    """Say what the counter counts; where the record has several runs, also in which one, for each has its own."""
+    names = [
+        f"{word} {row[name]}"
+        for word, name in (("user", "user"), ("client id", "client_id"))
+        if row[name]
+    ]
+    broker = "all brokers" if row["node_id"] == -1 else f"broker {row['node_id']}"
+    parts = [f"{', '.join(names) or 'all clients'}: {row['quota_type']}", broker]
+    if row["run_id"] in runs:
+        parts.append(runs[row["run_id"]])
+    return ", ".join(parts)
+
+
+def _cells(row: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
+    delay = [format_duration_ms(row["delay_ms_max"])] if args.mode != "open" else []
+    return [
+        _limit(row, raw=args.raw),
+        f"{row['share_over']:.2%}",
+        f"{row['share_throttled']:.2%}",
+        format_duration_ms(row["worst_ms"]),
+        f"{row['rejected']:,}",
+        *delay,
+    ]
 
 
 def _how_counted(row: Mapping[str, Any], args: argparse.Namespace) -> str:
@@ -263,6 +305,9 @@ def _quotas(text: str) -> list[_Group]:
     of_bytes: list[float] = []
     others: list[float] = []
     for part in text.split(","):
+        if not part.strip():
+            msg = f'"{text}" has a quota missing; write them without blanks, e.g. 2MB/s,4MB/s'
+            raise argparse.ArgumentTypeError(msg)
         try:
             quota = parse_byte_rate(part)
         except ValueError as error:

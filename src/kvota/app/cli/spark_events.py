@@ -10,12 +10,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kvota.app.cli.event_options import add_period_options, add_place_option, period, say_bad
+from kvota.app.cli.event_options import (
+    add_period_options,
+    add_place_option,
+    other_times,
+    period,
+    say_bad,
+)
 from kvota.app.cli.progress import working
-from kvota.model.errors import KvotaError
+from kvota.app.text_table import hidden
+from kvota.model.errors import KvotaError, NegativeError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row as SparkRow
 
     from kvota.pipeline.chunk_schema import By
     from kvota.pipeline.chunks import Chunks
@@ -103,15 +111,16 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
 
     Raises:
         UsageError: there is no such record, or it holds rows twice.
+        NegativeError: it has no decision of that time.
         KvotaError: Spark failed.
     """
-    from kvota.record.found_events import find_events
     from kvota.record.places import local_path
 
     if find_spec("pyspark") is None:  # said before files are looked at, which needs less
         raise ModuleNotFoundError(name="pyspark")
+    wanted = period(args)
     is_here = all(local_path(place) is not None for place in args.events)
-    found = find_events(args.events) if is_here else None
+    found = _found(args, wanted) if is_here else None
     with working("starting Spark"):
         from pyspark.sql import SparkSession
 
@@ -139,7 +148,7 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
                     _spark_errors(),
                     while_it_works() if is_ours else nullcontext(),
                 ):
-                    return work(Record(spark, now, period(args)))
+                    return work(Record(spark, now, wanted))
             except _RecordChangedError:
                 if not tries_left:
                     raise
@@ -169,6 +178,35 @@ def _spark_errors() -> Iterator[None]:
         text = str(error).strip()
         kind = _RecordChangedError if any(mark in text for mark in _CHANGED) else KvotaError
         raise kind(_failed(text, error)) from error
+
+
+def first_of(
+    table: "DataFrame", order: "Callable[[DataFrame], DataFrame]", count: int
+) -> "tuple[list[SparkRow], int]":
+    """Return the first rows in an order, and how many there are in all; one job, and only these come here."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seen = Observation()
+    counted = table.observe(seen, F.count(F.lit(1)).alias("rows"))
+    rows = order(counted).limit(count).collect()
+    return rows, int(seen.get["rows"])
+
+
+def say_hidden(shown: int, found: int, what: str) -> None:
+    """Say on stderr that there is more than is shown."""
+    note = hidden(shown, found, what)
+    if note:
+        print(f"kvota: {note}", file=sys.stderr)
+
+
+def _found(args: argparse.Namespace, wanted: "Period") -> "FoundEvents":
+    from kvota.record.found_events import find_events
+
+    found = find_events(args.events)
+    if not found.within(wanted).files:
+        raise NegativeError(other_times(found))
+    return found
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

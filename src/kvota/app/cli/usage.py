@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.spark_events import Record, add_event_options, add_top_option, on_record
+from kvota.app.cli.spark_events import (
+    Record,
+    add_event_options,
+    add_top_option,
+    first_of,
+    on_record,
+    say_hidden,
+)
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType
 from kvota.model.units import format_duration_ms
@@ -38,26 +45,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print tenants by their share of the quota in force; return 1 if the record is empty."""
-    totals, windows = on_record(args, "counting", lambda record: _read(record, args))
+    totals, windows, found = on_record(args, "counting", lambda record: _read(record, args))
     if args.output == "json":
         print(json.dumps([_json(row) for row in totals], indent=2))
     elif totals:
         print(_table(totals, windows, args))
     else:
         print("the record has no decision yet")
+    say_hidden(len(totals), found, "lines")
     return DONE if totals else NEGATIVE
 
 
-def _read(record: Record, args: argparse.Namespace) -> tuple[list[Row], dict[_Key, list[float]]]:
+def _read(
+    record: Record, args: argparse.Namespace
+) -> tuple[list[Row], dict[_Key, list[float]], int]:
+    """Return the first lines, their pictures, and how many lines there are in all."""
     from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
 
     chunks = record.chunks(args.by, further=USAGE_COLUMNS).persist()
     try:
-        totals: list[Row] = [
-            row.asDict() for row in _ranked(usage_total(chunks)).limit(args.top).collect()
-        ]
+        rows, found = first_of(usage_total(chunks), _ranked, args.top)
+        totals: list[Row] = [row.asDict() for row in rows]
         if args.output == "json" or not totals:
-            return totals, {}
+            return totals, {}, found
         from_s = int(totals[0]["window_start"].timestamp())
         window_s = -(-totals[0]["window_s"] // _BARS)
         bars: dict[_Key, list[float]] = {
@@ -66,7 +76,7 @@ def _read(record: Record, args: argparse.Namespace) -> tuple[list[Row], dict[_Ke
         for window in usage(chunks.of_counters(bars), window_s=window_s).collect():
             place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
             bars[window["counter_id"]][place] = window["rate_mean"]
-        return totals, bars
+        return totals, bars, found
     finally:
         chunks.unpersist()
 
@@ -126,7 +136,10 @@ def _table(
     ]
     span = format_duration_ms(totals[0]["window_s"] * 1000)
     start = totals[0]["window_start"].strftime("%Y-%m-%d %H:%M:%S")
-    return f"{span} from {start} UTC; rates per broker\n\n{text_table(header, rows, left=len(names) + 1, last_left=True)}"
+    table = text_table(
+        header, rows, left=len(names) + 1, last_left=True, keys=header.index("broker") + 1
+    )
+    return f"{span} from {start} UTC; rates per broker\n\n{table}"
 
 
 def _throttled(row: Row) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kvota.app.demo.screen import wrapped
+from kvota.app.demo.screen import WIDTH, wrapped
 from kvota.app.demo.tenants import (
     ANALYTICS,
     ANALYTICS_CONNECTIONS,
@@ -91,7 +91,11 @@ def replay_table(tried: Sequence[Tried], use: Use) -> str:
         for one in tried
     ]
     table = text_table(
-        ["quota", "requests over it", "time throttled", ""], rows, left=0, last_left=True
+        ["quota", "requests over it", "time throttled", ""],
+        rows,
+        left=0,
+        last_left=True,
+        width=WIDTH,
     )
     above = wrapped(
         f"What other PRODUCE quotas would have done to {ANALYTICS}, which used "
@@ -118,7 +122,7 @@ def plan_table(lines: Sequence[PlanLine], used: Uses, capacities: Mapping[QuotaT
         [
             wrapped(f"You say how much the cluster can take: {can_take}"),
             "",
-            text_table(header, rows, left=2, last_left=True),
+            text_table(header, rows, left=2, last_left=True, width=WIDTH),
             "",
             wrapped(
                 "used: its mean rate. needs: the smallest quota under which no more than "
@@ -166,7 +170,7 @@ def before_and_after(before: Uses, after: Uses, marks: Mapping[tuple[str, str], 
                 marks.get(key, "-"),
             ]
         )
-    text = text_table(rows[0], rows[1:], left=2, last_left=True)
+    text = text_table(rows[0], rows[1:], left=2, last_left=True, width=WIDTH)
     header = text.splitlines()[1]
     first, second = header.index("rate"), header.index("limit")
     above = " " * (first - 5) + "before (shadow)"
