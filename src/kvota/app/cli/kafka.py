@@ -166,6 +166,11 @@ def _status(args: argparse.Namespace) -> int:
 def _described(args: argparse.Namespace, folder: Path | None) -> "LocalKafka":
     from kvota.localkafka import LocalKafka
 
+    names = [name for name, _ in args.user]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f'--user: "{twice}" is there twice; which secret holds?'
+        raise UsageError(msg)
     return LocalKafka(
         nodes=args.nodes,
         version=args.version,
@@ -194,8 +199,11 @@ def _show(running: "RunningKafka", output: str, ends: str) -> None:
     if running.sasl_bootstrap_servers:
         users = ", ".join(running.users)
         rows.append(("SASL_PLAINTEXT", f"{running.sasl_bootstrap_servers}  users {users}"))
+        rows.append(("", "users have names at SASL_PLAINTEXT; at PLAINTEXT all are ANONYMOUS"))
     rows += [("logs", node.log_path) for node in running.nodes]
-    servers = ", ".join(f'"{address}"' for address in running.bootstrap_servers.split(","))
+    # Where there are users their names shall appear in quotas and in the record.
+    visible = running.sasl_bootstrap_servers or running.bootstrap_servers
+    servers = ", ".join(f'"{address}"' for address in visible.split(","))
     rows += [
         ("next", f"in gateway.toml: [upstream] bootstrap_servers = [{servers}]"),
         ("", f"then: {called()} gateway -c gateway.toml"),

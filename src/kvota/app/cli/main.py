@@ -7,16 +7,37 @@ import os
 import sys
 import traceback
 from importlib.metadata import version
-from typing import Any, NoReturn, Protocol, cast
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, cast
 
-from kvota.app.cli.exit_codes import DONE, INTERRUPTED, NEGATIVE, UNREACHABLE, WRONG_USE
+from kvota.app.cli.exit_codes import (
+    BROKEN,
+    CODE_OF_ERROR,
+    DONE,
+    INTERRUPTED,
+    UNREACHABLE,
+    WRONG_USE,
+)
+from kvota.app.cli.parser import Parser
+from kvota.files.cache import cache_folder
 from kvota.files.command_name import called
-from kvota.model.errors import KvotaError, UnreachableError, UsageError
+from kvota.model.errors import KvotaError
 
+# The extra that brings all that a command needs; what others miss depends on their settings.
+EXTRA_OF_COMMAND = {
+    "demo": "demo",
+    "usage": "spark",
+    "replay": "spark",
+    "recommend": "spark",
+    "kafka": "localkafka",
+}
 # Packages that a command may miss, each with the extra that brings it.
 EXTRA_OF = {
     "uvloop": "gateway",
     "pyarrow": "gateway",
+    "starlette": "gateway",
+    "uvicorn": "gateway",
     "pyspark": "spark",
     "pandas": "spark",
     "numba": "spark",
@@ -55,34 +76,10 @@ class Command(Protocol):
         ...
 
 
-class _Parser(argparse.ArgumentParser):
-    """Starts its help with an example; answers wrong use with the nearest word and exit code 2."""
-
-    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
-        kwargs["allow_abbrev"] = False
-        super().__init__(*args, **kwargs)
-        self._example = example
-
-    def format_help(self) -> str:
-        """Return the help, with the example first."""
-        start = f"example:\n  {self._example}\n\n" if self._example else ""
-        return start + super().format_help()
-
-    def error(self, message: str) -> NoReturn:
-        """Print one line, with the nearest option if one was misspelt, and exit."""
-        words = [word.partition("=")[0] for word in sys.argv if word.startswith("--")]
-        unknown = [word for word in words if word in message and word not in self._known()]
-        near = difflib.get_close_matches(unknown[0], self._known(), n=1) if unknown else []
-        hint = f' Did you mean "{near[0]}"?' if near else ""
-        print(f"{self.prog}: {message}.{hint} See {self.prog} --help", file=sys.stderr)
-        sys.exit(WRONG_USE)
-
-    def _known(self) -> list[str]:
-        return list(self._option_string_actions)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code (see ``exit_codes``)."""
+    if argv is None:
+        _leave_hypothesis_out()
     try:
         return _chosen(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
@@ -91,9 +88,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _chosen(arguments: list[str]) -> int:
-    if arguments and arguments[0] == "--version":
+    if arguments[:1] in (["--version"], ["-V"], ["version"]):
         print(f"kvota {version('kvota')}")
         return DONE
+    if arguments[:1] in (["-h"], ["--help"], ["help"]) and set(arguments[1:]) & set(COMMANDS):
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(_overview())
         return DONE if arguments else WRONG_USE
@@ -102,7 +101,7 @@ def _chosen(arguments: list[str]) -> int:
         print(_unknown(name), file=sys.stderr)
         return WRONG_USE
     command = cast("Command", importlib.import_module(f"kvota.app.cli.{name}"))
-    parser = _Parser(
+    parser = Parser(
         prog=f"{called()} {name}",
         description=f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.",
         example=command.EXAMPLE.format(kvota=called()),
@@ -111,32 +110,54 @@ def _chosen(arguments: list[str]) -> int:
     parser.add_argument("--verbose", action="store_true", help="show the stack trace of an error")
     command.configure(parser)
     args = parser.parse_args(arguments[1:])
-    return _run(command, args)
+    return _run(name, command, args)
 
 
-def _run(command: Command, args: argparse.Namespace) -> int:
+def _leave_hypothesis_out() -> None:
+    """Kio loads Hypothesis where tests have installed it, which then leaves a folder where the user stands."""
+    sys.modules.setdefault("hypothesis", cast("ModuleType", None))
+
+
+def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     try:
         return command.run(args)
-    except BrokenPipeError:  # the reader of our table has left: not an error of ours
+    except Exception as error:  # noqa: BLE001  (whatever it is: its exit code must be no answer to what was asked)
+        return _code_of(error, name, args)
+
+
+def _code_of(error: Exception, name: str, args: argparse.Namespace) -> int:
+    """Say what went wrong, and what to do; return the exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of our table has left: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRA_OF:
-            raise
-        print(
-            f"kvota: this needs {package}, which is not installed. "
-            f"pip install 'kvota[{EXTRA_OF[package]}]'",
-            file=sys.stderr,
-        )
+    if isinstance(error, KvotaError):
+        _say(str(error), args)
+        return next(code for kind, code in CODE_OF_ERROR.items() if isinstance(error, kind))
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and package in EXTRA_OF:
+        extra = EXTRA_OF_COMMAND.get(name, EXTRA_OF[package])
+        _say(f"this needs {package}, which is not installed. pip install 'kvota[{extra}]'", args)
         return WRONG_USE
-    except KvotaError as error:
-        if args.verbose:
-            traceback.print_exc()
-        print(f"kvota: {error}", file=sys.stderr)
-        if isinstance(error, UsageError):
-            return WRONG_USE
-        return UNREACHABLE if isinstance(error, UnreachableError) else NEGATIVE
+    if isinstance(error, OSError) and error.filename is not None:
+        _say(f"{error.filename}: {error.strerror}.{_remedy(str(error.filename))}", args)
+        return UNREACHABLE
+    traceback.print_exception(error)
+    report = "that is a fault of kvota itself; please report it with the lines above"
+    print(f"kvota: {report}", file=sys.stderr)
+    return BROKEN
+
+
+def _say(text: str, args: argparse.Namespace) -> None:
+    if args.verbose:
+        traceback.print_exc()
+    print(f"kvota: {text}", file=sys.stderr)
+
+
+def _remedy(path: str) -> str:
+    """Say what to do about a file that the system refuses, where it is one of kvota's own."""
+    if Path(path).is_relative_to(cache_folder()):
+        return f" That is in kvota's own folder; another one can be named: KVOTA_CACHE=/path {called()} …"
+    return ""
 
 
 def _overview() -> str:

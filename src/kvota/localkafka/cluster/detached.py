@@ -18,7 +18,7 @@ from kvota.files.command_name import called
 from kvota.files.folder_lock import folder_lock
 from kvota.files.whole_file import write_whole
 from kvota.localkafka.cluster.local_kafka import LocalKafka
-from kvota.model.errors import CorruptDataError, KvotaError
+from kvota.model.errors import CorruptDataError, NegativeError
 
 _MEMORY = "running.json"
 _STOP_S = 10
@@ -75,7 +75,7 @@ def start_detached(make: Callable[[Path], LocalKafka]) -> RunningKafka:
     """Starts the cluster that ``make`` describes for a folder, remembers it and lets it go.
 
     Raises:
-        KvotaError: one runs already.
+        NegativeError: one runs already.
         UnreachableError: it did not get ready.
     """
     home = _home()
@@ -86,7 +86,7 @@ def start_detached(make: Callable[[Path], LocalKafka]) -> RunningKafka:
                 f"a Kafka {known.version} runs already at {known.bootstrap_servers}. "
                 f"End it with: {called()} kafka down"
             )
-            raise KvotaError(msg)
+            raise NegativeError(msg)
         _forget(home)
         kafka = make(Path(tempfile.mkdtemp(prefix="cluster-", dir=home)))
         kafka.start()
@@ -113,20 +113,20 @@ def stop_detached() -> RunningKafka:
     """Ends the remembered cluster and removes its data; returns what it was.
 
     Raises:
-        KvotaError: none runs.
+        NegativeError: none runs.
     """
     home = _home()
     with folder_lock(home):
         known = _read(home)
         if known is None:
             msg = f"no Kafka runs that was started with: {called()} kafka up --detach"
-            raise KvotaError(msg)
+            raise NegativeError(msg)
         pids = [node.pid for node in known.nodes if _lives(node.pid, known.folder)]
         _end(pids, known.folder)
         _forget(home)
         if not pids:
             msg = f"the Kafka at {known.bootstrap_servers} had ended by itself; it is forgotten now"
-            raise KvotaError(msg)
+            raise NegativeError(msg)
         return known
 
 

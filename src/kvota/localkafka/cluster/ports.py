@@ -41,7 +41,7 @@ def choose_ports(host: str, node_count: int, *, sasl: bool, first: int | None) -
         else:
             ports = [*_exactly(host, first, visible), *free_ports(host, node_count)]
     except OSError as error:
-        msg = f"{host}: no server can listen there ({error}). Take 127.0.0.1 and ports over 1023."
+        msg = f"{host}: no server can listen there ({error.strerror or error}). Take 127.0.0.1 and ports over 1023."
         raise UsageError(msg) from error
     return [
         NodePorts(

@@ -1,0 +1,117 @@
+"""Reads a command's options; what is wrong is named with its place, its value and what was probably meant."""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from kvota.app.cli.exit_codes import WRONG_USE
+
+_CHOICE = re.compile(r"(?P<place>.+): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.+)\)")
+_NUMBER = re.compile(r"(?P<place>.+): invalid (?P<kind>int|float) value: '(?P<word>.*)'")
+_REQUIRED = re.compile(r"the following arguments are required: (?P<option>--[a-z-]+)")
+# What other programs call it.
+_OTHERWISE_CALLED = {
+    "--json": "--output json",
+    "--format": "--output",
+    "--from": "--since",
+    "--to": "--until",
+    "--limit": "--top",
+    "--debug": "--log-level debug",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Starts its help with an example; answers wrong use with the nearest word and exit code 2."""
+
+    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
+        kwargs["allow_abbrev"] = False
+        super().__init__(*args, **kwargs)
+        self._example = example
+        self._words: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        """Return the help, with the example first."""
+        start = f"example:\n  {self._example}\n\n" if self._example else ""
+        return start + super().format_help()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As argparse does; but ``-check`` is not ``-c heck``."""
+        self._words = sys.argv[1:] if args is None else list(args)
+        for word in () if self._passes_words_on else self._words:
+            if re.fullmatch("-[a-z][a-z-]+", word) and f"-{word}" in self._option_string_actions:
+                self.error(f'there is no option "{word}", did you mean "-{word}"')
+            if word == "--":
+                break
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit."""
+        print(f"{self.prog}: {self._said(message)} See {self.prog} --help", file=sys.stderr)
+        sys.exit(WRONG_USE)
+
+    def _said(self, message: str) -> str:
+        """What to say instead of argparse's own words."""
+        unknown = self._unknown_option()
+        if unknown is not None:
+            near = _OTHERWISE_CALLED.get(unknown) or _nearest(unknown, self._known())
+            return f'there is no option "{unknown}".{_meant(near)}'
+        choice = _CHOICE.fullmatch(message)
+        if choice is not None:
+            known = [word.strip("'") for word in choice["known"].split(", ")]
+            near = _nearest(choice["word"], known)
+            return f'{choice["place"]}: "{choice["word"]}" is not one of {", ".join(known)}.{_meant(near)}'
+        number = _NUMBER.fullmatch(message)
+        if number is not None:
+            kind = "a whole number" if number["kind"] == "int" else "a number"
+            return f'{number["place"]}: "{number["word"]}" is not {kind}.'
+        required = _REQUIRED.fullmatch(message)
+        if required is not None and self._words and not self._words[0].startswith("-"):
+            option = required["option"]
+            return f"{message}.{_meant(f'{option} {self._words[0]}')}"
+        return f"{message}."
+
+    def _unknown_option(self) -> str | None:
+        """The first word that looks like an option and is none."""
+        if self._passes_words_on:
+            return None
+        words = [word.partition("=")[0] for word in self._words]
+        end = words.index("--") if "--" in words else len(words)
+        options = [word for word in words[:end] if re.match("--[a-zA-Z]", word)]
+        return next((word for word in options if word not in self._known()), None)
+
+    @property
+    def _passes_words_on(self) -> bool:
+        """True where words are for another program, too."""
+        parsers = [self, *self._chosen()]
+        actions = [action for parser in parsers for action in parser._actions]  # noqa: SLF001
+        return any(action.nargs == argparse.REMAINDER for action in actions)
+
+    def _known(self) -> list[str]:
+        """All options that may be said here."""
+        parsers = [self, *self._chosen()]
+        return [option for parser in parsers for option in parser._option_string_actions]  # noqa: SLF001
+
+    def _chosen(self) -> list[argparse.ArgumentParser]:
+        """The parser of the action that is named, if there are any."""
+        actions = [
+            action
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  (it has no public name)
+        ]
+        choices = actions[0].choices if actions else {}
+        return [choices[word] for word in self._words[:1] if word in choices]
+
+
+def _nearest(word: str, known: Any) -> str | None:
+    of_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), of_lower, n=1)
+    return of_lower[near[0]] if near else None
+
+
+def _meant(word: str | None) -> str:
+    return "" if word is None else f' Did you mean "{word}"?'
