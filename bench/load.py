@@ -1,9 +1,10 @@
 """Load for the relay benchmark: prebuilt frames over plain sockets, one process, no Kafka client.
 
-    python bench/load.py PORT CONNECTIONS SECONDS [RATE] < frames   one JSON line on standard output
+    python bench/load.py PORT CONNECTIONS SECONDS [RATE] [FIRST] < frames   one JSON line on standard output
 
-Frames are Kafka requests with their sizes, back to back; connection i of n sends frames i, i + n, … (of fewer
-than n: frame i mod their number) again and again, the next one when the answer is whole.
+Frames are Kafka requests with their sizes, back to back. The first FIRST of them (a login) each connection sends
+once, before time is taken. Of the others connection i of n sends frames i, i + n, … (of fewer than n: frame i mod
+their number) again and again, the next one when the answer is whole.
 """
 
 import json
@@ -50,6 +51,16 @@ class Client:
         return self.left == 0
 
 
+def log_in(client: Client, frames: list[bytes]) -> None:
+    """Send each frame and wait for its answer."""
+    for frame in frames:
+        client.socket.sendall(frame)
+        buffer = bytearray(1 << 16)
+        while not client.receive(buffer):
+            pass
+    client.received_bytes = 0
+
+
 def read_frames() -> list[bytes]:
     data = sys.stdin.buffer.read()
     frames, pos = [], 0
@@ -63,11 +74,15 @@ def read_frames() -> list[bytes]:
 def main() -> None:
     port, connections, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     rate = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
+    first = int(sys.argv[5]) if len(sys.argv) > 5 else 0
     frames = read_frames()
+    before, frames = frames[:first], frames[first:]
     clients = [
         Client(port, frames[i::connections] or [frames[i % len(frames)]])
         for i in range(connections)
     ]
+    for client in clients:
+        log_in(client, before)
     by_fd = {client.socket.fileno(): client for client in clients}
     poll = select.epoll()
     for fd in by_fd:

@@ -1,11 +1,15 @@
 """What the gateway costs: CPU and latency per request, CPU per gigabyte, on a real broker.
 
-    ./run bench relay [--rounds 5] [--seconds 3]
+    ./run bench relay [--rounds 5] [--seconds 3] [--only "1 KB"]
 
 Compared in interleaved rounds within one run: the broker reached directly, a relay that knows nothing
 (``bare_relay.py``), HAProxy in TCP mode with one thread where it is installed, and the gateway with
 quotas in force (not reached) and recording on. CPU is that of the proxy's process, all its threads,
 from the kernel's scheduler statistics. Trust the ratios; the machine's own speed drifts.
+
+Requests are of the versions that today's clients speak (``frames``), at a PLAINTEXT listener and, where the load's
+name says so, on connections that have logged in (SASL_PLAINTEXT). Each load's result is kept with its command and the
+commit; loads that were not measured this time keep theirs.
 """
 
 import argparse
@@ -17,17 +21,35 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from frames import fetch_frame, produce_frame
+from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
+from kio.schema.metadata.v12.request import MetadataRequestTopic
+from kio.schema.types import TopicName
+
+from frames import (
+    FETCH_VERSION,
+    PRODUCE_VERSION,
+    current_fetch_frame,
+    current_produce_frame,
+    login_frames,
+)
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
+from kvota.localkafka.cluster.ask import ask
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-TOPIC, FETCH_TOPIC = "bench", "bench-fetch"
+# The first is produced to; the others are read, and have batches of such sizes.
+TOPIC, FETCH_TOPIC, FETCH_TOPIC_64 = "bench", "bench-fetch", "bench-fetch-64"
+USER, PASSWORD = "bench", "bench-secret"
+Listener = str
+PLAIN, SASL = "PLAINTEXT", "SASL_PLAINTEXT"
+
+LOGIN = login_frames(USER, PASSWORD)
 
 # At most so many times HAProxy's CPU.
 BARS = {
@@ -54,6 +76,7 @@ class Load:
     connections: int
     per: str  # "request" or "GB"
     rate: float = 0.0
+    listener: Listener = PLAIN
 
 
 @dataclass
@@ -129,8 +152,9 @@ def measure(target: Target, load: Load, seconds: float) -> dict[str, float]:
             str(load.connections),
             str(seconds),
             str(load.rate),
+            str(len(LOGIN) if load.listener == SASL else 0),
         ],
-        input=load.frame,
+        input=b"".join(LOGIN if load.listener == SASL else []) + load.frame,
         stdout=subprocess.PIPE,
         check=True,
         timeout=seconds * 4 + 60,
@@ -150,16 +174,54 @@ def measure(target: Target, load: Load, seconds: float) -> dict[str, float]:
     }
 
 
-def loads() -> list[Load]:
-    small = produce_frame(TOPIC, 1_000)
+def loads(topics: dict[str, uuid.UUID]) -> list[Load]:
+    one, small, large = (
+        current_produce_frame(topics[TOPIC], size) for size in (1_000, 65_000, 1_000_000)
+    )
+    fetch_small = current_fetch_frame(topics[FETCH_TOPIC_64], 65_000)
+    fetch_large = current_fetch_frame(topics[FETCH_TOPIC], 1_000_000)
     return [
-        Load("produce 1 KB, 1 connection", small, 1, "request"),
-        Load("produce 1 KB, 8 connections", small, 8, "request"),
-        Load("produce 1 KB, 1,000/s", small, 8, "request", rate=1_000),
-        Load("produce 64 KB", produce_frame(TOPIC, 65_000), 2, "GB"),
-        Load("produce 1 MB", produce_frame(TOPIC, 1_000_000), 2, "GB"),
-        Load("fetch 1 MB", fetch_frame(FETCH_TOPIC, 1_000_000), 2, "GB"),
+        Load("produce 1 KB, 1 connection", one, 1, "request"),
+        Load("produce 1 KB, 8 connections", one, 8, "request"),
+        Load("produce 1 KB, 1,000/s", one, 8, "request", rate=1_000),
+        Load("produce 64 KB", small, 2, "GB"),
+        Load("produce 1 MB", large, 2, "GB"),
+        Load("fetch 64 KB", fetch_small, 2, "GB"),
+        Load("fetch 1 MB", fetch_large, 2, "GB"),
+        Load("produce 1 KB, 8 connections, SASL", one, 8, "request", listener=SASL),
+        Load("produce 64 KB, SASL", small, 2, "GB", listener=SASL),
+        Load("produce 1 MB, SASL", large, 2, "GB", listener=SASL),
+        Load("fetch 64 KB, SASL", fetch_small, 2, "GB", listener=SASL),
+        Load("fetch 1 MB, SASL", fetch_large, 2, "GB", listener=SASL),
     ]
+
+
+def topic_ids(kafka: LocalKafka) -> dict[str, uuid.UUID]:
+    found = {}
+    for name in (TOPIC, FETCH_TOPIC, FETCH_TOPIC_64):
+        kafka.create_topic(name)
+        question = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        (topic,) = ask(kafka.nodes[0].address, question, MetadataResponse).topics
+        assert topic.topic_id is not None
+        found[name] = topic.topic_id
+    return found
+
+
+def start_targets(stack: ExitStack, folder: Path, servers: str) -> list[Target]:
+    """All ways to one listener of the broker."""
+    host, port = servers.split(":")
+    folder.mkdir()
+    targets = [
+        Target("direct", int(port), None),
+        start_bare_relay(stack, host, int(port)),
+        start_haproxy(stack, folder, host, int(port)),
+        start_gateway(stack, folder, host, int(port)),
+    ]
+    return [target for target in targets if target is not None]
 
 
 def _ratio(rounds: list[dict], reference: list[dict] | None) -> float | None:
@@ -183,37 +245,69 @@ def missed_bars(summary: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     return missed
 
 
+def keep(summary: dict, results: dict, args: argparse.Namespace) -> Path:
+    """Write what was measured; loads that were not keep what they had."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / "relay.json"
+    kept = json.loads(path.read_text()).get("loads", {}) if path.exists() else {}
+    only = f' --only "{args.only}"' if args.only else ""
+    for load, rounds in results.items():
+        kept[load] = {
+            "command": f"./run bench relay --rounds {args.rounds} --seconds {args.seconds}{only}",
+            "commit": commit(),
+            "python": sys.version.split()[0],
+            "cores": os.cpu_count(),
+            "versions": {"Produce": PRODUCE_VERSION, "Fetch": FETCH_VERSION},
+            "medians": summary[load],
+            "rounds": rounds,
+        }
+    path.write_text(json.dumps({"loads": kept}, indent=1) + "\n")
+    return path
+
+
+def commit() -> str:
+    """What was measured; a plus sign: and changes that are not committed."""
+    commands = (["git", "rev-parse", "--short", "HEAD"], ["git", "status", "--porcelain", "src"])
+    name, changed = (
+        subprocess.run(
+            command, cwd=HERE, capture_output=True, text=True, check=False
+        ).stdout.strip()
+        for command in commands
+    )
+    return f"{name}+" if changed else name
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description="relay cost against HAProxy")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=float, default=2.0)
-    options.add_argument("--only", help="a part of the load's name")
+    options.add_argument("--only", default="", help="a part of the load's name")
     args = options.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvota-bench-")))
-        kafka = stack.enter_context(LocalKafka(nodes=1, host="127.0.0.1"))
-        host, port = kafka.bootstrap_servers.split(":")
-        for topic in (TOPIC, FETCH_TOPIC):
-            kafka.create_topic(topic)
-        direct = Target("direct", int(port), None)
-        # What the fetches read: batches of 100 KB.
-        measure(direct, Load("preload", produce_frame(FETCH_TOPIC, 100_000), 1, "GB"), 1.0)
-        targets = [
-            direct,
-            start_bare_relay(stack, host, int(port)),
-            start_haproxy(stack, folder, host, int(port)),
-            start_gateway(stack, folder, host, int(port)),
-        ]
-        results = run_rounds([t for t in targets if t is not None], args)
+        kafka = stack.enter_context(LocalKafka(nodes=1, host="127.0.0.1", users={USER: PASSWORD}))
+        topics = topic_ids(kafka)
+        targets = {
+            PLAIN: start_targets(stack, folder / "plain", kafka.bootstrap_servers),
+            SASL: start_targets(stack, folder / "sasl", kafka.sasl_bootstrap_servers),
+        }
+        direct = targets[PLAIN][0]
+        # What the fetches read: batches that a client of such fetches would be sent.
+        for topic, size in ((FETCH_TOPIC, 100_000), (FETCH_TOPIC_64, 60_000)):
+            frame = current_produce_frame(topics[topic], size)
+            measure(direct, Load("preload", frame, 1, "GB"), 1.0)
+        chosen = [load for load in loads(topics) if args.only in load.name]
+        results = run_rounds(targets, chosen, args)
     return report(results, args)
 
 
-def run_rounds(targets: list[Target], args: argparse.Namespace) -> dict[str, dict[str, list]]:
+def run_rounds(
+    targets: dict[Listener, list[Target]], chosen: list[Load], args: argparse.Namespace
+) -> dict[str, dict[str, list]]:
     results: dict[str, dict[str, list]] = {}
-    chosen = [load for load in loads() if not args.only or args.only in load.name]
     for round_number in range(args.rounds + 1):
         for load in chosen:
-            for target in targets:
+            for target in targets[load.listener]:
                 seen = measure(target, load, args.seconds)
                 if round_number:  # the first round warms everything up
                     results.setdefault(load.name, {}).setdefault(target.name, []).append(seen)
@@ -225,7 +319,7 @@ def report(results: dict[str, dict[str, list]], args: argparse.Namespace) -> int
     lines = []
     summary: dict[str, dict[str, dict[str, float]]] = {}
     for load, by_target in results.items():
-        unit = "µs/request" if "KB" in load and "64" not in load else "s/GB"
+        unit = "µs/request" if "1 KB" in load else "s/GB"
         lines.append(
             f"\n{load}\n  {'':<12}{unit:>12}{'x HAProxy':>12}{'x bare':>9}{'p50 ms':>9}{'p99 ms':>9}{'/s':>9}"
         )
@@ -249,21 +343,7 @@ def report(results: dict[str, dict[str, list]], args: argparse.Namespace) -> int
                 f"{row['p99_ms']:>9.2f}{row['per_s']:>9.0f}"
             )
     print("\n".join(lines))
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "relay.json"
-    path.write_text(
-        json.dumps(
-            {
-                "command": f"./run bench relay --rounds {args.rounds} --seconds {args.seconds}",
-                "python": sys.version.split()[0],
-                "cores": os.cpu_count(),
-                "medians": summary,
-                "rounds": results,
-            },
-            indent=1,
-        )
-        + "\n"
-    )
+    path = keep(summary, results, args)
     missed = missed_bars(summary)
     judged = any("HAProxy" in targets for targets in results.values())
     verdict = "all bars hold" if judged else "no bar was judged: HAProxy is not installed"
