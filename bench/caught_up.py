@@ -83,6 +83,7 @@ def main() -> int:
         parts=args.parts,
         records=args.records,
         pause_s=0.03,
+        settle_s=2.0,
     )
     with (
         tempfile.TemporaryDirectory(prefix="kvota-caught-up-") as folder,

@@ -17,9 +17,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # the parts are the tests'
 
+from tests.endurance.disk_full import DiskFull, Place, can_mount, run_disk_full  # noqa: E402
 from tests.endurance.findings import Findings  # noqa: E402
 from tests.endurance.gated_kafka import HOST  # noqa: E402
+from tests.endurance.groups import GROUPS, Restarts, run_groups  # noqa: E402
 from tests.endurance.kills import Kills, run_kills  # noqa: E402
+from tests.endurance.reloads import Reloads, run_reloads  # noqa: E402
+from tests.endurance.slow_readers import SlowReaders, run_slow_readers  # noqa: E402
 
 from kvota.localkafka import LocalKafka  # noqa: E402
 from kvota.model.quota_type import Algorithm  # noqa: E402
@@ -34,6 +38,20 @@ KILLS = Kills(
     limit=60_000,
     with_console=True,
 )
+GROUPS_PLAN = Restarts(groups=GROUPS, records=600, records_per_s=12.0, restarts=3, limit=10_000)
+RELOADS = Reloads(
+    count=60,
+    between_s=1.0,
+    producers=5,
+    records_per_s=1_000,
+    limits=(20_000, 80_000),
+    seed=60,
+    with_law=True,
+)
+SLOW_READERS = SlowReaders(
+    readers=200, answer_bytes=36_000_000, bytes_per_s=20_000, seconds=20.0, memory_mib_max=337.0
+)
+DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
 
 
 def kills(folder: Path, algorithm: Algorithm) -> Findings:
@@ -42,7 +60,42 @@ def kills(folder: Path, algorithm: Algorithm) -> Findings:
         return run_kills(kafka, folder, algorithm, KILLS)
 
 
-PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {"kills": kills}
+def groups(folder: Path, algorithm: Algorithm) -> Findings:
+    """Three restarts of the gateway, by SIGTERM and kill -9, under consumer groups of every library and protocol."""
+    with LocalKafka(host=HOST) as kafka:
+        return run_groups(kafka, folder, algorithm, GROUPS_PLAN)
+
+
+def reloads(folder: Path, _: Algorithm) -> Findings:
+    """Sixty SIGHUPs that change limits, algorithms and enforcement; the law over the record."""
+    with LocalKafka(host=HOST) as kafka:
+        return run_reloads(kafka, folder, RELOADS)
+
+
+def slow_readers(folder: Path, algorithm: Algorithm) -> Findings:
+    """Two hundred consumers that read answers of 36 MB at 20 KB/s each: memory, and the wait of another client."""
+    with LocalKafka(host=HOST) as kafka:
+        return run_slow_readers(kafka, folder, algorithm, SLOW_READERS)
+
+
+def disk_full(folder: Path, algorithm: Algorithm) -> Findings:
+    """No room for the record for 20 s: traffic goes on, what is lost is counted to the row."""
+    found = Findings()
+    places = [place for place in Place if place is Place.FILE_SIZE or can_mount(folder / "probe")]
+    with LocalKafka(host=HOST) as kafka:
+        for place in places:
+            name = place.name.lower()
+            found.add(name, run_disk_full(kafka, folder / name, algorithm, place, DISK_FULL))
+    return found
+
+
+PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
+    "kills": kills,
+    "groups": groups,
+    "reloads": reloads,
+    "slow_readers": slow_readers,
+    "disk_full": disk_full,
+}
 
 
 def print_figures(figures: Mapping[str, object], indent: str = "  ") -> None:

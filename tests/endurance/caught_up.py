@@ -33,8 +33,6 @@ THE_PATIENT = 0  # the number of the consumer that waits for an hour
 CLIENT_ID = "caught-up"
 _WAIT_S = 60.0
 _LOOK_S = 0.02
-# Until what was produced last is with everybody.
-_SETTLE_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +46,7 @@ class Plan:
         parts: of each phase; behind restarts each part begins with one.
         records: of each part, on each way.
         pause_s: between two records, whatever their way.
+        settle_s: behind the last of a part, until it is with everybody.
     """
 
     consumers: int
@@ -56,6 +55,7 @@ class Plan:
     parts: int
     records: int
     pause_s: float
+    settle_s: float
 
 
 class Got(NamedTuple):
@@ -198,7 +198,7 @@ def _produce(
             error = error_of_produce(producer.frame())
             assert not error, f"Produce: error {error}"
             time.sleep(plan.pause_s)
-    time.sleep(_SETTLE_S)
+    time.sleep(plan.settle_s)
     return {way.name: range(begin[way.name], len(way.produced_ns)) for way in ways}
 
 

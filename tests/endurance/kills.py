@@ -14,7 +14,7 @@ from typing import Self
 
 from tests.endurance.client_process import ClientProcess, java_client, python_client
 from tests.endurance.findings import Findings
-from tests.endurance.gated_kafka import Quota, gateway_before
+from tests.endurance.gated_kafka import UNREACHED, Quota, gateway_before
 from tests.endurance.judging import judge_copy, judge_log, judge_numbers, judge_transactions
 from tests.endurance.recorded import rows_by_outcome
 from tests.endurance.topic_log import all_of, read_log
@@ -83,6 +83,8 @@ def run_kills(kafka: LocalKafka, folder: Path, algorithm: Algorithm, plan: Kills
         begin = time.monotonic()
         _kill_all(kafka, gateway, plan)
         killed_s = time.monotonic() - begin
+        # What was kept back is not waited for.
+        gateway.reload(UNREACHED.toml)
         for name, client in started.items():
             if name != "copy":
                 client.ask_to_end()

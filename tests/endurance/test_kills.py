@@ -10,7 +10,7 @@ from kvota.model.quota_type import Algorithm
 PLAN = Kills(
     of_broker=1,
     of_gateway=1,
-    between_s=1.5,
+    between_s=1.0,
     producers=3,
     records_per_s=1_000,
     limit=12_000,
