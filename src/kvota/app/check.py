@@ -1,7 +1,8 @@
 """What ``kvota gateway --check`` says beyond faults: settings that are allowed and probably not meant."""
 
 import asyncio
-import os
+import errno
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from kvota.volumes.settings import EXCLUDED, FETCH, PRODUCE, REQUEST
 
 
 def check_folder(folder: Path) -> None:
-    """Check that the record could be written there, without making anything.
+    """Check that the record could be written there; nothing is left of the trial, and no folder is made.
 
     Raises:
         UsageError: it could not.
@@ -30,10 +31,15 @@ def check_folder(folder: Path) -> None:
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         problem = f"{there} is no folder"
-    elif not os.access(there, os.W_OK | os.X_OK):
-        problem = f"{there} may not be written to"
     else:
-        return
+        try:
+            tempfile.TemporaryFile(dir=there).close()
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:  # recording begins when there is room
+                return
+            problem = f"{there} cannot be written to: {error.strerror}"
+        else:
+            return
     msg = f"record.folder: {folder} cannot be used: {problem}. Name a folder that the gateway may write to"
     raise UsageError(msg)
 

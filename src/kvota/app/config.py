@@ -171,8 +171,8 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         kafka=kafka,
         quotas=quotas,
         record=_record(reader, folder),
-        http=_http(reader, advertised_host),
-        pid_file=folder / listen.value("pid_file", f"{path.stem}.pid", values.read_text),
+        http=_http(reader, advertised_host, own),
+        pid_file=folder / listen.value("pid_file", f"{path.stem}.pid", values.read_path),
         is_pid_file_stated="pid_file" in listen.data,
     )
 
@@ -233,18 +233,25 @@ def _limits(
     }
 
 
-def _http(reader: Reader, advertised_host: str) -> HttpSettings:
+def _http(reader: Reader, advertised_host: str, own: OwnAddresses) -> HttpSettings:
     http = reader.table("http")
     reader.known(("http",), ("enabled", "host", "port", "names"))
     default = HttpSettings()
     names: tuple[str, ...] = http.value("names", default.names, values.read_hosts)
-    return HttpSettings(
+    settings = HttpSettings(
         is_enabled=http.value("enabled", default.is_enabled, values.read_boolean),
         host=http.value("host", default.host, values.read_host),
         port=http.value("port", default.port, values.read_port_or_any),
         is_port_stated="port" in http.data,
         names=(advertised_host, *names),
     )
+    if settings.is_enabled and own.is_looked_up(settings.host, settings.port):
+        http.fault(
+            "port",
+            f"{settings.port} is also a port at which the gateway serves Kafka's clients",
+            "Write another one, or http.enabled = false.",
+        )
+    return settings
 
 
 def _record(reader: Reader, folder: Path) -> RecordSettings:
@@ -253,7 +260,7 @@ def _record(reader: Reader, folder: Path) -> RecordSettings:
         ("record",),
         ("folder", "bytes_max", "age_max", "flush_rows", "flush_interval", "buffer_rows"),
     )
-    name = record.value("folder", "", values.read_text)
+    name = record.value("folder", "", values.read_path)
     default = RecordLimits()
     flush_rows = record.value("flush_rows", default.flush_rows, values.read_count)
     buffer_rows = record.value("buffer_rows", default.buffer_rows, values.read_count)

@@ -30,10 +30,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
 
-def read_text(value: object) -> str:
-    """Read a text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise _refuse(value, "a text", '"quotas.toml"')
+def read_path(value: object) -> str:
+    """Read the name of a file or folder."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise _refuse(value, "the name of a file or folder", '"/var/lib/kvota/name"')
     return value
 
 

@@ -59,7 +59,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
     known = ("source", "file", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
     reader.known(("quotas",), known, remedies=_REMEDIES)
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
-    file = quotas.value("file", _FILE_NAMES[source], values.read_text)
+    file = quotas.value("file", _FILE_NAMES[source], values.read_path)
     if source is QuotaSourceKind.FILE and file.endswith(".toml"):
         quotas.fault(
             "file",

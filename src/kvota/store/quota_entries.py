@@ -69,7 +69,11 @@ class EntriesReader:
         wrong = [key for key in limits if KEYS[key].of_ip != of_ip]
         for key in wrong:
             whose = "an ip has" if KEYS[key].of_ip else "users and client ids have"
-            self._fault((*path, key), f"a limit that only {whose}", "Write it where it belongs.")
+            there = (
+                "ip = … or ip_default = true" if KEYS[key].of_ip else "user = … or client_id = …"
+            )
+            remedy = f"Write it into a [[quota]] with {there}."
+            self._fault((*path, key), f"a limit that only {whose}", remedy)
         return bool(wrong)
 
     def _add(self, path: KeyPath, entity: QuotaEntity, limits: dict[str, float]) -> None:

@@ -73,6 +73,8 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
             ". cannot be written: it is a folder",
         ),
         ("volumes --over 5", '"5" is not a time; write e.g. "5s"'),
+        ("kafka tool", "which tool? Known are "),
+        ("kafka tool topic --list", 'there is no tool "topic". Did you mean "topics"?'),
         ("kafka strat", '"strat" is not one of up, down, status, tool'),
         ("kafka up --nodes three", 'argument --nodes: "three" is not a whole number.'),
         ("kafka up --nods 3", 'there is no option "--nods". Did you mean "--nodes"?'),
@@ -106,6 +108,9 @@ def test_wrong_words_are_answered_with_what_was_meant(
         ('[limits]\ndrain_time = "10"\n', 'Write e.g. "10s".'),
         ('[limits]\nrequest_bytes_max = "100 MB/s"\n', 'Write e.g. "100MB".'),
         ('[quotas]\nfile = "gone.toml"\n', "gone.toml: there is no such file. Create it (an empty one means no quotas)"),
+        ("[http]\nport = 9192\n", "gateway.toml:4: http.port: 9192 is also a port at which the gateway serves Kafka's clients."),
+        ('[record]\nfolder = ""\n', 'record.folder: "" is not the name of a file or folder.'),
+        ('[record]\nfolder = "/proc/record"\n', "record.folder: /proc/record cannot be used: /proc cannot be written to: "),
         ('[quotas]\nfile = "."\n', ".: is a folder. Name the file in it."),
     ],
 )  # fmt: skip

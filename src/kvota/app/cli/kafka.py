@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     tool.add_argument(
         "--version", choices=VERSIONS, default=VERSIONS[0], help="Kafka's version (default: 4.3.1)"
     )
-    tool.add_argument("tool", metavar="TOOL", help=f"one of {', '.join(TOOLS)}")
+    tool.add_argument("tool", metavar="TOOL", nargs="?", help=f"one of {', '.join(TOOLS)}")
     tool.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="go to the tool as they are"
     )
@@ -101,6 +101,9 @@ def _become_tool(args: argparse.Namespace) -> NoReturn:
     Raises:
         UsageError: there is no such tool.
     """
+    if args.tool is None:
+        msg = f"which tool? Known are {', '.join(TOOLS)}"
+        raise UsageError(msg)
     if args.tool not in TOOLS:
         near = difflib.get_close_matches(args.tool.removeprefix("kafka-"), TOOLS, n=1)
         hint = f'Did you mean "{near[0]}"?' if near else f"Known are {', '.join(TOOLS)}."
