@@ -4,8 +4,9 @@
 
 Compared in interleaved rounds within one run: the broker reached directly, a relay that knows nothing
 (``bare_relay.py``), HAProxy in TCP mode with one thread where it is installed, and the gateway with
-quotas in force (not reached) and recording on. CPU is that of the proxy's process, all its threads,
-from the kernel's scheduler statistics. Trust the ratios; the machine's own speed drifts.
+quotas in force (not reached) and recording on. CPU and memory (PSS) are those of the proxy's process, all its threads
+and children, from the kernel's statistics. Trust the ratios, which are medians over rounds (of the latency's also the
+quartiles); the machine's own speed drifts.
 
 Requests are of the versions that today's clients speak (``frames``), at a PLAINTEXT listener and, where the load's
 name says so, on connections that have logged in (SASL_PLAINTEXT). Each load's result is kept with its command and the
@@ -40,6 +41,7 @@ from frames import (
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.cluster.ask import ask
+from processes import cpu_ns, pss_bytes
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -84,14 +86,6 @@ class Target:
     name: str
     port: int
     pid: int | None  # None: nothing of ours in between
-
-
-def cpu_ns(pid: int) -> int:
-    """Time on a CPU of all threads of a process, ns."""
-    total = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        total += int((task / "schedstat").read_text().split()[0])
-    return total
 
 
 def start_bare_relay(stack: ExitStack, host: str, port: int) -> Target:
@@ -171,6 +165,9 @@ def measure(target: Target, load: Load, seconds: float) -> dict[str, float]:
         "per_s": seen["requests_per_s"],
         "p50_ms": seen["latency_p50_ms"],
         "p99_ms": seen["latency_p99_ms"],
+        "p999_ms": seen["latency_p999_ms"],
+        "mb_per_s": (seen["sent_bytes"] + seen["received_bytes"]) / seen["elapsed_s"] / 1e6,
+        "memory_bytes": pss_bytes(target.pid) if target.pid else 0,
     }
 
 
@@ -224,15 +221,26 @@ def start_targets(stack: ExitStack, folder: Path, servers: str) -> list[Target]:
     return [target for target in targets if target is not None]
 
 
+def _ratios(rounds: list[dict], reference: list[dict], key: str) -> list[float]:
+    """The lower quartile, the median and the upper one over rounds, each against the same round of the other."""
+    each = [r[key] / h[key] for r, h in zip(rounds, reference, strict=True) if h[key]]
+    if len(each) < 2:
+        return each * 3
+    return statistics.quantiles(each, n=4, method="inclusive")
+
+
 def _ratio(rounds: list[dict], reference: list[dict] | None) -> float | None:
-    """The median over rounds, each against the same round of the other."""
-    if not reference:
-        return None
-    return statistics.median(r["cpu"] / h["cpu"] for r, h in zip(rounds, reference, strict=True))
+    """The median of the CPU's ratios."""
+    return _ratios(rounds, reference, "cpu")[1] if reference else None
 
 
 def _shown(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _shown_range(quartiles: list[float] | None) -> str:
+    """E.g. ``1.20 (1.05-1.41)``: the median, and between which half of the rounds were."""
+    return "-" if not quartiles else f"{quartiles[1]:.2f} ({quartiles[0]:.2f}-{quartiles[2]:.2f})"
 
 
 def missed_bars(summary: dict[str, dict[str, dict[str, float]]]) -> list[str]:
@@ -321,7 +329,8 @@ def report(results: dict[str, dict[str, list]], args: argparse.Namespace) -> int
     for load, by_target in results.items():
         unit = "µs/request" if "1 KB" in load else "s/GB"
         lines.append(
-            f"\n{load}\n  {'':<12}{unit:>12}{'x HAProxy':>12}{'x bare':>9}{'p50 ms':>9}{'p99 ms':>9}{'/s':>9}"
+            f"\n{load}\n  {'':<11}{unit:>11}{'x HAProxy':>10}{'x bare':>7}{'p50 ms':>8}{'p99.9 ms':>9}"
+            f"{'x HAProxy':>18}{'/s':>7}{'MB/s':>6}{'MB':>5}"
         )
         reference, bare = by_target.get("HAProxy"), by_target.get("bare relay")
         for name, rounds in by_target.items():
@@ -334,13 +343,16 @@ def report(results: dict[str, dict[str, list]], args: argparse.Namespace) -> int
                 "times_bare_relay": times_bare,
                 **{
                     key: statistics.median(r[key] for r in rounds)
-                    for key in ("p50_ms", "p99_ms", "per_s")
+                    for key in ("p50_ms", "p99_ms", "p999_ms", "per_s", "mb_per_s", "memory_bytes")
                 },
+                "p999_times_haproxy": _ratios(rounds, reference, "p999_ms") if reference else None,
             }
             summary.setdefault(load, {})[name] = row
+            tail = row["p999_times_haproxy"]
             lines.append(
-                f"  {name:<12}{cpu:>12.2f}{_shown(ratio):>12}{_shown(times_bare):>9}{row['p50_ms']:>9.2f}"
-                f"{row['p99_ms']:>9.2f}{row['per_s']:>9.0f}"
+                f"  {name:<11}{cpu:>11.2f}{_shown(ratio):>10}{_shown(times_bare):>7}{row['p50_ms']:>8.2f}"
+                f"{row['p999_ms']:>9.2f}{_shown_range(tail):>18}"
+                f"{row['per_s']:>7.0f}{row['mb_per_s']:>6.0f}{row['memory_bytes'] / 1e6:>5.0f}"
             )
     print("\n".join(lines))
     path = keep(summary, results, args)

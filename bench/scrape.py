@@ -29,7 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from frames import produce_frame
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
-from relay import cpu_ns
+from processes import cpu_ns
 
 HERE = Path(__file__).parent
 TOPIC = "bench"

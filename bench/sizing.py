@@ -2,7 +2,7 @@
 
     ./run bench sizing [--connections 1000] [--rounds 3]
 
-On a real broker, in shadow mode with recording. Each connection asks for the brokers' versions once, so that its
+On a real broker, with quotas that are not reached and with recording. Each connection asks for the brokers' versions once, so that its
 broker is dialled, and then is idle; the same number is opened to the broker itself for comparison. Memory is PSS of
 the gateway and all its children, CPU theirs together. Decisions are those of Produce requests of 1 KB from 8
 connections and 8 client ids. What requests and bytes cost is ``./run bench relay``.
@@ -24,32 +24,13 @@ import pyarrow.parquet as pq
 from frames import current_produce_frame
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import API_VERSIONS, request
-from relay import PLAIN, TOPIC, Load, Target, commit, cpu_ns, measure, start_gateway, topic_ids
+from processes import cpu_ns, pss_bytes
+from relay import PLAIN, TOPIC, Load, Target, commit, measure, start_gateway, topic_ids
 
 RESULT = Path(__file__).parent / "results" / "sizing.json"
+# So many seconds of Produce requests as fast as they go are some 30,000 decisions.
+_LOAD_S = 10.0
 ASK = request(API_VERSIONS, 3, client="bench")
-
-
-def tree(pid: int) -> list[int]:
-    """A process and its children, theirs too."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += tree(int(child))
-    return found
-
-
-def pss_bytes(pid: int) -> int:
-    """Memory of the process and its children; what processes share is shared out."""
-    total = 0
-    for member in tree(pid):
-        rollup = Path(f"/proc/{member}/smaps_rollup").read_text()
-        total += int(rollup.split("\nPss:")[1].split()[0]) * 1024
-    return total
-
-
-def cpu_of_tree_ns(pid: int) -> int:
-    return sum(cpu_ns(member) for member in tree(pid))
 
 
 def opened(port: int, count: int) -> tuple[list[socket.socket], float]:
@@ -67,18 +48,17 @@ def opened(port: int, count: int) -> tuple[list[socket.socket], float]:
 
 def connections(direct: Target, gateway: Target, count: int) -> dict[str, float]:
     assert gateway.pid is not None
+    fresh = pss_bytes(gateway.pid)
     own, direct_per_s = opened(direct.port, count)
-    for one in own:
-        one.close()
-    at_rest, cpu_before = pss_bytes(gateway.pid), cpu_of_tree_ns(gateway.pid)
+    first, _ = opened(gateway.port, 20)  # what the first ones cost is no connection's
+    at_rest, cpu_before = pss_bytes(gateway.pid), cpu_ns(gateway.pid)
     through, per_s = opened(gateway.port, count)
-    cpu = cpu_of_tree_ns(gateway.pid) - cpu_before
+    cpu = cpu_ns(gateway.pid) - cpu_before
     held = pss_bytes(gateway.pid)
-    for one in through:
+    for one in (*own, *first, *through):
         one.close()
-    time.sleep(1)
     return {
-        "at_rest_bytes": at_rest,
+        "fresh_bytes": fresh,
         "per_connection_bytes": (held - at_rest) / count,
         "cpu_us_per_connection": cpu / count / 1000,
         "opened_per_s": per_s,
@@ -86,10 +66,8 @@ def connections(direct: Target, gateway: Target, count: int) -> dict[str, float]
     }
 
 
-def decisions(gateway: Target, folder: Path, load: Load, seconds: float) -> dict[str, float]:
-    """Let some be made, and see what they take on the disk once all are written."""
-    measure(gateway, load, seconds)
-    time.sleep(6)  # flush_interval
+def decisions(folder: Path) -> dict[str, float]:
+    """What a record takes on the disk; its gateway has ended, so all of it is there."""
     files = list(folder.glob("*.parquet"))
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     return {
@@ -109,24 +87,25 @@ def main() -> int:
         topics = topic_ids(kafka)
         host, port = kafka.bootstrap_servers.split(":")
         direct = Target("direct", int(port), None)
-        gateway = start_gateway(stack, folder, host, int(port))
-        assert gateway.pid is not None
-        fresh = pss_bytes(gateway.pid)
-        rounds = [connections(direct, gateway, args.connections) for _ in range(args.rounds)]
-        frames = b"".join(
-            current_produce_frame(topics[TOPIC], 1_000, client_id=f"client-{number}")
-            for number in range(8)
-        )
-        recorded = decisions(
-            gateway,
-            folder / "gateway" / "record",
-            Load("", frames, 8, "request", listener=PLAIN),
-            3.0,
-        )
+        rounds = []
+        for number in range(args.rounds):
+            with ExitStack() as running:
+                # A fresh one each time: what the last round has freed would be used again.
+                (one := folder / f"round-{number}").mkdir()
+                gateway = start_gateway(running, one, host, int(port))
+                rounds.append(connections(direct, gateway, args.connections))
+        with ExitStack() as running:
+            gateway = start_gateway(running, folder, host, int(port))
+            frames = b"".join(
+                current_produce_frame(topics[TOPIC], 1_000, client_id=f"client-{number}")
+                for number in range(8)
+            )
+            measure(gateway, Load("", frames, 8, "request", listener=PLAIN), _LOAD_S)
+        recorded = decisions(folder / "gateway" / "record")
     found = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
-    found |= {"fresh_bytes": fresh, "rounds": len(rounds)} | recorded
+    found |= {"rounds": len(rounds)} | recorded
     print(
-        f"memory of a gateway that has just started   {fresh / 1e6:8.1f} MB\n"
+        f"memory of a gateway that has just started   {found['fresh_bytes'] / 1e6:8.1f} MB\n"
         f"  of each idle connection                   {found['per_connection_bytes'] / 1e3:8.1f} KB\n"
         f"a new connection                            {found['cpu_us_per_connection']:8.0f} µs of CPU\n"
         f"  opened one after the other                {found['opened_per_s']:8.0f} a second\n"
