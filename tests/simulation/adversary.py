@@ -20,8 +20,10 @@ from kvota.session.budget import AnnouncedBudgets
 RATIO = 0.15
 _LIMITS = (300.0, 2_000.0, 20_000.0)
 _BURSTS_MS, _DEBTS_MAX_MS = (1, 1_000, 5_000), (0, 1_000, 10_000)
+# Kafka counts a request without its size field.
+_SIZE_FIELD = 4
 # A frame waits until so much of it is here; see session/heads.
-_HEAD_BYTES = 16_384 + 4
+_HEAD_BYTES = 16_384 + _SIZE_FIELD
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Adversaries:
         for upward in produced:
             given = self._given.setdefault((watch.node_id, upward.user), [])
             is_whole = any(upward is one for one in watch.upward)
-            size = upward.size if is_whole else len(watch.up)
+            size = upward.size if is_whole else len(watch.up) - _SIZE_FIELD
             given.append((upward.tick, upward.at_ms, size))
 
     def check_bound(self) -> None:

@@ -75,7 +75,10 @@ def rows_of(rows: TimedRows) -> dict[tuple[int, QuotaType], list[Row]]:
 def match_produce(
     watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
 ) -> dict[Upward, tuple[Row, ...]]:
-    """One row for each Produce of which anything went up; one more where there is a further quota."""
+    """One row for each Produce that went up whole; one more where there is a further quota.
+
+    One that broke off was charged at its head, by a bucket, or not at all.
+    """
     further = [row for row in rows if row.memo.tags == TAGS]
     # What waits in line is not charged: its row says so, and nothing has gone up for it.
     rows = [row for row in rows if row.memo.tags != TAGS and not _waited(row)]
@@ -83,24 +86,32 @@ def match_produce(
     rows = [row for row in rows if row.value >= 0]
     charged = [one for one in watch.upward if one.ask is not None and one.ask.key == PRODUCE]
     half = watch.half_forwarded()
+    broken_off: list[Upward] = []
     if half is not None and half.ask is not None and half.ask.key == PRODUCE:
-        charged.append(half)
+        broken_off.append(half)
+    if broken_off and len(rows) > len(charged):
+        if rows[-1].memo.algorithm is not Algorithm.TOKEN_BUCKET or not rows[-1].memo.samples:
+            raise watch.fail(f"charged, and never came: {rows[-1]}")
+        charged += broken_off
     if [row.value for row in rows] != [upward.size for upward in charged]:
         raise watch.fail(
             f"Produce rows of {[row.value for row in rows]}, forwarded {[one.size for one in charged]}"
         )
     if given_back:
         _check_given_back(watch, rows, given_back, half)
-    if further and len(further) != len(rows):
+    asked_further = (
+        [*charged, *(one for one in broken_off if one not in charged)] if further else []
+    )
+    if len(further) != len(asked_further):
         raise watch.fail(f"{len(rows)} rows, and {len(further)} of the further quota")
-    for row, upward in zip(further + rows, (charged if further else []) + charged, strict=True):
+    for row, upward in zip(further + rows, asked_further + charged, strict=True):
         assert upward.ask is not None
         _check_memo(watch, row, upward.ask, upward.user)
         answered = upward.is_answered and upward.ask.is_answered
         told_ms = reply_of[upward].throttle_ms if answered else NO_ANSWER
         if row.upstream_ms != told_ms:
             raise watch.fail(f"the broker's throttle was {told_ms}, recorded {row}")
-    both = zip(further, rows, strict=True) if further else ((row,) for row in rows)
+    both = zip(further, rows, strict=False) if further else ((row,) for row in rows)
     return dict(zip(charged, both, strict=True))
 
 
@@ -125,7 +136,8 @@ def match_fetch(
 ) -> dict[Upward, tuple[Row, ...]]:
     """One row for each Fetch answer whose head has arrived, emptied or not; waits have rows of their own.
 
-    An answer does not wait until the callback has been asked about a new user: then the last one pays.
+    An answer does not wait until the callback has been asked about a new user, nor until the gateway knows
+    which broker it has reached instead of the one planned: then the last one pays.
     """
     charges = [row for row in rows if row.upstream_ms != NO_ANSWER]
     fetches = [one for one in watch.upward if one.ask is not None and one.ask.key == FETCH]
@@ -135,7 +147,7 @@ def match_fetch(
         raise watch.fail(f"{len(charges)} Fetch rows, {whole} answers")
     for upward, row in zip(fetches, charges, strict=False):
         assert upward.ask is not None
-        if not is_asked:
+        if not is_asked and watch.node_ids <= {watch.node_id}:
             _check_memo(watch, row, upward.ask, upward.answered_user)
         reply = reply_of[upward]
         head = 9 if upward.ask.version >= _FLEXIBLE_FETCH_FROM else 8

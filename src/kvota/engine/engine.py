@@ -325,8 +325,7 @@ class QuotaEngine:
 
     def give_back(self, receipt: Receipt, value: int, now_ms: int) -> int:
         """Give back what is left of so much of a charge; returns how much of it that is."""
-        lane = receipt.lane
-        if lane.counter is not None and not self._counters.has(lane):
+        if not self._counters.has(receipt.lane):
             return 0
         return receipt.give_back(value, now_ms)
 

@@ -179,28 +179,6 @@ class SampledRate:
         self._lasts[self._current] = now_ms
         self._last_ms = now_ms
 
-    def mark(self) -> tuple[int, int, QuotaWindow]:
-        """For ``left_of``: the sample in which something has just been recorded."""
-        return self._current, self._starts[self._current], self._window
-
-    def left_of(self, value: int, mark: object, now_ms: int) -> int:
-        """How much of a value would be taken out of the sample into which it was recorded.
-
-        Nothing once that sample is over: what is given back would outlive what was charged.
-        """
-        window = self._next_window
-        forget_after_ms = self._forget_after_ms
-        is_forgotten = forget_after_ms is not None and now_ms - self._last_ms > forget_after_ms
-        if window != self._window or is_forgotten or mark != self.mark():
-            return 0
-        if arithmetic.sample_complete(self._starts[self._current], now_ms, self._sample_ms):
-            return 0
-        if self._until_ms != _NEVER_MS:
-            here: float = self._total - self._others
-        else:
-            here = self._values[self._current]
-        return max(0, min(value, int(here)))
-
     def measure(self, now_ms: int) -> float:
         """The rate per second (Kafka ``Rate.measure``); starts expired samples anew, as Kafka."""
         self._settle()

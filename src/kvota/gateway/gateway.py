@@ -77,7 +77,9 @@ class Gateway:
         connect_s = settings.limits.connect_ms / 1000
         self._brokers = BrokerAddresses(shared.topology, self._own, connect_s=connect_s)
         self._dialler = Dialler(settings, shared.topology, self._brokers, self._own, self.counts)
-        self._slow_senders = SlowSenders(self._places, settings.limits, shared.budgets)
+        self._slow_senders = SlowSenders(
+            self._places, settings.limits, shared.budgets, shared.early_charges
+        )
         self.quota_callback = CallbackInForce(shared, look_again=self.look_again)
         self.is_listening = False
         self._glancing: Glancing

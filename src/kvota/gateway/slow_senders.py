@@ -7,6 +7,7 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.places import Places
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.budget import AnnouncedBudgets
+from kvota.session.early_charges import EarlyCharges
 from kvota.session.pausing import AT_ONCE, Reason
 
 # So often connections are looked at while somebody waits for room.
@@ -31,21 +32,31 @@ class SlowSenders:
     """Looks at all connections from time to time, and remembers which requests it has seen.
 
     While somebody waits for room in the budget it looks more often: who takes the room has to send at
-    the least rate from then on, and none may keep more than its part for long.
+    the least rate from then on, and none may keep more than its part for long. While somebody waits for a
+    turn on a counter, who was charged there for what has not come has to send, too.
 
     Args:
         places: where the connections are.
         limits: how long a request may take, and how much room there is.
         budgets: the room.
+        early_charges: what was charged on counters for whose turns others may wait.
     """
 
-    def __init__(self, places: Places, limits: GatewayLimits, budgets: AnnouncedBudgets) -> None:
+    def __init__(
+        self,
+        places: Places,
+        limits: GatewayLimits,
+        budgets: AnnouncedBudgets,
+        early_charges: EarlyCharges,
+    ) -> None:
         self._places = places
         self._limits = limits
         self._budgets = budgets
+        self._early_charges = early_charges
         # By number: they must not keep connections alive.
         self._seen: dict[int, _Seen] = {}
         self._in_the_way: dict[int, _Seen] = {}
+        self._before_lines: dict[int, _Seen] = {}
         self._next_look: asyncio.TimerHandle | None = None
         self._looked_ms = 0.0
         self._passed_ms = 0.0  # the time of all looks
@@ -87,11 +98,12 @@ class SlowSenders:
             )
         return f"no whole request in {allowed_ms} ms; {now.arrived_bytes} bytes of one are here"
 
-    # ------------------------------------------------------------------ while somebody waits for room
+    # ------------------------------------------------------------------ while somebody waits
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Look at who is in the way whenever somebody begins to wait, until nobody does."""
         self._budgets.when_waited = lambda: self._look_soon(loop)
+        self._early_charges.when_added = lambda: self._look_soon(loop)
 
     def _look_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._next_look is None:
@@ -100,7 +112,7 @@ class SlowSenders:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._next_look = None
         self.look(loop.time() * 1000)
-        if self._budgets.is_waited_for:
+        if self._budgets.is_waited_for or self._early_charges:
             self._look_soon(loop)
 
     def look(self, now_ms: float) -> None:
@@ -108,6 +120,12 @@ class SlowSenders:
         # After a stall of the loop what has come is still in the sockets: that is not the senders' time.
         self._passed_ms += min(now_ms - self._looked_ms, 2_000 * LOOK_S)
         self._looked_ms = now_ms
+        if self._budgets.is_waited_for:
+            self._look_for_room()
+        if self._early_charges.are_in_the_way:
+            self._look_at_lines()
+
+    def _look_for_room(self) -> None:
         before, self._in_the_way = self._in_the_way, {}
         unfair: list[Driver] = []
         for driver in self._places:
@@ -124,7 +142,7 @@ class SlowSenders:
                 continue
             if seen is None or seen.requests != machine.requests or not machine.incomplete:
                 seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
-            elif self._is_behind(seen, machine.arrived_bytes):
+            elif self._is_behind(seen, machine.arrived_bytes, self._limits.frame_bytes_per_s_min):
                 driver.close(
                     f"{machine.arrived_bytes - seen.arrived_bytes} bytes of its request have come in "
                     f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for room "
@@ -139,12 +157,37 @@ class SlowSenders:
             self._close_one_of(unfair)
         self._budgets.look()
 
+    def _look_at_lines(self) -> None:
+        """Close who was charged for what it does not send while others wait for their turn on that counter.
+
+        Half the limit is enough: then little of what others wait for is not here.
+        """
+        before, self._before_lines = self._before_lines, {}
+        for driver in self._places:
+            machine = driver.machine
+            limit = machine.keeps_line_waiting
+            if driver.closing or not limit:
+                continue
+            seen = before.get(driver.number)
+            if seen is None or seen.requests != machine.requests or not machine.incomplete:
+                seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
+            due_bytes_per_s = min(self._limits.frame_bytes_per_s_min, limit / 2)
+            if self._is_behind(seen, machine.arrived_bytes, due_bytes_per_s):
+                driver.close(
+                    f"{machine.arrived_bytes - seen.arrived_bytes} bytes of its request have come in "
+                    f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for their turn under its "
+                    f"quota of {limit:g} bytes/s (docs/quotas-that-hold.md)",
+                    by="slow",
+                )
+                continue
+            self._before_lines[driver.number] = seen
+
     def _has_long_been(self, seen: _Seen) -> bool:
         return self._passed_ms - seen.since_ms >= _MORE_THAN_FAIR_MS_MAX
 
-    def _is_behind(self, seen: _Seen, arrived_bytes: int) -> bool:
+    def _is_behind(self, seen: _Seen, arrived_bytes: int, due_bytes_per_s: float) -> bool:
         due_ms = self._passed_ms - seen.since_ms - BEHIND_MS_MAX
-        due_bytes = due_ms * self._limits.frame_bytes_per_s_min / 1000
+        due_bytes = due_ms * due_bytes_per_s / 1000
         return arrived_bytes - seen.arrived_bytes < due_bytes
 
     def _close_one_of(self, unfair: list[Driver]) -> None:

@@ -69,7 +69,6 @@ class Caller:
         due: entries for the answers that have not come yet, oldest first (``session.due``).
         answer_left: bytes of the running answer that have not come yet.
         answered_us: when the broker last answered while the connection was paused, 0: never.
-        uncharged_us: when a Produce last went on uncharged (in shadow mode, while too much was owed).
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
         is_let_in: true once the broker has accepted a login, or has answered what it answers nobody before one.
         logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
@@ -107,7 +106,6 @@ class Caller:
         "routes",
         "sends_tokens",
         "shared",
-        "uncharged_us",
         "upstream_versions",
         "whole",
     )
@@ -136,7 +134,6 @@ class Caller:
         self.due: deque[Entry] = deque()
         self.answer_left = 0
         self.answered_us = 0
-        self.uncharged_us = 0
         self.sends_tokens = False
         self.is_let_in = False
         self.logs_in = False

@@ -1,9 +1,15 @@
-"""A Produce that is charged on more than its bytes.
+"""A Produce that is charged on more than its bytes, or whose end is not here yet.
 
 The usual Produce is charged once, in ``session.requests``. Where ``Shared.produce_quotas`` names
 further quotas, each is asked first, with the part of the frame that is here; one that refuses answers
 the client itself, and nothing of the frame goes on.
+
+A broker charges a request when all of it is here, and so does a sampled rate: who announces much and
+sends little spends nothing that others share. A debt bucket is charged at the head, else its bound would
+not hold; ``session.unfinished`` looks after both.
 """
+
+from typing import NamedTuple
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, outcome_of
 from kvota.session.caller import Caller
@@ -14,14 +20,32 @@ from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.session.route import Route
 
 
+class AdmittedProduce(NamedTuple):
+    """One that goes on, and is charged on its further quotas.
+
+    Attributes:
+        route: of its version and client.
+        correlation: its id.
+        size: that it has announced.
+        awaits_answer: its acks are not 0.
+        further: its charges so far.
+    """
+
+    route: Route
+    correlation: int
+    size: int
+    awaits_answer: bool
+    further: list[Charge]
+
+
 def take_charged_produce(
     caller: Caller, place: LinePlace, route: Route, frame: bytes, now_us: int
-) -> bytes | None:
-    """Charge a Produce on all its quotas.
+) -> AdmittedProduce | bytes | None:
+    """Charge a Produce on its further quotas, when its turn has come.
 
     Returns:
-        The frame: it goes on; empty: a quota has refused it, and it must be swallowed; None: it waits
-        for its turn, or until a mute is over, uncharged.
+        What is to be charged on its bytes, and goes on; empty: a quota has refused it, and it must be
+        swallowed; None: it waits for its turn, or until a mute is over, uncharged.
 
     Raises:
         ProtocolError: the request's head cannot be read.
@@ -31,14 +55,10 @@ def take_charged_produce(
     size = int.from_bytes(frame[:4], "big")
     correlation = int.from_bytes(frame[8:12], "big", signed=True)
     client_id_length = int.from_bytes(frame[12:14], "big", signed=True)
-    no_acks = read_acks(frame, 0, size + 4, client_id_length, route) == bytes(2)
-    lane, now_ms = route.lane, now_us // 1000
-    owes_too_much = lane.makes_wait and bool(lane.line or lane.turn_in_ms(now_ms))
-    spends = route.enforced or not owes_too_much
-    if owes_too_much and route.enforced:
-        awaits_answer = not no_acks
-        if not place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
-            return None
+    awaits_answer = read_acks(frame, 0, size + 4, client_id_length, route) != bytes(2)
+    must_wait = route.enforced and _owes_too_much(route, now_us)
+    if must_wait and not place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
+        return None
     request = ProduceRequest(
         connection=caller.number,
         user=caller.principal.name,
@@ -57,30 +77,51 @@ def take_charged_produce(
             place.leave()
             return b""
         charges.append(charged)
+    further_ms = max((charge.mute_ms for charge in charges), default=0)
+    if further_ms > 0:
+        caller.mute_to_the_end(further_ms)
+    return AdmittedProduce(route, correlation, size, awaits_answer, charges)
+
+
+def charge_bytes(caller: Caller, produce: AdmittedProduce, now_us: int) -> bool:
+    """Charge what has been admitted on its bytes, whatever is owed by now, and expect its answer.
+
+    Returns:
+        False: it goes on uncharged (in shadow mode, while too much is owed).
+    """
+    route, correlation, size, awaits_answer, charges = produce
+    spends = route.enforced or not _owes_too_much(route, now_us)
     if spends:
-        throttle_ms = lane.admit(size, now_ms)
+        throttle_ms = route.lane.admit(size, now_us // 1000)
     else:
-        throttle_ms = lane.reject(now_ms)
-        caller.uncharged_us = now_us
-    place.leave()
+        throttle_ms = route.lane.reject(now_us // 1000)
     seq = caller.shared.sink.next_seq()
     outcome = outcome_of(throttle_ms) if spends else REJECTED
-    charges.append(Charge(route.memo, seq, now_us, size, throttle_ms, outcome))
-    if no_acks:
+    of_bytes = Charge(route.memo, seq, now_us, size, throttle_ms, outcome)
+    charges.append(of_bytes)
+    expect_answer(caller, route, correlation, charges, awaits_answer=awaits_answer)
+    if of_bytes.mute_ms > 0:
+        caller.mute(of_bytes.mute_ms, route.lane, route.memo.client_id)
+    return spends
+
+
+def _owes_too_much(route: Route, now_us: int) -> bool:
+    lane = route.lane
+    return lane.makes_wait and bool(lane.line or lane.turn_in_ms(now_us // 1000))
+
+
+def expect_answer(
+    caller: Caller, route: Route, correlation: int, charges: list[Charge], *, awaits_answer: bool
+) -> None:
+    """A Produce that was charged goes on; where nobody answers it, its rows are written now."""
+    last = charges[-1]
+    if not awaits_answer:
         append_rows(caller, charges, NO_ANSWER)
-    else:
+    elif len(charges) > 1 or last.outcome == REJECTED:
         caller.expect((correlation, Due.CHARGED, route, charges))
-    _mute(caller, route, charges)
-    return frame
-
-
-def _mute(caller: Caller, route: Route, charges: list[Charge]) -> None:
-    """Wait for the longest throttle; the last charge is that of the bytes, whose limit may change."""
-    *further, of_bytes = (charge.mute_ms for charge in charges)
-    if of_bytes > 0:
-        caller.mute(of_bytes, route.lane, route.memo.client_id)
-    if max(further) > 0:
-        caller.mute_to_the_end(max(further))
+    else:
+        charge = (last.memo, last.seq, last.ts_us, last.value, last.throttle_ms)
+        caller.expect((correlation, Due.PRODUCE, route, *charge))
 
 
 def append_rows(caller: Caller, charges: list[Charge], upstream_ms: int) -> None:

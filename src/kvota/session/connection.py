@@ -266,6 +266,12 @@ class Connection:
         return self._requests.budget.keeps_others_waiting or self.caller.whole.keeps_others_waiting
 
     @property
+    def keeps_line_waiting(self) -> float:
+        """The limit of the counter that its running frame has been charged on and others wait for, in bytes/s; 0: none."""
+        requests = self._requests
+        return requests.unfinished.keeps_line_waiting(requests.left) if requests.left else 0.0
+
+    @property
     def keeps_more_than_fair(self) -> bool:
         """True while its user holds more than an equal part of the budget, and others wait."""
         return self._requests.budget.is_more_than_fair
@@ -337,6 +343,7 @@ class Connection:
             elif entry[1] in {Due.EXCHANGE, Due.TOKEN}:
                 entry[2].abandoned()
         self.caller.due.clear()
+        self._requests.unfinished.close()
         if self.caller.at_work is not None:
             self.caller.at_work.abandoned()
             self.caller.at_work = None

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 from kvota.engine import MUST_WAIT
-from kvota.model.decision_sink import NO_ANSWER, REJECTED, outcome_of
+from kvota.model.decision_sink import REJECTED, outcome_of
 from kvota.session.caller import Caller
-from kvota.session.charged_produce import append_rows
-from kvota.session.due import Due
+from kvota.session.charged_produce import expect_answer
 from kvota.session.line_place import LinePlace
 from kvota.session.produce_quota import Charge
 from kvota.session.route import Route
@@ -38,7 +37,6 @@ def take_over_limit(
     if throttle_ms == MUST_WAIT:
         if not route.enforced:  # it goes on, and spends nothing beyond what may be owed
             throttle_ms, outcome = lane.reject(now_ms), REJECTED
-            caller.uncharged_us = now_us
         elif place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
             throttle_ms = lane.admit(size, now_ms)
             outcome = outcome_of(throttle_ms)
@@ -46,14 +44,7 @@ def take_over_limit(
             return False
         place.leave()
     charge = Charge(route.memo, caller.shared.sink.next_seq(), now_us, size, throttle_ms, outcome)
-    if not awaits_answer:  # answered by nobody: the mute is the only signal
-        append_rows(caller, [charge], NO_ANSWER)
-    elif outcome == REJECTED:
-        caller.expect((correlation, Due.CHARGED, route, [charge]))
-    else:
-        caller.expect(
-            (correlation, Due.PRODUCE, route, route.memo, charge.seq, now_us, size, throttle_ms)
-        )
+    expect_answer(caller, route, correlation, [charge], awaits_answer=awaits_answer)
     if charge.mute_ms > 0:
         caller.mute(throttle_ms, lane, route.memo.client_id)
     return True

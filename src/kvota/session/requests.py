@@ -11,20 +11,21 @@ from struct import Struct
 from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
-from kvota.session.charged_produce import take_charged_produce
+from kvota.session.charged_produce import AdmittedProduce, take_charged_produce
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import RequestHead
-from kvota.session.exchanges.login import LOGIN_KEYS, Token
+from kvota.session.exchanges.login import Token
 from kvota.session.exchanges.own_node import is_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
-from kvota.session.heads import bad_client_id, bad_first_size, bad_size, during_login, read_acks
+from kvota.session.heads import bad_client_id, bad_first_size, bad_size, read_acks
 from kvota.session.line_place import LinePlace
+from kvota.session.new_route import new_route
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
 from kvota.session.route import Kind, Route
 from kvota.session.unfinished import Unfinished
-from kvota.wire.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_AUTHENTICATE
+from kvota.wire.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE
 from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
 
 # size, key and version as one number, correlation id, length of the client id
@@ -44,6 +45,7 @@ _NO_ACKS = b"\x00\x00"
 # What requests cost at the worst that are not as usual; of the last kind some have to be looked through.
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
 # Of these what is here goes on while the rest arrives; others must be whole.
+_CHARGED_PRODUCE = int(Kind.CHARGED_PRODUCE)
 _GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE})
 
 
@@ -57,7 +59,7 @@ class Requests:
         count: requests taken so far.
         budget: what the running frame takes of the broker's announced-bytes budget.
         place: in the line of a counter that owes too much.
-        unfinished: the charge of the running frame.
+        unfinished: the running frame's charge.
     """
 
     __slots__ = (
@@ -107,7 +109,7 @@ class Requests:
         """
         pos = self.left
         if pos:
-            data, pos = self._rest_of_frame(data, pos)
+            data, pos = self._rest_of_frame(data, pos, now_us)
         elif self._need:
             self.buffered += data
             if self._pausing.reasons or len(self.buffered) < self._need:
@@ -133,15 +135,18 @@ class Requests:
                 route = routes.get(key_version) or self._new_route(key_version)
             if not REQUEST_SIZE_MIN <= size <= route.size_max:
                 raise bad_size(size, route)
+            kind = route.kind
             frame_end = pos + 4 + size
             if frame_end > end:
                 need = self._needed(route, size, data, pos)
                 if need:
                     return self._keep(data, pos, need, ahead, begin, now_us)
+                if kind == 1:
+                    kind = _CHARGED_PRODUCE
             body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136  (a call)
             if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:
                 raise bad_client_id(client_id_length, CLIENT_ID_BYTES_MAX, route)
-            if route.kind == 1:  # Kind.PRODUCE
+            if kind == 1:  # Kind.PRODUCE
                 if pausing.passing_until_us and pausing.mute_again(now_us):
                     self.budget.give_back()  # taken anew when the mute is over
                     return self._keep(data, pos, 1, ahead, begin, now_us)
@@ -163,7 +168,7 @@ class Requests:
                 else:
                     seq = self._next_seq()
                     due.append((correlation, _PRODUCE, route, route.memo, seq, now_us, size, 0))
-            elif route.kind == 0:  # Kind.PASS
+            elif kind == 0:  # Kind.PASS
                 due.append((correlation, _PASS))
                 route.count.add(size)
                 if pausing.passing_until_us:
@@ -182,7 +187,6 @@ class Requests:
             pos = frame_end
         if pos > end:
             self.left = pos - end
-            self.unfinished.begin(now_us, is_swallowed=self.swallowed_bytes > 0)
         if ahead is not None or len(due) > self._in_flight_max:
             return self._forwarded(data, ahead, begin)
         return data
@@ -243,12 +247,15 @@ class Requests:
             self.budget.give_back()  # it was for a frame that had to be whole, and now is
         return data
 
-    def _rest_of_frame(self, data: bytes | bytearray, left: int) -> tuple[bytes | bytearray, int]:
+    def _rest_of_frame(
+        self, data: bytes | bytearray, left: int, now_us: int
+    ) -> tuple[bytes | bytearray, int]:
         """The running frame goes on: what is forwarded or left of the chunk, and where the next begins."""
         here = min(left, len(data))
         self.left = left - here
         if not self.left:
             self.budget.give_back()
+            self.unfinished.end(now_us)
         if self.swallowed_bytes:
             if not self.left:
                 self.swallowed_bytes = 0
@@ -277,7 +284,8 @@ class Requests:
         """
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
-        self._caller.spend(_RARER_US + size // _RARER_BYTES_PER_US, now_us)
+        here_bytes = min(frame_end, len(data)) - pos
+        self._caller.spend(_RARER_US + here_bytes // _RARER_BYTES_PER_US, now_us)
         if route.kind == Kind.EXCHANGE:
             passing = self._pausing.passing_until_us and route.is_permissive
             if passing and self._pausing.mute_again(now_us):
@@ -296,11 +304,14 @@ class Requests:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
         else:
             frame = bytes(data[pos:frame_end])
-            instead = take_charged_produce(self._caller, self.place, route, frame, now_us)
-            if instead is frame:
+            produce = take_charged_produce(self._caller, self.place, route, frame, now_us)
+            if isinstance(produce, AdmittedProduce):
+                self.unfinished.admit(produce, now_us, is_here=len(frame) == size + 4)
+                self.place.leave()
                 return data
-            if instead is None:
+            if produce is None:
                 self.budget.give_back()  # taken anew at its turn
+            instead = produce
         if instead == b"":  # answered by the gateway
             self._swallow(size, frame_end - len(data))
         return instead
@@ -340,28 +351,10 @@ class Requests:
 
     def _new_route(self, key_version: int) -> Route:
         key, version = key_version >> 16, key_version & 0xFFFF
-        if self._caller.logs_in and key not in LOGIN_KEYS:
-            raise during_login(key, version)
-        settings = self._caller.shared.settings
-        route = Route(
-            key,
-            version,
-            kind=self._kind(key),
-            size_max=settings.request_bytes_max,
-            mute_ms_max=settings.mute_ms_max,
-            factor_told_ms_max=settings.factor_told_ms_max,
-            count=self._caller.shared.api_counts.of(key),
-        )
+        route = new_route(self._caller, key, version)
         if key != API_VERSIONS or version <= APIS[API_VERSIONS].version_max:
             self._routes[key_version] = route  # not one for each version there may be some day
         return route
-
-    def _kind(self, key: int) -> Kind:
-        if key == PRODUCE:
-            return Kind.CHARGED_PRODUCE if self._caller.shared.produce_quotas else Kind.PRODUCE
-        if key == FETCH:
-            return Kind.FETCH
-        return Kind.EXCHANGE if key in EXCHANGES else Kind.PASS
 
     # ------------------------------------------------------------------ the announced-bytes budget
 
@@ -370,7 +363,6 @@ class Requests:
         need = min(size + 4, EVIDENCE_BYTES)
         if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
             return need
-        self.unfinished.route = route
         # The budget is the broker's memory where the frame goes on at once, else our own.
         if not self.budget.take(size, self._caller.user):
             self._pausing.reasons |= _BUDGET

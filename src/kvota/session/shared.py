@@ -9,6 +9,7 @@ from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
 from kvota.session.api_counts import ApiCounts
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
+from kvota.session.early_charges import EarlyCharges
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
 from kvota.session.outside import QuotaSource
@@ -36,6 +37,7 @@ class Shared:
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
         waiting_fetches: memory for large Fetches that wait for room.
+        early_charges: the charges of requests that are not here yet.
         asks_for_logins: true once a broker has accepted a login.
         api_counts: how many requests were taken.
     """
@@ -53,6 +55,7 @@ class Shared:
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
+    early_charges: EarlyCharges = field(default_factory=EarlyCharges)
     asks_for_logins: bool = field(default=False, init=False)
     api_counts: ApiCounts = field(default_factory=ApiCounts)
 

@@ -1,46 +1,80 @@
-"""A Produce is charged by its announced size; what of it never comes is given back at the end.
+"""A Produce whose end is not here yet: when it is charged, and what becomes of the charge where it breaks off.
 
-Its row is as it was, and behind it stands another one with a negative value, as for mutations that a
-broker has refused. ``kvota.engine.receipt`` says how much of what is missing can be given back.
+A debt bucket is charged at the head, by the size that is announced. What of it never comes is given back at
+the end: its row is as it was, and behind it stands another one with a negative value, as for mutations that
+a broker has refused. ``kvota.engine.receipt`` says how much of what is missing can be given back.
+Everything else is charged when the last byte is here, as by a broker.
 """
 
 from kvota.engine import Receipt
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER
 from kvota.session.caller import Caller
-from kvota.session.route import Kind, Route
+from kvota.session.charged_produce import AdmittedProduce, append_rows, charge_bytes
 
-_CHARGED = frozenset({Kind.PRODUCE, Kind.CHARGED_PRODUCE})
+# What time pays so soon keeps nobody waiting.
+_PAID_SOON_S = 1.0
 
 
 class Unfinished:
-    """The charge of the last request whose end had not come with its head.
+    """The Produce of one connection of which a part has gone on, while there is one."""
 
-    Attributes:
-        route: of that request.
-    """
-
-    __slots__ = ("_caller", "_receipt", "route")
-
-    route: Route
+    __slots__ = ("_caller", "_later", "_produce", "_receipt")
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._receipt: Receipt | None = None
+        self._later: AdmittedProduce | None = None  # to be charged at its end
+        self._receipt: Receipt | None = None  # of what was charged at its head
 
-    def begin(self, now_us: int, *, is_swallowed: bool) -> None:
-        """The request has gone on (or nowhere), and more of it is to come."""
-        # In shadow mode it may have gone on uncharged, or stand in one chunk with one that has.
-        is_uncharged = is_swallowed or self._caller.uncharged_us == now_us
-        self._receipt = None
-        if self.route.kind in _CHARGED and not is_uncharged:
-            self._receipt = Receipt(self.route.lane, now_us // 1000)
+    @property
+    def is_in_the_way(self) -> bool:
+        """True while others wait for their turn on the counter that was charged before all is here."""
+        return self._receipt is not None and bool(self._receipt.lane.line)
+
+    def admit(self, produce: AdmittedProduce, now_us: int, *, is_here: bool) -> None:
+        """Charge what goes on now, of which all is here, or will be."""
+        lane = produce.route.lane
+        if not is_here and not lane.makes_wait:
+            self._later = produce
+        elif charge_bytes(self._caller, produce, now_us) and not is_here:
+            self._receipt = Receipt(lane, now_us // 1000)
+            self._produce = produce
+            self._caller.shared.early_charges.add(self)
+
+    def keeps_line_waiting(self, missing_bytes: int) -> float:
+        """The limit of the counter whose line waits because of what is missing, in bytes/s; 0: none does."""
+        lane = None if self._receipt is None else self._receipt.lane
+        if lane is None or not lane.line or lane.limit is None:
+            return 0.0
+        return lane.limit if missing_bytes > lane.limit * _PAID_SOON_S else 0.0
+
+    def end(self, now_us: int) -> None:
+        """The last byte is here."""
+        if self._receipt is not None:
+            self._receipt = None
+            self._caller.shared.early_charges.remove(self)
+        produce, self._later = self._later, None
+        if produce is None:
+            return
+        route = produce.route
+        if route.is_outdated and not self._caller.look_up(route, route.client_id or b"", now_us):
+            # It counts on until the callback has answered, wherever its counter is by now.
+            route.lane = self._caller.shared.engine.recall(route.lane, now_us // 1000)
+            route.use_last()
+        charge_bytes(self._caller, produce, now_us)
+
+    def close(self) -> None:
+        """It breaks off: its further quotas were charged all the same."""
+        produce, self._later = self._later, None
+        if produce is not None:
+            append_rows(self._caller, produce.further, NO_ANSWER)
 
     def give_back(self, missing_bytes: int, now_us: int) -> None:
         """The rest never comes; the second time nothing is given back."""
         receipt, self._receipt = self._receipt, None
-        if receipt is None or not missing_bytes:
+        if receipt is None:
             return
-        shared, route = self._caller.shared, self.route
+        self._caller.shared.early_charges.remove(self)
+        shared, route = self._caller.shared, self._produce.route
         given_bytes = shared.engine.give_back(receipt, missing_bytes, now_us // 1000)
         if not given_bytes:
             return

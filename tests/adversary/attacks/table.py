@@ -10,7 +10,7 @@ from tests.adversary.attacks import (
     places,
     produces,
     room,
-    strangers,
+    sharers,
 )
 from tests.adversary.target import Attack
 
@@ -24,7 +24,7 @@ _ALL = (
     *room.ATTACKS,
     *newcomers.ATTACKS,
     *floods.ATTACKS,
-    *strangers.ATTACKS,
+    *sharers.ATTACKS,
 )
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _ALL}

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.gateway.world import (
+    World,
     Worlds,
     heartbeat,
     heartbeat_answer,
@@ -13,6 +14,8 @@ from tests.unit.gateway.world import (
 )
 
 from kvota.gateway.settings import GatewayLimits
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer, split
 from kvota.testing.stage import quotas
@@ -20,6 +23,14 @@ from kvota.testing.stage import quotas
 # Throttled for some 300 to 800 ms by PRODUCE_QUOTA.
 LARGE = produce(records=b"r" * 1_050_000)
 PRODUCE_QUOTA = quotas(PRODUCE=100_000)
+
+
+def charge_at_the_head(world: World, *, burst_ms: int = 10_000) -> None:
+    """As a debt bucket does: so a mute begins while the rest of its request is still to come."""
+    settings = BucketSettings(burst_ms=burst_ms, debt_max_ms=15_000)
+    world.engine.replace_countings({}, {QuotaType.PRODUCE: settings})
+
+
 OF_THE_DRIVER = [Reason.UPSTREAM_FULL, Reason.CLIENT_FULL, Reason.DIALLING]
 # Of the announced-bytes budget below two of these do not fit.
 HALF_LARGE = produce(records=b"r" * 100_000)
@@ -77,6 +88,7 @@ async def test_a_mute_that_ends_while_the_broker_reads_slowly(worlds: Worlds) ->
         table=quotas(PRODUCE=1_600_000),
         limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=2_000),
     )
+    charge_at_the_head(world, burst_ms=12_000)
     world.brokers[0].gate.clear()
     client = await world.connect()
     large = produce(records=b"r" * 20_000_000)
@@ -94,6 +106,7 @@ async def test_a_mute_that_ends_while_the_broker_reads_slowly(worlds: Worlds) ->
 
 async def test_the_rest_of_a_frame_is_read_in_a_mute_and_nothing_behind_it(worlds: Worlds) -> None:
     world = await worlds(table=PRODUCE_QUOTA)
+    charge_at_the_head(world)
     client = await world.connect()
     client.send(LARGE[:500_000])
     driver = await only_driver(world)
@@ -109,6 +122,7 @@ async def test_the_rest_of_a_frame_is_read_in_a_mute_and_nothing_behind_it(world
 
 async def test_a_mute_that_ends_while_the_broker_is_dialled(worlds: Worlds) -> None:
     world = await worlds(table=PRODUCE_QUOTA)
+    charge_at_the_head(world)
     may_dial = world.dial_later()
     client = await world.connect()
     client.send(LARGE + heartbeat(2))

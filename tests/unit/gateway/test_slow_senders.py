@@ -16,11 +16,14 @@ from tests.unit.gateway.world import (
 
 from kvota.gateway.driver import Driver
 from kvota.gateway.settings import GatewayLimits
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
     produce,
     produce_answer,
 )
+from kvota.testing.stage import quotas
 
 
 async def test_a_connection_that_never_says_anything_is_closed(worlds: Worlds) -> None:
@@ -205,3 +208,84 @@ async def test_a_frame_that_its_broker_reads_slowly_keeps_its_room_though_others
 
     assert await held_up.frame() == produce_answer()
     assert await other.frame() == produce_answer()
+
+
+# ------------------------------------------------------------------ a counter that others wait for
+
+
+LIMIT = 100_000
+SHARED = quotas(PRODUCE=LIMIT)
+BUCKETS = {QuotaType.PRODUCE: BucketSettings(burst_ms=1, debt_max_ms=0)}
+
+
+async def begin_a_request_that_others_wait_for(
+    worlds: Worlds, records: int
+) -> tuple[World, Client, Client, Driver]:
+    """One with ``records`` bytes of which 20,000 are here, and one that waits in line behind it."""
+    world = await worlds(table=SHARED, limits=GatewayLimits(frame_ms=60_000, drain_ms=100))
+    world.engine.replace_countings({}, BUCKETS)
+    first, other = await world.connect(), await world.connect()
+    assert await other.ask(produce())  # from now on the bucket counts
+    first.send(produce(records=b"r" * records)[:20_000])
+    await until(lambda: any(d.machine.is_inside_frame for d in world.drivers))
+    (driver,) = (d for d in world.drivers if d.machine.is_inside_frame)
+    other.send(produce())
+    await until(lambda: any(d.machine.is_in_line for d in world.drivers))
+    return world, first, other, driver
+
+
+async def test_who_was_charged_for_what_it_does_not_send_makes_way_for_the_line(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, first, other, _ = await begin_a_request_that_others_wait_for(worlds, 10_000_000)
+
+    assert await other.frame()
+    assert await first.rest() == b""
+    assert "others wait for their turn under its quota of 100000 bytes/s" in caplog.text
+    await until(lambda: not len(world.shared.early_charges))
+
+
+@pytest.mark.parametrize(("bytes_per_look", "keeps_it"), [(5_000, True), (3_000, False)])
+async def test_half_the_limit_is_fast_enough(
+    worlds: Worlds, bytes_per_look: int, keeps_it: bool
+) -> None:
+    world, first, _, driver = await begin_a_request_that_others_wait_for(worlds, 300_000)
+    world.shared.early_charges.when_added = lambda: None
+    frame = produce(records=b"r" * 300_000)
+    slow_senders = world.gateway._slow_senders
+    assert slow_senders._next_look is not None
+    slow_senders._next_look.cancel()
+
+    sent_bytes = 20_000
+    for look in range(20):
+        slow_senders.look(look * 100.0)
+        if driver.closing:
+            break
+        first.send(frame[sent_bytes : sent_bytes + bytes_per_look])
+        sent_bytes += bytes_per_look
+        await until(lambda: driver.machine.arrived_bytes == sent_bytes - 4)  # noqa: B023
+
+    assert driver.closing is not keeps_it
+
+
+async def test_what_time_pays_within_a_second_may_come_slowly(worlds: Worlds) -> None:
+    world, _, _, driver = await begin_a_request_that_others_wait_for(worlds, 100_000)
+
+    for look in range(20):
+        world.gateway._slow_senders.look(look * 100.0)
+
+    assert not driver.closing
+
+
+async def test_where_nobody_waits_for_the_counter_it_may_come_slowly(worlds: Worlds) -> None:
+    world = await worlds(table=SHARED, limits=GatewayLimits(frame_ms=60_000, drain_ms=100))
+    world.engine.replace_countings({}, BUCKETS)
+    client = await world.connect()
+    assert await client.ask(produce())
+    client.send(produce(records=b"r" * 10_000_000)[:20_000])
+    await until(lambda: len(world.shared.early_charges) == 1)
+
+    for look in range(20):
+        world.gateway._slow_senders.look(look * 100.0)
+
+    assert not any(driver.closing for driver in world.drivers)

@@ -13,7 +13,7 @@ import pytest
 from tests.oracle.grid_run import CounterRun, Grid
 
 from kvota.engine import QuotaWindow, SampledRate, TokenBucket
-from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, java_round, rate_window_ms
+from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, java_round, rate_window_ms, sample_complete
 from kvota.engine.debt_bucket import DebtBucket
 
 QUOTAS = (40.0, 150.0, 400.0, 1_000.0, 5_000.0)
@@ -80,6 +80,16 @@ def run(rows: Rows, mode: str, kind: str, *, cuts: tuple[int, ...] = ()) -> dict
     return {name: column.tolist() for name, column in counter.result().items()}
 
 
+def _left_of(rate: SampledRate, value: int, now_ms: int) -> int:
+    """How much of a value would be taken out of the sample that is not over, nothing behind that."""
+    rate._settle()
+    forget_after_ms = rate._forget_after_ms
+    is_forgotten = forget_after_ms is not None and now_ms - rate._last_ms > forget_after_ms
+    if is_forgotten or sample_complete(rate._starts[rate._current], now_ms, rate._sample_ms):
+        return 0
+    return max(0, min(value, int(rate._values[rate._current])))
+
+
 @dataclass
 class Expected:
     """One candidate, by the engine's classes and the words of the modes."""
@@ -137,7 +147,7 @@ class Expected:
 
     def _give_back(self, value: float, sent_ms: int) -> None:
         """No more than is in the sample that is not over yet."""
-        given = self.rate.left_of(int(value), self.rate.mark(), sent_ms) if self.rate._starts else 0
+        given = _left_of(self.rate, int(value), sent_ms) if self.rate._starts else 0
         if given:
             self.rate.record(-given, sent_ms)
             self.last_ms = sent_ms

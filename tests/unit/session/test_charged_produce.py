@@ -94,7 +94,7 @@ def test_the_bandwidth_quota_decides_where_it_is_the_longer_one() -> None:
     stage.client(produce(records=b"x" * 200_000))
     answered = stage.broker(produce_answer())
 
-    longer_ms, shorter_ms = stage.mutes
+    shorter_ms, longer_ms = stage.mutes
     assert longer_ms > 5_000
     assert shorter_ms == 5
     assert throttle_of(answered, PRODUCE, 9) == longer_ms

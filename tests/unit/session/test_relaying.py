@@ -3,7 +3,9 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import ProtocolError
+from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.session.requests import EVIDENCE_BYTES
 from kvota.testing.frames import (
@@ -422,7 +424,8 @@ def test_a_frame_keeps_its_room_when_another_broker_is_dialled() -> None:
 
 
 def test_the_rest_of_a_frame_is_waited_for_in_a_mute_too() -> None:
-    stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+    buckets = {QuotaType.PRODUCE: BucketSettings(burst_ms=1_000, debt_max_ms=15_000)}
+    stage = Stage(Cluster(quotas(PRODUCE=1_000), buckets=buckets))
     frame = produce(records=b"r" * 100_000)
 
     stage.client(frame[:20_000])

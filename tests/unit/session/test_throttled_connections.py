@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.session.test_charged_produce import RequestCounter
 
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.fetch_room import FETCH_WAIT_MS_MAX
@@ -25,6 +26,7 @@ from kvota.testing.stage import Cluster, Stage, quotas
 
 # One request of LARGE under 1,000 bytes/s is some 90 s too much.
 LARGE = b"x" * 100_000
+BUCKETS = {QuotaType.PRODUCE: BucketSettings(burst_ms=1_000, debt_max_ms=15_000)}
 
 
 def stage_with(cap_ms: int = 30_000, **limits: float) -> Stage:
@@ -55,12 +57,15 @@ def test_what_stands_behind_a_throttled_produce_request_waits_until_the_mute_end
     assert not stage.machine.pauses_reading
 
 
-def test_the_rest_of_a_throttled_produce_request_goes_on_at_once() -> None:
-    stage = stage_with(PRODUCE=10_000)
+@pytest.mark.parametrize("buckets", [{}, BUCKETS], ids=["sampled_rate", "token_bucket"])
+def test_the_rest_of_a_throttled_produce_request_goes_on_at_once(
+    buckets: dict[QuotaType, BucketSettings],
+) -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=10_000), buckets=buckets))
     frame = produce(records=LARGE)
 
     assert stage.client(frame[:20_000]) == frame[:20_000]
-    assert stage.muted
+    assert stage.muted is bool(buckets)  # a sampled rate is charged when all is here
     assert not stage.machine.pauses_reading
     assert stage.client(frame[20_000:60_000]) == frame[20_000:60_000]
     assert stage.client(frame[60_000:] + heartbeat(2)) == frame[60_000:]

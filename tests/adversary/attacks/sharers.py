@@ -1,4 +1,4 @@
-"""Somebody without a login spends what users who log in share: the quota of a client id.
+"""Somebody spends what users share, the quota of a client id: without a login, or with bytes that never come.
 
 ``Got.used`` is what an honest client of that id had, far below the quota.
 """
@@ -16,6 +16,7 @@ STRANGERS = 10
 STRANGE_BYTES = 400_000  # a broker reads no more before a login
 HONEST_BYTES, HONEST_PACE_S = 2_000, 0.02
 PAUSE_S = 0.05
+ANNOUNCED_BYTES, BEGUN_BYTES, HELD_S = 50 * 2**20, 17_000, 1.2
 
 
 async def refused(target: Target, seconds: float, got: Got) -> None:
@@ -28,10 +29,19 @@ async def unanswered(target: Target, seconds: float, got: Got) -> None:
     await _beside_an_honest_client(target, seconds, got, lambda: _intrude(target, 0, got))
 
 
+async def announcing(target: Target, seconds: float, got: Got) -> None:
+    """With a login of its own: a large Produce begins, and breaks off."""
+    await _beside_an_honest_client(target, seconds, got, lambda: _announce(target, got), count=1)
+
+
 async def _beside_an_honest_client(
-    target: Target, seconds: float, got: Got, stranger: Callable[[], Coroutine[None, None, None]]
+    target: Target,
+    seconds: float,
+    got: Got,
+    other: Callable[[], Coroutine[None, None, None]],
+    count: int = STRANGERS,
 ) -> None:
-    await for_seconds(seconds, lambda: _be_honest(target, got), *[stranger] * STRANGERS)
+    await for_seconds(seconds, lambda: _be_honest(target, got), *[other] * count)
 
 
 async def _be_honest(target: Target, got: Got) -> None:
@@ -68,8 +78,24 @@ async def _intrude(target: Target, acks: int, got: Got) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
+async def _announce(target: Target, got: Got) -> None:
+    request = produce(target.topic, STRANGE_BYTES, client_id=target.client_id)
+    begin = ANNOUNCED_BYTES.to_bytes(4, "big") + request[4:BEGUN_BYTES]
+    while True:
+        try:
+            async with connected(target.address) as client:
+                await client.ask(plain_login(target.user, target.secret, client_id="other"))
+                await client.answer()
+                got.connections += 1
+                client.send(begin)
+                await asyncio.sleep(HELD_S)
+        except (*Lost, OSError):
+            pass
+
+
 _BYTES = {"producer_byte_rate": 1_000_000}
 ATTACKS = (
     Attack("strangers", refused, quotas=_BYTES, entity=Entity.SHARED_CLIENT_ID),
     Attack("strangers_unanswered", unanswered, quotas=_BYTES, entity=Entity.SHARED_CLIENT_ID),
+    Attack("announced_and_shared", announcing, quotas=_BYTES, entity=Entity.SHARED_CLIENT_ID),
 )
