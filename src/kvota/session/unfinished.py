@@ -17,21 +17,24 @@ class Unfinished:
 
     Attributes:
         route: of that request.
+        begun_us: when its head went on.
     """
 
-    __slots__ = ("_caller", "_receipt", "route")
+    __slots__ = ("_caller", "_receipt", "begun_us", "route")
 
     route: Route
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._receipt: Receipt | None = None
+        self.begun_us = 0
 
     def begin(self, now_us: int, *, is_swallowed: bool) -> None:
         """The request has gone on (or nowhere), and more of it is to come."""
         # In shadow mode it may have gone on uncharged, or stand in one chunk with one that has.
         is_uncharged = is_swallowed or self._caller.uncharged_us == now_us
         self._receipt = None
+        self.begun_us = now_us
         if self.route.kind in _CHARGED and not is_uncharged:
             self._receipt = Receipt(self.route.lane, now_us // 1000)
 
