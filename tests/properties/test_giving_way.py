@@ -73,11 +73,14 @@ class Field:
     def held(self) -> Counter[User]:
         return Counter(seen.holder for seen in self.here.values() if seen.holder is not None)
 
+    def at(self, host: str) -> int:
+        """How many connections this address has that are no user's."""
+        its_own = (None, (ANONYMOUS, host))
+        return sum(seen.host == host and seen.holder in its_own for seen in self.here.values())
+
     def may_be_asked(self, host: str) -> set[User]:
         """Who holds more than a fair share, and would still hold no fewer than a newcomer's address."""
-        held, newcomers = self.held, (ANONYMOUS, host)
-        strangers = sum(seen.holder is None and seen.host == host for seen in self.here.values())
-        own = held[newcomers] + strangers
+        held, newcomers, own = self.held, (ANONYMOUS, host), self.at(host)
         holders = len(set(held) | {newcomers})
         return {
             holder
@@ -125,14 +128,23 @@ def test_who_gives_way_is_who_should(full: Field, host: str, may_tell: bool) -> 
     strangers = [seen for seen in full.here.values() if seen.holder is None]
     at_ease, at_work = full.of(asked, at_work=False), full.of(asked, at_work=True)
     if chosen is None:  # somebody always does if there is anybody who may
-        assert not strangers
+        assert all(seen.came_s > full.now_s - LOGIN_S for seen in strangers)
+        assert all(seen.host != host for seen in strangers)
+        most = Counter(seen.host for seen in strangers)
+        assert all(
+            full.at(other) <= full.at(host) + 1 or most[other] < max(most.values())
+            for other in most
+        )
         assert not at_ease
         assert not (at_work and may_tell)
     elif chosen.holder is None:
-        assert full.here[chosen.who].holder is None
+        seen = full.here[chosen.who]
+        assert seen.holder is None
+        is_overdue = seen.came_s <= full.now_s - LOGIN_S
         is_needed = len(strangers) > full.places / STRANGERS_PART
-        is_overdue = full.here[chosen.who].came_s <= full.now_s - LOGIN_S
         assert is_needed or is_overdue or not (at_ease or (at_work and may_tell))
+        # Nobody's login is cut short for somebody whose address has as many connections.
+        assert is_overdue or seen.host == host or full.at(seen.host) > full.at(host) + 1
     else:
         assert chosen.holder in asked  # never one with a fair share, or fewer than the newcomer's
         _check_choice(full, chosen, asked)

@@ -4,13 +4,14 @@ A holder is a user; without a name, an address. Who has shown neither a login no
 request is a stranger and holds nothing yet. In this order somebody gives way:
 
 1. the oldest stranger that has had time enough to log in; where strangers have more than an eighth of the places,
-   one of the address that has most of them;
+   as 4. says;
 2. the holder of the most connections, if it holds more than a fair share (the places by the number of holders, the
    newcomer's address among them) and would still hold no fewer than the newcomer's address: of its
    connections one that has nothing to lose, longest idle first, then one whose requests have not gone up, then
    one that waits for records;
 3. the same, where all of these are at work: one is told to leave, and loses nothing;
-4. a stranger.
+4. the oldest stranger of the address that has most of them, if it has more connections than the newcomer's would have; else
+   of the newcomer's own.
 
 All connections are counted from time to time. In between a newcomer costs a few steps, however many there are.
 """
@@ -139,28 +140,38 @@ class GivingWay(Generic[K]):
             may_tell: whether somebody may be told to leave.
         """
         return (
-            self._stranger_in_the_way(now_s)
+            self._overdue_stranger(now_s)
+            or (self._stranger(host) if self._are_strangers_many else None)
             or self._of_a_holder(self._at_ease, host)
             or (self._of_a_holder(self._at_work, host) if may_tell else None)
-            or self._any_stranger()
+            or self._stranger(host)
         )
 
-    def _stranger_in_the_way(self, now_s: float) -> Chosen[K] | None:
+    @property
+    def _are_strangers_many(self) -> bool:
+        return len(self._strangers) * STRANGERS_PART > self._places
+
+    def _at(self, host: str) -> int:
+        """How many connections this address has that are no user's."""
+        return self._strangers.of_host(host) + self._held.get((ANONYMOUS, host), 0)
+
+    def _overdue_stranger(self, now_s: float) -> Chosen[K] | None:
         strangers = self._strangers
-        while strangers:
-            is_overdue = strangers.oldest_since_s <= now_s - LOGIN_S
-            if not is_overdue and len(strangers) * STRANGERS_PART <= self._places:
-                break
-            chosen = self._chosen_stranger(
-                strangers.oldest() if is_overdue else strangers.of_most()
-            )
+        while strangers and strangers.oldest_since_s <= now_s - LOGIN_S:
+            chosen = self._chosen_stranger(strangers.oldest())
             if chosen is not None:
                 return chosen
         return None
 
-    def _any_stranger(self) -> Chosen[K] | None:
-        while self._strangers:
-            chosen = self._chosen_stranger(self._strangers.of_most())
+    def _stranger(self, host: str) -> Chosen[K] | None:
+        strangers = self._strangers
+        while strangers:
+            of_most = strangers.host_of_most
+            if self._at(of_most) <= self._at(host) + 1:
+                of_most = host
+            if not strangers.of_host(of_most):
+                return None
+            chosen = self._chosen_stranger(strangers.oldest_of(of_most))
             if chosen is not None:
                 return chosen
         return None
@@ -175,7 +186,7 @@ class GivingWay(Generic[K]):
 
     def _of_a_holder(self, ranking: "_Ranking[K]", host: str) -> Chosen[K] | None:
         newcomers = (ANONYMOUS, host)
-        own = self._strangers.of_host(host) + self._held.get(newcomers, 0)
+        own = self._at(host)
         holders = len(self._held) + (newcomers not in self._held)
         while (holder := ranking.largest(self._held)) is not None:
             held = self._held[holder]
@@ -252,9 +263,12 @@ class _Strangers(Generic[K]):
     def oldest(self) -> K:
         return next(iter(self._all))
 
-    def of_most(self) -> K:
-        """The oldest one of the address that has the most."""
-        host = next(iter(self._hosts_with[-1]))
+    @property
+    def host_of_most(self) -> str:
+        """The address that has the most."""
+        return next(iter(self._hosts_with[-1]))
+
+    def oldest_of(self, host: str) -> K:
         return next(iter(self._of_host[host]))
 
     def of_host(self, host: str) -> int:
