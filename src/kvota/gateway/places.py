@@ -1,6 +1,5 @@
 """The places for connections: so many in all, and so many for each address; each is taken by a driver."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterator
@@ -82,7 +81,7 @@ class Places:
                 "has more than a fair share one can give way"
             )
         self._counts.accepted += 1
-        now_s = asyncio.get_running_loop().time()
+        now_s = time.monotonic()
         self._taken[driver] = _Taken(0, now_s)
         self._giving_way.came(driver, host, now_s)
         self._of_host[host] = self._of_host.get(host, 0) + 1
@@ -105,7 +104,7 @@ class Places:
 
     def look(self) -> None:
         """Let go whose client has closed unseen, see who asks something; due every other second."""
-        self._looked_s = now_s = asyncio.get_running_loop().time()
+        self._looked_s = now_s = time.monotonic()
         self._gone.clear()
         unseen: dict[Side, Driver] = {driver.client: driver for driver in self if driver.is_unread}
         let_go = 0
@@ -131,13 +130,13 @@ class Places:
     def _make_room_at(self, host: str) -> bool:
         """Close one of this address whose client has gone, if there is any."""
         before = self._of_host.get(host, 0)
-        if asyncio.get_running_loop().time() - self._looked_s >= _LOOK_S:
+        if time.monotonic() - self._looked_s >= _LOOK_S:
             self.look()
         return self._of_host.get(host, 0) < before or self._let_one_go_that_has_gone(host)
 
     def _make_room_for(self, host: str, journal: Journal) -> bool:
         """Have one leave that has gone, is of no use to anybody, or is one too many of its holder's."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = time.monotonic()
         if now_s - self._counted_s >= self._count_every_s:
             self._counted_s = now_s
             began_s = time.monotonic()
