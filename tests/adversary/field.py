@@ -15,7 +15,11 @@ from typing import Self
 from tests.adversary import good_client
 from tests.adversary.frames import produce
 from tests.adversary.good_client import GoodClient
-from tests.adversary.housekeeping import delete_topics, quotas_in_force
+from tests.adversary.housekeeping import (
+    connections_max_in_force,
+    delete_topics,
+    quotas_in_force,
+)
 from tests.adversary.memory import Memory
 from tests.adversary.target import Attack, Entity, Finding, Got, Target, Way
 from tests.integration.raw_client import RawClient
@@ -109,7 +113,10 @@ class Field:
             user = next(self._direct_users) if attack.entity is Entity.USER else _GATED_USER
             nodes = self._broker_nodes(attack)
             target = self._target(attack, way, client_id, user, (nodes[0], *nodes), None)
-            with quotas_in_force(self._addresses, attack, client_id, user):
+            with (
+                quotas_in_force(self._addresses, attack, client_id, user),
+                connections_max_in_force(self._addresses, attack.broker_connections_max),
+            ):
                 yield target
         else:
             first_port = free_port_range(2 + len(self.kafka.nodes))
@@ -138,6 +145,7 @@ class Field:
             client_id=client_id,
             user=user,
             secret=_secret(user),
+            logs_in=attack.entity.logs_in,
             topic=topic,
             limits=attack.quotas,
             gateway_pid=pid,

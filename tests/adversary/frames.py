@@ -13,6 +13,7 @@ from kafka.record import MemoryRecordsBuilder
 from kvota.testing.frames import decoded
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
+API_VERSIONS = 18
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
@@ -50,9 +51,11 @@ def produce_of_many(topic: str, partitions: int, *, client_id: str) -> bytes:
     return frame(PRODUCE, _MANY_PARTITIONS_VERSION, body, client_id=client_id)
 
 
-def fetch(topic: str, max_bytes: int, *, client_id: str, max_wait_ms: int = 500) -> bytes:
+def fetch(
+    topic: str, max_bytes: int, *, client_id: str, min_bytes: int = 1, max_wait_ms: int = 500
+) -> bytes:
     """Fetch v11 of partition 0 from its beginning, without a session."""
-    body = struct.pack(">iiii", -1, max_wait_ms, 1, max_bytes) + b"\0"
+    body = struct.pack(">iiii", -1, max_wait_ms, min_bytes, max_bytes) + b"\0"
     body += struct.pack(">iii", 0, -1, 1) + _text(topic)
     body += struct.pack(">iiiqqi", 1, 0, -1, 0, -1, max_bytes) + struct.pack(">ih", 0, 0)
     return frame(FETCH, _FETCH_VERSION, body, client_id=client_id)
@@ -62,6 +65,11 @@ def metadata(*, client_id: str) -> bytes:
     """Metadata v8 that asks for no topic."""
     body = struct.pack(">i", 0) + b"\0\0\0"
     return frame(METADATA, _METADATA_VERSION, body, client_id=client_id)
+
+
+def versions(*, client_id: str) -> bytes:
+    """ApiVersions v0."""
+    return frame(API_VERSIONS, 0, b"", client_id=client_id)
 
 
 def create_topics(

@@ -75,8 +75,9 @@ class GoodClient:
         )
         told = self._process.stdout
         assert told is not None
-        answered, _, _ = select.select([told], [], [], _BEGIN_S)
-        if not answered or told.readline() != "began\n":
+        answer = select.poll()
+        answer.register(told, select.POLLIN)
+        if not answer.poll(_BEGIN_S * 1000) or told.readline() != "began\n":
             self.__exit__(None, None, None)
             raise AssertionError(f"the good client had no answer in {_BEGIN_S:g} s")
         return self

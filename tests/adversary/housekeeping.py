@@ -12,9 +12,14 @@ from kio.schema.describe_client_quotas.v1 import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from kio.schema.incremental_alter_configs.v1 import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
 from kio.schema.types import TopicName
-from kio.static.primitive import f64, i32Timedelta
+from kio.static.primitive import f64, i8, i32Timedelta
 from tests.adversary import good_client
 from tests.adversary.target import Attack, Entity
 
@@ -24,6 +29,7 @@ from kvota.testing.kafka_messages import milliseconds
 _NO_LIMIT = 10.0**12
 _PATIENCE_S, _LOOK_S = 120.0, 0.05
 _DELETED_AT_ONCE = 500
+_BROKER, _SET, _DELETE = 4, 0, 1  # Kafka's codes
 
 Address = tuple[str, int]
 Entities = Mapping[EntityData, Mapping[str, float]]
@@ -43,6 +49,32 @@ def quotas_in_force(
     _alter(brokers, entities, remove=False)
     yield
     _alter(brokers, entities, remove=True)
+
+
+@contextmanager
+def connections_max_in_force(
+    brokers: Collection[Address], connections_max: int | None
+) -> Iterator[None]:
+    """``max.connections`` of the brokers' listener with logins, in force on entry and gone at the end."""
+    if connections_max is None:
+        yield
+        return
+    _set_connections_max(brokers, str(connections_max))
+    yield
+    _set_connections_max(brokers, None)
+
+
+def _set_connections_max(brokers: Collection[Address], value: str | None) -> None:
+    config = AlterableConfig(
+        name="listener.name.sasl.max.connections",
+        config_operation=i8(_SET if value else _DELETE),
+        value=value,
+    )
+    everyone = AlterConfigsResource(resource_type=i8(_BROKER), resource_name="", configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(everyone,), validate_only=False)
+    first, *_ = brokers
+    answer = _ask(first, request, IncrementalAlterConfigsResponse)
+    assert all(response.error_code == 0 for response in answer.responses), answer
 
 
 def delete_topics(brokers: Collection[Address], *, keeping: Collection[str]) -> None:

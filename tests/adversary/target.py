@@ -40,6 +40,7 @@ class Target:
         nodes: the address of each broker; through a gateway nobody has asked for them yet.
         client_id: under the quota if it is on client ids; it may log in under any other.
         user, secret: who logs in, if the attack does.
+        logs_in: whether its clients must.
         topic: has one partition, and batches of 1,000,000 bytes to read.
         limits: the quotas by Kafka's names.
         gateway_pid: of its process, None straight to the broker.
@@ -51,6 +52,7 @@ class Target:
     client_id: str
     user: str
     secret: str
+    logs_in: bool
     topic: str
     limits: Mapping[str, float]
     gateway_pid: int | None
@@ -94,6 +96,8 @@ class Attack:
         unit: of ``Got.used``.
         broker_nodes: of the cluster it needs.
         limits: settings of ``[limits]`` in gateway.toml that differ from the defaults.
+        broker_connections_max: ``max.connections`` of the listener with logins, straight to the broker; None: as
+            it is.
         good: what the client beside it sends.
     """
 
@@ -104,6 +108,7 @@ class Attack:
     entity: Entity = Entity.CLIENT_ID
     broker_nodes: int = 1
     limits: Mapping[str, int | str] = field(default_factory=dict)
+    broker_connections_max: int | None = None
     good: GoodLoad = field(default_factory=GoodLoad)
 
     @property

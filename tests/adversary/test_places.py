@@ -1,19 +1,14 @@
-"""Room and places that are taken and not used: others get theirs all the same."""
+"""Places that are taken: others get theirs all the same."""
 
+import pytest
+from tests.adversary.attacks.places import FILLING, PLACES
 from tests.adversary.attacks.table import ATTACKS
 from tests.adversary.field import Field
 from tests.adversary.target import Way
 
 SECONDS = 10.0
-
-
-async def test_who_announces_much_and_sends_a_byte_now_and_then_keeps_nobody_waiting(
-    field: Field,
-) -> None:
-    found = await field.run(ATTACKS["slow_announcers"], Way.SAMPLED_RATE, SECONDS)
-
-    assert found.got.closed > 0
-    assert found.good.answers > 20
+FILLING_SECONDS = 5.0
+GROWTH_MIB_MAX = 100
 
 
 async def test_connections_that_were_closed_in_a_mute_keep_no_places(field: Field) -> None:
@@ -22,4 +17,37 @@ async def test_connections_that_were_closed_in_a_mute_keep_no_places(field: Fiel
     assert found.got.connections > 2_000
     assert found.good.answers > 50
     assert found.growth_mib is not None
-    assert found.growth_mib < 100
+    assert found.growth_mib < GROWTH_MIB_MAX
+
+
+@pytest.mark.parametrize("way", [Way.SAMPLED_RATE, Way.TOKEN_BUCKET])
+async def test_connections_that_are_closed_in_a_mute_or_in_line_make_room_for_others(
+    field: Field, way: Way
+) -> None:
+    found = await field.run(ATTACKS["closed_in_a_mute"], way, SECONDS)
+
+    assert found.got.connections >= PLACES
+    assert found.got.notes["newcomers_served"] > 0
+    assert found.good.answers > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *((attack.name, Way.SAMPLED_RATE) for attack in FILLING),
+        ("places_muted", Way.TOKEN_BUCKET),  # in line
+    ],
+)
+async def test_who_takes_all_places_and_stays_keeps_nobody_out(
+    field: Field, name: str, way: Way
+) -> None:
+    found = await field.run(ATTACKS[name], way, FILLING_SECONDS)
+
+    # All places were taken, and each newcomer was served at once, on the connection that it had made.
+    assert found.got.notes.get("held_at_most", PLACES) > PLACES - 10
+    assert found.got.connections > PLACES
+    # (Where 400 clients are at work without a pause all of them wait.)
+    assert found.good.answers > (5 if name == "places_at_work" else 20)
+    assert found.good.reconnects <= found.good.answers + 1
+    assert found.growth_mib is not None
+    assert found.growth_mib < GROWTH_MIB_MAX

@@ -8,11 +8,13 @@ import pytest
 
 from kvota.engine.kept_places import KEPT_MAX
 from kvota.gateway.callback_asking import QUESTIONS_MAX
-from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.leaving import LEAVE_S
+from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.caller import ASK_MS_MAX
 from kvota.session.exchanges.exchange import WHOLE_ANSWER_BYTES_MAX
+from kvota.session.giving_way import LOGIN_S
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.requests import CLIENT_ID_BYTES_MAX, EVIDENCE_BYTES
 from kvota.session.settings import ConnectionSettings
@@ -27,6 +29,9 @@ ROW = re.compile(r"^\| [^|]+ \| (?P<default>[\d,]+)[^|]* \| `(?P<place>[^`]+)`",
 limits, connection = GatewayLimits(), ConnectionSettings()
 DEFAULTS = {
     "limits.connections_max": limits.connections_max,
+    "leaving_max": leaving_max(limits.connections_max),
+    "LEAVE_S": LEAVE_S,
+    "LOGIN_S": LOGIN_S,
     "limits.request_bytes_max": connection.request_bytes_max,
     "SASL_BYTES_MAX": SASL_BYTES_MAX,
     "MUTATION_BYTES_MAX": MUTATION_BYTES_MAX,

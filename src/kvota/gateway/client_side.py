@@ -77,7 +77,7 @@ class ClientSide(Side):
         self._machine = self.driver.machine
         if self._comes_too_fast(node_id):
             return
-        refused = reception.places.take(self.driver)
+        refused = reception.places.take(self.driver, reception.means.journal)
         if refused:
             self.driver.close("", by="refused")
             reception.means.journal.refused(self.driver.host, refused)

@@ -9,7 +9,7 @@ import select
 from array import array
 from collections.abc import Iterable
 from fcntl import ioctl
-from termios import FIONREAD
+from termios import FIONREAD, TIOCOUTQ
 
 from kvota.gateway.side import Side
 
@@ -87,12 +87,21 @@ def gone_among(sides: Iterable[Side]) -> list[Side]:
 
 def has_unread(side: Side) -> bool:
     """True while bytes of the client are in its socket."""
+    return _bytes_in_socket(side, FIONREAD) > 0
+
+
+def has_unsent(side: Side) -> bool:
+    """True while bytes that were written have not reached the client's machine."""
+    return _bytes_in_socket(side, TIOCOUTQ) > 0
+
+
+def _bytes_in_socket(side: Side, question: int) -> int:
     number = _socket_number(side)
     if number < 0:
-        return False
-    unread = array("i", [0])
-    ioctl(number, FIONREAD, unread)
-    return unread[0] > 0
+        return 0
+    count = array("i", [0])
+    ioctl(number, question, count)
+    return count[0]
 
 
 def _socket_number(side: Side) -> int:

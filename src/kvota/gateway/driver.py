@@ -298,12 +298,17 @@ class Driver:
 
         One that waits in line is neither charged nor forwarded: its client sends it again, elsewhere.
         """
-        self.ended_by = "drained"
         if self.machine.is_in_line:
             self.close("", by="drained")
             return
-        self.machine.pausing.reasons |= Reason.DRAINING
-        self.look()
+        self.take_no_more(by="drained")
+
+    def take_no_more(self, *, by: str) -> None:
+        """Have it end when it has all that is due to it: ``finish`` it as soon as it ``can_finish``."""
+        if not self.closing:
+            self.ended_by = by
+            self.machine.pausing.reasons |= Reason.DRAINING
+            self.look()
 
     @property
     def can_finish(self) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from kvota.gateway.repeats import Repeats
 from kvota.model.address import Address, address_text
-from kvota.session.principal import LoginRefusal
+from kvota.session.budget import User
+from kvota.session.principal import ANONYMOUS, LoginRefusal
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,28 @@ class Journal:
             f"a connection from {host} {was} refused: {reason}",
             about=("refused", host),
             again=f"more connections from {host} {were} refused within a minute: {reason}",
+            now_s=self._now_s(),
+        )
+
+    def gave_way(self, holder: User | None, host: str, *, of: int, places: int) -> None:
+        """One of so many connections was closed, or told to leave, for a newcomer; all places are taken.
+
+        Args:
+            holder: whose it is, None: nobody's yet.
+            host: the address it has come from.
+            of: how many there are of this holder; of nobody's: from this address.
+            places: how many there are.
+        """
+        whose = f"from {host}"
+        if holder is None:
+            whose += " that have not logged in or asked anything yet"
+        elif holder[0] != ANONYMOUS:
+            whose = f"of user {shown(holder[0])}"
+        self._repeats.say(
+            f"all {places} connections are in use (limits.connections_max): of the {of} {whose} one has "
+            "given way to a newcomer",
+            about=("gave way", whose),
+            again=f"more connections {whose} have given way to newcomers within a minute",
             now_s=self._now_s(),
         )
 

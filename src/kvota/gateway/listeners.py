@@ -10,7 +10,7 @@ from functools import partial
 
 from kvota.gateway.error_words import words_of
 from kvota.gateway.held_back import HELD_MAX
-from kvota.gateway.settings import GatewaySettings
+from kvota.gateway.settings import GatewaySettings, leaving_max
 from kvota.model.errors import UnreachableError
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,9 @@ class Listeners:
 def _raise_descriptor_limit(connections_max: int, listeners: int) -> None:
     """Each connection is two open files; say so where the system does not allow as many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * connections_max + HELD_MAX + listeners + _OTHER_FILES
+    needed = (
+        2 * (connections_max + leaving_max(connections_max)) + HELD_MAX + listeners + _OTHER_FILES
+    )
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

@@ -1,19 +1,32 @@
 """The places for connections: so many in all, and so many for each address; each is taken by a driver."""
 
-import asyncio
 import logging
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from kvota.gateway.closing import gone_among, has_unread
+from kvota.gateway.closing import gone_among, has_unread, has_unsent
 from kvota.gateway.driver import Driver
+from kvota.gateway.journal import Journal
+from kvota.gateway.leaving import Leaving
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.side import Side
 from kvota.metrics.gateway_counts import GatewayCounts
+from kvota.session.giving_way import GivingWay, Look, Standing
 
 log = logging.getLogger(__name__)
 
-# Where places are short all connections are looked at, but no more often than this.
-_LOOK_S = 0.1
+# Where places are short all connections are looked at, but no more often than this, nor for more than a
+# tenth of the time.
+_LOOK_S, _TIMES_THE_LOOK = 0.1, 10
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A place: how many requests its connection had sent when it was seen to have sent one, and when."""
+
+    requests: int
+    since_s: float
 
 
 class Places:
@@ -22,7 +35,7 @@ class Places:
     Nobody sees the close of a client whose socket is not read (its connection is muted, say), so those
     are asked from time to time, and when places are short. Who has gone and left nothing behind is let
     go. What is left behind may be records that await no answer: they keep their place while there is one
-    for others.
+    for others. Where places are short for those who stay, ``session.giving_way`` says who leaves.
 
     Args:
         limits: how many there may be.
@@ -35,10 +48,13 @@ class Places:
     def __init__(self, limits: GatewayLimits, counts: GatewayCounts) -> None:
         self._limits = limits
         self._counts = counts
-        self._taken: dict[Driver, None] = {}
+        self._taken: dict[Driver, _Taken] = {}
         self._of_host: dict[str, int] = {}
         self._gone: dict[Driver, None] = {}  # and left something behind
-        self._looked_s = float("-inf")
+        self._looked_s = self._counted_s = float("-inf")
+        self._count_every_s = _LOOK_S
+        self._giving_way: GivingWay[Driver] = GivingWay(limits.connections_max, self._look_closely)
+        self._leaving = Leaving(limits.connections_max)
         self.closed = False
 
     def __len__(self) -> int:
@@ -48,24 +64,27 @@ class Places:
         """Those who are connected now; they may leave meanwhile."""
         return iter(list(self._taken))
 
-    def take(self, driver: Driver) -> str:
-        """Take a connection in; returns a reason when it must be refused."""
-        limits = self._limits
-        host_max = limits.connections_per_ip_overrides.get(
-            driver.host, limits.connections_per_ip_max
-        )
-        if self._of_host.get(driver.host, 0) >= host_max and not self._make_room(driver.host):
-            self._counts.refused["address"] += 1
-            return f"its address has {host_max} connections (max.connections.per.ip)"
-        if len(self._taken) >= limits.connections_max and not self._make_room(None):
-            self._counts.refused["full"] += 1
-            return f"all {limits.connections_max} connections are in use (limits.connections_max)"
+    def take(self, driver: Driver, journal: Journal) -> str:
+        """Take a connection in; returns a reason when it must be refused. Who gives way for it is said."""
+        limits, host = self._limits, driver.host
         if self.closed:
             self._counts.refused["draining"] += 1
             return "the gateway is stopping"
+        host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        if self._of_host.get(host, 0) >= host_max and not self._make_room_at(host):
+            self._counts.refused["address"] += 1
+            return f"its address has {host_max} connections (max.connections.per.ip)"
+        if self._is_full and not self._make_room_for(host, journal):
+            self._counts.refused["full"] += 1
+            return (
+                f"all {limits.connections_max} connections are in use (limits.connections_max), and of nobody who "
+                "has more than a fair share one can give way"
+            )
         self._counts.accepted += 1
-        self._taken[driver] = None
-        self._of_host[driver.host] = self._of_host.get(driver.host, 0) + 1
+        now_s = time.monotonic()
+        self._taken[driver] = _Taken(0, now_s)
+        self._giving_way.came(driver, host, now_s)
+        self._of_host[host] = self._of_host.get(host, 0) + 1
         return ""
 
     def leave(self, driver: Driver) -> None:
@@ -74,6 +93,8 @@ class Places:
         if driver not in self._taken:
             return
         del self._taken[driver]
+        self._giving_way.left(driver)
+        self._leaving.has_left(driver)
         self._counts.closed[driver.ended_by] += 1
         left = self._of_host[driver.host] - 1
         if left:
@@ -82,50 +103,103 @@ class Places:
             del self._of_host[driver.host]
 
     def look(self) -> None:
-        """Let go whose client has closed unseen; due every other second."""
-        self._looked_s = asyncio.get_running_loop().time()
+        """Let go whose client has closed unseen, see who asks something; due every other second."""
+        self._looked_s = now_s = time.monotonic()
         self._gone.clear()
         unseen: dict[Side, Driver] = {driver.client: driver for driver in self if driver.is_unread}
         let_go = 0
         for side in gone_among(unseen):
             driver = unseen[side]
             if _has_left_nothing_behind(driver):
-                self._let_go(driver, "")
+                self._let_go(driver, by="client")
                 let_go += 1
             else:
                 self._gone[driver] = None
         if let_go:
             log.debug("%d connections were muted when their clients closed them", let_go)
+        for driver, taken in self._taken.items():
+            if taken.requests != driver.machine.requests:
+                taken.requests, taken.since_s = driver.machine.requests, now_s
 
     # ------------------------------------------------------------------ room for others
 
-    def _make_room(self, host: str | None) -> bool:
-        """Close one that is of no use to anybody, if there is any; with a host, one of that address."""
-        before = len(self._taken) if host is None else self._of_host.get(host, 0)
-        if asyncio.get_running_loop().time() - self._looked_s >= _LOOK_S:
+    @property
+    def _is_full(self) -> bool:
+        return len(self._taken) - len(self._leaving) >= self._limits.connections_max
+
+    def _make_room_at(self, host: str) -> bool:
+        """Close one of this address whose client has gone, if there is any."""
+        before = self._of_host.get(host, 0)
+        if time.monotonic() - self._looked_s >= _LOOK_S:
             self.look()
-            if (len(self._taken) if host is None else self._of_host.get(host, 0)) < before:
-                return True
+        return self._of_host.get(host, 0) < before or self._let_one_go_that_has_gone(host)
+
+    def _make_room_for(self, host: str, journal: Journal) -> bool:
+        """Have one leave that has gone, is of no use to anybody, or is one too many of its holder's."""
+        now_s = time.monotonic()
+        if now_s - self._counted_s >= self._count_every_s:
+            self._counted_s = now_s
+            began_s = time.monotonic()
+            self.look()
+            self._giving_way.count(self._all_seen())
+            self._count_every_s = max(_LOOK_S, _TIMES_THE_LOOK * (time.monotonic() - began_s))
+        if not self._is_full or self._let_one_go_that_has_gone(None):
+            return True
+        chosen = self._giving_way.choose(host, now_s, may_tell=self._leaving.has_room)
+        if chosen is None:
+            return False
+        driver = chosen.who
+        places = self._limits.connections_max
+        journal.gave_way(chosen.holder, driver.host, of=chosen.holding, places=places)
+        if chosen.is_at_work:
+            self._giving_way.left(driver)
+            self._leaving.tell(driver)
+        else:
+            driver.machine.give_way(time.time_ns() // 1000)
+            self._let_go(driver, by="made_room")
+        return True
+
+    def _let_one_go_that_has_gone(self, host: str | None) -> bool:
+        """With a host, one of that address."""
         for driver in self._gone:
             if host in {None, driver.host}:
-                self._let_go(driver, "its client had gone when all places were in use")
-                return True
-        return host is None and self._make_a_silent_one_leave()
-
-    def _make_a_silent_one_leave(self) -> bool:
-        """Close the oldest connection that has not sent one whole head of a request, if there is any.
-
-        Connections that are silent thus cannot keep out those that have something to say.
-        """
-        for driver in self._taken:
-            if not driver.has_asked:
-                self._let_go(driver, "it had asked nothing yet when all connections were in use")
+                reason = "its client had gone when all places were in use"
+                self._let_go(driver, reason, by="made_room")
                 return True
         return False
 
-    def _let_go(self, driver: Driver, reason: str) -> None:
-        driver.close(reason, by="made_room" if reason else "client")
+    def _let_go(self, driver: Driver, reason: str = "", *, by: str) -> None:
+        driver.close(reason, by=by)
         self.leave(driver)
+
+    # ------------------------------------------------------------------ who could give way
+
+    def _all_seen(self) -> Iterator[tuple[Driver, Look]]:
+        for driver, taken in self._taken.items():
+            if driver not in self._leaving:
+                yield driver, _look(driver, taken)
+
+    def _look_closely(self, driver: Driver) -> Look:
+        """What has been written to a client may still be lost where it has not reached its machine."""
+        taken = self._taken.get(driver)
+        if taken is None:
+            return _NOBODY
+        seen = _look(driver, taken)
+        if seen.standing is not Standing.AT_WORK and has_unsent(driver.client):
+            return seen._replace(standing=Standing.AT_WORK)
+        return seen
+
+
+# Nobody's: whoever held it holds it no more.
+_NOBODY = Look("", None, Standing.AT_WORK, 0.0)
+
+
+def _look(driver: Driver, taken: _Taken) -> Look:
+    machine = driver.machine
+    holder = machine.holder if driver.has_asked or machine.is_in_line else None
+    is_at_work = driver.closing or driver.client.transport.get_write_buffer_size() > 0
+    standing = Standing.AT_WORK if is_at_work else machine.standing
+    return Look(driver.host, holder, standing, taken.since_s)
 
 
 def _has_left_nothing_behind(driver: Driver) -> bool:

@@ -7,6 +7,14 @@ from kvota.model.quota_window import QuotaWindow
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
 
+# Beside the connections that have a place one for each so many may still wait for its last answers.
+_PLACES_FOR_ONE_THAT_LEAVES = 8
+
+
+def leaving_max(connections_max: int) -> int:
+    """How many may be on their way out beside so many connections."""
+    return -(-connections_max // _PLACES_FOR_ONE_THAT_LEAVES)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:

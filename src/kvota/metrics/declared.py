@@ -172,7 +172,7 @@ CONNECTIONS_CLOSED = Metric(
     "kvota_connections_closed_total",
     _COUNTER,
     ("reason",),
-    "Connections that have ended: by the client, the broker, or the gateway and why",
+    "Connections that have ended: by the client, the broker, or the gateway and why (made_room: gave way to others)",
 )
 CONNECTIONS_PAUSED = Metric(
     "kvota_connections_paused",

@@ -80,8 +80,10 @@ class RowWriter:
             try:
                 batch = self._full.get(timeout=interval_s)
             except Empty:
-                before = self.rows_written
-                self._write(self._appender.batch)
+                before, batch = self.rows_written, self._appender.batch
+                if not self._full.empty():
+                    continue  # it is a later one, and the one before it comes first
+                self._write(batch)
                 self._remove_old()
                 rows = self.rows_written - before
                 if rows >= _THIN_FLUSHES * self._limits.flush_rows:

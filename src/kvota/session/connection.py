@@ -9,15 +9,18 @@ from collections.abc import Callable
 from kvota.engine import Lane
 from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.answers import Answers
+from kvota.session.budget import User
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import append_rows
 from kvota.session.commands import Do
 from kvota.session.due import Due
+from kvota.session.giving_way import Standing
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import AT_ONCE, Pausing, Reason
 from kvota.session.principal import LoginRefusal
 from kvota.session.requests import Requests
 from kvota.session.shared import Shared
+from kvota.session.standing import holder_of, standing_of
 
 _NO_ANSWER = (
     "the broker has not answered what a mutation waits for in time; its client sends it again, and "
@@ -309,6 +312,16 @@ class Connection:
         return all(entry[1] == Due.FETCH for entry in caller.due)
 
     @property
+    def holder(self) -> User | None:
+        """Whose its place is, None: nobody's yet."""
+        return holder_of(self.caller)
+
+    @property
+    def standing(self) -> Standing:
+        """What would be lost with it."""
+        return standing_of(self.caller, self._requests, self._answers)
+
+    @property
     def due_count(self) -> int:
         """How many answers have not come yet."""
         return len(self.caller.due)
@@ -325,6 +338,10 @@ class Connection:
         return is_new and not (self.caller.is_let_in or self.caller.logs_in)
 
     # ------------------------------------------------------------------ the end
+
+    def give_way(self, now_us: int) -> None:
+        """Others need its place: a request in line keeps its turn for when its client comes again."""
+        self._requests.place.give_up(now_us)
 
     def close(self) -> None:
         """The client is gone: free what is kept for it, record what was charged and not answered.

@@ -22,7 +22,8 @@ class Unfinished:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._later: AdmittedProduce | None = None  # to be charged at its end
+        self._produce: AdmittedProduce | None = None
+        self._later: AdmittedProduce | None = None  # the same, where it is charged at its end
         self._receipt: Receipt | None = None  # of what was charged at its head
 
     @property
@@ -30,14 +31,19 @@ class Unfinished:
         """True while others wait for their turn on the counter that was charged before all is here."""
         return self._receipt is not None and bool(self._receipt.lane.line)
 
+    @property
+    def is_expected(self) -> bool:
+        """True where the last answer that is due is to the running request, of whatever API."""
+        return self._produce is None or (self._later is None and self._produce.awaits_answer)
+
     def admit(self, produce: AdmittedProduce, now_us: int, *, is_here: bool) -> None:
         """Charge what goes on now, of which all is here, or will be."""
         lane = produce.route.lane
+        self._produce = None if is_here else produce
         if not is_here and not lane.makes_wait:
             self._later = produce
         elif charge_bytes(self._caller, produce, now_us) and not is_here:
             self._receipt = Receipt(lane, now_us // 1000)
-            self._produce = produce
             self._caller.shared.early_charges.add(self)
 
     def keeps_line_waiting(self, missing_bytes: int) -> float:
@@ -49,6 +55,7 @@ class Unfinished:
 
     def end(self, now_us: int) -> None:
         """The last byte is here."""
+        self._produce = None
         if self._receipt is not None:
             self._receipt = None
             self._caller.shared.early_charges.remove(self)
@@ -71,10 +78,10 @@ class Unfinished:
     def give_back(self, missing_bytes: int, now_us: int) -> None:
         """The rest never comes; the second time nothing is given back."""
         receipt, self._receipt = self._receipt, None
-        if receipt is None:
+        if receipt is None or self._produce is None:
             return
-        self._caller.shared.early_charges.remove(self)
         shared, route = self._caller.shared, self._produce.route
+        shared.early_charges.remove(self)
         given_bytes = shared.engine.give_back(receipt, missing_bytes, now_us // 1000)
         if not given_bytes:
             return

@@ -6,7 +6,6 @@ from tests.adversary.attacks import (
     floods,
     logins,
     mutations,
-    newcomers,
     places,
     produces,
     room,
@@ -22,7 +21,6 @@ _ALL = (
     *mutations.ATTACKS,
     *places.ATTACKS,
     *room.ATTACKS,
-    *newcomers.ATTACKS,
     *floods.ATTACKS,
     *sharers.ATTACKS,
 )

@@ -6,6 +6,7 @@ from typing import cast
 from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, only_driver, until
 
 from kvota.gateway.driver import Driver
+from kvota.gateway.journal import Journal
 from kvota.gateway.settings import GatewayLimits
 from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.glance import GatewayGlance
@@ -137,8 +138,9 @@ async def test_others_have_their_turn_while_thousands_are_looked_at(worlds: Worl
     await client.ask(heartbeat())
     machine = (await only_driver(world)).machine
     quiet = [cast("Driver", Quiet(machine)) for _ in range(4_000)]
+    journal = Journal(asyncio.get_running_loop().time)
     for one in quiet:
-        world.gateway._places.take(one)
+        world.gateway._places.take(one, journal)
     turns = 0
 
     def count() -> None:

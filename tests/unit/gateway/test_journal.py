@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.gateway.world import Broker, Client, Worlds, heartbeat, silent, until
 
 from kvota.gateway.journal import Journal, printable
-from kvota.session.principal import Login, LoginRefusal
+from kvota.session.principal import ANONYMOUS, Login, LoginRefusal
 from kvota.testing.frames import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, answer, request
 
 SAID = "Authentication failed: Invalid username or password"
@@ -180,3 +180,28 @@ def test_nothing_is_remembered_of_a_name_beyond_what_is_shown() -> None:
     refusal = login.refusal("y" * 500_000)
 
     assert max(map(len, (refusal.user or "", refusal.mechanism, refusal.why))) == 200
+
+
+def test_who_gives_way_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "kvota.gateway.repeats")
+    now_s = 0.0
+    journal = Journal(lambda: now_s)
+
+    for _ in range(3):
+        journal.gave_way(("mal\nlory", ""), "192.0.2.1", of=1_990, places=2_000)
+    journal.gave_way((ANONYMOUS, "192.0.2.1"), "192.0.2.1", of=12, places=2_000)
+    journal.gave_way(None, "192.0.2.1", of=300, places=2_000)
+    first = list(caplog.messages)
+    now_s = 61.0
+    journal.sweep()
+
+    begin = "all 2000 connections are in use (limits.connections_max): of the"
+    end = "one has given way to a newcomer"
+    assert first == [
+        f'{begin} 1990 of user "mal\N{REPLACEMENT CHARACTER}lory" {end}',
+        f"{begin} 12 from 192.0.2.1 {end}",
+        f"{begin} 300 from 192.0.2.1 that have not logged in or asked anything yet {end}",
+    ]
+    assert caplog.messages[3:] == [
+        '2 more connections of user "mal\N{REPLACEMENT CHARACTER}lory" have given way to newcomers within a minute'
+    ]

@@ -55,7 +55,8 @@ async def test_who_is_silent_makes_room_for_who_has_something_to_say(
     assert await newcomer.ask(heartbeat()) == heartbeat_answer()
     assert await silent_one.rest() == b""
     assert await talking.ask(heartbeat()) == heartbeat_answer()
-    assert "it had asked nothing yet when all connections were in use" in caplog.text
+    assert "one has given way to a newcomer" in caplog.text
+    assert "that have not logged in or asked anything yet" in caplog.text
 
 
 # ------------------------------------------------------------------ clients that have gone in a mute

@@ -125,7 +125,9 @@ def test_any_sequence_of_appends_comes_back_each_seq_once(
     memos = [make_memo(user=f"user-{number}", connection=number) for number in range(5)]
     expected = []
     with tempfile.TemporaryDirectory() as folder:
-        limits = RecordLimits(flush_rows=flush_rows, buffer_rows=500, flush_interval_s=0.001)
+        limits = RecordLimits(
+            flush_rows=flush_rows, buffer_rows=500, flush_interval_s=0.001, close_timeout_s=60.0
+        )
         recorder = Recorder(Path(folder), gateway="gw", run_id="run", limits=limits, clock=clock)
         recorder.start()
 
