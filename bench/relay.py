@@ -289,7 +289,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description="relay cost against HAProxy")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=float, default=2.0)
-    options.add_argument("--only", default="", help="a part of the load's name")
+    options.add_argument("--only", default="", help="a load's name, or a part of it")
     args = options.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvota-bench-")))
@@ -304,7 +304,10 @@ def main() -> int:
         for topic, size in ((FETCH_TOPIC, 100_000), (FETCH_TOPIC_64, 60_000)):
             frame = current_produce_frame(topics[topic], size)
             measure(direct, Load("preload", frame, 1, "GB"), 1.0)
-        chosen = [load for load in loads(topics) if args.only in load.name]
+        every = loads(topics)
+        chosen = [load for load in every if load.name == args.only] or [
+            load for load in every if args.only in load.name
+        ]
         results = run_rounds(targets, chosen, args)
     return report(results, args)
 

@@ -92,13 +92,14 @@ class Reload:
             lines = self._put_in_force(config, written, callback)
         self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas
-        if callback is not None:
-            lines += doubts(config, quotas, quota_callback.callback)
+        warnings = doubts(config, quotas, quota_callback.callback)
         entities = len(quotas.configured())
         lines.append(f"{in_force(config)}; quotas of {entities} entities from {config.quotas.file}")
         for line in lines:
             log.info("SIGHUP: %s", line)
-        await self._tell_result(ACCEPTED, lines)
+        for warning in warnings:
+            log.warning("SIGHUP: %s", warning)
+        await self._tell_result(ACCEPTED, [*lines, *(f"warning: {text}" for text in warnings)])
 
     def _put_in_force(
         self,

@@ -28,9 +28,10 @@ class RowAppender:
 
     Attributes:
         full: batches, and calls for whoever takes them; None: no more come.
+        handed_over: so many batches are full, or are about to be put there; it moves before ``batch`` does.
     """
 
-    __slots__ = ("_is_closed", "batch", "free", "full", "next_seq", "rows_refused")
+    __slots__ = ("_is_closed", "batch", "free", "full", "handed_over", "next_seq", "rows_refused")
 
     def __init__(self, *, batches: int, rows_max: int) -> None:
         self.next_seq = count().__next__
@@ -38,6 +39,7 @@ class RowAppender:
         self.full: SimpleQueue[RowBatch | Callable[[], None] | None] = SimpleQueue()
         self.batch = RowBatch(rows_max)
         self.batch.generation = next(_generations)
+        self.handed_over = 0
         self.rows_refused = 0
         self._is_closed = False
 
@@ -85,6 +87,7 @@ class RowAppender:
         if self._is_closed:
             return
         self._is_closed = True
+        self.handed_over += 1
         last, self.batch = self.batch, RowBatch(0)
         self.batch.text_chars = TEXT_CHARS_MAX
         self.full.put(last)
@@ -100,6 +103,7 @@ class RowAppender:
     def _take_next_batch(self) -> bool:
         if self._is_closed or not self.free:
             return False
+        self.handed_over += 1
         last, self.batch = self.batch, self.free.popleft()
         self.batch.generation = next(_generations)
         self.full.put(last)

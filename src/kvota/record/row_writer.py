@@ -76,14 +76,16 @@ class RowWriter:
 
     def _run(self) -> None:
         shortest_s = interval_s = self._limits.flush_interval_s
+        taken = 0
         while True:
             try:
                 batch = self._full.get(timeout=interval_s)
             except Empty:
-                before, batch = self.rows_written, self._appender.batch
-                if not self._full.empty():
-                    continue  # it is a later one, and the one before it comes first
-                self._write(batch)
+                before = self.rows_written
+                running = self._appender.batch
+                # A full one may be on its way here: its rows come first, for a kill must not leave a gap.
+                if self._appender.handed_over == taken:
+                    self._write(running)
                 self._remove_old()
                 rows = self.rows_written - before
                 if rows >= _THIN_FLUSHES * self._limits.flush_rows:
@@ -93,6 +95,7 @@ class RowWriter:
                 continue
             if batch is None:
                 return
+            taken += 1
             interval_s = shortest_s
             while not self._write(batch):
                 self._closing.wait(self._limits.retry_pause_s)

@@ -381,6 +381,19 @@ def test_reload_needs_no_process_id_and_says_what_is_in_force(gateway: GatewayPr
     assert f"SIGHUP: {in_force}" in gateway.log
 
 
+def test_reload_warns_of_what_is_probably_not_meant(gateway: GatewayProcess) -> None:
+    (gateway.folder / "quotas.toml").write_text(
+        '[[quota]]\nuser = "User:b"\nproducer_byte_rate = 5\n'
+    )
+
+    done = kvota("gateway", "reload", folder=gateway.folder)
+
+    assert done.returncode == 0, done.stderr
+    meant = 'quotas.toml: user = "User:b" is the name of nobody who logs in as b; write user = "b"'
+    assert done.stdout.splitlines()[-1] == f"warning: {meant}"
+    assert f"WARNING SIGHUP: {meant}" in gateway.log
+
+
 def test_reload_finds_faults_before_anything_is_sent(gateway: GatewayProcess) -> None:
     (gateway.folder / "quotas.toml").write_text("[[quota]]\n")
 

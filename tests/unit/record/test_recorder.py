@@ -5,8 +5,10 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -367,3 +369,41 @@ def test_thin_traffic_is_written_in_fewer_files(
     # Without the longer intervals there is one for each row or two.
     assert len(list(tmp_path.glob("*.parquet"))) < 25
     assert [row["seq"] for row in rows_in(tmp_path)] == list(range(100))
+
+
+def test_rows_are_written_in_their_order_although_a_full_batch_is_late(
+    tmp_path: Path, clock, make_memo, eventually
+) -> None:
+    """A kill at any moment leaves the rows up to some number, and none behind a gap."""
+
+    class Slow:
+        """Keeps the first full batch for as long as the writer waits for rows, and longer."""
+
+        def take(self, rows, memos) -> None:
+            if len(rows) == 10:
+                may_go_on.wait(10)
+
+        def look(self, now_ms: int) -> None: ...
+
+    may_go_on = threading.Event()
+    limits = RecordLimits(flush_rows=10, buffer_rows=40, flush_interval_s=0.01)
+    recorder = Recorder(
+        tmp_path, gateway="gw", run_id="run", limits=limits, clock=clock, observer=Slow()
+    )
+    recorder.start()
+    append(recorder, make_memo(), rows=15)
+    time.sleep(0.2)  # the writer has looked for rows many times
+
+    before = rows_in_files(tmp_path)
+    may_go_on.set()
+    eventually(lambda: recorder.status().rows_written == 15)
+    recorder.close()
+
+    assert before == []
+    assert rows_in_files(tmp_path) == list(range(15))
+
+
+def rows_in_files(folder: Path) -> list[int]:
+    """The numbers of the rows, file by file as they were written."""
+    files = sorted(folder.glob("*.parquet"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    return [seq for file in files for seq in pq.read_table(file)["seq"].to_pylist()]
