@@ -30,6 +30,10 @@ _LOCK = ".lock"
 _Waiting = Sequence[tuple[StoreQuotas, Done]]
 
 
+class StoreInUseError(UsageError):
+    """Another process keeps its quotas there."""
+
+
 class FileStore:
     """Writes the whole file for each batch of alterations; those that come meanwhile are the next batch.
 
@@ -45,7 +49,7 @@ class FileStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = _locked(path)
+        self._lock = lock_quota_file(path)
         self._document, self.problem = load_quota_file(path)
         if self.problem is not None:
             log.error("%s", self.problem)
@@ -82,6 +86,9 @@ class FileStore:
         self._waiting.append((errand, done))
         if self._writing is None:
             self._write()
+
+    async def follow(self) -> None:
+        """Nothing goes on."""
 
     async def end(self) -> None:
         """Finish writing what waits."""
@@ -176,8 +183,12 @@ def _write(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> Q
     return after
 
 
-def _locked(path: Path) -> BinaryIO | None:
-    """Nobody else writes the file until this process ends."""
+def lock_quota_file(path: Path) -> BinaryIO | None:
+    """See that nobody else writes the file until this one is closed; None: its disk has no locks.
+
+    Raises:
+        StoreInUseError: somebody else does already.
+    """
     lock = path.with_name(path.name + _LOCK)
     file = None
     try:
@@ -187,7 +198,7 @@ def _locked(path: Path) -> BinaryIO | None:
         assert file is not None, "it was open"
         file.close()
         msg = f"quotas.file: another gateway keeps its quotas in {path}. Give each gateway a file of its own"
-        raise UsageError(msg) from None
+        raise StoreInUseError(msg) from None
     except OSError as error:  # what cannot be written is said again when it is to be
         log.warning("%s: %s; no other gateway may use %s", lock, error.strerror or error, path)
     return file
