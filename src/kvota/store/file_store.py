@@ -16,7 +16,7 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError, UsageError
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_document import QuotaDocument, read_document
-from kvota.store.quota_store import Done, InForce
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -113,13 +113,25 @@ class FileStore:
         changes: Sequence[KeyChange],
         writing: "asyncio.Future[QuotaDocument]",
     ) -> None:
-        self._writing = None
         error = writing.exception()
         if error is None:
             self._document = writing.result()
             self._said = ""
-            self._in_force(changes)
-        refusal = None if error is None else self._refusal_of(error)
+            self._put_in_force(batch, changes, 0)
+        else:
+            self._end_batch(batch, self._refusal_of(error))
+
+    def _put_in_force(self, batch: _Waiting, changes: Sequence[KeyChange], at: int) -> None:
+        """Many changes come into force in steps, so that nobody waits for them."""
+        behind = at + CHANGES_PER_STEP
+        self._in_force(changes[at:behind])
+        if behind < len(changes):
+            self._loop.call_soon(self._put_in_force, batch, changes, behind)
+        else:
+            self._end_batch(batch, None)
+
+    def _end_batch(self, batch: _Waiting, refusal: Refusal | None) -> None:
+        self._writing = None
         for errand, done in batch:
             if refusal is None:
                 log.info("quotas altered by %s: %d values", errand.by, len(errand.changes))

@@ -11,6 +11,9 @@ InForce = Callable[[Sequence[KeyChange]], None]
 # Takes None, or why nothing was stored.
 Done = Callable[[Refusal | None], None]
 
+# So many changes come into force at once: some milliseconds.
+CHANGES_PER_STEP = 250
+
 
 class QuotaStore(QuotaSource, Protocol):
     """Stored first, then in force, then answered: a change that was acknowledged outlives the process."""

@@ -5,9 +5,10 @@ The topic is the truth. What it has had last is kept in a file, too, for a start
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from kvota.client import BrokerError
 from kvota.client.record_batches import Row, Unread
@@ -19,7 +20,7 @@ from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.file_store import load_quota_file
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import changes_of, encode_rows
-from kvota.store.quota_store import Done, InForce
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
 from kvota.store.quota_topic import UNKNOWN_TOPIC, QuotaTopic, TopicError
 from kvota.wire.error_code import ErrorCode
 
@@ -35,13 +36,13 @@ _LOOK_S = 10.0
 _OUT_OF_REACH_S = 5.0
 # An alteration may take so long to be appended; and so long to come back, once it is.
 _APPEND_S, _BACK_S = 20.0, 10.0
-# Many changes come into force in steps, so that nobody waits for them.
-_CHANGES_PER_STEP = 500
 # Of rows that cannot be read so many reasons are said in full.
 _REASONS_MAX = 20
 _SNAPSHOT_S = 1.0
 _OFFSET_OUT_OF_RANGE = 1
 
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 _Trouble = (UnreachableError, BrokerError, ProtocolError)
 
 
@@ -152,13 +153,15 @@ class TopicStore:
                 self._topic.name,
                 len(self.quotas),
             )
-            rows = encode_rows(ClientQuotas().changes_to(self.quotas))
+            changes = ClientQuotas().changes_to(self.quotas)
+            rows = await _computed(len(changes), encode_rows, changes)
             await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
         found = ClientQuotas()
         async for decoded in self._topic.all_rows():
-            found = found.with_changes(self._changes(decoded.rows))
+            some = await self._changes(decoded.rows)
+            found = await _computed(len(some), found.with_changes, some)
             self._offset = decoded.next_offset
-        await self._put_in_force(self.quotas.changes_to(found))
+        await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
         self._can(f"has been read: quotas of {len(found)} entities are in force")
 
     async def _is_missing(self) -> bool:
@@ -192,19 +195,19 @@ class TopicStore:
                 continue
             read_s = loop.time()
             if next_offset > self._offset:
-                await self._put_in_force(self._changes(rows))
+                await self._put_in_force(await self._changes(rows))
                 self._offset = next_offset
                 self._moved.set()
 
-    def _changes(self, rows: Sequence[Row | Unread]) -> list[KeyChange]:
-        changes, left_out = changes_of(rows)
+    async def _changes(self, rows: Sequence[Row | Unread]) -> list[KeyChange]:
+        changes, left_out = await _computed(len(rows), changes_of, rows)
         for offset, reason in left_out:
             self._say_unread(offset, reason)
         return changes
 
     async def _put_in_force(self, changes: Sequence[KeyChange]) -> None:
-        for at in range(0, len(changes), _CHANGES_PER_STEP):
-            some = changes[at : at + _CHANGES_PER_STEP]
+        for at in range(0, len(changes), CHANGES_PER_STEP):
+            some = changes[at : at + CHANGES_PER_STEP]
             self.quotas = self.quotas.with_changes(some)
             self._in_force(some)
             self._changed.set()
@@ -233,7 +236,7 @@ class TopicStore:
 
     async def _append(self, changes: Sequence[KeyChange]) -> Refusal | None:
         """Append them, and wait until they are back; returns why that failed."""
-        rows = encode_rows(changes)
+        rows = await _computed(len(changes), encode_rows, changes)
         try:
             async with asyncio.timeout(_APPEND_S):
                 last = await self._append_at_last(rows)
@@ -309,6 +312,13 @@ class TopicStore:
         if reason not in self._said:
             self._said[reason] = None
             log.error(words, reason)
+
+
+async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -> _Made:
+    """What ``work`` makes of so much; beside the event loop where it would hold it."""
+    if size > CHANGES_PER_STEP:
+        return await asyncio.to_thread(work, given)
+    return work(given)
 
 
 def _is_final(error: Exception) -> bool:
