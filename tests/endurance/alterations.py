@@ -45,12 +45,12 @@ def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alteratio
     count = many = lost = half = kept = 0
     for _ in range(plan.kills):
         process.__enter__()
-        _wait_until_it_takes_them(process)
+        wait_until_it_takes_them(process)
         acknowledged, waiting = _altered_until_killed(process, plan, rng, count)
         count += len(acknowledged)
         known |= {user: value for values in acknowledged for user, value in values.items()}
         with process:
-            _wait_until_it_takes_them(process)
+            wait_until_it_takes_them(process)
             found, halves = _found(process)
         half += halves
         there = {user for user, value in waiting.items() if found.get(user) == value}
@@ -87,7 +87,7 @@ def run_same_quotas(
     process = _gateway(straight, folder, store, f"same-{seed}")
     differing = 0
     with process:
-        _wait_until_it_takes_them(process)
+        wait_until_it_takes_them(process)
         with (
             RawClient(straight.nodes[0].address) as direct,
             RawClient(address(process)) as client,
@@ -118,7 +118,7 @@ def _gateway(kafka: LocalKafka, folder: Path, store: str, topic: str) -> Gateway
     return GatewayProcess(folder, config=config, quotas="", first_port=first_port)
 
 
-def _wait_until_it_takes_them(process: GatewayProcess) -> None:
+def wait_until_it_takes_them(process: GatewayProcess) -> None:
     """A gateway that has not read its topic yet refuses alterations."""
     nothing = alteration(({"user": "nobody"}, {KEYS[0]: None}))
     end = time.monotonic() + _READY_S
