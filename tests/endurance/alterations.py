@@ -66,8 +66,8 @@ def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alteratio
             "acknowledged": count,
             "lost": lost,
             "half": half,
-            "killed before an answer, and there": kept,
-            "killed before an answer of many": many,
+            "not answered, and there": kept,
+            "not answered, of many users": many,
         }
     )
     found_all.expect(count > plan.kills, "hardly any was acknowledged")
