@@ -17,6 +17,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # the parts are the tests'
 
+from tests.endurance.alterations import (  # noqa: E402
+    STORES,
+    Alterations,
+    run_alterations,
+    run_same_quotas,
+)
 from tests.endurance.disk_full import DiskFull, Place, can_mount, run_disk_full  # noqa: E402
 from tests.endurance.findings import Findings  # noqa: E402
 from tests.endurance.gated_kafka import HOST  # noqa: E402
@@ -51,6 +57,8 @@ RELOADS = Reloads(
 SLOW_READERS = SlowReaders(
     readers=200, answer_bytes=36_000_000, bytes_per_s=20_000, seconds=20.0, memory_mib_max=337.0
 )
+ALTERATIONS = Alterations(kills=50, users=1_000, seed=50)
+SAME_QUOTAS = {"file": 10_000, "topic": 3_000}
 DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
 
 
@@ -89,12 +97,33 @@ def disk_full(folder: Path, algorithm: Algorithm) -> Findings:
     return found
 
 
+def alterations(folder: Path, _: Algorithm) -> Findings:
+    """Fifty kills of the gateway while quotas are altered, in a file and in a topic: none that was acknowledged is lost."""
+    found = Findings()
+    with LocalKafka(host=HOST) as kafka:
+        for store in STORES:
+            found.add(store, run_alterations(kafka, folder / store, store, ALTERATIONS))
+    return found
+
+
+def same_quotas(folder: Path, _: Algorithm) -> Findings:
+    """Ten thousand random alterations to a broker and to a gateway: the same answers, and the same quotas at the end."""
+    found = Findings()
+    with LocalKafka(host=HOST) as kafka:
+        for store in STORES:
+            count = SAME_QUOTAS[store]
+            found.add(store, run_same_quotas(kafka, folder / store, store, count=count, seed=10))
+    return found
+
+
 PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
     "kills": kills,
     "groups": groups,
     "reloads": reloads,
     "slow_readers": slow_readers,
     "disk_full": disk_full,
+    "alterations": alterations,
+    "same_quotas": same_quotas,
 }
 
 

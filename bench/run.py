@@ -19,6 +19,7 @@ NAMES = (
     "endurance",
     "steps",
     "caught_up",
+    "quota_api",
 )
 
 

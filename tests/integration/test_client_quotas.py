@@ -204,48 +204,6 @@ async def test_the_clusters_authorizer_decides(acl_kafka: LocalKafka, tmp_path: 
     assert "alice-secret" not in log
 
 
-# ------------------------------------------------------------------ the end of a process
-
-
-def test_kill_9_loses_nothing_that_was_acknowledged(
-    quota_kafka: LocalKafka, tmp_path: Path
-) -> None:
-    rng = Random(9)
-    acknowledged: dict[str, float] = {}
-    process = gateway(tmp_path, quota_kafka.bootstrap_servers)
-    for _ in range(3):
-        process.__enter__()
-        sent = altered_until_killed(process, acknowledged, rng)
-        with process, RawClient(address(process)) as client:
-            found = described(asked(client, description(("user", 2, None))))
-            values = {
-                str(entity[0][1]): value["producer_byte_rate"] for entity, value in found.items()
-            }
-            for user, value in acknowledged.items():
-                assert values[user] in {value, sent.get(user)}
-            acknowledged |= values
-    assert len(acknowledged) > 10
-    assert "cannot be used" not in process.log
-
-
-def altered_until_killed(
-    process: GatewayProcess, acknowledged: dict[str, float], rng: Random
-) -> dict[str, float]:
-    """Alter one user after the other until the gateway is killed; returns what was not acknowledged."""
-    kill_after_s = rng.uniform(0.05, 0.6)
-    begin = time.monotonic()
-    with RawClient(address(process)) as client:
-        while True:
-            user, value = f"u{rng.randrange(200)}", float(rng.randrange(1, 10**6))
-            client.send(alteration(({"user": user}, {"producer_byte_rate": value})))
-            if time.monotonic() - begin > kill_after_s:
-                time.sleep(rng.uniform(0, 0.01))
-                process.kill()
-                return {user: value}
-            assert [code for _, code, _ in altered(client.frame())] == [0]
-            acknowledged[user] = value
-
-
 # ------------------------------------------------------------------ connections
 
 

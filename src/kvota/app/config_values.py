@@ -15,6 +15,7 @@ _SHOWN_MAX = 80
 
 _HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _NODE_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as record.recorder takes it
 
 
@@ -34,6 +35,13 @@ def read_path(value: object) -> str:
     """Read the name of a file or folder."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise _refuse(value, "the name of a file or folder", '"/var/lib/kvota/name"')
+    return value
+
+
+def read_topic(value: object) -> str:
+    """Read a name that a topic can have."""
+    if not isinstance(value, str) or not _TOPIC.fullmatch(value) or value in {".", ".."}:
+        raise _refuse(value, "a topic's name", '"kvota-quotas"')
     return value
 
 

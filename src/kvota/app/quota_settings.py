@@ -17,6 +17,7 @@ class QuotaSourceKind(StrEnum):
 
     TOML = "toml"  # a file that people write
     FILE = "file"  # one of the gateway's own, altered by Kafka's tools
+    TOPIC = "topic"  # one of the cluster, which several gateways share
 
 
 # Keys that would be right one level below.
@@ -29,7 +30,12 @@ _REMEDIES = {
         ("debt_max", '"15s"'),
     )
 }
-_FILE_NAMES = {QuotaSourceKind.TOML: "quotas.toml", QuotaSourceKind.FILE: "quotas.json"}
+_FILE_NAMES = {
+    QuotaSourceKind.TOML: "quotas.toml",
+    QuotaSourceKind.FILE: "quotas.json",
+    QuotaSourceKind.TOPIC: "quotas.json",
+}
+_TOPIC = "kvota-quotas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,8 @@ class QuotaSettings:
 
     Attributes:
         source: where quotas come from.
-        file: that of the source.
+        file: that of the source; of a topic, what it has had last.
+        topic: its name, where it is the source.
         admins: who may alter quotas where no authorizer of the cluster can say.
         enforced: quota types in force; the others are in shadow mode.
         enforces_connection_rates: whether connection_creation_rate is in force, or only watched.
@@ -47,6 +54,7 @@ class QuotaSettings:
 
     source: QuotaSourceKind
     file: Path
+    topic: str
     admins: QuotaAdmins
     enforced: frozenset[QuotaType]
     enforces_connection_rates: bool
@@ -56,15 +64,18 @@ class QuotaSettings:
 def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
     quotas = reader.table("quotas")
-    known = ("source", "file", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
+    known = ("source", "file", "topic", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
     reader.known(("quotas",), known, remedies=_REMEDIES)
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
     file = quotas.value("file", _FILE_NAMES[source], values.read_path)
-    if source is QuotaSourceKind.FILE and file.endswith(".toml"):
+    topic = quotas.value("topic", _TOPIC, values.read_topic)
+    if "topic" in quotas.data and source is not QuotaSourceKind.TOPIC:
+        quotas.fault("topic", f'means nothing to source = "{source}"', 'Add source = "topic".')
+    if source is not QuotaSourceKind.TOML and file.endswith(".toml"):
         quotas.fault(
             "file",
-            f'"{file}" is a file that people write, and source = "file" keeps a JSON document',
-            'Write e.g. "quotas.json".',
+            f'"{file}" is a file that people write, and source = "{source}" keeps a JSON document',
+            'Write e.g. "quotas.json"; gateway import-quotas --from takes the quotas over.',
         )
     enforced, buckets = _of_types(reader)
     reader.known(("quotas", CONNECTION_RATE_KEY), ("enforce",))
@@ -72,6 +83,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
     return QuotaSettings(
         source=source,
         file=folder / file,
+        topic=topic,
         admins=_admins(reader, listens_at=listens_at),
         enforced=frozenset(enforced),
         enforces_connection_rates=of_connections.value("enforce", False, values.read_boolean),  # noqa: FBT003

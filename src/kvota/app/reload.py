@@ -263,11 +263,17 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
         kafka=replace(before.kafka, windows=now.windows, callback=now.kafka.callback),
         quotas=now.quotas
         if _store_of(before) == _store_of(now)
-        else replace(now.quotas, source=before.quotas.source, file=before.quotas.file),
+        else replace(
+            now.quotas,
+            source=before.quotas.source,
+            file=before.quotas.file,
+            topic=before.quotas.topic,
+        ),
     )
 
 
-def _store_of(config: GatewayConfig) -> tuple[QuotaSourceKind, Path | None]:
+def _store_of(config: GatewayConfig) -> tuple[QuotaSourceKind, Path | None, str]:
     """What is opened at the start; a file that people write may be another one any time."""
     source = config.quotas.source
-    return source, None if source is QuotaSourceKind.TOML else config.quotas.file
+    file = None if source is QuotaSourceKind.TOML else config.quotas.file
+    return source, file, config.quotas.topic

@@ -1,7 +1,8 @@
 """A cluster by the properties of Kafka's own clients: ``bootstrap.servers``, ``sasl.jaas.config`` and the like."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from kvota.client.cluster import Cluster
 from kvota.client.connection import ClientLimits
@@ -21,6 +22,43 @@ _JAAS_OPTION = re.compile(
 )
 
 
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a file of Java's properties, as ``--command-config`` of Kafka's own tools names one.
+
+    Raises:
+        UsageError: it cannot be read, or a line has no value; no value is in any text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(msg) from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(_whole_lines(text), 1):
+        if not line or line[0] in "#!":
+            continue
+        key, equals, value = line.partition("=")
+        if not equals:
+            msg = f"{path}: property {number}: no value; write name=value"
+            raise UsageError(msg)
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """Lines without blanks around them; one that ends in a backslash goes on in the next."""
+    begun = ""
+    for line in text.splitlines():
+        begun += line.strip()
+        if begun.endswith("\\"):
+            begun = begun[:-1]
+            continue
+        yield begun
+        begun = ""
+    if begun:
+        yield begun
+
+
 def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cluster:
     """Return the cluster; nothing is connected yet.
 
@@ -38,13 +76,18 @@ def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cl
         raise UsageError(msg)
     return Cluster(
         [part for part in properties.get("bootstrap.servers", "").split(",") if part.strip()],
-        security=_security(properties),
+        security=security_of(properties),
         client_id=properties.get("client.id", client_id),
         limits=ClientLimits(request_s=int(timeout_ms) / 1000),
     )
 
 
-def _security(properties: Mapping[str, str]) -> Security:
+def security_of(properties: Mapping[str, str]) -> Security:
+    """Return how to log in by ``security.protocol``, ``sasl.mechanism`` and ``sasl.jaas.config``.
+
+    Raises:
+        UsageError: as ``cluster_of``.
+    """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip()
     if protocol == "PLAINTEXT":
         return NO_LOGIN

@@ -159,6 +159,7 @@ class Gateway:
             self._upkeep(journal),
             self._purge(),
             self.quota_callback.run(),
+            self._store.follow(),
             watch_lag(self.counts),
         )
         return [tasks.create_task(work) for work in works]

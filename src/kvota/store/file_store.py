@@ -16,7 +16,7 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError, UsageError
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_document import QuotaDocument, read_document
-from kvota.store.quota_store import Done, InForce
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,10 @@ _PREVIOUS = ".previous"
 _LOCK = ".lock"
 
 _Waiting = Sequence[tuple[StoreQuotas, Done]]
+
+
+class StoreInUseError(UsageError):
+    """Another process keeps its quotas there."""
 
 
 class FileStore:
@@ -45,7 +49,7 @@ class FileStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = _locked(path)
+        self._lock = lock_quota_file(path)
         self._document, self.problem = load_quota_file(path)
         if self.problem is not None:
             log.error("%s", self.problem)
@@ -83,6 +87,9 @@ class FileStore:
         if self._writing is None:
             self._write()
 
+    async def follow(self) -> None:
+        """Nothing goes on."""
+
     async def end(self) -> None:
         """Finish writing what waits."""
         while self._writing is not None:
@@ -106,13 +113,25 @@ class FileStore:
         changes: Sequence[KeyChange],
         writing: "asyncio.Future[QuotaDocument]",
     ) -> None:
-        self._writing = None
         error = writing.exception()
         if error is None:
             self._document = writing.result()
             self._said = ""
-            self._in_force(changes)
-        refusal = None if error is None else self._refusal_of(error)
+            self._put_in_force(batch, changes, 0)
+        else:
+            self._end_batch(batch, self._refusal_of(error))
+
+    def _put_in_force(self, batch: _Waiting, changes: Sequence[KeyChange], at: int) -> None:
+        """Many changes come into force in steps, so that nobody waits for them."""
+        behind = at + CHANGES_PER_STEP
+        self._in_force(changes[at:behind])
+        if behind < len(changes):
+            self._loop.call_soon(self._put_in_force, batch, changes, behind)
+        else:
+            self._end_batch(batch, None)
+
+    def _end_batch(self, batch: _Waiting, refusal: Refusal | None) -> None:
+        self._writing = None
         for errand, done in batch:
             if refusal is None:
                 log.info("quotas altered by %s: %d values", errand.by, len(errand.changes))
@@ -176,8 +195,12 @@ def _write(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> Q
     return after
 
 
-def _locked(path: Path) -> BinaryIO | None:
-    """Nobody else writes the file until this process ends."""
+def lock_quota_file(path: Path) -> BinaryIO | None:
+    """See that nobody else writes the file until this one is closed; None: its disk has no locks.
+
+    Raises:
+        StoreInUseError: somebody else does already.
+    """
     lock = path.with_name(path.name + _LOCK)
     file = None
     try:
@@ -187,7 +210,7 @@ def _locked(path: Path) -> BinaryIO | None:
         assert file is not None, "it was open"
         file.close()
         msg = f"quotas.file: another gateway keeps its quotas in {path}. Give each gateway a file of its own"
-        raise UsageError(msg) from None
+        raise StoreInUseError(msg) from None
     except OSError as error:  # what cannot be written is said again when it is to be
         log.warning("%s: %s; no other gateway may use %s", lock, error.strerror or error, path)
     return file

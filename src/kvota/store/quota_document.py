@@ -97,12 +97,24 @@ def read_entry(entry: object) -> tuple[QuotaEntity, dict[str, float]]:
         msg = "not an object"
         raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
     values = entry.get(_VALUES)
-    unknown = sorted(set(entry) - {*_PARTS, _VALUES})
-    if unknown or not isinstance(values, dict) or not values:
-        msg = f'unknown member "{unknown[0]}"' if unknown else 'no "values"'
+    if not isinstance(values, dict) or not values:
+        msg = 'no "values"'
         raise ValueError(msg)
-    entity = QuotaEntity(*(_name(entry, part) for part in _PARTS))
-    return entity, {key: _value(entity, key, value) for key, value in values.items()}
+    entity = entity_of({part: name for part, name in entry.items() if part != _VALUES})
+    return entity, {key: value_of(entity, key, value) for key, value in values.items()}
+
+
+def entity_of(named: Mapping[str, object]) -> QuotaEntity:
+    """The entity with these parts; null is the default's name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    unknown = sorted(set(named) - set(_PARTS))
+    if unknown:
+        msg = f'unknown member "{unknown[0]}"'
+        raise ValueError(msg)
+    return QuotaEntity(*(_name(named, part) for part in _PARTS))
 
 
 def number_text(value: float) -> float | str:
@@ -128,18 +140,32 @@ def _name(entry: Mapping[str, object], part: str) -> EntityName:
     name = entry[part]
     if name is None:
         return DEFAULT
-    if isinstance(name, str):
-        return name
-    msg = f'"{part}" is neither a text nor null'
-    raise ValueError(msg)
+    if not isinstance(name, str):
+        msg = f'"{part}" is neither a text nor null'
+        raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as JSON can spell it
+        msg = f'"{part}" is no text: {name!a}'
+        raise ValueError(msg) from None
+    return name
 
 
-def _value(entity: QuotaEntity, key: str, value: object) -> float:
+def value_of(entity: QuotaEntity, key: str, value: object) -> float:
+    """The value that an entity has for a key.
+
+    Raises:
+        ValueError: it is none.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number and value not in _NO_NUMBERS:
         msg = f"{key}: {value!r} is no number"
         raise ValueError(msg)
-    number = float(value)  # type: ignore[arg-type]  # one of these
+    try:
+        number = float(value)  # type: ignore[arg-type]  # one of these
+    except OverflowError:
+        msg = f"{key}: a number of {len(str(value))} digits is too large"
+        raise ValueError(msg) from None
     fault = fault_of_value(key, number, of_ip=entity.ip is not None)
     if fault is not None:
         raise ValueError(fault)

@@ -11,6 +11,9 @@ InForce = Callable[[Sequence[KeyChange]], None]
 # Takes None, or why nothing was stored.
 Done = Callable[[Refusal | None], None]
 
+# So many changes come into force at once: some milliseconds.
+CHANGES_PER_STEP = 250
+
 
 class QuotaStore(QuotaSource, Protocol):
     """Stored first, then in force, then answered: a change that was acknowledged outlives the process."""
@@ -25,6 +28,9 @@ class QuotaStore(QuotaSource, Protocol):
 
     def alter(self, errand: StoreQuotas, done: Done) -> None:
         """Store changes; ``done`` is called when they are in force, or have been refused."""
+
+    async def follow(self) -> None:
+        """Do what goes on by itself, until cancelled or done."""
 
     async def end(self) -> None:
         """Finish what has begun, and let go of what is held."""
@@ -50,6 +56,9 @@ class TomlStore:
     def alter(self, errand: StoreQuotas, done: Done) -> None:  # noqa: ARG002
         """Refuse."""
         done(self.refusal)
+
+    async def follow(self) -> None:
+        """Nothing goes on."""
 
     async def end(self) -> None:
         """Nothing is held."""

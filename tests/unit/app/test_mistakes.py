@@ -34,8 +34,8 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
     [
         ("gatway", 'there is no command "gatway". Did you mean "gateway"?'),
         ("quota", 'there is no command "quota". Known are demo, gateway'),
-        ("gateway start", 'action: "start" is not one of run, reload.'),
-        ("gateway relod", '"relod" is not one of run, reload. Did you mean "reload"?'),
+        ("gateway start", '"start" is not one of run, reload, import-quotas.'),
+        ("gateway relod", '"relod" is not one of run, reload, import-quotas. Did you mean "reload"?'),
         ("gateway -check", 'there is no option "-check", did you mean "--check"'),
         ("gateway --chek", 'there is no option "--chek". Did you mean "--check"?'),
         ("gateway --debug", 'Did you mean "--log-level debug"?'),

@@ -1,9 +1,11 @@
 """A cluster by the properties of Kafka's own clients."""
 
+from pathlib import Path
+
 import pytest
 
 from kvota.client import Security
-from kvota.client.properties import _security, cluster_of
+from kvota.client.properties import cluster_of, read_properties, security_of
 from kvota.model.errors import UsageError
 
 SERVERS = {"bootstrap.servers": "kafka-1:9092, kafka-2:9092"}
@@ -34,7 +36,7 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required "
     ],
 )
 def test_how_it_logs_in(properties: dict[str, str], security: Security) -> None:
-    assert _security(properties) == security
+    assert security_of(properties) == security
     assert cluster_of({**SERVERS, **properties})
 
 
@@ -69,3 +71,27 @@ def test_a_jaas_line_that_cannot_be_read_is_not_repeated() -> None:
         )
 
     assert "secret-word" not in str(refused.value)
+
+
+def test_a_file_of_properties(tmp_path: Path) -> None:
+    path = tmp_path / "admin.properties"
+    path.write_text(
+        "# comment\n! another\n\nsecurity.protocol = SASL_PLAINTEXT\n"
+        'sasl.jaas.config=x required \\\n    username="u" \\\n    password="a=b";\nempty=\n'
+    )
+
+    assert read_properties(path) == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.jaas.config": 'x required username="u" password="a=b";',
+        "empty": "",
+    }
+
+
+def test_a_file_that_has_no_properties(tmp_path: Path) -> None:
+    path = tmp_path / "admin.properties"
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_properties(path)
+    path.write_text("a=1\nthe-secret\n")
+    with pytest.raises(UsageError, match="property 2: no value") as raised:
+        read_properties(path)
+    assert "the-secret" not in str(raised.value)

@@ -5,6 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
+from kvota.app.cli import import_quotas
 from kvota.app.cli.exit_codes import DONE, UNREACHABLE, WRONG_USE
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
@@ -14,38 +15,57 @@ EXAMPLE = "{kvota} gateway -c gateway.toml --check && {kvota} gateway -c gateway
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("run", "reload"),
-        default="run",
-        help="run: the gateway itself (default); reload: have the one that runs with this file read its files "
-        "again, and say what is in force then",
-    )
+    _add_options(parser, default=Path("gateway.toml"), log_level="info")
+    actions = parser.add_subparsers(dest="action", metavar="run|reload|import-quotas")
+    for name, words in (
+        ("run", "the gateway itself (default)"),
+        (
+            "reload",
+            "have the one that runs with this file read its files again, and say what is in force then",
+        ),
+    ):
+        # What stands before the action is not forgotten behind it.
+        kept = {"default": argparse.SUPPRESS, "log_level": argparse.SUPPRESS}
+        _add_options(actions.add_parser(name, help=words, description=words), **kept)
+    words = "take the quotas of the brokers, or of a file, over into the gateway's own"
+    import_quotas.configure(actions.add_parser("import-quotas", help=words))
+
+
+def _add_options(parser: argparse.ArgumentParser, *, default: object, log_level: str) -> None:
+    suppressed = default is argparse.SUPPRESS
+    switch = argparse.SUPPRESS if suppressed else False
     parser.add_argument(
         "-c",
         "--config",
         type=Path,
-        default=Path("gateway.toml"),
+        default=default,
         metavar="FILE",
         help="the gateway's settings (default: gateway.toml)",
     )
     parser.add_argument(
-        "--check", action="store_true", help="check the files, print what would run, and end"
+        "--check",
+        action="store_true",
+        default=switch,
+        help="check the files, print what would run, and end",
     )
     parser.add_argument(
-        "--connect", action="store_true", help="with --check: also connect to each bootstrap server"
+        "--connect",
+        action="store_true",
+        default=switch,
+        help="with --check: also connect to each bootstrap server",
     )
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
-        default="info",
+        default=log_level,
         help="how much to log, on stderr (default: info)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run until a signal; SIGTERM drains, SIGHUP reloads the files. Or do what the action says."""
+    if args.action == "import-quotas":
+        return import_quotas.run(args)
     logging.basicConfig(
         stream=sys.stderr,
         level=args.log_level.upper(),

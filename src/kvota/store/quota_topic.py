@@ -1,0 +1,338 @@
+"""The topic that holds configured quotas: made with the right settings, checked, appended to and read."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from uuid import UUID
+
+from kvota.client import CONTROLLER, BrokerError, Cluster
+from kvota.client.cluster import Destination
+from kvota.client.messages import Answer, Fields
+from kvota.client.record_batches import Decoded, decode_batches, encode_batch
+from kvota.model.errors import KvotaError, UnreachableError, UsageError
+from kvota.wire.apis import CREATE_TOPICS, DESCRIBE_CONFIGS, FETCH, LIST_OFFSETS, PRODUCE
+
+# Versions that every broker from 0.11 to 4.x takes.
+_VERSIONS = {PRODUCE: 3, FETCH: 4, LIST_OFFSETS: 1, CREATE_TOPICS: 2, DESCRIBE_CONFIGS: 1}
+_EARLIEST, _LATEST = -2, -1
+_TOPIC_RESOURCE = 2
+UNKNOWN_TOPIC, _ALREADY_EXISTS = 3, 36
+
+# Brokers take 1 MiB at once unless told otherwise.
+_BATCH_BYTES_MAX = 800_000
+_FETCH_BYTES_MAX = 8 * 2**20
+# Rows of more bytes are read and written beside the event loop.
+_BYTES_AT_ONCE = 16_384
+# An answer to a Fetch comes as soon as there is something, and after this otherwise.
+_FETCH_WAIT = timedelta(milliseconds=500)
+_ACKS_WAIT = timedelta(seconds=5)
+_CREATION_WAIT = timedelta(seconds=10)
+# So often, and so long apart, it is looked whether it is known.
+_LOOKS, _LOOK_S = 100, 0.1
+_THROTTLE_S_MAX = 5.0
+# What is not answered in this time beyond that has been lost.
+_ANSWER_S = 10.0
+
+_POLICY = "cleanup.policy"
+_COMPACT = "compact"
+
+# As the brokers' quotas see whoever reads and writes the topic.
+CLIENT_ID = "kvota-quotas"
+
+EncodedRow = tuple[bytes, bytes | None]
+
+
+class TopicError(KvotaError):
+    """The topic is not what quotas can be kept in; somebody has to mend it."""
+
+
+class QuotaTopic:
+    """One topic of one partition.
+
+    Args:
+        name: of the topic.
+        make_cluster: makes a client of the cluster. Reading waits in the broker for what comes, so
+            it has a client of its own.
+
+    Attributes:
+        topic_id: of the topic that was found last; None where brokers have none (before 2.8).
+    """
+
+    def __init__(self, name: str, make_cluster: Callable[[], Cluster]) -> None:
+        self.name = name
+        self.topic_id: UUID | None = None
+        self._reading = make_cluster()
+        self._asking = make_cluster()
+        self._leader: int | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._reading.close()
+        await self._asking.close()
+
+    # ------------------------------------------------------------------ the topic itself
+
+    async def find(self) -> bool:
+        """Look for it, and for its leader; False: there is no such topic.
+
+        Raises:
+            UnreachableError: no broker answers, or it has no leader now.
+            BrokerError: the brokers refuse to tell.
+            TopicError: it has several partitions.
+        """
+        self._leader = None
+        topic = (await self._asking.metadata([self.name])).topics.get(self.name)
+        await self._reading.metadata([])  # a broker may have another address now
+        if topic is None or topic.error_code == UNKNOWN_TOPIC:
+            return False
+        if topic.error_code:
+            raise self._error(topic.error_code)
+        if len(topic.partitions) != 1:
+            msg = (
+                f"topic {self.name} has {len(topic.partitions)} partitions, and quotas need one order: name a "
+                "topic of 1 partition in quotas.topic"
+            )
+            raise TopicError(msg)
+        self.topic_id, self._leader = topic.topic_id, topic.partitions[0].leader
+        if self._leader is None:
+            msg = f"topic {self.name} has no leader at the moment"
+            raise UnreachableError(msg)
+        return True
+
+    async def find_or_make(self) -> None:
+        """See that it is there, and fit to keep quotas.
+
+        Raises:
+            TopicError: it is not.
+            UnreachableError: no broker answers.
+            BrokerError: the brokers refuse.
+        """
+        if not await self.find():
+            await self.make()
+            for _ in range(_LOOKS):
+                if await self._is_known():
+                    break
+                await asyncio.sleep(_LOOK_S)
+            else:
+                msg = f"topic {self.name} has been created, and no broker knows it yet"
+                raise UnreachableError(msg)
+        await self.check()
+
+    async def _is_known(self) -> bool:
+        """Whether the broker that is asked has heard of it, and of its leader."""
+        with suppress(UnreachableError):
+            return await self.find()
+        return False
+
+    async def is_new(self) -> bool:
+        """Whether it has never had a row.
+
+        Raises:
+            UnreachableError: its leader cannot be reached.
+            BrokerError: it is refused.
+        """
+        return await self._offset(_LATEST) == 0
+
+    async def make(self) -> None:
+        """Create it; somebody else may have been quicker.
+
+        Raises:
+            UnreachableError: no broker answers.
+            BrokerError: the brokers refuse.
+        """
+        replicas = min(3, len((await self._asking.metadata([])).brokers))
+        settings = {
+            _POLICY: _COMPACT,
+            # What somebody else's producer has compressed is made plain by the broker.
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "2" if replicas == 3 else "1",
+        }
+        topic = {
+            "name": self.name,
+            "num_partitions": 1,
+            "replication_factor": replicas,
+            "assignments": (),
+            "configs": [{"name": name, "value": value} for name, value in settings.items()],
+        }
+        answer = await self._ask(
+            self._asking,
+            CREATE_TOPICS,
+            {"topics": [topic], "timeout": _CREATION_WAIT, "validate_only": False},
+        )
+        (made,) = answer.topics
+        if int(made.error_code) not in {0, _ALREADY_EXISTS}:
+            what = f"topic {self.name} cannot be created"
+            raise BrokerError(what, int(made.error_code), made.error_message)
+
+    async def check(self) -> None:
+        """See that nothing in it is ever forgotten but what newer rows replace.
+
+        Raises:
+            TopicError: it is not compacted.
+            UnreachableError: no broker answers.
+            BrokerError: the brokers refuse to tell.
+        """
+        resource = {
+            "resource_type": _TOPIC_RESOURCE,
+            "resource_name": self.name,
+            "configuration_keys": [_POLICY],
+        }
+        answer = await self._ask(
+            self._asking, DESCRIBE_CONFIGS, {"resources": [resource], "include_synonyms": False}
+        )
+        (result,) = answer.results
+        if int(result.error_code):
+            raise self._error(result.error_code, result.error_message)
+        policy = next((config.value for config in result.configs if config.name == _POLICY), None)
+        if policy != _COMPACT:
+            msg = (
+                f"topic {self.name} has {_POLICY}={policy}, and quotas in it would be forgotten one day: give "
+                f"it {_POLICY}={_COMPACT}, or name another topic in quotas.topic"
+            )
+            raise TopicError(msg)
+
+    # ------------------------------------------------------------------ its rows
+
+    async def append(self, rows: Sequence[EncodedRow], *, now_ms: int) -> int:
+        """Append rows, in their order; returns the last one's offset, when all in-sync replicas have it.
+
+        Rows of one batch are there together or not at all; more than 800 KB are several batches.
+
+        Raises:
+            UnreachableError: it cannot be reached, or the answer was lost: they may be there or not.
+            BrokerError: it is refused; what stands before is there.
+        """
+        last = -1
+        for batch, size_bytes in _batches(rows):
+            if size_bytes > _BYTES_AT_ONCE:
+                encoded = await asyncio.to_thread(encode_batch, batch, now_ms=now_ms)
+            else:
+                encoded = encode_batch(batch, now_ms=now_ms)
+            last = await self._append_batch(encoded) + len(batch) - 1
+        return last
+
+    async def _append_batch(self, records: bytes) -> int:
+        topic = {"name": self.name, "partition_data": [{"index": 0, "records": records}]}
+        content = {
+            "transactional_id": None,
+            "acks": -1,
+            "timeout": _ACKS_WAIT,
+            "topic_data": [topic],
+        }
+        answer = await self._ask(self._asking, PRODUCE, content, to=await self._found())
+        ((written,),) = (response.partition_responses for response in answer.responses)
+        if int(written.error_code):
+            raise self._error(written.error_code)
+        return int(written.base_offset)
+
+    async def all_rows(self) -> AsyncIterator[Decoded]:
+        """Yield what there is now, from the first offset on.
+
+        Raises:
+            UnreachableError: its leader cannot be reached.
+            BrokerError: it is refused.
+        """
+        offset, end = await self.bounds()
+        while offset < end:
+            decoded = await self.read(offset)
+            # Behind what compaction has left nothing may follow.
+            offset = end if decoded.next_offset == offset else decoded.next_offset
+            yield decoded._replace(next_offset=offset)
+
+    async def read(self, offset: int) -> Decoded:
+        """Read on from an offset; waits half a second for what comes.
+
+        Raises:
+            UnreachableError: its leader cannot be reached.
+            BrokerError: it is refused; e.g. the offset is not there any more.
+            TopicError: the brokers' quotas do not let it be read.
+        """
+        partition = {
+            "partition": 0,
+            "fetch_offset": offset,
+            "partition_max_bytes": _FETCH_BYTES_MAX,
+        }
+        content = {
+            "replica_id": -1,
+            "max_wait": _FETCH_WAIT,
+            "min_bytes": 1,
+            "max_bytes": _FETCH_BYTES_MAX,
+            "isolation_level": 0,
+            "topics": [{"topic": self.name, "partitions": [partition]}],
+        }
+        while True:
+            answer = await self._ask(self._reading, FETCH, content, to=await self._found())
+            if answer.responses:
+                break
+            # So brokers answer who is over a quota, and they do not listen for as long.
+            throttle_s = answer.throttle_time.total_seconds()
+            if throttle_s > _THROTTLE_S_MAX:
+                msg = (
+                    f"a quota of the brokers (consumer_byte_rate) holds client id {CLIENT_ID} back for "
+                    f"{throttle_s:g} s, which is the gateway's own client: give it more, or none"
+                )
+                raise TopicError(msg)
+            await asyncio.sleep(throttle_s)
+        ((got,),) = (response.partitions for response in answer.responses)
+        if int(got.error_code):
+            raise self._error(got.error_code)
+        records = got.records or b""
+        if len(records) > _BYTES_AT_ONCE:
+            return await asyncio.to_thread(decode_batches, records, offset)
+        return decode_batches(records, offset)
+
+    async def bounds(self) -> tuple[int, int]:
+        """The first offset there is, and the one behind the last.
+
+        Raises:
+            UnreachableError: its leader cannot be reached.
+            BrokerError: it is refused.
+        """
+        return await self._offset(_EARLIEST), await self._offset(_LATEST)
+
+    async def _offset(self, timestamp: int) -> int:
+        partition = {"partition_index": 0, "timestamp": timestamp}
+        topic = {"name": self.name, "partitions": [partition]}
+        content = {"replica_id": -1, "topics": [topic]}
+        answer = await self._ask(self._asking, LIST_OFFSETS, content, to=await self._found())
+        ((got,),) = (response.partitions for response in answer.topics)
+        if int(got.error_code):
+            raise self._error(got.error_code)
+        return int(got.offset)
+
+    # ------------------------------------------------------------------ asking
+
+    async def _found(self) -> int:
+        """Node id of its leader."""
+        if self._leader is None and not await self.find():
+            raise self._error(UNKNOWN_TOPIC)
+        assert self._leader is not None, "it was found"
+        return self._leader
+
+    async def _ask(
+        self, cluster: Cluster, key: int, content: Fields, *, to: Destination = CONTROLLER
+    ) -> Answer:
+        try:
+            connection = await cluster.connection_to(to)
+        except UsageError as error:  # it was its leader, and is in the cluster no more
+            raise UnreachableError(str(error)) from error
+        return await connection.ask(key, content, version=_VERSIONS[key], timeout_s=_ANSWER_S)
+
+    def _error(self, code: int, message: str | None = None) -> BrokerError:
+        return BrokerError(f"topic {self.name}", int(code), message)
+
+
+def _batches(rows: Sequence[EncodedRow]) -> Iterator[tuple[Sequence[EncodedRow], int]]:
+    """Batches, and how large each is, about."""
+    batch: list[EncodedRow] = []
+    size_bytes = 0
+    for key, value in rows:
+        row_bytes = len(key) + len(value or b"") + 32  # lengths, offset, time
+        if batch and size_bytes + row_bytes > _BATCH_BYTES_MAX:
+            yield batch, size_bytes
+            batch, size_bytes = [], 0
+        batch.append((key, value))
+        size_bytes += row_bytes
+    if batch:
+        yield batch, size_bytes

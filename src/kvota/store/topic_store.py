@@ -1,0 +1,332 @@
+"""Quotas that several gateways share: a compacted topic has them, and each gateway follows it.
+
+The topic is the truth. What it has had last is kept in a file, too, for a start without the cluster.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from kvota.client import BrokerError
+from kvota.client.record_batches import Row, Unread
+from kvota.files.whole_file import write_whole
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.clock import Clock
+from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
+from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store.file_store import load_quota_file
+from kvota.store.quota_document import QuotaDocument
+from kvota.store.quota_rows import changes_of, encode_rows
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
+from kvota.store.quota_topic import UNKNOWN_TOPIC, QuotaTopic, TopicError
+from kvota.wire.error_code import ErrorCode
+
+log = logging.getLogger(__name__)
+
+# Between two attempts to reach the topic: longer and longer.
+_RETRY_S, _RETRY_S_MAX = 0.2, 5.0
+# So often a topic must be missing before it counts as gone: a broker that has just started knows little.
+_MISSING_TIMES = 3
+# So often it is looked whether another topic has taken its name.
+_LOOK_S = 10.0
+# A leader may be out of reach for so long before it is said.
+_OUT_OF_REACH_S = 5.0
+# An alteration may take so long to be appended; and so long to come back, once it is.
+_APPEND_S, _BACK_S = 20.0, 10.0
+# Of rows that cannot be read so many reasons are said in full.
+_REASONS_MAX = 20
+_SNAPSHOT_S = 1.0
+_OFFSET_OUT_OF_RANGE = 1
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+_Trouble = (UnreachableError, BrokerError, ProtocolError)
+
+
+class TopicStore:
+    """Appends alterations to the topic, and puts in force what comes from it, its own among them.
+
+    Args:
+        topic: where the quotas are.
+        snapshot: the file with what the topic has had last.
+        clock: rows carry its time.
+
+    Attributes:
+        quotas: those in force.
+        problem: why the snapshot could not be used as it is; None: it could.
+    """
+
+    def __init__(self, topic: QuotaTopic, snapshot: Path, *, clock: Clock) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._snapshot = snapshot
+        document, self.problem = load_quota_file(snapshot)
+        self.quotas = document.quotas
+        self._why_not: str | None = "it has not been read yet"
+        self._in_force: InForce
+        self._wanted: asyncio.Queue[tuple[StoreQuotas, Done]] = asyncio.Queue()
+        self._offset = 0  # of the next row
+        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._said: dict[str, None] = {}
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Nothing is appended to what cannot be read."""
+        if self._why_not is None:
+            return None
+        words = f"The gateway's quotas are in topic {self._topic.name}: {self._why_not}."
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, words)
+
+    def begin(self, in_force: InForce) -> None:
+        """Work from now on, in the running event loop."""
+        self._in_force = in_force
+        log.info(
+            "quotas of topic %s: until it has been read those of %d entities are in force, from %s",
+            self._topic.name,
+            len(self.quotas),
+            self._snapshot,
+        )
+
+    def alter(self, errand: StoreQuotas, done: Done) -> None:
+        """Append changes; ``done`` is called when they are in force, or could not be appended."""
+        if self.refusal is not None:
+            done(self.refusal)
+        else:
+            self._wanted.put_nowait((errand, done))
+
+    async def follow(self) -> None:
+        """Read and write the topic until cancelled."""
+        while True:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._follow())
+                    tasks.create_task(self._append_wanted())
+                    tasks.create_task(self._keep_snapshot())
+            except* Exception as group:  # a fault of ours must not end the traffic
+                log.exception("topic %s cannot be followed", self._topic.name)
+                self._why_not = f"it cannot be followed: {group.exceptions[0]!r}"
+            await asyncio.sleep(_RETRY_S_MAX)
+
+    async def end(self) -> None:
+        """Let go of the cluster, and keep what was in force last."""
+        await self._topic.close()
+        if self._changed.is_set():
+            await self._write_snapshot()
+
+    # ------------------------------------------------------------------ reading
+
+    async def _follow(self) -> None:
+        pause_s = _RETRY_S
+        while True:
+            try:
+                await self._load()
+                pause_s = _RETRY_S
+                await self._read_on()
+                self._cannot("it is gone, or another topic has its name")
+            except TopicError as error:
+                self._cannot(str(error))
+            except _Trouble as error:
+                self._cannot(f"it cannot be read: {error}")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_S_MAX)
+
+    async def _load(self) -> None:
+        """Read all of the topic, which is made where it is missing; then it is what is in force.
+
+        Raises:
+            TopicError: quotas cannot be kept in it.
+            UnreachableError: the cluster does not answer.
+            BrokerError: it refuses.
+        """
+        if await self._is_missing():
+            log.warning("there is no topic %s; it is made", self._topic.name)
+        await self._topic.find_or_make()
+        _, self._offset = await self._topic.bounds()
+        if self._offset == 0 and len(self.quotas):
+            # It is new. What was in force before stays, and is there for all who follow it.
+            log.warning(
+                "topic %s is new: the quotas of %d entities that are in force are put into it",
+                self._topic.name,
+                len(self.quotas),
+            )
+            changes = ClientQuotas().changes_to(self.quotas)
+            rows = await _computed(len(changes), encode_rows, changes)
+            await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
+        found = ClientQuotas()
+        async for decoded in self._topic.all_rows():
+            some = await self._changes(decoded.rows)
+            found = await _computed(len(some), found.with_changes, some)
+            self._offset = decoded.next_offset
+        await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
+        self._can(f"has been read: quotas of {len(found)} entities are in force")
+
+    async def _is_missing(self) -> bool:
+        for _ in range(_MISSING_TIMES):
+            if await self._topic.find():
+                return False
+            await asyncio.sleep(_RETRY_S)
+        return True
+
+    async def _read_on(self) -> None:
+        """Put in force what comes, until the topic is another one, or gone.
+
+        Raises:
+            UnreachableError: it has been out of reach for long.
+            BrokerError: it is gone, or refused.
+        """
+        loop, topic_id = asyncio.get_running_loop(), self._topic.topic_id
+        read_s = looked_s = loop.time()
+        while True:
+            try:
+                if loop.time() - looked_s > _LOOK_S:
+                    looked_s = loop.time()
+                    if not await self._topic.find() or self._topic.topic_id != topic_id:
+                        return  # another one has its name, or none
+                rows, next_offset = await self._topic.read(self._offset)
+            except _Trouble as error:
+                if _is_final(error) or loop.time() - read_s > _OUT_OF_REACH_S:
+                    raise
+                looked_s = float("-inf")
+                await asyncio.sleep(_RETRY_S)
+                continue
+            read_s = loop.time()
+            if next_offset > self._offset:
+                await self._put_in_force(await self._changes(rows))
+                self._offset = next_offset
+                self._moved.set()
+
+    async def _changes(self, rows: Sequence[Row | Unread]) -> list[KeyChange]:
+        changes, left_out = await _computed(len(rows), changes_of, rows)
+        for offset, reason in left_out:
+            self._say_unread(offset, reason)
+        return changes
+
+    async def _put_in_force(self, changes: Sequence[KeyChange]) -> None:
+        for at in range(0, len(changes), CHANGES_PER_STEP):
+            some = changes[at : at + CHANGES_PER_STEP]
+            self.quotas = self.quotas.with_changes(some)
+            self._in_force(some)
+            self._changed.set()
+            await asyncio.sleep(0)
+
+    # ------------------------------------------------------------------ writing
+
+    async def _append_wanted(self) -> None:
+        while True:
+            batch = [await self._wanted.get()]
+            while not self._wanted.empty():
+                batch.append(self._wanted.get_nowait())
+            changes = [change for errand, _ in batch for change in errand.changes]
+            refusal: Refusal | None = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            try:
+                refusal = await self._append(changes)
+            finally:  # whatever becomes of us, nobody waits for good
+                self._tell(batch, refusal)
+
+    @staticmethod
+    def _tell(batch: Sequence[tuple[StoreQuotas, Done]], refusal: Refusal | None) -> None:
+        for errand, done in batch:
+            if refusal is None:
+                log.info("quotas altered by %s: %d values", errand.by, len(errand.changes))
+            done(refusal)
+
+    async def _append(self, changes: Sequence[KeyChange]) -> Refusal | None:
+        """Append them, and wait until they are back; returns why that failed."""
+        rows = await _computed(len(changes), encode_rows, changes)
+        try:
+            async with asyncio.timeout(_APPEND_S):
+                last = await self._append_at_last(rows)
+        except (KvotaError, TimeoutError) as error:
+            late = (
+                f"nothing has answered in {_APPEND_S:g} s. Describe them to see whether it has them"
+            )
+            words = (
+                f"The quotas could not be stored in topic {self._topic.name}: {str(error) or late}."
+            )
+            log.error("%s", words)  # noqa: TRY400  (its text says all)
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, words)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BACK_S):
+                while self._offset <= last and self._why_not is None:
+                    self._moved.clear()
+                    await self._moved.wait()
+        if self._offset <= last:
+            log.warning("altered quotas are in topic %s and not in force yet", self._topic.name)
+        return None
+
+    async def _append_at_last(self, rows: Sequence[tuple[bytes, bytes | None]]) -> int:
+        """Append; a broker that has gone gives way to another one.
+
+        Rows that are there twice because an answer was lost say the same.
+        """
+        while True:
+            try:
+                return await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
+            except _Trouble as error:
+                if _is_final(error):
+                    raise
+            await asyncio.sleep(_RETRY_S)
+            with suppress(*_Trouble):  # until the time is over
+                await self._topic.find()
+
+    # ------------------------------------------------------------------ the snapshot
+
+    async def _keep_snapshot(self) -> None:
+        while True:
+            await self._changed.wait()
+            await self._write_snapshot()
+            await asyncio.sleep(_SNAPSHOT_S)
+
+    async def _write_snapshot(self) -> None:
+        self._changed.clear()
+        quotas = self.quotas
+        try:
+            await asyncio.to_thread(_write, self._snapshot, quotas)
+        except OSError as error:
+            reason = f"{self._snapshot} cannot be written: {error.strerror or error}"
+            self._say_once(reason, "%s; a start without the cluster would have older quotas")
+
+    # ------------------------------------------------------------------ what is said
+
+    def _can(self, what: str) -> None:
+        self._why_not = None
+        self._said.clear()
+        log.info("topic %s %s", self._topic.name, what)
+
+    def _cannot(self, why: str) -> None:
+        """What is in force stays; alterations are refused."""
+        self._why_not = why
+        self._moved.set()
+        self._say_once(why, "%s. The quotas in force stay, and alterations are refused meanwhile")
+
+    def _say_unread(self, offset: int, reason: str) -> None:
+        if reason not in self._said and len(self._said) < _REASONS_MAX:
+            self._said[reason] = None
+            log.error("topic %s: row %d is left out: %s", self._topic.name, offset, reason)
+
+    def _say_once(self, reason: str, words: str) -> None:
+        if reason not in self._said:
+            self._said[reason] = None
+            log.error(words, reason)
+
+
+async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -> _Made:
+    """What ``work`` makes of so much; beside the event loop where it would hold it."""
+    if size > CHANGES_PER_STEP:
+        return await asyncio.to_thread(work, given)
+    return work(given)
+
+
+def _is_final(error: Exception) -> bool:
+    """True where trying again does not help."""
+    return isinstance(error, BrokerError) and (
+        error.code in {UNKNOWN_TOPIC, _OFFSET_OUT_OF_RANGE} or not error.is_retriable
+    )
+
+
+def _write(path: Path, quotas: ClientQuotas) -> None:
+    write_whole(path, QuotaDocument(quotas).content())

@@ -1,0 +1,185 @@
+"""Alterations of quotas while the gateway is killed: each acknowledged one is there, and none is half."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.endurance.findings import Findings
+from tests.integration.quota_traffic import random_alteration
+from tests.integration.raw_client import RawClient
+from tests.integration.test_client_quotas import address, asked, entries_of
+from tests.unit.quota_api.written import alteration, altered, described, description
+
+from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.localkafka import LocalKafka
+
+STORES = ("file", "topic")
+KEYS = ("producer_byte_rate", "consumer_byte_rate")
+USERS = description(("user", 2, None))
+EVERYTHING = description(strict=False)
+# Of ten alterations one is of many users.
+MANY = 200
+_READY_S = 30.0
+_LOOK_S = 0.02
+
+# The one value that all keys of a user have, by user.
+Values = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alterations:
+    """How often the gateway is killed, each time within half a second, and among how many users alterations go round."""
+
+    kills: int
+    users: int
+    seed: int
+
+
+def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alterations) -> Findings:
+    """One alteration after the other; each kill comes while one is not answered."""
+    rng = Random(plan.seed)
+    process = _gateway(kafka, folder, store, f"altered-{plan.seed}")
+    known: Values = {}
+    count = many = lost = half = kept = 0
+    for _ in range(plan.kills):
+        process.__enter__()
+        wait_until_it_takes_them(process)
+        acknowledged, waiting = _altered_until_killed(process, plan, rng, count)
+        count += len(acknowledged)
+        known |= {user: value for values in acknowledged for user, value in values.items()}
+        with process:
+            wait_until_it_takes_them(process)
+            found, halves = _found(process)
+        half += halves
+        there = {user for user, value in waiting.items() if found.get(user) == value}
+        half += 0 < len(there) < len(waiting)
+        kept += bool(there)
+        many += len(waiting) > 1
+        expected = known | {user: waiting[user] for user in there}
+        lost += sum(found.get(user) != value for user, value in expected.items())
+        known = expected
+    found_all = Findings(
+        {
+            "kills": plan.kills,
+            "acknowledged": count,
+            "lost": lost,
+            "half": half,
+            "not answered, and there": kept,
+            "not answered, of many users": many,
+        }
+    )
+    found_all.expect(count > plan.kills, "hardly any was acknowledged")
+    found_all.expect(not lost, f"{lost} acknowledged values are not there")
+    found_all.expect(not half, f"{half} alterations are there in part")
+    log = process.log
+    found_all.expect("cannot be used" not in log, "the store was damaged")
+    found_all.expect("Traceback" not in log, "the gateway's log has a stack trace")
+    return found_all
+
+
+def run_same_quotas(
+    straight: LocalKafka, folder: Path, store: str, *, count: int, seed: int
+) -> Findings:
+    """Random alterations, right and wrong, to a broker and to a gateway: the same answers, and the same quotas at the end."""
+    rng = Random(seed)
+    process = _gateway(straight, folder, store, f"same-{seed}")
+    differing = 0
+    with process:
+        wait_until_it_takes_them(process)
+        with (
+            RawClient(straight.nodes[0].address) as direct,
+            RawClient(address(process)) as client,
+        ):
+            _remove_all(direct)
+            for _ in range(count):
+                frame = random_alteration(rng, rng.randrange(2))
+                differing += asked(client, frame) != asked(direct, frame)
+            is_same = _is_same(direct, client)
+            entities = len(described(asked(client, EVERYTHING)))
+            _remove_all(direct)
+    found = Findings(
+        {"alterations": count, "answers that differ": differing, "entities at the end": entities}
+    )
+    found.expect(not differing, f"{differing} answers differ")
+    found.expect(is_same, "the quotas at the end differ")
+    found.expect(entities > 0, "there is nothing at the end")
+    return found
+
+
+def _gateway(kafka: LocalKafka, folder: Path, store: str, topic: str) -> GatewayProcess:
+    first_port = free_port_range(6)
+    config = gateway_toml(
+        upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="0-4", source=store
+    )
+    if store == "topic":
+        config = config.replace("[quotas]", f'[quotas]\ntopic = "{topic}"')
+    return GatewayProcess(folder, config=config, quotas="", first_port=first_port)
+
+
+def wait_until_it_takes_them(process: GatewayProcess) -> None:
+    """A gateway that has not read its topic yet refuses alterations."""
+    nothing = alteration(({"user": "nobody"}, {KEYS[0]: None}))
+    end = time.monotonic() + _READY_S
+    with RawClient(address(process)) as client:
+        while altered(asked(client, nothing))[0][1]:
+            assert time.monotonic() < end, process.log[-3_000:]
+            time.sleep(_LOOK_S)
+
+
+def _altered_until_killed(
+    process: GatewayProcess, plan: Alterations, rng: Random, begin: int
+) -> tuple[list[Values], Values]:
+    """Returns what was acknowledged, in its order, and the one that was not."""
+    acknowledged: list[Values] = []
+    kill_s = time.monotonic() + rng.uniform(0.05, 0.5)
+    with RawClient(address(process)) as client:
+        while True:
+            number = float(begin + len(acknowledged) + 1)
+            size = MANY if rng.random() < 0.1 else 1
+            users = rng.sample(range(plan.users), min(size, plan.users))
+            values = {f"user-{user}": number for user in users}
+            client.send(_alteration_of(values))
+            if time.monotonic() > kill_s:
+                time.sleep(rng.uniform(0, 0.01))
+                process.kill()
+                return acknowledged, values
+            assert {code for _, code, _ in altered(client.frame())} == {0}
+            acknowledged.append(values)
+
+
+def _alteration_of(values: Mapping[str, float]) -> bytes:
+    return alteration(
+        *(({"user": user}, dict.fromkeys(KEYS, value)) for user, value in values.items())
+    )
+
+
+def _found(process: GatewayProcess) -> tuple[Values, int]:
+    """What each user has; and how many have one key without the other."""
+    with RawClient(address(process)) as client:
+        entries = described(asked(client, USERS))
+    found = {str(entity[0][1]): values for entity, values in entries.items()}
+    half = sum(len(set(values.values())) != 1 or len(values) != 2 for values in found.values())
+    return {user: values[KEYS[0]] for user, values in found.items() if KEYS[0] in values}, half
+
+
+def _is_same(direct: RawClient, client: RawClient) -> bool:
+    """The broker may learn of what it has answered a little later."""
+    end = time.monotonic() + _READY_S
+    told = entries_of(asked(client, EVERYTHING), 1)
+    while time.monotonic() < end:
+        if entries_of(asked(direct, EVERYTHING), 1) == told:
+            return True
+        time.sleep(_LOOK_S)
+    return False
+
+
+def _remove_all(direct: RawClient) -> None:
+    """What somebody has left on the broker."""
+    end = time.monotonic() + _READY_S
+    while entries := described(asked(direct, EVERYTHING)):
+        nothing = [(list(entity), dict.fromkeys(values)) for entity, values in entries.items()]
+        asked(direct, alteration(*nothing))
+        assert time.monotonic() < end
+        time.sleep(_LOOK_S)

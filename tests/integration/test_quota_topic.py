@@ -1,0 +1,281 @@
+"""Quotas in a compacted topic: gateways share them, and none of what happens to the topic is silent."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from tests.integration.raw_client import RawClient
+from tests.integration.test_client_quotas import address, as_user, asked, gateway
+from tests.unit.quota_api.written import alteration, altered, described, description
+
+from kvota.app.gateway_process import GatewayProcess
+from kvota.localkafka import LocalKafka
+from kvota.store.quota_topic import CLIENT_ID
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+
+EVERYTHING = description(strict=False)
+WAIT_S = 30.0
+NOWHERE = "127.0.0.1:9"
+Quotas = dict[str, dict[str, float]]
+
+
+_LOGIN = "client.quota.callback.kafka.admin"
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return f"quotas-{request.node.name.translate({ord('['): '-', ord(']'): None})}"[:200]
+
+
+def sharing(folder: Path, kafka: LocalKafka | str, topic: str, *, more: str = "") -> GatewayProcess:
+    """A gateway whose quotas are in this topic."""
+    upstream = kafka if isinstance(kafka, str) else kafka.bootstrap_servers
+    process = gateway(folder, upstream, source="topic", more=more)
+    path = folder / "gateway.toml"
+    path.write_text(path.read_text().replace("[quotas]", f'[quotas]\ntopic = "{topic}"'))
+    return process
+
+
+def until(is_so: Callable[[], bool], process: GatewayProcess) -> None:
+    end = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < end, process.log[-3000:]
+        time.sleep(0.02)
+
+
+def said(process: GatewayProcess, words: str) -> None:
+    until(lambda: words in process.log, process)
+
+
+def quotas(process: GatewayProcess) -> Quotas:
+    """Those of users, by name."""
+    with RawClient(address(process)) as client:
+        found = described(asked(client, EVERYTHING))
+    return {str(entity[0][1]): values for entity, values in found.items()}
+
+
+def alter(process: GatewayProcess, user: str, value: float | None) -> tuple[int, str | None]:
+    with RawClient(address(process)) as client:
+        frame = alteration(({"user": user}, {"producer_byte_rate": value}))
+        ((_, code, words),) = altered(asked(client, frame))
+    return code, words
+
+
+@pytest.fixture
+def admin(kafka3: LocalKafka) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=kafka3.bootstrap_servers)
+    yield client
+    client.close()
+
+
+def test_two_gateways_see_each_others_quotas_also_after_a_brokers_death(
+    kafka3: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    with (
+        sharing(tmp_path / "a", kafka3, topic) as first,
+        sharing(tmp_path / "b", kafka3, topic) as second,
+    ):
+        said(first, "has been read: quotas of")
+        said(second, "has been read: quotas of")
+        assert alter(first, "alice", 5.0) == (0, None)
+        until(lambda: quotas(second) == {"alice": {"producer_byte_rate": 5.0}}, second)
+        assert alter(second, "bob", 6.0) == (0, None)
+        until(lambda: "bob" in quotas(first), first)
+
+        leader = leader_of(kafka3, topic)
+        kafka3.kill(leader)
+        try:
+            until(lambda: alter(first, "alice", 7.0)[0] == 0, first)
+            until(lambda: quotas(second)["alice"] == {"producer_byte_rate": 7.0}, second)
+            assert alter(second, "bob", None) == (0, None)
+            until(lambda: "bob" not in quotas(first), first)
+        finally:
+            kafka3.start_node(leader)
+        assert quotas(first) == quotas(second) == {"alice": {"producer_byte_rate": 7.0}}
+    kept = json.loads((tmp_path / "b" / "quotas.json").read_text())
+    assert kept["quotas"] == [{"user": "alice", "values": {"producer_byte_rate": 7.0}}]
+
+
+def leader_of(kafka: LocalKafka, topic: str) -> int:
+    client = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    (found,) = client.describe_topics([topic])
+    client.close()
+    leader: int = found["partitions"][0]["leader_id"]
+    return leader
+
+
+def test_the_topic_is_made_with_the_right_settings(
+    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient
+) -> None:
+    with sharing(tmp_path, kafka3, topic) as process:
+        said(process, "has been read: quotas of")
+
+    (found,) = admin.describe_topics([topic])
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    told = str(admin.describe_configs([resource]))
+
+    (partition,) = found["partitions"]
+    assert len(partition["replica_nodes"]) == 3
+    for setting in ("compact", "uncompressed"):
+        assert f"'{setting}'" in told
+
+
+def test_a_start_without_the_cluster_takes_what_was_there_last(
+    kafka3: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    with sharing(tmp_path, kafka3, topic) as process:
+        said(process, "has been read: quotas of")
+        assert alter(process, "alice", 5.0) == (0, None)
+    away = sharing(tmp_path, NOWHERE, topic)
+    with away:
+        said(away, "it cannot be read")
+
+    assert "until it has been read those of 1 entities are in force, from quotas.json" in away.log
+    assert "The quotas in force stay, and alterations are refused meanwhile" in away.log
+
+
+def test_who_comes_back_has_what_was_altered_meanwhile(
+    kafka3: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    with sharing(tmp_path / "a", kafka3, topic) as first:
+        said(first, "has been read: quotas of")
+        with sharing(tmp_path / "b", kafka3, topic) as second:
+            said(second, "has been read: quotas of")
+            assert alter(second, "alice", 5.0) == (0, None)
+        assert alter(first, "alice", None) == (0, None)
+        assert alter(first, "bob", 6.0) == (0, None)
+        with second:
+            until(lambda: quotas(second) == {"bob": {"producer_byte_rate": 6.0}}, second)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_that_forgets_is_refused(
+    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient, policy: str
+) -> None:
+    topic = topic.replace(",", "-")
+    admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"cleanup.policy": policy})])
+    with sharing(tmp_path, kafka3, topic) as process:
+        said(process, f"cleanup.policy={policy}, and quotas in it would be forgotten one day")
+        code, words = alter(process, "alice", 5.0)
+        assert quotas(process) == {}  # traffic goes on
+
+    assert code == -1
+    assert "cleanup.policy=compact" in str(words)
+
+
+def test_rows_that_are_none_are_said_and_left_out(
+    kafka3: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    key = b'{"user":"alice","quota":"producer_byte_rate"}'
+    with sharing(tmp_path, kafka3, topic) as process:
+        said(process, "has been read: quotas of")
+        assert alter(process, "alice", 5.0) == (0, None)
+        producer = KafkaProducer(
+            bootstrap_servers=kafka3.bootstrap_servers, compression_type="gzip"
+        )
+        for row in (
+            (b"garbage", b"\xff\x00"),
+            (key, b'{"version":2,"value":9.0}'),
+            (key, b'{"version":1,"value":-1.0}'),
+        ):
+            producer.send(topic, key=row[0], value=row[1])
+        producer.flush()
+        producer.close()
+        # Transactions leave marks, which are no rows.
+        transactional = Producer(
+            {"bootstrap.servers": kafka3.bootstrap_servers, "transactional.id": topic}
+        )
+        transactional.init_transactions()
+        transactional.begin_transaction()
+        transactional.produce(topic, b'{"version":1,"value":7.0}', key.replace(b"alice", b"carol"))
+        transactional.commit_transaction()
+        assert alter(process, "bob", 6.0) == (0, None)
+        found = quotas(process)
+    with process:
+        until(lambda: process.log.count("has been read: quotas of") == 2, process)
+        again = quotas(process)
+
+    rates = {"alice": 5.0, "carol": 7.0, "bob": 6.0}
+    assert found == again == {name: {"producer_byte_rate": rate} for name, rate in rates.items()}
+    for words in (
+        "its key is no JSON object",
+        "a newer one has written it",
+        "must be greater than 0",
+    ):
+        assert words in process.log
+
+
+def test_a_topic_that_is_deleted_is_made_again_with_what_is_in_force(
+    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient
+) -> None:
+    with (
+        sharing(tmp_path / "a", kafka3, topic) as first,
+        sharing(tmp_path / "b", kafka3, topic) as second,
+    ):
+        said(first, "has been read: quotas of")
+        said(second, "has been read: quotas of")
+        assert alter(first, "alice", 5.0) == (0, None)
+        until(lambda: "alice" in quotas(second), second)
+
+        admin.delete_topics([topic])
+        until(lambda: "it is made" in first.log + second.log, first)
+        until(lambda: alter(first, "bob", 6.0)[0] == 0, first)
+        until(lambda: len(quotas(second)) == 2, second)
+        assert quotas(first) == quotas(second)
+        assert quotas(first)["alice"] == {"producer_byte_rate": 5.0}
+
+
+def test_a_quota_of_the_brokers_that_holds_the_gateway_back_is_said(
+    kafka3: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    mine = {"client-id": CLIENT_ID}
+    with sharing(tmp_path, kafka3, topic) as process:
+        said(process, "has been read: quotas of")
+        assert alter(process, "alice", 5.0) == (0, None)
+        with RawClient(kafka3.nodes[0].address) as direct:
+            try:
+                asked(direct, alteration((mine, {"consumer_byte_rate": 1.0})))
+                until(lambda: alter(process, "bob", 6.0)[0] != 0, process)
+                said(process, f"(consumer_byte_rate) holds client id {CLIENT_ID} back")
+            finally:
+                asked(direct, alteration((mine, {"consumer_byte_rate": None})))
+
+
+async def test_it_logs_in_with_a_user_of_its_own(
+    acl_kafka: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    jaas = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        "username='operator' password='operator-secret';"
+    )
+    more = (
+        f'\n[kafka]\n"{_LOGIN}.security.protocol" = "SASL_PLAINTEXT"\n'
+        f'"{_LOGIN}.sasl.mechanism" = "SCRAM-SHA-256"\n"{_LOGIN}.sasl.jaas.config" = "{jaas}"\n'
+    )
+    entry = {
+        "entity": [{"entity_type": "user", "entity_name": "alice"}],
+        "ops": [{"key": "producer_byte_rate", "value": 5e6, "remove": False}],
+    }
+    content = {"entries": [entry], "validate_only": False}
+    with sharing(tmp_path, acl_kafka.sasl_bootstrap_servers, topic, more=more) as process:
+        await asyncio.to_thread(said, process, "has been read: quotas of")
+        done = await as_user(process, "operator", ALTER_CLIENT_QUOTAS, content)
+        found = await as_user(
+            process, "operator", DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False}
+        )
+        log = process.log
+
+    assert [int(each.error_code) for each in done.entries] == [0]
+    assert [value.value for each in found.entries for value in each.values] == [5e6]
+    assert "operator-secret" not in log
+
+
+def test_a_login_that_is_refused_is_said(acl_kafka: LocalKafka, tmp_path: Path, topic: str) -> None:
+    with sharing(tmp_path, acl_kafka.sasl_bootstrap_servers, topic) as process:
+        said(process, "it cannot be read")

@@ -1,0 +1,101 @@
+"""Quotas from elsewhere: what would change, and what cannot be taken over."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kvota.app.config import load_files
+from kvota.app.import_quotas import described_quotas, file_quotas, planned
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.errors import UsageError
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.store.quota_document import QuotaDocument
+
+ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob", DEFAULT)
+BEFORE = ClientQuotas({ALICE: {"producer_byte_rate": 5.0}, BOB: {"request_percentage": 20.0}})
+FOUND = ClientQuotas({ALICE: {"producer_byte_rate": 7.0, "request_percentage": 30.0}})
+
+
+def config_of(folder: Path, source: str) -> Any:
+    (folder / "gateway.toml").write_text(
+        '[gateway]\nbootstrap_port = 9192\nnode_port_base = 9193\nnode_ids = "0"\n'
+        f'[upstream]\nbootstrap_servers = ["127.0.0.1:9"]\n[quotas]\nsource = "{source}"\n'
+    )
+    (folder / "quotas.toml").write_text("")
+    config, _ = load_files(folder / "gateway.toml")
+    return config
+
+
+def entry(entity: dict[str, str | None], values: dict[str, float]) -> SimpleNamespace:
+    """As DescribeClientQuotas answers."""
+    parts = [SimpleNamespace(entity_type=part, entity_name=name) for part, name in entity.items()]
+    listed = [SimpleNamespace(key=key, value=value) for key, value in values.items()]
+    return SimpleNamespace(entity=parts, values=listed)
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_what_is_not_there_stays_unless_all_is_replaced(tmp_path: Path, replaces: bool) -> None:
+    plan = planned(config_of(tmp_path, "file"), BEFORE, FOUND, replaces=replaces)
+
+    removed = [KeyChange(BOB, "request_percentage", None)]
+    assert sorted(plan.changes, key=str) == sorted(
+        [
+            KeyChange(ALICE, "producer_byte_rate", 7.0),
+            KeyChange(ALICE, "request_percentage", 30.0),
+            *(removed if replaces else []),
+        ],
+        key=str,
+    )
+    assert not plan.left_out
+
+
+def test_a_file_that_people_write_has_no_request_percentage(tmp_path: Path) -> None:
+    plan = planned(config_of(tmp_path, "toml"), ClientQuotas(), FOUND, replaces=False)
+
+    assert plan.changes == [KeyChange(ALICE, "producer_byte_rate", 7.0)]
+    (sentence,) = plan.left_out
+    assert "request_percentage of user-principal 'alice'" in sentence
+
+
+def test_what_a_broker_holds_and_a_gateway_cannot_is_named() -> None:
+    quotas, left_out = described_quotas(
+        [
+            entry({"user": "alice"}, {"producer_byte_rate": 7.0, "of_a_newer_kafka": 1.0}),
+            entry({"group": "g"}, {"producer_byte_rate": 1.0}),
+            # As clusters with ZooKeeper could have it.
+            entry({"user": "bob", "client-id": None}, {"consumer_byte_rate": 0.0}),
+        ]
+    )
+
+    assert quotas == ClientQuotas({ALICE: {"producer_byte_rate": 7.0}})
+    newer, unknown, zero = left_out
+    assert newer.startswith("user-principal 'alice': of_a_newer_kafka = 1: ")
+    assert "group" in unknown
+    assert zero.startswith("user-principal 'bob', the default client-id: consumer_byte_rate = 0: ")
+
+
+def test_the_quotas_of_a_file(tmp_path: Path) -> None:
+    toml, document = tmp_path / "quotas.toml", tmp_path / "quotas.json"
+    toml.write_text('[[quota]]\nuser = "alice"\nproducer_byte_rate = "7B/s"\n')
+    document.write_bytes(QuotaDocument(BEFORE).content())
+
+    assert file_quotas(toml) == ClientQuotas({ALICE: {"producer_byte_rate": 7.0}})
+    assert file_quotas(document) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.json", None, "there is no such file"),
+        ("quotas.json", b"{", "it is no whole JSON document"),
+        ("quotas.toml", b"[[quota]]\n", "quotas.toml"),
+    ],
+)
+def test_a_file_that_has_none(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(UsageError, match=words):
+        file_quotas(tmp_path / name)
