@@ -13,13 +13,13 @@ from kafka.record import MemoryRecordsBuilder
 from kvota.testing.frames import decoded
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
-CREATE_TOPICS, DELETE_TOPICS = 19, 20
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 _PRODUCE_VERSION, _FETCH_VERSION, _METADATA_VERSION = 8, 11, 8
 _CREATE_TOPICS_VERSION, _STRICT_CREATE_TOPICS_VERSION, _DELETE_TOPICS_VERSION = 4, 7, 3
 _MANY_PARTITIONS_VERSION = 11
-_RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses"}
+_RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
 
 
 def frame(key: int, version: int, body: bytes, *, client_id: str, correlation: int = 1) -> bytes:
@@ -83,6 +83,12 @@ def create_topics(
     return frame(CREATE_TOPICS, _CREATE_TOPICS_VERSION, body, client_id=client_id)
 
 
+def create_partitions(name: str, partitions: int, *, client_id: str) -> bytes:
+    """CreatePartitions v1 of one topic: so many in all."""
+    body = struct.pack(">i", 1) + _text(name) + struct.pack(">iii", partitions, -1, 30_000) + b"\0"
+    return frame(CREATE_PARTITIONS, 1, body, client_id=client_id)
+
+
 def delete_topics(names: Sequence[str], *, client_id: str) -> bytes:
     """DeleteTopics v3."""
     body = struct.pack(">i", len(names)) + b"".join(map(_text, names)) + struct.pack(">i", 30_000)
@@ -118,7 +124,7 @@ def error_of_produce(answer: bytes) -> int:
 
 
 def errors_of_topics(request: bytes, answer: bytes) -> list[int]:
-    """The error of each topic in the answer to a CreateTopics or DeleteTopics request."""
+    """The error of each topic in the answer to a topic mutation."""
     key, version = request[5], request[7]
     results = getattr(decoded(answer, key, version), _RESULTS[key])
     return [result.error_code.value for result in results]

@@ -1,4 +1,4 @@
-"""Topics that are created through one node and deleted through another before Metadata has heard of them."""
+"""Mutations of a topic through two nodes: before Metadata has heard of it, and two at a time."""
 
 from tests.adversary.attacks.mutations import AT_ONCE, CREATED_PARTITIONS
 from tests.adversary.attacks.table import ATTACKS
@@ -16,3 +16,13 @@ async def test_every_mutation_that_succeeds_is_charged_once(field_of_two: Field)
     charged = found.charged()["ANONYMOUS"]
     # What was on its way at the end has been charged, and nobody has seen its answer.
     assert found.got.used <= charged <= found.got.used + AT_ONCE * CREATED_PARTITIONS
+
+
+async def test_of_two_mutations_at_once_each_is_charged_whichever_is_answered_first(
+    field_of_two: Field,
+) -> None:
+    found = await field_of_two.run(ATTACKS["growth_beside_deletion"], Way.SAMPLED_RATE, SECONDS)
+
+    assert found.got.answers > 20
+    assert found.got.notes["grown before"] > 0
+    assert found.charged()["ANONYMOUS"] >= found.got.used

@@ -11,7 +11,7 @@ from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE
+from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE, topic_id
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.scripted_cluster import TopicOutcome
 from kvota.testing.stage import Row
@@ -168,19 +168,45 @@ def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
         raise watch.fail(f"{memo.user!r} {memo.client_id!r} is charged for {ask}, {expected}")
 
 
-def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]) -> None:
+def in_doubt(watch: Watch, reply_of: dict[Upward, Reply]) -> set[object]:
+    """Names and ids of topics of which nobody was told what a mutation of theirs has become."""
+    found: set[object] = set()
+    for upward in watch.upward:
+        if upward.ask is None or not upward.ask.is_mutation:
+            continue
+        outcomes = reply_of[upward].outcomes if upward in reply_of else ()
+        times_out = any(one.error_code == ErrorCode.request_timed_out.value for one in outcomes)
+        if times_out or not upward.is_answered:
+            found |= _named(upward)
+    return found
+
+
+def _named(upward: Upward) -> set[object]:
+    """What the topics of a mutation are named by, each both ways."""
+    found: set[object] = set()
+    for topic in upward.topics:
+        name = topic if isinstance(topic, str) else getattr(topic, "name", None)
+        found |= {getattr(topic, "topic_id", None)} if name is None else {name, topic_id(name)}
+    return found
+
+
+def check_mutations(
+    watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply], doubtful: set[object]
+) -> None:
     """What was charged and not given back is what the cluster has really changed.
 
     In shadow mode a rejected topic goes up all the same: its row says what it would have cost, and
-    nothing of it is given back.
+    nothing of it is given back. Of topics that are in doubt no more can be said than that all was charged.
     """
     admitted = sum(row.value for row in rows if row.outcome != REJECTED)
     rejected = sum(row.value for row in rows if row.outcome == REJECTED and not row.memo.enforced)
     changed = unsure = 0.0
+    is_in_doubt = False
     for upward in watch.upward:
         if upward.ask is None or not upward.ask.is_mutation or not upward.is_answered:
             continue
         reply = reply_of[upward]
+        is_in_doubt |= not doubtful.isdisjoint(_named(upward))
         for outcome in reply.outcomes:
             if upward.ask.validate_only:
                 continue
@@ -197,7 +223,7 @@ def check_mutations(watch: Watch, rows: list[Row], reply_of: dict[Upward, Reply]
             ):
                 unsure = float("inf")
     # A connection that breaks leaves charges behind whose end nobody knows.
-    most = float("inf") if watch.is_broken else changed + unsure
+    most = float("inf") if watch.is_broken or is_in_doubt else changed + unsure
     least = changed if unsure == 0 else 0
     if not least <= admitted + rejected or not admitted <= most:
         raise watch.fail(f"{changed} partitions were changed, {admitted} (+{rejected}) are charged")

@@ -36,6 +36,7 @@ from tests.simulation.rows import (
     check_modes,
     check_mutations,
     check_sequence,
+    in_doubt,
     match_fetch,
     match_produce,
     reply_of,
@@ -48,7 +49,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.testing.manual_clock import ManualClock
-from kvota.testing.scripted_broker import ScriptedBroker
+from kvota.testing.scripted_broker import Reply, ScriptedBroker
 from kvota.testing.scripted_cluster import ScriptedCluster
 from kvota.testing.stage import Cluster
 
@@ -304,12 +305,15 @@ class World:
             check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
+        doubtful: set[object] = set()
         for relay in self.relays:
-            self._check_connection(relay, by_connection)
+            doubtful |= in_doubt(relay.watch, reply_of(relay.watch, _replies(relay)))
+        for relay in self.relays:
+            self._check_connection(relay, by_connection, doubtful)
         if self.adversaries:
             self.adversaries.check_bound()
 
-    def _check_connection(self, relay: Relay, rows: dict) -> None:
+    def _check_connection(self, relay: Relay, rows: dict, doubtful: set[object]) -> None:
         watch, machine = relay.watch, relay.machine
         if not relay.closed:
             raise watch.fail(f"never ends: {relay.pausing.reasons!r}, {machine.due_count} due")
@@ -319,7 +323,7 @@ class World:
             raise watch.fail("not idle at the end")
         if watch.up and not watch.is_broken:
             raise watch.fail(f"half a frame went up: {bytes(watch.up[:14]).hex()}")
-        replies = reply_of(watch, relay.broker.replies if relay.broker else [])
+        replies = reply_of(watch, _replies(relay))
         produce = rows.get((watch.number, QuotaType.PRODUCE), [])
         row_of = match_produce(watch, produce, replies)
         if self.adversaries:
@@ -329,7 +333,7 @@ class World:
         row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked, is_bucket=is_bucket)
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
         check_answers(watch, replies, row_of, refusal=refusal)
-        check_mutations(watch, mutations, replies)
+        check_mutations(watch, mutations, replies, doubtful)
         charged = [row for row in self.rows.rows if row.memo.connection == watch.number]
         excuses_ms = self.faults.excuses_ms
         check_mutes_have_rows(
@@ -347,3 +351,7 @@ class World:
             cap_ms=self._cap_ms,
             excuses_ms=excuses_ms,
         )
+
+
+def _replies(relay: Relay) -> list[Reply]:
+    return relay.broker.replies if relay.broker else []

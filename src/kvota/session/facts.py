@@ -1,7 +1,8 @@
 """What the gateway has learnt about the cluster by asking on a caller's connection, and from answers."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kvota.model.cluster_view import ClusterView
 
@@ -9,20 +10,62 @@ from kvota.model.cluster_view import ClusterView
 NAME_CHARS_MAX = 249
 
 
-@dataclass(slots=True)
-class _Count:
-    """How many partitions a topic had (0: it was deleted), and when an answer to a mutation has said so."""
+class Possible(NamedTuple):
+    """How many partitions a topic may have while nobody can know better.
 
-    partitions: int
+    Attributes:
+        least: if it is there.
+        most: the same; 0: it is not.
+        may_be_gone: true where it need not be there.
+    """
+
+    least: int
+    most: int
+    may_be_gone: bool
+
+    @classmethod
+    def exactly(cls, partitions: int) -> "Possible":
+        """So many; 0: the topic is gone."""
+        return cls(partitions, partitions, partitions == 0)
+
+    def or_else(self, partitions: int) -> "Possible":
+        """As it is, or so many; 0: it may be gone."""
+        if partitions == 0:
+            return self._replace(may_be_gone=True)
+        least = min(self.least or partitions, partitions)
+        return Possible(least, max(self.most, partitions), self.may_be_gone)
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What is known of one topic, and since when.
+
+    Attributes:
+        possible: what it may be now.
+        before: the same without the mutations that are under way.
+        under_way: so many mutations of it have gone up and are not answered.
+        overlap: they, or one whose answer nobody awaits, do: in which order they are carried out nobody knows.
+        left_ms: when somebody last went away before the answer; None: nobody has.
+    """
+
+    possible: Possible
     changed_ms: int
+    before: Possible = field(init=False)
+    under_way: int = 0
+    overlap: bool = False
+    left_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        self.before = self.possible
 
 
 class TopicCounts:
     """Partitions of topics, by name and by id: those that changed last through this gateway.
 
     A broker's Metadata lags behind the controller: a topic made through one node may not be known, or
-    be known as it was before, when the next node is asked. 20,000 keys (each is a name of at most 249
-    characters, or an id) take about 10 MB; the oldest go first.
+    be known as it was before, when the next node is asked. And of two mutations of one topic that are under way at the
+    same time, or whose answer nobody awaits, nobody can say which came first: then all counts are possible that it may
+    have had. 20,000 keys (each is a name of at most 249 characters, or an id) take about 15 MB; the oldest go first.
     """
 
     KEYS_MAX = 20_000
@@ -32,48 +75,118 @@ class TopicCounts:
 
     def __init__(self) -> None:
         # Not a plain dict: finding its first key costs a walk over all that have left.
-        self._counts: OrderedDict[str | bytes, _Count] = OrderedDict()
+        self._topics: OrderedDict[str | bytes, _Topic] = OrderedDict()
 
-    def changed(
-        self, name: str | None, topic_id: bytes | None, partitions: int, now_ms: int
-    ) -> None:
-        """A topic has been made, or has grown: it has so many partitions."""
-        known = self._counts.get(name) if name is not None and topic_id is None else None
-        count = known or _Count(partitions, now_ms)
-        # One that has grown is told by its name alone; its id knows, too.
-        count.partitions, count.changed_ms = partitions, now_ms
-        for key in (name, topic_id):
-            if key is None or len(key) > NAME_CHARS_MAX:
-                continue
-            self._counts.pop(key, None)
-            self._counts[key] = count
-            if len(self._counts) > self.KEYS_MAX:
-                self._counts.popitem(last=False)
+    # ------------------------------------------------------------------ what happens
 
-    def deleted(self, name: str | None, topic_id: bytes | None, now_ms: int) -> None:
-        """A topic is gone. Its name may come again, its id does not."""
-        if topic_id is not None:
-            self._counts.pop(topic_id, None)
-        if name is not None:
-            self._counts.pop(name, None)
-            self.changed(name, None, 0, now_ms)
+    def goes_up(self, key: str | bytes, told: int | None, after: int, now_ms: int) -> None:
+        """A mutation of a topic goes up: ``ended`` or ``left`` is due.
+
+        Args:
+            key: its name or its id.
+            told: how many partitions Metadata says it has.
+            after: how many it has when this is carried out; 0: it is gone.
+            now_ms: when.
+        """
+        topic = self._topics.get(key)
+        if topic is None:
+            topic = _Topic(Possible.exactly(told or 0), now_ms)
+            self._keep(key, topic)
+        elif not self._is_fresh(topic, now_ms):
+            topic.possible = Possible.exactly(told or 0)
+        if not topic.under_way:
+            topic.before = topic.possible
+            topic.overlap = self._was_left(topic, now_ms)
+        else:
+            topic.overlap = True
+        topic.under_way += 1
+        topic.possible = topic.possible.or_else(after)
+        topic.changed_ms = now_ms
+
+    def ended(self, key: str | bytes, after: int | None, now_ms: int) -> Possible | None:
+        """It has been answered; ``after`` is None where it was refused.
+
+        Returns:
+            What the topic may have been when it was carried out; None: nobody remembers.
+        """
+        topic = self._topics.get(key)
+        if topic is None:
+            if after is not None:
+                self._keep(key, _Topic(Possible.exactly(after), now_ms))
+            return None
+        was = topic.possible if topic.overlap else topic.before
+        topic.under_way = max(0, topic.under_way - 1)
+        topic.changed_ms = now_ms
+        if topic.overlap:
+            topic.possible = was if after is None else was.or_else(after)
+            return was
+        topic.possible = was if after is None else Possible.exactly(after)
+        return was
+
+    def left(self, key: str | bytes, now_ms: int) -> Possible | None:
+        """Nobody awaits the answer of what went up: it is carried out, or is not, some time soon.
+
+        Returns:
+            What the topic may be, carried out or not; None: nobody remembers.
+        """
+        topic = self._topics.get(key)
+        if topic is None:
+            return None
+        topic.under_way = max(0, topic.under_way - 1)
+        topic.overlap = True
+        topic.left_ms = topic.changed_ms = now_ms
+        return topic.possible
+
+    def happened(self, key: str | bytes, after: int, now_ms: int) -> None:
+        """One was carried out that had been expected to fail."""
+        topic = self._topics.get(key)
+        if topic is None:
+            self._keep(key, _Topic(Possible.exactly(after), now_ms))
+            return
+        is_alone = not topic.under_way and not self._was_left(topic, now_ms)
+        topic.possible = Possible.exactly(after) if is_alone else topic.possible.or_else(after)
+        topic.overlap = not is_alone
+        topic.changed_ms = now_ms
+
+    def is_named(self, name: str, topic_id: bytes) -> None:
+        """The topic with this id is the one with this name."""
+        topic = self._topics.get(name)
+        if topic is not None:
+            self._keep(topic_id, topic)
+
+    def forget_id(self, topic_id: bytes) -> None:
+        """The topic is gone: its name may come again, its id does not."""
+        self._topics.pop(topic_id, None)
+
+    # ------------------------------------------------------------------ what is known
+
+    def fresh(self, key: str | bytes, now_ms: int) -> Possible | None:
+        """What the topic may be, where it has changed so lately that a broker's Metadata may not say so."""
+        topic = self._topics.get(key)
+        return topic.possible if topic is not None and self._is_fresh(topic, now_ms) else None
 
     def last(self, key: str | bytes) -> int | None:
-        """How many partitions the topic with this name or id had last; None: it is gone, or nobody remembers."""
-        count = self._counts.get(key)
-        return None if count is None else count.partitions or None
+        """How many partitions the topic may have had last; None: it is gone, or nobody remembers."""
+        topic = self._topics.get(key)
+        return None if topic is None else topic.possible.most or None
 
-    def fresh(self, key: str | bytes, now_ms: int) -> int | None:
-        """The same where it has changed so lately that a broker's Metadata may not say so."""
-        return self.last(key) if self._is_fresh(key, now_ms) else None
+    def has(self, key: str | bytes) -> bool:
+        """True where anything is remembered of a topic with this name or id."""
+        return key in self._topics
 
-    def is_gone(self, key: str | bytes, now_ms: int) -> bool:
-        """True where it was deleted so lately that a broker's Metadata may not say so."""
-        return self._is_fresh(key, now_ms) and self.last(key) is None
+    def _is_fresh(self, topic: _Topic, now_ms: int) -> bool:
+        return topic.under_way > 0 or abs(now_ms - topic.changed_ms) < self.FRESH_MS
 
-    def _is_fresh(self, key: str | bytes, now_ms: int) -> bool:
-        count = self._counts.get(key)
-        return count is not None and abs(now_ms - count.changed_ms) < self.FRESH_MS
+    def _was_left(self, topic: _Topic, now_ms: int) -> bool:
+        return topic.left_ms is not None and abs(now_ms - topic.left_ms) < self.FRESH_MS
+
+    def _keep(self, key: str | bytes, topic: _Topic) -> None:
+        if len(key) > NAME_CHARS_MAX:
+            return
+        self._topics.pop(key, None)
+        self._topics[key] = topic
+        if len(self._topics) > self.KEYS_MAX:
+            self._topics.popitem(last=False)
 
 
 class ClusterFacts:

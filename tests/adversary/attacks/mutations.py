@@ -3,15 +3,22 @@
 import asyncio
 from itertools import count
 
-from tests.adversary.frames import create_topics, delete_topics, errors_of_topics
+from tests.adversary.frames import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    errors_of_topics,
+)
 from tests.adversary.good_client import GoodLoad
 from tests.adversary.target import Attack, Got, Target
-from tests.adversary.wire_client import Lost, connected, for_seconds
+from tests.adversary.wire_client import Lost, WireClient, connected, for_seconds
 
 NONE = 0
 AT_ONCE = 4
 CREATED_PARTITIONS = 5
 PERMISSIVE_PARTITIONS = 30
+GROWN_PARTITIONS = 50
+METADATA_S = 0.1  # until all nodes know of a topic
 DEFAULT_PARTITIONS = 10  # the brokers' num.partitions
 DELETE_CONNECTIONS, DELETE_NAMES = 100, 20_000
 RECONNECT_S = 0.02
@@ -39,6 +46,42 @@ async def creates_and_deletes(target: Target, seconds: float, got: Got) -> None:
                 await asyncio.sleep(RECONNECT_S)
 
     await for_seconds(seconds, *[worker] * AT_ONCE)
+
+
+async def growth_beside_deletion(target: Target, seconds: float, got: Got) -> None:
+    """A topic of one partition grows through one node while it is deleted through another."""
+    names = (f"{target.client_id}-{number}" for number in count())
+
+    async def worker() -> None:
+        while True:
+            try:
+                async with connected(target.nodes[0]) as one, connected(target.nodes[-1]) as other:
+                    got.connections += 2
+                    while True:
+                        await _grow_and_delete(one, other, next(names), target, got)
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, *[worker] * 2)
+
+
+async def _grow_and_delete(
+    one: WireClient, other: WireClient, name: str, target: Target, got: Got
+) -> None:
+    request = create_topics([name], 1, client_id=target.client_id)
+    _count(request, await one.ask(request), 1, got)
+    await asyncio.sleep(METADATA_S)
+    grow = create_partitions(name, GROWN_PARTITIONS, client_id=target.client_id)
+    delete = delete_topics([name], client_id=target.client_id)
+    one.send(grow)
+    other.send(delete)
+    (error,) = errors_of_topics(grow, await one.answer())
+    # Where it has grown that was before it was deleted.
+    if error == NONE:
+        got.note("grown before")
+        got.count(GROWN_PARTITIONS - 1)
+    _count(delete, await other.answer(), GROWN_PARTITIONS if error == NONE else 1, got)
 
 
 async def creates_of_default(target: Target, seconds: float, got: Got) -> None:
@@ -116,6 +159,14 @@ ATTACKS = (
         creates_and_deletes,
         unit="partitions",
         quotas={"controller_mutation_rate": 10_000},  # nothing is refused: is all of it charged?
+        broker_nodes=2,
+        good=GoodLoad(value_bytes=0),
+    ),
+    Attack(
+        "growth_beside_deletion",
+        growth_beside_deletion,
+        unit="partitions",
+        quotas={"controller_mutation_rate": 10_000},
         broker_nodes=2,
         good=GoodLoad(value_bytes=0),
     ),

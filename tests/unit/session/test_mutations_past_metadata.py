@@ -19,7 +19,7 @@ from tests.unit.session.test_mutations import (
 )
 
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
-from kvota.session.facts import TopicCounts
+from kvota.session.facts import Possible, TopicCounts
 from kvota.testing.frames import CREATE_TOPICS, METADATA, metadata_answer, throttle_of, topic_id
 from kvota.testing.stage import Cluster, Stage
 
@@ -251,32 +251,187 @@ def test_an_answer_that_names_no_topic_charges_nobody() -> None:
     assert stage.cluster.rows == []
 
 
+# ------------------------------------------------------------------ several at a time
+
+
+def begun(world: Cluster, number: int, frame: bytes, *told: tuple[str, int, int]) -> Stage:
+    """A mutation that has gone up on a connection of its own; ``told``: by Metadata."""
+    stage = Stage(world, number=number)
+    assert tell(stage, stage.client(frame), *told) == frame
+    return stage
+
+
+def test_a_deletion_beside_a_growth_is_charged_as_if_it_came_behind() -> None:
+    world = cluster()
+    made(world, "t", 1)
+    growing = begun(world, 3, grow(("t", 40)), ("t", 0, 1))
+    deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+
+    deleting.broker(deleted(("t", 0)))
+    growing.broker(grown(("t", 0)))
+
+    assert sum(row.value for row in world.rows) == 39 + 40
+
+
+def test_a_growth_that_comes_too_late_is_given_back_and_the_deletion_beside_it_is_not() -> None:
+    world = cluster()
+    made(world, "t", 1)
+    growing = begun(world, 3, grow(("t", 40)), ("t", 0, 1))
+    deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+
+    deleting.broker(deleted(("t", 0)))
+    growing.broker(grown(("t", 3)))
+
+    assert sum(row.value for row in world.rows) == 40
+
+
+def test_who_leaves_before_the_answers_has_paid_for_what_is_carried_out() -> None:
+    world = cluster()
+    creating = begun(world, 3, create(("t", 5)))
+    creating.end()
+
+    deleting = begun(world, 4, delete("t"))  # Metadata has not heard of it
+    deleting.end()
+    again = begun(world, 5, create(("t", 5)), ("t", 0, 5))  # and now has
+    again.end()
+
+    assert [row.value for row in world.rows] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("frame", "told", "cost"),
+    [
+        (create(("t", 9)), [("t", 0, 1)], 9),  # a deletion may be carried out before it
+        (grow(("t", 9)), [], 9),  # a creation may be
+        (grow(("t", 2)), [("t", 0, 5)], 0),
+    ],
+)
+def test_who_leaves_before_the_answer_pays_for_what_ought_to_fail(
+    frame: bytes, told: list[tuple[str, int, int]], cost: int
+) -> None:
+    world = cluster()
+
+    begun(world, 3, frame, *told).end()
+
+    assert sum(row.value for row in world.rows) == cost
+
+
+def test_a_deletion_that_is_left_beside_a_creation_is_paid_for() -> None:
+    world = cluster()
+    deleting = begun(world, 3, delete("t"))
+    creating = begun(world, 4, create(("t", 5)))
+    deleting.end()
+    creating.broker(created(("t", 0, 5)))
+
+    assert sorted(row.value for row in world.rows) == [5, 5]
+
+
+def test_growth_of_what_nobody_knows_is_bounded_as_of_what_is_known() -> None:
+    stage = Stage(cluster())
+
+    told = stage.client(grow(("a", 9_000), ("b", 9_000)))
+    up = tell(stage, told)
+
+    assert up == grow(("a", 9_000))
+
+
+def test_a_connection_that_ends_while_metadata_is_asked_for_pays_for_nothing() -> None:
+    stage = Stage(cluster())
+    stage.client(delete("t"))
+    stage.end()
+
+    creating = begun(stage.cluster, 3, create(("t", 5)))
+    creating.broker(created(("t", 0, 5)))
+
+    assert [row.value for row in stage.cluster.rows] == [5]
+
+
+def test_what_was_refused_or_went_up_in_shadow_mode_is_not_paid_for_twice() -> None:
+    shadow = cluster(enforced=frozenset())
+    made(shadow, "filler", 101)
+
+    begun(shadow, 3, create(("t", 9))).end()
+
+    assert charges(shadow.rows) == [(9, REJECTED)]
+
+
+def test_one_mutation_alone_makes_all_certain_again() -> None:
+    world = cluster()
+    creating = begun(world, 3, create(("t", 5)))
+    creating.end()
+    growing = begun(world, 4, grow(("t", 30)))
+    growing.broker(grown(("t", 0)))
+    stage = Stage(world, number=5)
+    stage.advance(TopicCounts.FRESH_MS)
+    world.rows.clear()
+
+    growing = begun(world, 6, grow(("t", 31)), ("t", 0, 30))
+    growing.broker(grown(("t", 0)))
+    deleting = begun(world, 7, delete("t"), ("t", 0, 5))
+    deleting.broker(deleted(("t", 0)))
+
+    assert [row.value for row in world.rows] == [1, 31]
+
+
+def test_a_deletion_that_timed_out_may_be_carried_out_and_the_name_used_again() -> None:
+    world = cluster()
+    made(world, "t", 5)
+    deleting = begun(world, 3, delete("t"), ("t", 0, 5))
+    deleting.broker(deleted(("t", 7)))
+
+    creating = begun(world, 4, create(("t", 5)), ("t", 0, 5))
+    creating.end()
+
+    assert [row.value for row in world.rows] == [5, 5]
+
+
 # ------------------------------------------------------------------ the memory
 
 
 def test_the_memory_keeps_the_last_topics_and_no_more() -> None:
     counts = TopicCounts()
 
-    for number in range(TopicCounts.KEYS_MAX):
-        counts.changed(f"t{number}", number.to_bytes(16, "big"), number, 0)
+    for number in range(TopicCounts.KEYS_MAX // 2 + 1):
+        counts.happened(f"t{number}", number + 1, 0)
+        counts.is_named(f"t{number}", number.to_bytes(16, "big"))
 
-    assert len(counts._counts) == TopicCounts.KEYS_MAX
+    assert len(counts._topics) == TopicCounts.KEYS_MAX
     assert counts.last("t0") is None
-    assert counts.last(f"t{TopicCounts.KEYS_MAX - 1}") == TopicCounts.KEYS_MAX - 1
+    assert counts.last(f"t{number}") == number + 1
 
 
 def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
     counts = TopicCounts()
 
-    counts.changed("n" * 250, None, 3, 0)
+    counts.happened("n" * 250, 3, 0)
 
     assert counts.last("n" * 250) is None
 
 
 def test_a_topic_that_has_grown_by_its_name_has_grown_by_its_id() -> None:
     counts = TopicCounts()
-    counts.changed("t", b"id-of-t", 1, 0)
+    counts.happened("t", 1, 0)
+    counts.is_named("t", b"id-of-t")
 
-    counts.changed("t", None, 9, 1)
+    counts.happened("t", 9, 1)
 
-    assert (counts.fresh("t", 1), counts.fresh(b"id-of-t", 1)) == (9, 9)
+    assert counts.fresh("t", 1) == counts.fresh(b"id-of-t", 1) == Possible.exactly(9)
+
+
+def test_what_ought_to_fail_and_times_out_costs_nothing() -> None:
+    stage = Stage(cluster())
+
+    tell(stage, stage.client(create(("a", 9))), ("a", 0, 3))
+    stage.broker(created(("a", 7, 9)))
+
+    assert stage.cluster.rows == []
+
+
+def test_who_leaves_very_many_pays_for_what_one_request_may_ask_for() -> None:
+    world = cluster(rate=10**6)
+    names = [f"t{number}" for number in range(1_500)]
+
+    begun(world, 3, grow(*((name, 3) for name in names)), *((name, 0, 1) for name in names)).end()
+    begun(world, 4, create(*((name, 1) for name in names)), *((name, 0, 3) for name in names)).end()
+
+    assert sum(row.value for row in world.rows) == 3 * 1_500 + 1_500

@@ -13,7 +13,7 @@ from dataclasses import replace
 from kvota.session.caller import Caller
 from kvota.session.exchanges.conversation import QUESTION_MS_MAX, Conversation, Sent, Talk
 from kvota.session.exchanges.exchange import RequestHead
-from kvota.session.exchanges.mutation_charges import MutationCharges, Outcome
+from kvota.session.exchanges.mutation_charges import PERHAPS_DONE, MutationCharges, Outcome
 from kvota.session.exchanges.mutation_counts import MutationCounts, key_of
 from kvota.wire import mutations, questions
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, METADATA
@@ -35,14 +35,27 @@ class Mutation(Conversation):
         super().__init__(caller, head, frame, now_us)
         self._refusals: dict[int, Refusal] = {}
         self._charges: MutationCharges | None = None
+        self._has_gone_up = False
         self._request: MutationRequest
-        self._counts: MutationCounts
+        self._counts = MutationCounts(caller.shared)
 
     def abandoned(self) -> None:
-        """The connection ended before the answer: what was charged stays charged."""
+        """The connection ended before the answer: what was charged stays charged, and what has gone up is."""
         super().abandoned()
-        if self._charges is not None:
-            self._charges.abandon()
+        if self._charges is None:
+            return
+        owed = self._leave(self._charges)
+        self._charges.abandon()
+        self._charges.owe(owed, self._now_us)
+
+    def _leave(self, charges: MutationCharges) -> int:
+        """Of topics that have no answer, or none that says what has become of them: what they may cost more."""
+        now_ms = self._now_us // 1000
+        if not self._has_gone_up:
+            self._counts.withdraw(now_ms)
+            return 0
+        out = self._refusals.keys() | charges.rejected
+        return self._counts.leave(out, charges.all_charged(), now_ms)
 
     # ------------------------------------------------------------------ the conversation
 
@@ -50,8 +63,7 @@ class Mutation(Conversation):
         key, version, correlation = self._head
         request = yield from mutations.scan_request_in_steps(frame, key, version)
         self._request = request
-        self._counts = MutationCounts(self._shared, request)
-        yield from self._counts.read()
+        yield from self._counts.read(request)
         charges = self._charges = MutationCharges(
             self._shared,
             self._head,
@@ -75,6 +87,7 @@ class Mutation(Conversation):
         else:
             self._request = replace(request, frame=b"")
             del request
+            self._has_gone_up = True
             may_take_ms = min(max(self._request.timeout_ms, 0), _TIMEOUT_MS_MAX)
             told = yield Sent(correlation, admitted, may_take_ms + QUESTION_MS_MAX)
             del admitted
@@ -160,10 +173,13 @@ class Mutation(Conversation):
                 yield
             if index in self._refusals or request.validate_only:
                 continue
-            partitions = self._counts.before(topic, self._now_us // 1000)
-            if partitions is None or charges.charge(index, partitions, self._now_us):
+            now_ms = self._now_us // 1000
+            cost = self._counts.before(topic, now_ms)
+            if cost is None:
                 continue
-            if charges.enforced:
+            if charges.charge(index, cost, self._now_us) or not charges.enforced:
+                self._counts.goes_up(index, now_ms)
+            else:
                 self._refuse(index, topic, ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
         if not self._refusals:
             return request.frame
@@ -198,10 +214,10 @@ class Mutation(Conversation):
         for index, topic in enumerate(self._request.topics):
             if index % STEP_PARTS == STEP_PARTS - 1:
                 yield
-            existing = self._counts.existing(topic, self._now_us // 1000)
-            if existing is None or self._counts.is_named_twice(topic):
+            if self._counts.is_named_twice(topic):
                 continue  # the broker refuses it; one of two alone it would carry out, uncharged
-            more = max(0, topic.partitions - existing)
+            there = self._counts.possible(topic, self._now_us // 1000)
+            more = max(0, topic.partitions - there.least)
             if asked + more > most:
                 text = f"{more} new partitions beside {asked} in one request; at most {most} are allowed."
                 self._refuse(index, topic, ErrorCode.INVALID_PARTITIONS, text)
@@ -226,13 +242,19 @@ class Mutation(Conversation):
                 yield
             # A broker that takes a topic twice carries it out once.
             said = by_topic.pop(key_of(topic), None)
+            done, now_ms = None, self._now_us // 1000
+            if charges.charged(index) is None and (said is None or said.error_code in PERHAPS_DONE):
+                self._counts.refused(
+                    index, now_ms
+                )  # as was expected, though the answer does not say so
             if said is None or index in self._refusals:
                 continue
-            done = None
             if said.error_code == ErrorCode.NONE and not self._request.validate_only:
-                charged, now_ms = charges.charged(index), self._now_us // 1000
-                done = self._counts.done(topic, said, charged, now_ms)
+                done = self._counts.done(index, said, charges.charged(index), now_ms)
+            elif said.error_code not in PERHAPS_DONE:
+                self._counts.refused(index, now_ms)
             outcomes[index] = Outcome(said.error_code, done)
+        charges.owe(self._leave(charges), self._now_us)
         return (
             yield from charges.settle(
                 outcomes,

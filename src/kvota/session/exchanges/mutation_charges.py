@@ -1,5 +1,6 @@
 """What one mutation request is charged, topic by topic, and the rows of it."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from kvota.wire.error_code import ErrorCode
 from kvota.wire.steps import STEP_PARTS, Steps
 
 # A request that timed out may have been carried out: what it cost stays charged.
-_PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+PERHAPS_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 
 
 class Outcome(NamedTuple):
@@ -108,6 +109,20 @@ class MutationCharges:
         charge = self._charges.get(index)
         return None if charge is None else charge.partitions
 
+    def all_charged(self) -> dict[int, int]:
+        """The same of all topics that were charged."""
+        return {index: charge.partitions for index, charge in self._charges.items()}
+
+    @property
+    def rejected(self) -> Set[int]:
+        """The places of topics that were rejected, and have their rows."""
+        return self._rejected
+
+    def owe(self, partitions: int, now_us: int) -> None:
+        """What may be carried out though nobody will know: one row for all of it."""
+        if partitions:
+            self._append(self._charged_afterwards(partitions, now_us), NO_ANSWER)
+
     def settle(
         self, outcomes: dict[int, Outcome], upstream_ms: int, *, refused_any: bool, now_us: int
     ) -> Steps[int]:
@@ -150,7 +165,7 @@ class MutationCharges:
         self, charge: _Charge, outcome: Outcome | None, now_us: int, upstream_ms: int
     ) -> bool:
         """Give back, or charge, what differs; False: all of it was given back."""
-        if outcome is None or outcome.error_code in _PERHAPS_DONE:
+        if outcome is None or outcome.error_code in PERHAPS_DONE:
             return True
         if outcome.error_code != ErrorCode.NONE:
             self._give_back(charge.partitions, now_us, upstream_ms)

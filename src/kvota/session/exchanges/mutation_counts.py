@@ -1,7 +1,10 @@
 """How many partitions a topic of a mutation request costs: before it goes up, and as it turned out."""
 
-from kvota.session.facts import TopicCounts
+from collections.abc import Container, Mapping
+
+from kvota.session.facts import Possible, TopicCounts
 from kvota.session.shared import Shared
+from kvota.session.whole_requests import LARGE_TOPICS
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.mutations import MutationRequest, TopicAsk, TopicResult
@@ -16,74 +19,98 @@ _CREATABLE = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
+_NOT_THERE = Possible.exactly(0)
 
 
 class MutationCounts:
     """What is known of the topics of one request: from Metadata, and from what has passed here lately.
 
-    What has passed here is believed first: a broker's Metadata lags behind the controller. What was changed past this
-    gateway in the same moment is charged afterwards.
+    What has passed here is believed first: a broker's Metadata lags behind the controller. Where mutations of one topic
+    overlap, each is charged by what it may cost at most. What was changed past this gateway in the same moment is
+    charged afterwards.
 
     Attributes:
         facts: what Metadata has said of them; a broker's Metadata lags behind the controller.
     """
 
-    def __init__(self, shared: Shared, request: MutationRequest) -> None:
+    _request: MutationRequest
+
+    def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._request = request
+        self._known: TopicCounts = shared.facts.topics
         self._named: set[str | bytes] = set()
         self._named_twice: set[str | bytes] = set()
+        # By the topic's place in the request.
+        self._under_way: dict[int, str | bytes] = {}
+        self._settled: set[int] = set()
         self.facts: dict[str | bytes, TopicFacts] = {}
 
-    def read(self) -> Steps[None]:
+    def read(self, request: MutationRequest) -> Steps[None]:
         """Look through the topics; due before anything is asked here."""
-        for number, topic in enumerate(self._request.topics):
+        self._request = request
+        for number, topic in enumerate(request.topics):
             key = key_of(topic)
             (self._named_twice if key in self._named else self._named).add(key)
             if number % STEP_PARTS == STEP_PARTS - 1:
                 yield
         self._named.clear()
 
-    @property
-    def _known(self) -> TopicCounts:
-        return self._shared.facts.topics
-
     def is_named_twice(self, topic: TopicAsk) -> bool:
         """True where the request says more than one thing of the topic: Kafka refuses them all."""
         return key_of(topic) in self._named_twice
 
-    def existing(self, topic: TopicAsk, now_ms: int) -> int | None:
-        """How many partitions the topic has; None: it is not there, or not for this user to see."""
-        key = key_of(topic)
-        facts = self.facts.get(key)
+    def possible(self, topic: TopicAsk, now_ms: int) -> Possible:
+        """How many partitions the topic may have; none where it is not for this user to see."""
+        facts = self.facts.get(key_of(topic))
         if facts is not None and facts.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return None
-        if self._known.is_gone(key, now_ms):
-            return None
-        return self._known.fresh(key, now_ms) or self._told(key)
+            return _NOT_THERE
+        known = self._known.fresh(self._key(topic), now_ms)
+        return known or Possible.exactly(self._told(topic) or 0)
 
-    def _told(self, key: str | bytes) -> int | None:
-        """How many partitions Metadata says the topic has."""
+    def _key(self, topic: TopicAsk) -> str | bytes:
+        """By what the topic is remembered: an id that nobody knows here may be that of a name."""
+        key = key_of(topic)
+        if isinstance(key, str) or self._known.has(key):
+            return key
         facts = self.facts.get(key)
+        return key if facts is None or facts.name is None else facts.name
+
+    def _told(self, topic: TopicAsk) -> int | None:
+        """How many partitions Metadata says the topic has."""
+        facts = self.facts.get(key_of(topic))
         return None if facts is None or facts.error_code != ErrorCode.NONE else facts.partitions
 
+    # ------------------------------------------------------------------ before it goes up
+
     def before(self, topic: TopicAsk, now_ms: int) -> int | None:
-        """What the topic will cost, None when it would fail anyway (it then goes up uncharged)."""
+        """What the topic may cost, None when it would fail anyway (it then goes up uncharged)."""
         if self.is_named_twice(topic):
             return None
         if self._request.key == CREATE_TOPICS:
             return self.new_topic(topic, now_ms) if self._is_creatable(topic, now_ms) else None
-        existing = self.existing(topic, now_ms)
-        if existing is None or self._request.key == DELETE_TOPICS:
-            return existing
-        return topic.partitions - existing if topic.partitions > existing else None
+        there = self.possible(topic, now_ms)
+        if not there.most or self._request.key == DELETE_TOPICS:
+            return there.most or None
+        return topic.partitions - there.least if topic.partitions > there.least else None
 
     def _is_creatable(self, topic: TopicAsk, now_ms: int) -> bool:
-        key = key_of(topic)
-        if self._known.fresh(key, now_ms) is not None:
-            return False
-        facts = self.facts.get(key)
-        return self._known.is_gone(key, now_ms) or facts is None or facts.error_code in _CREATABLE
+        known = self._known.fresh(self._key(topic), now_ms)
+        if known is not None:
+            return known.may_be_gone
+        facts = self.facts.get(key_of(topic))
+        return facts is None or facts.error_code in _CREATABLE
+
+    def goes_up(self, index: int, now_ms: int) -> None:
+        """A topic that may cost something is part of what goes up now."""
+        topic = self._request.topics[index]
+        self._under_way[index] = key = self._key(topic)
+        self._known.goes_up(key, self._told(topic), self._after(topic, now_ms), now_ms)
+
+    def _after(self, topic: TopicAsk, now_ms: int) -> int:
+        """How many partitions the topic has when this is carried out."""
+        if self._request.key == CREATE_TOPICS:
+            return self.new_topic(topic, now_ms) or 0
+        return topic.partitions if self._request.key == CREATE_PARTITIONS else 0
 
     def new_topic(self, topic: TopicAsk, now_ms: int) -> int | None:
         """How many partitions a topic would be created with; None: Kafka refuses such a count."""
@@ -94,13 +121,13 @@ class MutationCounts:
             return self._default(now_ms)
         return topic.partitions if topic.partitions > 0 else None
 
-    def done(
-        self, topic: TopicAsk, result: TopicResult, charged: int | None, now_ms: int
-    ) -> int | None:
+    # ------------------------------------------------------------------ when it is answered
+
+    def done(self, index: int, result: TopicResult, charged: int | None, now_ms: int) -> int | None:
         """What a topic cost that the broker has created, grown or deleted; it is remembered.
 
         Args:
-            topic: as it was asked for.
+            index: of the topic in the request.
             result: the broker's answer for it, without an error.
             charged: what it was charged before; None: nothing, for it was expected to fail.
             now_ms: when.
@@ -108,22 +135,111 @@ class MutationCounts:
         Returns:
             None: as it was charged.
         """
+        topic = self._request.topics[index]
+        self._settled.add(index)
         if self._request.key == CREATE_TOPICS:
             told = result.partitions if result.partitions > 0 else charged
             made = told or self.new_topic(topic, now_ms) or 1
-            self._known.changed(topic.name, result.topic_id, made, now_ms)
+            self._has_become(index, made, now_ms)
+            if topic.name is not None and result.topic_id is not None:
+                self._known.is_named(topic.name, result.topic_id)
             return made
-        key = key_of(topic)
-        there = self._known.fresh(key, now_ms)
-        if there is None and charged is None:
+        after = topic.partitions if self._request.key == CREATE_PARTITIONS else 0
+        last = self._known.last(self._key(topic))
+        was = self._has_become(index, after, now_ms)
+        least, most = (was.least, was.most) if was is not None else (0, 0)
+        if not most and charged is None:
             # Who deletes a topic need not be allowed to ask about it.
-            there = self._told(key) or self._known.last(key) or self._seen(topic, result)
-            there = there or max(1, self._default(now_ms))
-        if self._request.key == CREATE_PARTITIONS:
-            self._known.changed(topic.name, None, topic.partitions, now_ms)
-            return None if there is None else max(1, topic.partitions - there)
-        self._known.deleted(topic.name or result.name, topic.topic_id or result.topic_id, now_ms)
-        return there
+            known = self._told(topic) or last or self._seen(topic, result)
+            least = most = known or max(1, self._default(now_ms))
+        if after:
+            return max(1, after - least) if most else None
+        topic_id = topic.topic_id or result.topic_id
+        if topic_id is not None:
+            self._known.forget_id(topic_id)
+        return most or None
+
+    def _has_become(self, index: int, after: int, now_ms: int) -> Possible | None:
+        """It has so many partitions now; returns what it may have been."""
+        key = self._under_way.pop(index, None)
+        if key is not None:
+            return self._known.ended(key, after, now_ms)
+        topic = self._request.topics[index]
+        key = self._key(topic)
+        was = self._known.fresh(key, now_ms)
+        self._known.happened(key, after, now_ms)
+        return was
+
+    def refused(self, index: int, now_ms: int) -> None:
+        """The broker has not carried it out."""
+        self._settled.add(index)
+        key = self._under_way.pop(index, None)
+        if key is not None:
+            self._known.ended(key, None, now_ms)
+
+    # ------------------------------------------------------------------ when it is not
+
+    def withdraw(self, now_ms: int) -> None:
+        """Nothing has gone up, and nothing will."""
+        for key in self._under_way.values():
+            self._known.ended(key, None, now_ms)
+        self._under_way.clear()
+
+    def leave(self, out: Container[int], charged: Mapping[int, int], now_ms: int) -> int:
+        """No answer comes, or none that says what has become of some topics: they may be carried out all the same.
+
+        Also those that were expected to fail: another mutation may be carried out before them that was sent behind them.
+        Only of a deletion of what nobody knows nothing can be said.
+
+        Args:
+            out: the places of topics that have not gone up, or have their rows.
+            charged: what topics were charged before, by their places.
+            now_ms: when.
+
+        Returns:
+            What they may cost beyond what they were charged.
+        """
+        if self._request.validate_only:
+            return 0
+        owed, topics, known = 0, self._request.topics, self._known
+        if len(topics) > LARGE_TOPICS:
+            return self._leave_many(charged, now_ms)
+        for index, key in self._under_way.items():
+            there = known.left(key, now_ms)
+            if index not in out and there is not None:
+                owed += max(0, self._at_most(topics[index], there, now_ms) - charged.get(index, 0))
+        seen = self._settled | self._under_way.keys()
+        self._under_way.clear()
+        for index, topic in enumerate(topics):
+            if index in seen or index in out or key_of(topic) in self._named_twice:
+                continue
+            there = self.possible(topic, now_ms)
+            if cost := self._at_most(topic, there, now_ms):
+                owed += cost
+                self.goes_up(index, now_ms)
+                known.left(self._under_way.pop(index), now_ms)
+        self._settled.update(range(len(topics)))
+        return owed
+
+    def _leave_many(self, charged: Mapping[int, int], now_ms: int) -> int:
+        """The same in one look at each: so many topics must not hold others up."""
+        for key in self._under_way.values():
+            self._known.left(key, now_ms)
+        self._under_way.clear()
+        topics, is_left = self._request.topics, not self._settled
+        self._settled.update(range(len(topics)))
+        if self._request.key == DELETE_TOPICS or not is_left:
+            return 0
+        asked = sum(max(0, self._after(topic, now_ms)) for topic in topics)
+        most = self._shared.settings.mutation_partitions_max
+        return max(0, min(asked, most) - sum(charged.values()))
+
+    def _at_most(self, topic: TopicAsk, there: Possible, now_ms: int) -> int:
+        """What the topic may cost, carried out soon."""
+        after = self._after(topic, now_ms)
+        if self._request.key == CREATE_TOPICS:
+            return after
+        return max(0, after - there.least) if after else there.most
 
     def _seen(self, topic: TopicAsk, result: TopicResult) -> int | None:
         """How many partitions the gateway has seen the topic have."""
