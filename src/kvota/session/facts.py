@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kvota.model.cluster_view import ClusterView
 
@@ -41,22 +41,45 @@ class _Topic:
     """What is known of one topic, and since when.
 
     Attributes:
-        possible: what it may be now.
-        before: the same without the mutations that are under way.
+        settled: what it may be without those that are under way.
         under_way: so many mutations of it have gone up and are not answered.
+        afters: how many partitions it has when they are carried out, each; 0: it is gone. Beyond ``AFTERS_MAX`` of them
+            the further ones are in ``settled``.
         overlap: they, or one whose answer nobody awaits, do: in which order they are carried out nobody knows.
         left_ms: when somebody last went away before the answer; None: nobody has.
     """
 
-    possible: Possible
+    # Each is looked at for each mutation: thousands at a time must not hold others up.
+    AFTERS_MAX: ClassVar[int] = 8
+
+    settled: Possible
     changed_ms: int
-    before: Possible = field(init=False)
     under_way: int = 0
+    afters: list[int] = field(default_factory=list)
     overlap: bool = False
     left_ms: int | None = None
 
-    def __post_init__(self) -> None:
-        self.before = self.possible
+    @property
+    def possible(self) -> Possible:
+        """What it may be now."""
+        possible = self.settled
+        for after in self.afters:
+            possible = possible.or_else(after)
+        return possible
+
+    def begins(self, after: int) -> None:
+        """One more is under way."""
+        self.under_way += 1
+        if len(self.afters) < self.AFTERS_MAX:
+            self.afters.append(after)
+        else:
+            self.settled = self.settled.or_else(after)
+
+    def ends(self, after: int) -> None:
+        """One less is."""
+        self.under_way = max(0, self.under_way - 1)
+        if after in self.afters:
+            self.afters.remove(after)
 
 
 class TopicCounts:
@@ -80,7 +103,7 @@ class TopicCounts:
     # ------------------------------------------------------------------ what happens
 
     def goes_up(self, key: str | bytes, told: int | None, after: int, now_ms: int) -> None:
-        """A mutation of a topic goes up: ``ended`` or ``left`` is due.
+        """A mutation of a topic goes up: ``ended``, ``refused`` or ``left`` is due, with the same ``after``.
 
         Args:
             key: its name or its id.
@@ -93,37 +116,36 @@ class TopicCounts:
             topic = _Topic(Possible.exactly(told or 0), now_ms)
             self._keep(key, topic)
         elif not self._is_fresh(topic, now_ms):
-            topic.possible = Possible.exactly(told or 0)
-        if not topic.under_way:
-            topic.before = topic.possible
-            topic.overlap = self._was_left(topic, now_ms)
-        else:
-            topic.overlap = True
-        topic.under_way += 1
-        topic.possible = topic.possible.or_else(after)
+            topic.settled = Possible.exactly(told or 0)
+        topic.overlap = topic.under_way > 0 or self._was_left(topic, now_ms)
+        topic.begins(after)
         topic.changed_ms = now_ms
 
-    def ended(self, key: str | bytes, after: int | None, now_ms: int) -> Possible | None:
-        """It has been answered; ``after`` is None where it was refused.
+    def ended(self, key: str | bytes, after: int, became: int, now_ms: int) -> Possible | None:
+        """What went up was carried out, and the topic has become ``became`` by it.
 
         Returns:
-            What the topic may have been when it was carried out; None: nobody remembers.
+            What it may have been before; None: nobody remembers.
         """
         topic = self._topics.get(key)
         if topic is None:
-            if after is not None:
-                self._keep(key, _Topic(Possible.exactly(after), now_ms))
+            self._keep(key, _Topic(Possible.exactly(became), now_ms))
             return None
-        was = topic.possible if topic.overlap else topic.before
-        topic.under_way = max(0, topic.under_way - 1)
+        topic.ends(after)
+        was = topic.possible
+        is_alone = not topic.overlap
+        topic.settled = Possible.exactly(became) if is_alone else topic.settled.or_else(became)
         topic.changed_ms = now_ms
-        if topic.overlap:
-            topic.possible = was if after is None else was.or_else(after)
-            return was
-        topic.possible = was if after is None else Possible.exactly(after)
         return was
 
-    def left(self, key: str | bytes, now_ms: int) -> Possible | None:
+    def refused(self, key: str | bytes, after: int, now_ms: int) -> None:
+        """It was not: the topic has not become what it would have been."""
+        topic = self._topics.get(key)
+        if topic is not None:
+            topic.ends(after)
+            topic.changed_ms = now_ms
+
+    def left(self, key: str | bytes, after: int, now_ms: int) -> Possible | None:
         """Nobody awaits the answer of what went up: it is carried out, or is not, some time soon.
 
         Returns:
@@ -132,10 +154,12 @@ class TopicCounts:
         topic = self._topics.get(key)
         if topic is None:
             return None
-        topic.under_way = max(0, topic.under_way - 1)
+        topic.ends(after)
+        was = topic.possible
+        topic.settled = topic.settled.or_else(after)
         topic.overlap = True
         topic.left_ms = topic.changed_ms = now_ms
-        return topic.possible
+        return was
 
     def happened(self, key: str | bytes, after: int, now_ms: int) -> None:
         """One was carried out that had been expected to fail."""
@@ -144,7 +168,7 @@ class TopicCounts:
             self._keep(key, _Topic(Possible.exactly(after), now_ms))
             return
         is_alone = not topic.under_way and not self._was_left(topic, now_ms)
-        topic.possible = Possible.exactly(after) if is_alone else topic.possible.or_else(after)
+        topic.settled = Possible.exactly(after) if is_alone else topic.settled.or_else(after)
         topic.overlap = not is_alone
         topic.changed_ms = now_ms
 

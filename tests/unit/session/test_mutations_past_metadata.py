@@ -19,7 +19,7 @@ from tests.unit.session.test_mutations import (
 )
 
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
-from kvota.session.facts import Possible, TopicCounts
+from kvota.session.facts import Possible, TopicCounts, _Topic
 from kvota.testing.frames import CREATE_TOPICS, METADATA, metadata_answer, throttle_of, topic_id
 from kvota.testing.stage import Cluster, Stage
 
@@ -283,6 +283,33 @@ def test_a_growth_that_comes_too_late_is_given_back_and_the_deletion_beside_it_i
     growing.broker(grown(("t", 3)))
 
     assert sum(row.value for row in world.rows) == 40
+
+
+def test_a_deletion_does_not_pay_for_a_growth_that_was_refused_before() -> None:
+    world = cluster()
+    made(world, "t", 1)
+    growing = begun(world, 3, grow(("t", 40)), ("t", 0, 1))
+    deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+
+    growing.broker(grown(("t", 3)))
+    deleting.broker(deleted(("t", 0)))
+
+    assert sum(row.value for row in world.rows) == 1
+
+
+def test_of_more_growths_than_are_looked_at_one_by_one_all_are_paid_for() -> None:
+    world = cluster(rate=10**6)
+    made(world, "t", 1)
+    partitions = range(2, 2 + 3 * _Topic.AFTERS_MAX)
+    growing = [begun(world, 10 + n, grow(("t", n)), ("t", 0, 1)) for n in partitions]
+    deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+    for stage in growing[:-1]:
+        stage.broker(grown(("t", 37)))
+    growing[-1].broker(grown(("t", 0)))
+    deleting.broker(deleted(("t", 0)))
+
+    assert sum(row.value for row in world.rows) == 2 * partitions[-1] - 1
+    assert len(world.shared.facts.topics._topics["t"].afters) == 0
 
 
 def test_who_leaves_before_the_answers_has_paid_for_what_is_carried_out() -> None:

@@ -244,9 +244,8 @@ class Mutation(Conversation):
             said = by_topic.pop(key_of(topic), None)
             done, now_ms = None, self._now_us // 1000
             if charges.charged(index) is None and (said is None or said.error_code in PERHAPS_DONE):
-                self._counts.refused(
-                    index, now_ms
-                )  # as was expected, though the answer does not say so
+                # As was expected, though the answer does not say so.
+                self._counts.refused(index, now_ms)
             if said is None or index in self._refusals:
                 continue
             if said.error_code == ErrorCode.NONE and not self._request.validate_only:

@@ -40,8 +40,8 @@ class MutationCounts:
         self._known: TopicCounts = shared.facts.topics
         self._named: set[str | bytes] = set()
         self._named_twice: set[str | bytes] = set()
-        # By the topic's place in the request.
-        self._under_way: dict[int, str | bytes] = {}
+        # By the topic's place in the request: its key, and how many partitions it has afterwards.
+        self._under_way: dict[int, tuple[str | bytes, int]] = {}
         self._settled: set[int] = set()
         self.facts: dict[str | bytes, TopicFacts] = {}
 
@@ -103,8 +103,8 @@ class MutationCounts:
     def goes_up(self, index: int, now_ms: int) -> None:
         """A topic that may cost something is part of what goes up now."""
         topic = self._request.topics[index]
-        self._under_way[index] = key = self._key(topic)
-        self._known.goes_up(key, self._told(topic), self._after(topic, now_ms), now_ms)
+        key, after = self._under_way[index] = self._key(topic), self._after(topic, now_ms)
+        self._known.goes_up(key, self._told(topic), after, now_ms)
 
     def _after(self, topic: TopicAsk, now_ms: int) -> int:
         """How many partitions the topic has when this is carried out."""
@@ -159,30 +159,28 @@ class MutationCounts:
             self._known.forget_id(topic_id)
         return most or None
 
-    def _has_become(self, index: int, after: int, now_ms: int) -> Possible | None:
+    def _has_become(self, index: int, partitions: int, now_ms: int) -> Possible | None:
         """It has so many partitions now; returns what it may have been."""
-        key = self._under_way.pop(index, None)
-        if key is not None:
-            return self._known.ended(key, after, now_ms)
+        if index in self._under_way:
+            return self._known.ended(*self._under_way.pop(index), partitions, now_ms)
         topic = self._request.topics[index]
         key = self._key(topic)
         was = self._known.fresh(key, now_ms)
-        self._known.happened(key, after, now_ms)
+        self._known.happened(key, partitions, now_ms)
         return was
 
     def refused(self, index: int, now_ms: int) -> None:
         """The broker has not carried it out."""
         self._settled.add(index)
-        key = self._under_way.pop(index, None)
-        if key is not None:
-            self._known.ended(key, None, now_ms)
+        if index in self._under_way:
+            self._known.refused(*self._under_way.pop(index), now_ms)
 
     # ------------------------------------------------------------------ when it is not
 
     def withdraw(self, now_ms: int) -> None:
         """Nothing has gone up, and nothing will."""
-        for key in self._under_way.values():
-            self._known.ended(key, None, now_ms)
+        for went_up in self._under_way.values():
+            self._known.refused(*went_up, now_ms)
         self._under_way.clear()
 
     def leave(self, out: Container[int], charged: Mapping[int, int], now_ms: int) -> int:
@@ -204,8 +202,8 @@ class MutationCounts:
         owed, topics, known = 0, self._request.topics, self._known
         if len(topics) > LARGE_TOPICS:
             return self._leave_many(charged, now_ms)
-        for index, key in self._under_way.items():
-            there = known.left(key, now_ms)
+        for index, went_up in self._under_way.items():
+            there = known.left(*went_up, now_ms)
             if index not in out and there is not None:
                 owed += max(0, self._at_most(topics[index], there, now_ms) - charged.get(index, 0))
         seen = self._settled | self._under_way.keys()
@@ -217,14 +215,14 @@ class MutationCounts:
             if cost := self._at_most(topic, there, now_ms):
                 owed += cost
                 self.goes_up(index, now_ms)
-                known.left(self._under_way.pop(index), now_ms)
+                known.left(*self._under_way.pop(index), now_ms)
         self._settled.update(range(len(topics)))
         return owed
 
     def _leave_many(self, charged: Mapping[int, int], now_ms: int) -> int:
         """The same in one look at each: so many topics must not hold others up."""
-        for key in self._under_way.values():
-            self._known.left(key, now_ms)
+        for went_up in self._under_way.values():
+            self._known.left(*went_up, now_ms)
         self._under_way.clear()
         topics, is_left = self._request.topics, not self._settled
         self._settled.update(range(len(topics)))
