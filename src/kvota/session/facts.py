@@ -1,6 +1,7 @@
 """What the gateway has learnt about the cluster by asking on a caller's connection, and from answers."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -31,7 +32,7 @@ class Possible(NamedTuple):
     def or_else(self, partitions: int) -> "Possible":
         """As it is, or so many; 0: it may be gone."""
         if partitions == 0:
-            return self._replace(may_be_gone=True)
+            return self if self.may_be_gone else Possible(self.least, self.most, True)
         least = min(self.least or partitions, partitions)
         return Possible(least, max(self.most, partitions), self.may_be_gone)
 
@@ -41,10 +42,10 @@ class _Topic:
     """What is known of one topic, and since when.
 
     Attributes:
-        settled: what it may be without those that are under way.
+        settled: what it may be without ``afters``.
         under_way: so many mutations of it have gone up and are not answered.
-        afters: how many partitions it has when they are carried out, each; 0: it is gone. Beyond ``AFTERS_MAX`` of them
-            the further ones are in ``settled``.
+        afters: how many partitions it has when they are carried out, each, and those whose answer nobody awaits; 0: it is
+            gone. Beyond ``AFTERS_MAX`` of them the further ones are in ``settled``.
         overlap: they, or one whose answer nobody awaits, do: in which order they are carried out nobody knows.
         left_ms: when somebody last went away before the answer; None: nobody has.
     """
@@ -81,6 +82,11 @@ class _Topic:
         if after in self.afters:
             self.afters.remove(after)
 
+    def is_certain(self, partitions: int) -> None:
+        """It has so many, whatever was sent before."""
+        self.settled = Possible.exactly(partitions)
+        self.afters.clear()
+
 
 class TopicCounts:
     """Partitions of topics, by name and by id: those that changed last through this gateway.
@@ -103,7 +109,7 @@ class TopicCounts:
     # ------------------------------------------------------------------ what happens
 
     def goes_up(self, key: str | bytes, told: int | None, after: int, now_ms: int) -> None:
-        """A mutation of a topic goes up: ``ended``, ``refused`` or ``left`` is due, with the same ``after``.
+        """A mutation of a topic goes up: ``ended`` or ``refused`` is due, with the same ``after``, or ``left``.
 
         Args:
             key: its name or its id.
@@ -116,7 +122,7 @@ class TopicCounts:
             topic = _Topic(Possible.exactly(told or 0), now_ms)
             self._keep(key, topic)
         elif not self._is_fresh(topic, now_ms):
-            topic.settled = Possible.exactly(told or 0)
+            topic.is_certain(told or 0)
         topic.overlap = topic.under_way > 0 or self._was_left(topic, now_ms)
         topic.begins(after)
         topic.changed_ms = now_ms
@@ -133,8 +139,10 @@ class TopicCounts:
             return None
         topic.ends(after)
         was = topic.possible
-        is_alone = not topic.overlap
-        topic.settled = Possible.exactly(became) if is_alone else topic.settled.or_else(became)
+        if topic.overlap:
+            topic.settled = topic.settled.or_else(became)
+        else:
+            topic.is_certain(became)
         topic.changed_ms = now_ms
         return was
 
@@ -145,21 +153,13 @@ class TopicCounts:
             topic.ends(after)
             topic.changed_ms = now_ms
 
-    def left(self, key: str | bytes, after: int, now_ms: int) -> Possible | None:
-        """Nobody awaits the answer of what went up: it is carried out, or is not, some time soon.
-
-        Returns:
-            What the topic may be, carried out or not; None: nobody remembers.
-        """
-        topic = self._topics.get(key)
-        if topic is None:
-            return None
-        topic.ends(after)
-        was = topic.possible
-        topic.settled = topic.settled.or_else(after)
-        topic.overlap = True
-        topic.left_ms = topic.changed_ms = now_ms
-        return was
+    def left(self, keys: Iterable[str | bytes], now_ms: int) -> None:
+        """Nobody awaits the answers of what went up: it is carried out, or is not, some time soon."""
+        for topic in map(self._topics.get, keys):
+            if topic is not None:
+                topic.under_way -= topic.under_way > 0
+                topic.overlap = True
+                topic.left_ms = topic.changed_ms = now_ms
 
     def happened(self, key: str | bytes, after: int, now_ms: int) -> None:
         """One was carried out that had been expected to fail."""
@@ -168,7 +168,10 @@ class TopicCounts:
             self._keep(key, _Topic(Possible.exactly(after), now_ms))
             return
         is_alone = not topic.under_way and not self._was_left(topic, now_ms)
-        topic.settled = Possible.exactly(after) if is_alone else topic.settled.or_else(after)
+        if is_alone:
+            topic.is_certain(after)
+        else:
+            topic.settled = topic.settled.or_else(after)
         topic.overlap = not is_alone
         topic.changed_ms = now_ms
 

@@ -560,6 +560,15 @@ def delete_known_topics_and_go(measure: Measure) -> Stand:
 
 
 @attack
+def create_topics_and_go(measure: Measure) -> Stand:
+    made, names = stand(measure), _names()[: NAMES // 2]  # as many as may be created at once
+    up = made.client(_create(names))
+    made.broker(_metadata_v4(_unknown(names), len(names), up[8:12]))
+    made.leave()
+    return made
+
+
+@attack
 def delete_topics_of_many_partitions(measure: Measure) -> Stand:
     made, names = stand(measure), _names(5, 10)
     up = made.client(_delete(names))

@@ -199,15 +199,15 @@ class MutationCounts:
         """
         if self._request.validate_only:
             return 0
-        owed, topics, known = 0, self._request.topics, self._known
+        owed, topics = 0, self._request.topics
         if len(topics) > LARGE_TOPICS:
             return self._leave_many(charged, now_ms)
-        for index, went_up in self._under_way.items():
-            there = known.left(*went_up, now_ms)
+        for index, (key, _) in self._under_way.items():
+            there = self._known.fresh(key, now_ms)
             if index not in out and there is not None:
                 owed += max(0, self._at_most(topics[index], there, now_ms) - charged.get(index, 0))
         seen = self._settled | self._under_way.keys()
-        self._under_way.clear()
+        self._left(now_ms)
         for index, topic in enumerate(topics):
             if index in seen or index in out or key_of(topic) in self._named_twice:
                 continue
@@ -215,15 +215,13 @@ class MutationCounts:
             if cost := self._at_most(topic, there, now_ms):
                 owed += cost
                 self.goes_up(index, now_ms)
-                known.left(*self._under_way.pop(index), now_ms)
+        self._left(now_ms)
         self._settled.update(range(len(topics)))
         return owed
 
     def _leave_many(self, charged: Mapping[int, int], now_ms: int) -> int:
         """The same in one look at each: so many topics must not hold others up."""
-        for went_up in self._under_way.values():
-            self._known.left(*went_up, now_ms)
-        self._under_way.clear()
+        self._left(now_ms)
         topics, is_left = self._request.topics, not self._settled
         self._settled.update(range(len(topics)))
         if self._request.key == DELETE_TOPICS or not is_left:
@@ -231,6 +229,10 @@ class MutationCounts:
         asked = sum(max(0, self._after(topic, now_ms)) for topic in topics)
         most = self._shared.settings.mutation_partitions_max
         return max(0, min(asked, most) - sum(charged.values()))
+
+    def _left(self, now_ms: int) -> None:
+        self._known.left([key for key, _ in self._under_way.values()], now_ms)
+        self._under_way.clear()
 
     def _at_most(self, topic: TopicAsk, there: Possible, now_ms: int) -> int:
         """What the topic may cost, carried out soon."""
