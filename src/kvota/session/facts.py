@@ -32,7 +32,7 @@ class Possible(NamedTuple):
     def or_else(self, partitions: int) -> "Possible":
         """As it is, or so many; 0: it may be gone."""
         if partitions == 0:
-            return self if self.may_be_gone else Possible(self.least, self.most, True)
+            return self if self.may_be_gone else Possible(self.least, self.most, may_be_gone=True)
         least = min(self.least or partitions, partitions)
         return Possible(least, max(self.most, partitions), self.may_be_gone)
 
