@@ -42,6 +42,7 @@ from tests.simulation.rows import (
     reply_of,
     rows_of,
 )
+from tests.simulation.swaps import Swaps
 from tests.simulation.timeline import Timeline
 from tests.simulation.watch import InvariantError, TimedRows, Watch
 
@@ -110,6 +111,14 @@ class World:
         self.faults.note_limits(entries)
         self.faults.note_modes(self.cluster.enforced, self._buckets)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
+        self._swaps = Swaps(
+            seed if not self.adversaries else -1,
+            self.cluster,
+            self.timeline,
+            self._asking,
+            changed=lambda: self.faults.noted(self._look_again),
+        )
+        self._is_asked = self._is_asked or bool(self._swaps.count)
         self._logs_in = rng.random() < (0.7 if self.adversaries else 0.4)
         self._ends: list[BrokerEnd] = []
         self.relays: list[Relay] = []
@@ -162,6 +171,7 @@ class World:
             relay.drain()
 
     def _look_again(self) -> None:
+        self._swaps.ask_again()
         for relay in self.relays:
             self.timeline.after_us(self._rng.choice((0, 500)), relay.look_again)
 
