@@ -21,7 +21,8 @@ RATIO = 0.15
 _LIMITS = (300.0, 2_000.0, 20_000.0)
 _BURSTS_MS, _DEBTS_MAX_MS = (1, 1_000, 5_000), (0, 1_000, 10_000)
 # A frame waits until so much of it is here; see session/heads.
-_HEAD_BYTES = 16_384 + 4
+_SIZE_FIELD_BYTES = 4
+_HEAD_BYTES = 16_384 + _SIZE_FIELD_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Adversaries:
         for upward in produced:
             given = self._given.setdefault((watch.node_id, upward.user), [])
             is_whole = any(upward is one for one in watch.upward)
-            size = upward.size if is_whole else len(watch.up)
+            size = upward.size if is_whole else max(0, len(watch.up) - _SIZE_FIELD_BYTES)
             given.append((upward.tick, upward.at_ms, size))
 
     def check_bound(self) -> None:

@@ -218,6 +218,12 @@ class Watch:
             self._logged_in(waiting[0].ask, bytes(self.down[:size]))
             del self.down[:size]
 
+    def forget_unread(self, due: int) -> None:
+        """The connection ends before so many answers have been looked at; they may be here all the same."""
+        waiting = [one for one in self.upward if _wants_answer(one.ask)]
+        for upward in waiting[len(waiting) - due :]:
+            upward.is_answered = False
+
     def _logged_in(self, ask: Ask | None, answer: bytes) -> None:
         if ask is None or ask.key != SASL_AUTHENTICATE:
             return
