@@ -5,7 +5,8 @@
 The attacks of tests/adversary, for longer, one way after the other on one Kafka. ``given`` is what the
 attacker had per second; ``x quota`` the same as a multiple of the quota. Beside each attack a client that is not
 under the quota sends one small Produce after the other: how long it waited. ``growth`` is of the
-gateway's resident memory, at its peak.
+gateway's resident memory, at its peak. Where an attack changes topics: what the cluster's own log says was
+carried out, and what of it the gateway's record says was charged.
 """
 
 import argparse
@@ -47,10 +48,17 @@ def print_finding(found: Finding, *, is_first: bool) -> None:
     )
     for name, figure in found.got.notes.items():
         print(f"{'':<42}{name}: {figure:,.3f}", flush=True)
+    if found.carried_out is not None:
+        done, charged = found.carried_out, sum(found.charged().values())
+        print(
+            f"{'':<42}carried out, by the cluster's log: {done.mutations:,} mutations, "
+            f"{done.partitions:,} partitions; charged {charged:,.0f}",
+            flush=True,
+        )
 
 
 def kept(found: Finding) -> dict[str, object]:
-    return {
+    result: dict[str, object] = {
         "seconds": round(found.seconds, 1),
         "used": found.got.used,
         "unit": found.attack.unit,
@@ -59,6 +67,10 @@ def kept(found: Finding) -> dict[str, object]:
         "good": asdict(found.good),
         "growth_mib": found.growth_mib,
     }
+    if found.carried_out is not None:
+        result["carried_out"] = asdict(found.carried_out)
+        result["charged"] = sum(found.charged().values())
+    return result
 
 
 async def run(attacks: list[Attack], ways: list[Way], seconds: float) -> dict[str, object]:

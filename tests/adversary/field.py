@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.adversary import good_client
+from tests.adversary.cluster_log import carried_out
 from tests.adversary.frames import produce
 from tests.adversary.good_client import GoodClient
 from tests.adversary.housekeeping import (
@@ -100,9 +101,12 @@ class Field:
                 elapsed_s = time.monotonic() - begin
                 waits = good.waits()
             growth_mib = memory.growth_mib() if memory is not None else None
+        done = None
+        if attack.unit == "partitions" and way is not Way.BROKER:
+            done = carried_out(self.kafka, target.client_id)
         delete_topics(self._addresses, keeping=_TOPICS)
         record = None if way is Way.BROKER else self._folder / target.client_id / "record"
-        return Finding(attack, way, elapsed_s, got, waits, growth_mib, record)
+        return Finding(attack, way, elapsed_s, got, waits, growth_mib, record, done)
 
     @contextmanager
     def target(self, attack: Attack, way: Way) -> Iterator[Target]:

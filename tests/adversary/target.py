@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from tests.adversary.cluster_log import CarriedOut
 from tests.adversary.good_client import GoodLoad, Waits
 
 
@@ -124,6 +125,7 @@ class Finding:
     Attributes:
         growth_mib: by how much the gateway's resident memory rose at its peak; None of a broker.
         record: the gateway's, whole; None of a broker.
+        carried_out: topic mutations through a gateway, by the cluster's own log.
     """
 
     attack: Attack
@@ -133,6 +135,7 @@ class Finding:
     good: Waits
     growth_mib: float | None
     record: Path | None
+    carried_out: CarriedOut | None = None
 
     @property
     def x_quota(self) -> float | None:

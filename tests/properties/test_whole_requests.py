@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.session.test_mutations import WINDOW, delete
@@ -9,6 +10,8 @@ from tests.unit.session.test_mutations import WINDOW, delete
 from kvota.session.pausing import Reason
 from kvota.testing.scripted_broker import ScriptedBroker
 from kvota.testing.stage import Cluster, Stage, quotas
+
+pytestmark = pytest.mark.timeout(120)
 
 SMALL = delete("few")
 LARGE = delete(*(f"{number:03}{'n' * 200}" for number in range(400)))

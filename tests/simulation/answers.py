@@ -143,7 +143,8 @@ def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[
     quota_type = rows[-1].memo.quota_type
     if quota_type in watch.lowered:
         may_be_told_ms.append(min(own_ms, _FACTOR_TOLD_MS_MAX))
-    if quota_type in watch.lifted:
+    # Of a counter that has no limit any more the row says what is owed, and nobody waits for it.
+    if quota_type in watch.lifted or rows[-1].memo.limit is None:
         may_be_told_ms.append(0)
     return any(_is_made_of(watch, ask, answer, reply, rows, told) for told in may_be_told_ms)
 

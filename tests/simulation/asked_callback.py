@@ -25,7 +25,7 @@ class Asking:
     """Answers questions after a while, and says what was so when they were asked, or when answered."""
 
     def __init__(self, callback: ClientQuotaCallback, timeline: Timeline, rng: Random) -> None:
-        self._callback = callback
+        self.callback = callback
         self._timeline = timeline
         self._rng = rng
 
@@ -34,7 +34,7 @@ class Asking:
         if self._rng.random() < _FAILS_RATIO:
             self._timeline.after_us(delay_us, lambda: answered(RuntimeError("it has no answer")))
         elif self._rng.random() < 0.5:
-            answer = question.ask(self._callback)
+            answer = question.ask(self.callback)
             self._timeline.after_us(delay_us, lambda: answered(answer))
         else:
-            self._timeline.after_us(delay_us, lambda: answered(question.ask(self._callback)))
+            self._timeline.after_us(delay_us, lambda: answered(question.ask(self.callback)))

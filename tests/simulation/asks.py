@@ -6,6 +6,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
+from kvota.session.whole_requests import LARGE_TOPICS
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -227,6 +228,12 @@ class Asks:
         topics = parts(DELETE_TOPICS, version, "request", "DeleteTopicState", *rows)
         # Ids are only asked for by clients that know what the broker offers.
         return self._mutation(DELETE_TOPICS, version, topics, topics=topics)
+
+    def delete_many(self) -> Ask:
+        """So many unknown topics that its user has only one such request in hand."""
+        count = LARGE_TOPICS + self._rng.randint(1, 300)
+        names = tuple(f"{self._prefix}unknown-{number}" for number in range(count))
+        return self._mutation(DELETE_TOPICS, self._rng.randint(1, 5), names, topic_names=names)
 
     def grow(self) -> Ask:
         rng = self._rng

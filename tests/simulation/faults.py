@@ -170,6 +170,10 @@ class Faults:
         self.note_limits(entries)
         self._in_force(look_again)
 
+    def noted(self, look_again: Callable[[], None]) -> None:
+        """Something else has been put in force elsewhere."""
+        self._in_force(look_again)
+
     def _in_force(self, look_again: Callable[[], None]) -> None:
         self.excuses_ms.append(self.cluster.clock.monotonic_ms())
         look_again()

@@ -14,6 +14,7 @@ from kvota.engine import Question
 from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
+from kvota.session.due import Due
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
@@ -367,6 +368,9 @@ class Relay:
         if self._timer is not None:
             self._timer.cancel()
         self.due_at_close = self.machine.due_count
+        if self.machine.leaves_upstream_unread:
+            due = (entry[1] for entry in self.machine.caller.due)
+            self.watch.forget_unread(sum(code != Due.LOCAL for code in due))
         self.machine.close()
         self.machine.give_back_missing(self._clock.now_us())
         self._incoming.leave()

@@ -76,6 +76,7 @@ class Watch:
         answers: whole answers to the client, with (tick, monotonic ms).
         node_ids: more than one where another broker than planned was reached.
         drained: the gateway has stopped taking requests; what had gone up must be answered.
+        begun_ms: when each of them began, and the one that goes to the client now.
         mutes: (tick, when, for how long) of each mute, as the machine asked for it.
         client_gone, broker_gone: somebody left in the middle of things: what was under way may be lost.
     """
@@ -103,6 +104,7 @@ class Watch:
     up: bytearray = field(default_factory=bytearray)  # the frame that goes up now
     down: bytearray = field(default_factory=bytearray)  # the answer that comes down now
     out: bytearray = field(default_factory=bytearray)  # the answer that goes to the client now
+    begun_ms: list[int] = field(default_factory=list)
     _next_ask: int = 0
     _next_answer: int = 0
     _begun: tuple[int, int, str] = (0, 0, ANONYMOUS)
@@ -218,6 +220,12 @@ class Watch:
             self._logged_in(waiting[0].ask, bytes(self.down[:size]))
             del self.down[:size]
 
+    def forget_unread(self, due: int) -> None:
+        """The connection ends before so many answers have been looked at; they may be here all the same."""
+        waiting = [one for one in self.upward if _wants_answer(one.ask)]
+        for upward in waiting[len(waiting) - due :]:
+            upward.is_answered = False
+
     def _logged_in(self, ask: Ask | None, answer: bytes) -> None:
         if ask is None or ask.key != SASL_AUTHENTICATE:
             return
@@ -233,15 +241,17 @@ class Watch:
 
     def delivered(self, data: bytes | bytearray) -> None:
         """The gateway sends these bytes to the client."""
+        now_ms = self.clock.monotonic_ms()
         self.to_client += data
+        self.begun_ms += [now_ms] * (not self.out)
         self.out += data
         while len(self.out) >= 4:
             size = _frame_bytes(self.out)
             if size is None or len(self.out) < size:
                 return
-            when = next(self.rows.ticks), self.clock.monotonic_ms()
-            self.answers.append((bytes(self.out[:size]), *when))
+            self.answers.append((bytes(self.out[:size]), next(self.rows.ticks), now_ms))
             del self.out[:size]
+            self.begun_ms += [now_ms] * bool(self.out)
 
 
 def _frame_bytes(begun: bytes | bytearray) -> int | None:

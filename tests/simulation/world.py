@@ -42,6 +42,7 @@ from tests.simulation.rows import (
     reply_of,
     rows_of,
 )
+from tests.simulation.swaps import Swaps
 from tests.simulation.timeline import Timeline
 from tests.simulation.watch import InvariantError, TimedRows, Watch
 
@@ -62,6 +63,8 @@ _TYPES = (*_BANDWIDTH, QuotaType.CONTROLLER_MUTATION)
 _REFUSED = (17, 7, 31, 44)
 # Of worlds in which everybody sends large requests at once, with a budget for one of them.
 _BULK_RATIO = 0.12
+# Of adversaries' requests: deletions of more topics than a user may have in hand twice.
+_LARGE_RATIO = 0.05
 _PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
 
 
@@ -80,7 +83,7 @@ class World:
             tells_configs=rng.random() < 0.8,
         )
         self._is_bulk = rng.random() < _BULK_RATIO
-        self.adversaries = Adversaries.drawn(rng) if rng.random() < RATIO else None
+        self.adversaries = Adversaries.drawn(rng, seed) if rng.random() < RATIO else None
         entries = self.adversaries.quotas if self.adversaries else drawn_quotas(rng)
         quotas = ConfiguredQuotas(entries)
         self._is_asked = not self.adversaries and rng.random() < 0.2
@@ -106,10 +109,20 @@ class World:
             callback=callback,
             produce_quotas=(FurtherQuota(self.rows, self._ask),) if rng.random() < 0.15 else (),
         )
+        if self.adversaries:
+            self.adversaries.limit_memory(self.cluster.shared)
         self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
         self.faults.note_limits(entries)
         self.faults.note_modes(self.cluster.enforced, self._buckets)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
+        self._swaps = Swaps(
+            seed if not self.adversaries else -1,
+            self.cluster,
+            self.timeline,
+            self._asking,
+            changed=lambda: self.faults.noted(self._look_again),
+        )
+        self._is_asked = self._is_asked or bool(self._swaps.count)
         self._logs_in = rng.random() < (0.7 if self.adversaries else 0.4)
         self._ends: list[BrokerEnd] = []
         self.relays: list[Relay] = []
@@ -135,8 +148,8 @@ class World:
         enforced = frozenset(one for one in _TYPES if rng.random() < 0.75)
         if self.adversaries is None:
             return buckets, drawn_bucket(rng), enforced
-        produce = {QuotaType.PRODUCE}
-        return buckets | produce, self.adversaries.bucket, enforced | produce
+        bandwidth = frozenset(_BANDWIDTH)
+        return self.adversaries.buckets, self.adversaries.bucket, enforced | bandwidth
 
     def run(self) -> None:
         """Until nothing is due any more; then everything is checked.
@@ -162,6 +175,7 @@ class World:
             relay.drain()
 
     def _look_again(self) -> None:
+        self._swaps.ask_again()
         for relay in self.relays:
             self.timeline.after_us(self._rng.choice((0, 500)), relay.look_again)
 
@@ -258,6 +272,8 @@ class World:
     def _drawn_ask(self, asks: Asks, role: str) -> Ask:
         rng = self._rng
         passing = (asks.heartbeat, asks.metadata, asks.api_versions)
+        if self.adversaries and role in {_ADMIN, _ANY} and rng.random() < _LARGE_RATIO:
+            return asks.delete_many()
         draws = {
             _PRODUCER: (asks.produce,),
             _CONSUMER: (asks.fetch,),
@@ -287,7 +303,7 @@ class World:
             if budget.used_bytes < 0:
                 raise InvariantError(f"the budget is {budget.used_bytes}")
         if self.adversaries:
-            check_memory(budgets, self.relays, self._budget_bytes)
+            check_memory(self.cluster.shared, self.relays, self._budget_bytes)
 
     def _check_end(self) -> None:
         budgets = self.cluster.shared.budgets
@@ -311,7 +327,7 @@ class World:
         for relay in self.relays:
             self._check_connection(relay, by_connection, doubtful)
         if self.adversaries:
-            self.adversaries.check_bound()
+            self.adversaries.check_bounds()
 
     def _check_connection(self, relay: Relay, rows: dict, doubtful: set[object]) -> None:
         watch, machine = relay.watch, relay.machine
@@ -328,6 +344,7 @@ class World:
         row_of = match_produce(watch, produce, replies)
         if self.adversaries:
             self.adversaries.note_given(watch, row_of)
+            self.adversaries.note_fetched(watch, replies)
         fetched = rows.get((watch.number, QuotaType.FETCH), [])
         is_bucket = QuotaType.FETCH in self.faults.buckets
         row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked, is_bucket=is_bucket)

@@ -101,7 +101,7 @@ def charge_bytes(caller: Caller, produce: AdmittedProduce, now_us: int) -> bool:
     charges.append(of_bytes)
     expect_answer(caller, route, correlation, charges, awaits_answer=awaits_answer)
     if of_bytes.mute_ms > 0:
-        caller.mute(of_bytes.mute_ms, route.lane, route.memo.client_id)
+        caller.mute(of_bytes.mute_ms, route.lane, route.memo.client_id, now_us // 1000)
     return spends
 
 

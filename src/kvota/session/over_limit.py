@@ -46,5 +46,5 @@ def take_over_limit(
     charge = Charge(route.memo, caller.shared.sink.next_seq(), now_us, size, throttle_ms, outcome)
     expect_answer(caller, route, correlation, [charge], awaits_answer=awaits_answer)
     if charge.mute_ms > 0:
-        caller.mute(throttle_ms, lane, route.memo.client_id)
+        caller.mute(throttle_ms, lane, route.memo.client_id, now_ms)
     return True

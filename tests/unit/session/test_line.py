@@ -425,6 +425,34 @@ def test_another_algorithm_lets_those_who_wait_go_on() -> None:
     assert cluster.rows[1].memo.samples == 11
 
 
+@pytest.mark.parametrize(
+    "buckets",
+    [{}, dict.fromkeys(BOTH, BucketSettings(burst_ms=1_000, debt_max_ms=3_600_000))],
+    ids=["another algorithm", "more may be owed"],
+)
+def test_all_who_wait_are_woken_when_counters_count_otherwise(
+    buckets: dict[QuotaType, BucketSettings],
+) -> None:
+    cluster = cluster_of()
+    first, second, fetches = connections(cluster, 3)
+    fetches.client(fetch(correlation=1))
+    fetches.broker(fetch_answer(correlation=1, records=b"f" * 1_000))
+    for quota_type in BOTH:
+        lane = cluster.engine.lane(quota_type, 1, "ANONYMOUS", "app", cluster.now_ms)
+        assert lane is not None
+        lane.admit(100 * LIMIT, cluster.now_ms)
+    assert (first.client(produce()), second.client(produce())) == (b"", b"")
+    assert fetches.client(fetch(correlation=2)) == b""
+    waiting = (first, second, fetches)
+    assert [stage.wakes for stage in waiting] == [0, 0, 0]
+
+    cluster.engine.replace_countings({}, buckets)
+
+    assert [stage.wakes for stage in waiting] == [1, 1, 1]
+    # Who is behind looks where it stands, and is woken by the one before it.
+    assert (first.wake_up(), second.wake_up()) == (produce(), produce())
+
+
 def test_a_quota_that_is_removed_lets_those_who_wait_go_on() -> None:
     cluster = cluster_of()
     (stage,) = connections(cluster, 1)
