@@ -130,11 +130,7 @@ def test_who_gives_way_is_who_should(full: Field, host: str, may_tell: bool) -> 
     if chosen is None:  # somebody always does if there is anybody who may
         assert all(seen.came_s > full.now_s - LOGIN_S for seen in strangers)
         assert all(seen.host != host for seen in strangers)
-        most = Counter(seen.host for seen in strangers)
-        assert all(
-            full.at(other) <= full.at(host) + 1 or most[other] < max(most.values())
-            for other in most
-        )
+        assert not _has_one_too_many(full, strangers, host)
         assert not at_ease
         assert not (at_work and may_tell)
     elif chosen.holder is None:
@@ -148,8 +144,18 @@ def test_who_gives_way_is_who_should(full: Field, host: str, may_tell: bool) -> 
     else:
         assert chosen.holder in asked  # never one with a fair share, or fewer than the newcomer's
         _check_choice(full, chosen, asked)
+        if len(strangers) > full.places / STRANGERS_PART:
+            assert host not in {seen.host for seen in strangers}
+            assert not _has_one_too_many(full, strangers, host)
         assert not (chosen.is_at_work and at_ease)
         assert may_tell or not chosen.is_at_work
+
+
+def _has_one_too_many(full: Field, strangers: list[Seen], host: str) -> bool:
+    """True where each address with the most strangers has more connections than the newcomer's would have."""
+    of_host = Counter(seen.host for seen in strangers)
+    most = [other for other, here in of_host.items() if here == max(of_host.values())]
+    return bool(most) and all(full.at(other) > full.at(host) + 1 for other in most)
 
 
 def _check_choice(full: Field, chosen: Chosen[int], asked: set[User]) -> None:
@@ -230,6 +236,21 @@ def test_of_one_who_has_all_places_exactly_one_gives_way_for_each_newcomer(
     # Who comes is a holder of its own before it has logged in, and of two that are alike either one may go.
     least = 100 // len(wanted) - 1
     assert all(held[holder] >= min(much, least) for holder, much in wanted.items())
+
+
+def test_who_has_a_fair_share_keeps_it_while_others_log_in() -> None:
+    """Twenty users with four connections each, of 90 places; and ten who have not logged in."""
+    full = Field(90)
+    for number in range(80):
+        full.here[full.comes("here")].holder = (f"user-{number % 20}", "")
+    for _ in range(10):
+        full.comes("there")
+    full.count()
+
+    chosen = full.giving_way.choose("elsewhere", full.now_s, may_tell=True)
+
+    assert chosen is not None
+    assert full.here[chosen.who].host == "there"
 
 
 # ------------------------------------------------------------------ what it costs
