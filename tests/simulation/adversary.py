@@ -153,7 +153,8 @@ class Adversaries:
     def _check_rate(self, counter: _Counter, answers: list[tuple[int, int]]) -> None:
         """What came in a window fits into it; what fits into none is paid for before the next answer.
 
-        Kafka divides by all samples at most (``Rate``), and a sample counts for a window behind its last record.
+        A sample counts for a window behind its last record, and Kafka divides by the time since the oldest one
+        began (``Rate``): by a sample more than a window at most.
         """
         window = QuotaWindow()
         window_ms = window.samples * window.sample_ms
@@ -169,7 +170,7 @@ class Adversaries:
                 paid_ms = at_ms + size / self.fetch_limit * 1000
                 continue
             recent = (one for ms, one in answers[: number + 1] if at_ms - window_ms < ms)
-            if (total := sum(recent)) > self.fetch_limit * window_ms / 1000:
+            if (total := sum(recent)) > self.fetch_limit * (window_ms + window.sample_ms) / 1000:
                 raise InvariantError(
                     f"{counter} was given {total} bytes in the {window_ms} ms until {at_ms} ms, "
                     f"of {self.fetch_limit:.0f} bytes/s"

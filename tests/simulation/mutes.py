@@ -9,6 +9,7 @@ from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.testing.frames import PRODUCE, decoded
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.stage import Row
+from kvota.wire.steps import STEP_PARTS
 
 # By so much a mute's cap may come earlier than this account has it: a wait for room that was looked at
 # again (1 s), and a timer that was late (0.25 s), count as part of a mute.
@@ -66,12 +67,15 @@ def check_mutes(
     begins.sort()
     mute = _Mute(watch.mutes)
     is_under_way = False
+    has_large = any(len(ask.topics) > STEP_PARTS for ask in watch.asks)
     for upward in watch.upward:
         while begins and begins[0][0] < upward.tick:
             _, at_ms, for_ms = begins.pop(0)
             mute.begin(at_ms, for_ms)
-        # A mutation that has begun goes on: its questions and the request itself pass in a mute, too.
+        # A mutation that has begun goes on: its questions and the request itself pass in a mute, too. A large one has
+        # begun some steps before its first question.
         goes_on, is_under_way = is_under_way, upward.ask is None
+        goes_on |= is_under_way and has_large
         at_ms = upward.at_ms
         if mute.since_ms is not None and mute.runs_at(at_ms) and not goes_on:
             if any(mute.since_ms <= excuse_ms <= at_ms for excuse_ms in excuses_ms):

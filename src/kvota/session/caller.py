@@ -12,6 +12,7 @@ from kvota.session.budget import User
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
 from kvota.session.fetch_room import FetchRoom
+from kvota.session.muting import Muting
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.principal import ANONYMOUS, LoginRefusal, PrincipalWatch
 from kvota.session.route import QUOTA_TYPE_OF_KEY, Route
@@ -144,8 +145,8 @@ class Caller:
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
         self.asks = 0
-        # Whose counters the running mute is for, by quota type: lane, its version then, client id.
-        self._muted_by: dict[QuotaType, tuple[Lane, int, str]] = {}
+        # Whose counters the running mute is for.
+        self._muted_by: dict[QuotaType, Muting] = {}
         self._is_muted_to_the_end = False
         self._work = StepWork()
         self.commands: list[Command] = []
@@ -167,10 +168,16 @@ class Caller:
 
     # ------------------------------------------------------------------ pausing
 
-    def mute(self, throttle_ms: int, lane: Lane, client_id: str) -> None:
+    def mute(self, throttle_ms: int, lane: Lane, client_id: str, now_ms: int) -> None:
         """Take no request for so long, unless the lane changes meanwhile."""
         self._forget_past_mutes()
-        self._muted_by[lane.quota_type] = lane, lane.version, client_id
+        before = self._muted_by.get(lane.quota_type)
+        if (
+            before is None
+            or before.version != lane.version
+            or before.until_ms < now_ms + throttle_ms
+        ):
+            self._muted_by[lane.quota_type] = Muting.begun(lane, client_id, throttle_ms, now_ms)
         self.pausing.mute(throttle_ms)
 
     def mute_to_the_end(self, throttle_ms: int) -> None:
@@ -192,17 +199,17 @@ class Caller:
         has_changed, longest_ms = False, 0
         muted_by = {}
         user, engine = self.principal.name, self.shared.engine
-        for quota_type, (lane, version, client_id) in self._muted_by.items():
+        for quota_type, muting in self._muted_by.items():
             enforced = quota_type in self.shared.settings.enforced
-            now: Lane | None = lane
-            if not enforced or lane.version != version:
+            now: Lane | None = muting.lane
+            if not enforced or muting.lane.version != muting.version:
                 has_changed = True
-                now = engine.lane(quota_type, self.node_id, user, client_id, now_ms)
+                now = engine.lane(quota_type, self.node_id, user, muting.client_id, now_ms)
             if now is None:  # the callback is asked first, with the next request
                 return
-            muted_by[quota_type] = now, now.version, client_id
-            if enforced:
-                longest_ms = max(longest_ms, now.peek(now_ms))
+            left_ms = muting.left_ms(now, now_ms) if enforced else 0
+            muted_by[quota_type] = Muting.begun(now, muting.client_id, left_ms, now_ms)
+            longest_ms = max(longest_ms, left_ms)
         self._muted_by = muted_by
         if has_changed:
             self.pausing.replace_mute(longest_ms)
@@ -212,7 +219,7 @@ class Caller:
         """The lanes on whose behalf the running mute is; empty while none runs."""
         if not self.pausing.is_muting:
             return []
-        return [lane for lane, _, _ in self._muted_by.values()]
+        return [muting.lane for muting in self._muted_by.values()]
 
     def wait(self, at_most_ms: int | None = None) -> None:
         """Take nothing else of this connection: a mutation or a login is under way."""
@@ -232,6 +239,11 @@ class Caller:
             return True
         self.pausing.reasons |= Reason.ROOM
         return False
+
+    def give_back_unused_room(self) -> None:
+        """A mute has begun: a mutation that has not asks for its room anew when that is over."""
+        if self.whole.give_back_unused():
+            self.pausing.reasons &= ~Reason.ROOM  # nobody wakes it any more
 
     def go_on(self) -> None:
         """What was waited for is over: take what is buffered."""

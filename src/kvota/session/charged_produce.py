@@ -70,15 +70,15 @@ def take_charged_produce(
         append_rows(caller, charges, NO_ANSWER)
     else:
         caller.expect((correlation, Due.CHARGED, route, charges))
-    _mute(caller, route, charges)
+    _mute(caller, route, charges, now_us // 1000)
     return frame
 
 
-def _mute(caller: Caller, route: Route, charges: list[Charge]) -> None:
+def _mute(caller: Caller, route: Route, charges: list[Charge], now_ms: int) -> None:
     """Wait for the longest throttle; the last charge is that of the bytes, whose limit may change."""
     *further, of_bytes = (charge.mute_ms for charge in charges)
     if of_bytes > 0:
-        caller.mute(of_bytes, route.lane, route.memo.client_id)
+        caller.mute(of_bytes, route.lane, route.memo.client_id, now_ms)
     if max(further) > 0:
         caller.mute_to_the_end(max(further))
 

@@ -59,7 +59,7 @@ def charge_fetch(
     _go_on(caller, route, value, now_us)
     if not route.enforced or verdict.wait_ms <= 0:
         return data, b""
-    caller.mute(verdict.wait_ms, route.lane, memo.client_id)
+    caller.mute(verdict.wait_ms, route.lane, memo.client_id, now_us // 1000)
     if not verdict.is_delivered:
         wait_ms = max(1, route.answered_ms(memo, verdict.wait_ms, upstream_ms))
         return data, empty_answer(entry[0], route.version, wait_ms, session_id=session_id)

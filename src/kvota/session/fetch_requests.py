@@ -79,7 +79,7 @@ def _take_limited(caller: Caller, asked: _Fetch, now_us: int) -> bytes | bytearr
             return None
         instead = _without_room(caller, asked, wait_ms, now_us)
         if not instead:
-            caller.mute(wait_ms, lane, route.memo.client_id)
+            caller.mute(wait_ms, lane, route.memo.client_id, now_ms)
         return instead
     caller.expect((correlation, Due.FETCH, route, route.client_id))
     most_bytes = max(1, free_bytes - room.overhead_bytes)

@@ -55,5 +55,5 @@ def take_over_limit(
             (correlation, Due.PRODUCE, route, route.memo, charge.seq, now_us, size, throttle_ms)
         )
     if charge.mute_ms > 0:
-        caller.mute(throttle_ms, lane, route.memo.client_id)
+        caller.mute(throttle_ms, lane, route.memo.client_id, now_ms)
     return True

@@ -381,7 +381,7 @@ class Requests:
         """A mute has begun: a buffered frame takes its budget anew, unless much of it is memory here."""
         if not self.left and len(self.buffered) <= EVIDENCE_BYTES:
             self.budget.give_back()
-            self._caller.whole.give_back_unused()
+            self._caller.give_back_unused_room()
 
     def close(self) -> None:
         """The client is gone. Room for a frame that is half with the broker is given back later."""

@@ -113,10 +113,12 @@ class WholeRequest:
             user, turn = place
             self._all.leave(turn, user)
 
-    def give_back_unused(self) -> None:
-        """Something else keeps the request back: it takes its turn anew, if it has not begun."""
-        if not self.in_use:
-            self.give_back()
+    def give_back_unused(self) -> bool:
+        """Something else keeps the request back: it takes its turn anew. False: it has begun, and keeps it."""
+        if self.in_use:
+            return False
+        self.give_back()
+        return True
 
     def close(self) -> None:
         """Never wake again: with a method of the driver the two would be a cycle."""

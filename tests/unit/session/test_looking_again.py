@@ -62,6 +62,44 @@ def test_a_limit_that_is_lowered_lengthens_the_mute() -> None:
     assert stage.advance(before_ms) == b""
 
 
+@pytest.mark.parametrize(("limit", "left_ms"), [(1_001, 59_930), (2_000, 25_000), (500, 130_000)])
+def test_a_limit_that_changes_behind_the_window_leaves_what_is_still_to_be_paid(
+    limit: float, left_ms: int
+) -> None:
+    stage = muted_producer()
+    stage.advance(stage.mutes[0] - 60_000)  # the window has forgotten the request
+    stage.cluster.engine.replace_quotas(quotas(PRODUCE=limit))
+
+    stage.look_again()
+
+    assert stage.advance(left_ms - 1_000) == b""
+    assert stage.advance(1_000) == BEHIND
+
+
+def test_limits_that_change_to_and_fro_leave_a_mute_as_it_is() -> None:
+    stage = muted_producer()
+    for limit in (400, 1_000, 5_000, 1_000):
+        stage.cluster.engine.replace_quotas(quotas(PRODUCE=limit))
+        stage.look_again()
+
+    assert stage.advance(stage.mutes[0] - 1) == b""
+    assert stage.advance(1) == BEHIND
+
+
+def test_a_counter_that_was_put_away_leaves_the_mute_as_it_is() -> None:
+    stage = muted_producer()
+    stage.advance(20_000)
+    now_ms = stage.cluster.now_ms
+    lane = stage.cluster.engine.lane(QuotaType.PRODUCE, 1, "ANONYMOUS", "app", now_ms)
+    assert lane is not None
+    lane.outdate()
+
+    stage.look_again()
+
+    assert stage.advance(stage.mutes[0] - 20_001) == b""
+    assert stage.advance(1) == BEHIND
+
+
 def test_a_quota_that_is_removed_ends_the_mute() -> None:
     stage = muted_producer()
     stage.cluster.engine.replace_quotas(quotas())
@@ -119,6 +157,19 @@ def test_the_longer_one_of_two_mutes_goes_on_when_the_other_ones_quota_changes()
     assert stage.advance(80_000) == b""
 
 
+def test_a_mute_that_goes_on_behind_its_window_is_not_ended_by_another_quotas_change() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000, FETCH=1_000)), cap_ms=10**9)
+    stage.client(fetch(correlation=1) + produce(correlation=2, records=LARGE) + BEHIND)
+    stage.broker(fetch_answer(correlation=1, records=b"x" * 50_000))
+    stage.advance(20_000)
+    stage.cluster.engine.replace_quotas(quotas(PRODUCE=1_000, FETCH=1e9))
+
+    stage.look_again()
+
+    assert stage.advance(stage.mutes[0] - 20_001) == b""
+    assert stage.advance(1) == BEHIND
+
+
 def test_an_admins_mute_is_looked_at_again() -> None:
     stage = Stage(Cluster(quotas(CONTROLLER_MUTATION=1)), cap_ms=10**9)
     topic = {
@@ -135,7 +186,7 @@ def test_an_admins_mute_is_looked_at_again() -> None:
     quota = stage.cluster.engine.mutations("ANONYMOUS", "app", strict=False, now_ms=now_ms)
     assert quota.lane is not None
     throttle_ms = quota.charge(100, now_ms).throttle_ms
-    stage.machine.caller.mute(throttle_ms, quota.lane, "app")
+    stage.machine.caller.mute(throttle_ms, quota.lane, "app", now_ms)
     stage.cluster.engine.replace_quotas(quotas(CONTROLLER_MUTATION=1e6))
 
     stage.look_again()

@@ -9,8 +9,17 @@ from tests.unit.session.test_mutations import cluster, create, created, delete, 
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
 from kvota.session.whole_requests import LARGE_BYTES, LARGE_TOPICS
-from kvota.testing.frames import METADATA, decoded, metadata_answer, produce, produce_answer, split
-from kvota.testing.stage import BROKER, Cluster, Stage
+from kvota.testing.frames import (
+    METADATA,
+    decoded,
+    fetch,
+    fetch_answer,
+    metadata_answer,
+    produce,
+    produce_answer,
+    split,
+)
+from kvota.testing.stage import BROKER, Cluster, Stage, quotas
 
 UNKNOWN = 3
 LARGE = tuple(f"{number:05}{'n' * 195}" for number in range(400))  # 80 KB
@@ -56,6 +65,24 @@ def used_bytes(shared: Cluster) -> int:
 
 
 # ------------------------------------------------------------------ whose turn it is
+
+
+def test_who_waits_for_room_when_a_mute_begins_asks_again_when_it_is_over() -> None:
+    shared = Cluster(quotas(FETCH=1_000, CONTROLLER_MUTATION=10**6))
+    whole = shared.shared.whole_requests
+    whole.small = shared.shared.budgets.another(limit_bytes=1)  # for one at a time
+    holds, waits = stages(shared, 2)
+    question = holds.client(delete("a"))
+    waits.client(fetch(correlation=1))
+    waits.client(delete("b"))
+    assert waits.pausing.reasons & Reason.ROOM
+
+    waits.broker(fetch_answer(correlation=1, records=b"x" * 50_000))
+    assert waits.muted
+    finish(holds, question)
+
+    assert waits.advance(100_000)
+    assert waits.pausing.reasons == Reason.WAITING
 
 
 def test_of_large_requests_a_user_has_one_at_a_time_in_the_order_they_came() -> None:

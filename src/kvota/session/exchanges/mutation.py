@@ -99,7 +99,7 @@ class Mutation(Conversation):
                     told, scanned, key, version, refusals, longer_ms
                 )
         if mute_ms > 0 and charges.lane is not None:
-            caller.mute(mute_ms, charges.lane, self._request.client_id)
+            caller.mute(mute_ms, charges.lane, self._request.client_id, self._now_us // 1000)
         return told
 
     # ------------------------------------------------------------------ asking
