@@ -237,6 +237,11 @@ class Caller:
         self.pausing.reasons |= Reason.ROOM
         return False
 
+    def give_back_unused_room(self) -> None:
+        """A mute has begun: a mutation that has not asks for its room anew when that is over."""
+        if self.whole.give_back_unused():
+            self.pausing.reasons &= ~Reason.ROOM  # nobody wakes it any more
+
     def go_on(self) -> None:
         """What was waited for is over: take what is buffered."""
         self.commands.append((Do.RESUME, Reason.WAITING))

@@ -41,7 +41,6 @@ CLIENT_ID_BYTES_MAX = 1_024
 # Plain ints: the interpreter compares an enum's members the slow way.
 _PASS, _PRODUCE, _FETCH, _EXCHANGE = map(int, (Due.PASS, Due.PRODUCE, Due.FETCH, Due.EXCHANGE))
 _IN_FLIGHT, _BUDGET, _IN_LINE = map(int, (Reason.IN_FLIGHT, Reason.BUDGET, Reason.IN_LINE))
-_ROOM = int(Reason.ROOM)
 _NO_ACKS = b"\x00\x00"
 # What requests cost at the worst that are not as usual; of the last kind some have to be looked through.
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
@@ -374,9 +373,7 @@ class Requests:
         """A mute has begun: a buffered frame takes its budget anew, unless much of it is memory here."""
         if not self.left and len(self.buffered) <= EVIDENCE_BYTES:
             self.budget.give_back()
-            if self._caller.whole.give_back_unused():
-                # Nobody wakes it any more: it asks again when the mute is over.
-                self._pausing.reasons &= ~_ROOM
+            self._caller.give_back_unused_room()
 
     def close(self) -> None:
         """The client is gone. Room for a frame that is half with the broker is given back later."""
