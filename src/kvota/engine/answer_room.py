@@ -8,7 +8,7 @@ decides, as a broker does, whether the answer is delivered. What holds, holds by
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.waiting_line import WaitingLine
@@ -63,6 +63,21 @@ class Verdict:
     is_charged: bool = True
 
 
+class Owed(NamedTuple):
+    """What is still to be paid for an answer larger than an empty window.
+
+    Attributes:
+        size_bytes: of what has been delivered.
+        since_ms: when.
+    """
+
+    size_bytes: float
+    since_ms: int
+
+
+NOTHING_OWED = Owed(0.0, 0)
+
+
 class Reservation:
     """Room for one answer that is on its way."""
 
@@ -84,8 +99,7 @@ class AnswerRoom:
     """
 
     __slots__ = (
-        "_owed_bytes",
-        "_owed_since_ms",
+        "_owed",
         "_reserved_bytes",
         "_reserved_for",
         "line",
@@ -93,19 +107,19 @@ class AnswerRoom:
         "recent_bytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, owed: Owed = NOTHING_OWED) -> None:
+        """``owed`` is what ``owed`` was before the counter was put away."""
         self.line = WaitingLine()
-        self.recent_bytes = 0.0
+        self.recent_bytes = owed.size_bytes  # as large was the last one
         self.overhead_bytes = 0
         self._reserved_for: OrderedDict[Reservation, None] = OrderedDict()
         self._reserved_bytes = 0
-        # Of an answer larger than an empty window, and since when.
-        self._owed_bytes = 0.0
-        self._owed_since_ms = 0
+        self._owed = owed
 
-    def is_idle(self, lane: CountedLane, now_ms: int) -> bool:
-        """True when nobody waits, and nothing is still to be paid: it may be forgotten."""
-        return not self.line and not self.unpaid_ms(lane, now_ms)
+    @property
+    def owed(self) -> Owed:
+        """What is still to be paid; the time may have paid it already."""
+        return self._owed
 
     # ------------------------------------------------------------------ on the way up
 
@@ -172,8 +186,8 @@ class AnswerRoom:
             # is paid with it; a throttle that Kafka's narrowing has cut is not its price.
             wait_ms = throttle_ms + lane.window_ms
             price_ms = value * 1000 / lane.limit
-            self._owed_bytes = lane.limit * (price_ms if price_ms > wait_ms + 1 else wait_ms) / 1000
-            self._owed_since_ms = now_ms
+            price_ms = price_ms if price_ms > wait_ms + 1 else wait_ms
+            self._owed = Owed(lane.limit * price_ms / 1000, now_ms)
             return Verdict(throttle_ms, wait_ms)
         assert isinstance(lane.counter, SampledRate)
         lane.counter.record(-value, now_ms)
@@ -181,7 +195,7 @@ class AnswerRoom:
         return _emptied(throttle_ms, unpaid_ms if is_too_large else max(throttle_ms, unpaid_ms))
 
     def _judge_debt(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
-        self._owed_bytes = 0.0  # from here on the bucket knows
+        self._owed = NOTHING_OWED  # from here on the bucket knows
         if lane.is_blocked or lane.turn_in_ms(now_ms):
             throttle_ms = lane.refuse(value, now_ms)
             return _emptied(throttle_ms, lane.peek(now_ms))
@@ -190,21 +204,22 @@ class AnswerRoom:
 
     def unpaid_ms(self, lane: CountedLane, now_ms: int) -> int:
         """How long it takes until an answer larger than an empty window is paid for; 0: it is."""
-        if not self._owed_bytes or lane.limit is None or lane.algorithm is Algorithm.TOKEN_BUCKET:
-            return 0
-        # Where the clock has stepped back: from now on, and no longer.
-        self._owed_since_ms = min(self._owed_since_ms, now_ms)
         left_ms = self.peek_unpaid_ms(lane, now_ms)
         if not left_ms:
-            self._owed_bytes = 0.0
+            if lane.limit is not None and lane.algorithm is not Algorithm.TOKEN_BUCKET:
+                self._owed = NOTHING_OWED
+        elif now_ms < self._owed.since_ms:
+            # Where the clock has stepped back: from now on, and no longer.
+            self._owed = self._owed._replace(since_ms=now_ms)
         return left_ms
 
     def peek_unpaid_ms(self, lane: CountedLane, now_ms: int) -> int:
         """The same; changes nothing."""
-        if not self._owed_bytes or lane.limit is None or lane.algorithm is Algorithm.TOKEN_BUCKET:
+        size_bytes, since_ms = self._owed
+        if not size_bytes or lane.limit is None or lane.algorithm is Algorithm.TOKEN_BUCKET:
             return 0
-        owed_ms = self._owed_bytes * 1000 / max(lane.limit, 0.001)
-        left_ms = min(self._owed_since_ms, now_ms) + round(owed_ms) - now_ms
+        owed_ms = size_bytes * 1000 / max(lane.limit, 0.001)
+        left_ms = min(since_ms, now_ms) + round(owed_ms) - now_ms
         return min(max(left_ms, 0), _INT32_MAX)
 
 

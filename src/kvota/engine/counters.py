@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 
+from kvota.engine.answer_room import AnswerRoom
 from kvota.engine.counting import Counting
 from kvota.engine.kept_places import KEPT_MS
-from kvota.engine.lane import Counter, Lane
-from kvota.engine.packed import PackedCounters, is_over
+from kvota.engine.lane import Lane
+from kvota.engine.packed import PackedCounters, PutAway, is_over
 from kvota.engine.question import Answer
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.model.tags import Tags
@@ -23,8 +24,6 @@ FALLBACK = 0
 # kept for an hour, and those idle for a while are put away. In full a counter takes 4 KB and its text.
 CROWD = 5_000
 CROWD_CHARS = 4 * 2**20
-# Of so many counters in full those that are owed an answer larger than their window are kept (80 MB).
-_OWED_MAX = 20_000
 # Whoever is charged more often than this is not put away: it would be taken out again at once.
 _IDLE_MS = 250
 # Each new counter in a crowd has so many others looked at, so that it shrinks while it grows.
@@ -116,7 +115,7 @@ class Counters:
     def imagined(self, quota_type: QuotaType, answer: Answer, now_ms: int) -> Lane:
         """The lane to a new counter of these tags, which is not kept."""
         counter = self._countings[quota_type].new_counter(answer.limit, now_ms)
-        contents = (counter, answer.limit, self._askings[quota_type])
+        contents = PutAway(counter, answer.limit, self._askings[quota_type])
         return self._made_lane(quota_type, CLUSTER_NODE_ID, answer, contents)
 
     @property
@@ -181,7 +180,7 @@ class Counters:
         counting = self._countings[quota_type]
         contents = self._packed[quota_type].take(answer.text, node_id, counting)
         if contents is None:
-            contents = (counting.new_counter(answer.limit, now_ms), answer.limit, -1)
+            contents = PutAway(counting.new_counter(answer.limit, now_ms), answer.limit, -1)
         lane = self._made_lane(quota_type, node_id, answer, contents)
         self._of_type[quota_type].setdefault(answer.text, {})[node_id] = lane
         self._round.append(lane)
@@ -194,9 +193,9 @@ class Counters:
         quota_type: QuotaType,
         node_id: int,
         answer: Answer,
-        contents: tuple[Counter, float | None, int],
+        contents: PutAway,
     ) -> Lane:
-        counter, kept_limit, asking = contents
+        counter, kept_limit, asking, owed = contents
         lane = Lane(quota_type, node_id, answer.tags, counter, text=answer.text)
         lane.configure(
             counting=self._countings[quota_type],
@@ -204,6 +203,8 @@ class Counters:
             configured_limit=kept_limit if asking == self._askings[quota_type] else answer.limit,
             factor=self._factor(quota_type, node_id, answer.text),
         )
+        if owed.size_bytes:
+            lane.room = AnswerRoom(owed)
         return lane
 
     def set_limit(
@@ -338,9 +339,10 @@ class Counters:
         counter = lane.counter
         assert counter is not None, "what is looked at has a counter"
         is_waited_for = lane.makes_wait and lane.line
-        among_many = len(self._round) > _OWED_MAX
-        if not (is_waited_for or _has_room_taken(lane, now_ms, among_many=among_many)):
-            is_forgotten = is_over(counter, now_ms, in_crowd=in_crowd)
+        room = lane.room
+        if not (is_waited_for or (room is not None and room.line)):
+            is_paid = room is None or not room.peek_unpaid_ms(lane, now_ms)
+            is_forgotten = is_paid and is_over(counter, now_ms, in_crowd=in_crowd)
             if is_forgotten or self._puts_away(lane, counter.last_ms, now_ms):
                 return self._without(lane), is_forgotten
         self._round.append(lane)
@@ -353,7 +355,8 @@ class Counters:
         line, idle_ms = lane.line, now_ms - last_ms
         if idle_ms < _IDLE_MS or (line is not None and (line or (line.kept and idle_ms < KEPT_MS))):
             return False
-        return self._packed[lane.quota_type].put(lane, asking=self._askings[lane.quota_type])
+        asking = self._askings[lane.quota_type]
+        return self._packed[lane.quota_type].put(lane, now_ms, asking=asking)
 
     def _without(self, lane: Lane) -> Lane:
         """The lane leads nowhere any more: whoever keeps it has to ask for its client's lane."""
@@ -378,13 +381,3 @@ class Counters:
             for scope in ((None, None), (node_id, None), (None, tags), (node_id, tags)):
                 factor *= self._factors.get((quota_type, *scope), 1.0)
         return factor
-
-
-def _has_room_taken(lane: Lane, now_ms: int, *, among_many: bool) -> bool:
-    """True while a Fetch waits for it, or an answer larger than its window is still to be paid.
-
-    Among very many a payment keeps nothing: who invents names would fill the memory with them, a name
-    for each answer that is larger than a window.
-    """
-    room = lane.room
-    return room is not None and bool(room.line if among_many else not room.is_idle(lane, now_ms))

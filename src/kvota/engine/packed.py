@@ -9,7 +9,9 @@ decides as if it had been there all the time.
 from collections import OrderedDict
 from hashlib import blake2b
 from struct import Struct
+from typing import NamedTuple
 
+from kvota.engine.answer_room import NOTHING_OWED, Owed
 from kvota.engine.arithmetic import counter_expired
 from kvota.engine.counting import Counting
 from kvota.engine.debt_bucket import DebtBucket
@@ -17,17 +19,34 @@ from kvota.engine.lane import Counter, Lane
 from kvota.engine.sampled_rate import SampledRate
 from kvota.model.quota_type import Algorithm
 
-# Of one quota type, some 130 MB: what no longer fits is forgotten although it still counts. New names come
+# Of one quota type, some 140 MB: what no longer fits is forgotten although it still counts. New names come
 # at 15,000/s at most, each with a window of 11 s; more than this takes debts of minutes behind every name.
 PACKED_MAX = 500_000
 # No two counters of a cluster have the same one by chance, nor by anybody's effort.
 _DIGEST_BYTES = 16
-# What it counts by, which asking of all limits its limit is from, whether it has one, the limit.
-_HEAD = Struct("<BqBd")
+# What it counts by, which asking of all limits its limit is from, whether it has one, the limit; what is owed
+# for an answer larger than its window, since when, and until when under the limit that was in force.
+_HEAD = Struct("<BqBddqq")
 # What both kinds begin with.
 _LAST_MS = Struct("<q").unpack_from
 _SAMPLED_RATE, _DEBT_BUCKET = 1, 2
 _KINDS = {Algorithm.SAMPLED_RATE: _SAMPLED_RATE, Algorithm.TOKEN_BUCKET: _DEBT_BUCKET}
+
+
+class PutAway(NamedTuple):
+    """One counter, as it was put away.
+
+    Attributes:
+        counter: an algorithm with its contents.
+        configured_limit: per second; None: unlimited.
+        asking: which asking of all limits that limit is from.
+        owed: what is still to be paid for an answer larger than its window.
+    """
+
+    counter: Counter
+    configured_limit: float | None
+    asking: int
+    owed: Owed = NOTHING_OWED
 
 
 class PackedCounters:
@@ -48,7 +67,7 @@ class PackedCounters:
         """How many there are."""
         return len(self._by_digest)
 
-    def put(self, lane: Lane, *, asking: int) -> bool:
+    def put(self, lane: Lane, now_ms: int, *, asking: int) -> bool:
         """Put a lane's counter away with its configured limit; False: this kind stays as it is.
 
         ``asking`` says which asking of all limits that limit is from; ``take`` gives both back.
@@ -63,14 +82,16 @@ class PackedCounters:
         if len(self._by_digest) >= PACKED_MAX:
             self._by_digest.popitem(last=False)
             self.lost += 1
-        head = _head(kind, lane.configured_limit, asking)
+        owed, unpaid_ms = NOTHING_OWED, 0
+        if lane.room is not None:
+            owed, unpaid_ms = lane.room.owed, lane.room.peek_unpaid_ms(lane, now_ms)
+        limit = lane.configured_limit
+        head = _HEAD.pack(kind, asking, limit is not None, limit or 0.0, *owed, now_ms + unpaid_ms)
         self._by_digest[_digest(lane.tags, lane.node_id)] = head + contents
         return True
 
-    def take(
-        self, tags: str, node_id: int, counting: Counting
-    ) -> tuple[Counter, float | None, int] | None:
-        """Take the counter of these tags at this node out: it, its configured limit and that one's asking."""
+    def take(self, tags: str, node_id: int, counting: Counting) -> PutAway | None:
+        """Take the counter of these tags at this node out."""
         if not self._by_digest:
             return None
         packed = self._by_digest.pop(_digest(tags, node_id), None)
@@ -82,9 +103,7 @@ class PackedCounters:
         """True for the counter of these tags at this node, if it is here."""
         return _digest(tags, node_id) in self._by_digest
 
-    def copy_of(
-        self, tags: str, node_id: int, counting: Counting
-    ) -> tuple[Counter, float | None, int] | None:
+    def copy_of(self, tags: str, node_id: int, counting: Counting) -> PutAway | None:
         """As ``take``, but what is put away stays so."""
         packed = self._by_digest.get(_digest(tags, node_id))
         return None if packed is None else _contents(packed, counting)
@@ -104,7 +123,9 @@ class PackedCounters:
                 continue
             # One of another algorithm than is in force has not the settings to tell whether it is as new.
             in_crowd = packed[0] == _KINDS[counting.algorithm]
-            if is_over(_unpacked(packed, counting), now_ms, in_crowd=in_crowd):
+            *_, paid_at_ms = _HEAD.unpack_from(packed)
+            is_paid = now_ms >= paid_at_ms
+            if is_paid and is_over(_unpacked(packed, counting), now_ms, in_crowd=in_crowd):
                 forgotten += 1
             else:
                 by_digest[digest] = packed
@@ -115,7 +136,9 @@ class PackedCounters:
         digest = _digest(tags, node_id)
         packed = self._by_digest.get(digest)
         if packed is not None:
-            self._by_digest[digest] = _head(packed[0], limit, asking) + packed[_HEAD.size :]
+            kind, _, _, _, *owed = _HEAD.unpack_from(packed)
+            head = _HEAD.pack(kind, asking, limit is not None, limit or 0.0, *owed)
+            self._by_digest[digest] = head + packed[_HEAD.size :]
 
 
 def is_over(counter: Counter, now_ms: int, *, in_crowd: bool) -> bool:
@@ -127,19 +150,16 @@ def is_over(counter: Counter, now_ms: int, *, in_crowd: bool) -> bool:
     )
 
 
-def _head(kind: int, limit: float | None, asking: int) -> bytes:
-    return _HEAD.pack(kind, asking, limit is not None, 0.0 if limit is None else limit)
-
-
 def _digest(tags: str, node_id: int) -> bytes:
     # A user name may hold half a surrogate pair, which is no UTF-8.
     name = f"{node_id} {tags}".encode("utf-8", "surrogatepass")
     return blake2b(name, digest_size=_DIGEST_BYTES, usedforsecurity=False).digest()
 
 
-def _contents(packed: bytes, counting: Counting) -> tuple[Counter, float | None, int]:
-    _, asking, has_limit, limit = _HEAD.unpack_from(packed)
-    return _unpacked(packed, counting), limit if has_limit else None, asking
+def _contents(packed: bytes, counting: Counting) -> PutAway:
+    _, asking, has_limit, limit, owed_bytes, since_ms, _ = _HEAD.unpack_from(packed)
+    counter = _unpacked(packed, counting)
+    return PutAway(counter, limit if has_limit else None, asking, Owed(owed_bytes, since_ms))
 
 
 def _unpacked(packed: bytes, counting: Counting) -> SampledRate | DebtBucket:

@@ -119,7 +119,7 @@ def test_what_was_put_away_comes_back_with_the_new_limit() -> None:
     before.charge(20_000, NOW_MS)
     counters = engine._counters
     counters._round.remove(before)
-    assert counters._packed[P].put(before, asking=counters._askings[P])
+    assert counters._packed[P].put(before, 0, asking=counters._askings[P])
     counters._without(before).outdate()
 
     replace(engine, default(2000.0))

@@ -169,3 +169,66 @@ def test_debts_behind_more_names_than_are_kept_are_lost_and_counted(
 
     assert len(engine._counters) <= CROWD + PER_SECOND // 4 + 1_010
     assert engine.counters_lost >= 2 * PER_SECOND - CROWD - PER_SECOND // 4 - 1_010
+
+
+# ------------------------------------------------------------------ an answer larger than its window
+
+
+def fetch_lane(engine: QuotaEngine, client_id: str, now_ms: int) -> Lane:
+    lane = engine.lane(FETCH, 1, "u", client_id, now_ms)
+    assert lane is not None
+    return lane
+
+
+def flood_of_fetches(engine: QuotaEngine, count: int, now_ms: int, *, value: int = 100) -> int:
+    """So many new client ids within two seconds, each with one answer; returns when it was over."""
+    for number in range(count):
+        at_ms = now_ms + number * 2_000 // count
+        lane = fetch_lane(engine, f"{now_ms}-{number}", at_ms)
+        lane.answer_room().judge(lane, value, at_ms)
+    return now_ms + 2_000
+
+
+def one_that_owes() -> tuple[QuotaEngine, Lane]:
+    """A counter of 1,000 bytes/s that was delivered 1 MB: it owes 1,000 s, of which a window has the smallest part."""
+    quotas = ConfiguredQuotas({QuotaEntity(client_id=DEFAULT): {FETCH: 1_000.0}})
+    engine = QuotaEngine(DefaultQuotaCallback(quotas), {})
+    mine = fetch_lane(engine, "mine", NOW_MS)
+    assert mine.answer_room().judge(mine, 1_000_000, NOW_MS).is_delivered
+    return engine, mine
+
+
+@pytest.mark.parametrize("value", [100, 1_000_000], ids=["beside others", "where all owe"])
+def test_what_is_owed_for_a_large_answer_is_put_away_with_its_counter(value: int) -> None:
+    engine, mine = one_that_owes()
+    unpaid_ms = mine.answer_room().unpaid_ms(mine, NOW_MS)
+
+    now_ms = flood_of_fetches(engine, 25_000, NOW_MS, value=value)
+
+    assert mine.is_forgotten
+    again = fetch_lane(engine, "mine", now_ms)
+    assert again.answer_room().unpaid_ms(again, now_ms) == unpaid_ms - 2_000
+    assert not again.answer_room().judge(again, 1_000_000, now_ms).is_delivered
+
+
+def test_what_is_owed_is_forgotten_when_it_is_paid_and_not_before() -> None:
+    engine, mine = one_that_owes()
+    paid_ms = NOW_MS + mine.answer_room().unpaid_ms(mine, NOW_MS)
+    flood_of_fetches(engine, 25_000, NOW_MS)
+    assert mine.is_forgotten
+
+    for at_ms, is_kept in ((paid_ms - 1, True), (paid_ms, False)):
+        engine.purge_expired(at_ms)
+        assert engine._counters.is_put_away(FETCH, mine.tags, 1) is is_kept
+
+
+def test_another_limit_leaves_what_is_owed() -> None:
+    engine, _ = one_that_owes()
+    flood_of_fetches(engine, 25_000, NOW_MS)
+    now_ms = NOW_MS + 2_000
+
+    engine.replace_quotas(ConfiguredQuotas({QuotaEntity(client_id=DEFAULT): {FETCH: 2_000.0}}))
+
+    again = fetch_lane(engine, "mine", now_ms)
+    assert again.limit == 2_000.0
+    assert again.answer_room().unpaid_ms(again, now_ms) == pytest.approx(500_000, abs=20_000)

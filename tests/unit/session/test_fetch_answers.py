@@ -2,6 +2,7 @@
 
 import pytest
 
+from kvota.engine.answer_room import Owed
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
 from kvota.model.quota_type import QuotaType
@@ -105,7 +106,7 @@ def test_the_gateways_own_answer_behind_an_emptied_one_keeps_its_turn() -> None:
     stage.client(fetch(correlation=1))
     use(cluster, 0.99)
     sent = fetch_answer(records=b"f" * 200_000)
-    room_of(cluster)._owed_bytes, room_of(cluster)._owed_since_ms = 10**6, cluster.now_ms
+    room_of(cluster)._owed = Owed(10**6, cluster.now_ms)
     stage.broker(sent[:1_000])
     stage.client(fetch(correlation=2))
     stage.advance(100)
@@ -232,7 +233,7 @@ def test_a_crowd_of_names_does_not_pay_for_anybody() -> None:
             stage.advance(300)
             cluster.purge_counters()
 
-    assert room_of(cluster)._owed_bytes > 0
+    assert room_of(cluster).owed.size_bytes > 0
     assert Stage(cluster, number=2).client(fetch()) == b""
 
 
