@@ -270,16 +270,18 @@ class Driver:
         """The client is gone (or was closed by us)."""
         self.closing = True
         self._drop_waits()
-        self.machine.close()
-        self.machine.give_back_missing(time_ns() // 1000)
-        if self.upstream is not None:
-            self._leave_upstream(self.upstream)
-        else:
-            self.machine.upstream_gone()
-        # Cycles would keep all this until the collector's next full run, thousands of connections later.
-        self.upstream = None
-        self.write_client = self.write_upstream = _written_nowhere
-        del self.client
+        try:
+            self.machine.close()
+            self.machine.give_back_missing(time_ns() // 1000)
+        finally:  # a fault in the machine's accounts must not keep a broker's connection
+            if self.upstream is not None:
+                self._leave_upstream(self.upstream)
+            else:
+                self.machine.upstream_gone()
+            # Cycles would keep all this until the collector's next full run, thousands of connections later.
+            self.upstream = None
+            self.write_client = self.write_upstream = _written_nowhere
+            del self.client
 
     @property
     def client_has_ended(self) -> bool:

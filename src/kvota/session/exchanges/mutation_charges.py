@@ -76,16 +76,16 @@ class MutationCharges:
 
     def look_up(self, now_ms: int) -> None:
         """Find the counter: it may have been forgotten while a question was under way."""
+        is_strict = self._head.version >= STRICT_FROM[self._head.key]
+        self._quota = self._found(strict=is_strict, now_ms=now_ms)
+
+    def _found(self, *, strict: bool, now_ms: int) -> MutationQuota:
         engine = self._shared.engine
         whose = QuotaType.CONTROLLER_MUTATION, CLUSTER_NODE_ID, self._user, self._client_id
-        if not engine.is_known(*whose):  # another callback has come since it was asked
+        # Since it was asked another callback has come, or answers about so many others.
+        if not engine.is_known(*whose):
             engine.learn_default(engine.question(*whose), self._shared.default_callback)
-        self._quota = engine.mutations(
-            self._user,
-            self._client_id,
-            strict=self._head.version >= STRICT_FROM[self._head.key],
-            now_ms=now_ms,
-        )
+        return engine.mutations(self._user, self._client_id, strict=strict, now_ms=now_ms)
 
     def charge(self, index: int, partitions: int, now_us: int) -> bool:
         """Charge one topic; False: it is rejected (in shadow mode it goes on all the same)."""
@@ -205,9 +205,7 @@ class MutationCharges:
         quota = self._quota
         is_strict = self._head.version >= STRICT_FROM[self._head.key]
         if is_strict:
-            quota = self._shared.engine.mutations(
-                self._user, self._client_id, strict=False, now_ms=now_us // 1000
-            )
+            quota = self._found(strict=False, now_ms=now_us // 1000)
         memo = self._new_memo(api_version=0)
         seq = self._shared.sink.next_seq()
         decision = quota.charge(partitions, now_us // 1000)
