@@ -268,13 +268,9 @@ class Driver:
 
     def client_lost(self) -> None:
         """The client is gone (or was closed by us)."""
-        self.closing = True
-        self._drop_waits()
-        self.machine.close()
-        self.machine.give_back_missing(time_ns() // 1000)
-        if self.upstream is not None:
-            self._leave_upstream(self.upstream)
-        else:
+        if not self.closing:
+            self._give_up()
+        if self.upstream is None:
             self.machine.upstream_gone()
         # Cycles would keep all this until the collector's next full run, thousands of connections later.
         self.upstream = None
@@ -371,10 +367,13 @@ class Driver:
         return True
 
     def _give_up(self) -> None:
+        """Nothing is taken any more: what others wait for is free now, not when the client has read the rest."""
         self.closing = True
         self._drop_waits()
         if self.upstream is not None:
             self._leave_upstream(self.upstream)
+        self.machine.close()
+        self.machine.give_back_missing(time_ns() // 1000)
 
     def _leave_upstream(self, upstream: Side) -> None:
         leave_upstream(upstream, self._means.loop, is_inside_frame=self.machine.is_inside_frame)
