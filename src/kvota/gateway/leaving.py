@@ -64,7 +64,8 @@ class Leaving:
         told_until_s = asyncio.get_running_loop().time() - HURRY_S * (1 + has_its_share)
         if next(iter(self._told.values())).since_s > told_until_s:
             return None
-        first = next(iter(max(self._of_holder.values(), key=len)))
+        most = max(self._of_holder.values(), key=len)
+        first = next(iter(most))
         return first if self._told[first].since_s <= told_until_s else None
 
     def tell(self, driver: Driver, holder: User | None, *, for_host: str) -> None:
