@@ -9,6 +9,8 @@ from tests.adversary.target import Way
 SECONDS = 10.0
 FILLING_SECONDS = 5.0
 GROWTH_MIB_MAX = 100
+# A few times as long as it takes on a busy machine; who is kept out waits for as long as the attack lasts.
+SERVED_WITHIN_S = 2.0
 
 
 async def test_connections_that_were_closed_in_a_mute_keep_no_places(field: Field) -> None:
@@ -28,6 +30,7 @@ async def test_connections_that_are_closed_in_a_mute_or_in_line_make_room_for_ot
 
     assert found.got.connections >= PLACES
     assert found.got.notes["newcomers_served"] > 0
+    assert found.got.notes["newcomer_waited_s"] < SERVED_WITHIN_S
     assert found.good.answers > 20
 
 
@@ -46,8 +49,14 @@ async def test_who_takes_all_places_and_stays_keeps_nobody_out(
     # All places were taken, and each newcomer was served at once, on the connection that it had made.
     assert found.got.notes.get("held_at_most", PLACES) > PLACES - 10
     assert found.got.connections > PLACES
-    # (Where 400 clients are at work without a pause all of them wait.)
-    assert found.good.answers > (5 if name == "places_at_work" else 20)
+    if name == "places_at_work":
+        # The machine is taken by 400 clients that ask without a pause: an answer takes each of them some 0.3 s,
+        # so a newcomer's login and request may come to more than 1 s, at its place as it is.
+        assert found.good.answers > 5
+        assert found.good.p50_ms < SERVED_WITHIN_S * 1000
+    else:
+        assert found.good.answers > 20
+        assert found.good.worst_ms < SERVED_WITHIN_S * 1000
     assert found.good.reconnects <= found.good.answers + 1
     assert found.growth_mib is not None
     assert found.growth_mib < GROWTH_MIB_MAX

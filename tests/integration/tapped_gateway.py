@@ -63,6 +63,7 @@ def tapped_gateway(
     enforce: bool = True,
     kafka_properties: Mapping[str, int] | None = None,
     limits: Mapping[str, int | str] | None = None,
+    log_level: str = "info",
 ) -> Iterator[TappedGateway]:
     """Ready on entry; the gateway drains on exit."""
     first_port = free_port_range(_LISTENERS)
@@ -75,6 +76,8 @@ def tapped_gateway(
         kafka=kafka_properties,
         limits=limits,
     ).replace("[gateway]\n", f'[gateway]\nadvertised_host = "{TAP_HOST}"\n')
-    process = GatewayProcess(folder, config=config, quotas=quotas, first_port=first_port)
+    process = GatewayProcess(
+        folder, config=config, quotas=quotas, first_port=first_port, log_level=log_level
+    )
     with process, ClientTap(first_port, _LISTENERS) as tap:
         yield TappedGateway(process, tap, kafka, first_port)

@@ -92,7 +92,7 @@ class Field:
         return [
             seen
             for seen in self.here.values()
-            if seen.holder in holders and (seen.standing is Standing.AT_WORK) == at_work
+            if seen.holder in holders and (seen.standing >= Standing.AT_WORK) == at_work
         ]
 
 
@@ -163,7 +163,7 @@ def _check_choice(full: Field, chosen: Chosen[int], asked: set[User]) -> None:
     held, seen = full.held, full.here[chosen.who]
     assert seen.holder is not None
     assert seen.holder == chosen.holder
-    assert (seen.standing is Standing.AT_WORK) == chosen.is_at_work
+    assert (seen.standing >= Standing.AT_WORK) == chosen.is_at_work
     alike = full.of(asked, at_work=chosen.is_at_work)
     assert held[seen.holder] == max(held[other.holder] for other in alike if other.holder)
     assert chosen.holding == held[seen.holder]

@@ -8,7 +8,7 @@ import pytest
 
 from kvota.engine.kept_places import KEPT_MAX
 from kvota.gateway.callback_asking import QUESTIONS_MAX
-from kvota.gateway.leaving import LEAVE_S
+from kvota.gateway.leaving import HURRY_S, LEAVE_S
 from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
@@ -31,6 +31,7 @@ DEFAULTS = {
     "limits.connections_max": limits.connections_max,
     "leaving_max": leaving_max(limits.connections_max),
     "LEAVE_S": LEAVE_S,
+    "HURRY_S": HURRY_S,
     "LOGIN_S": LOGIN_S,
     "limits.request_bytes_max": connection.request_bytes_max,
     "SASL_BYTES_MAX": SASL_BYTES_MAX,

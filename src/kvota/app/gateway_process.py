@@ -103,9 +103,13 @@ class GatewayProcess:
         config: text of gateway.toml.
         quotas: text of quotas.toml.
         first_port: the bootstrap port in ``config``.
+        log_level: what is logged; at ``debug`` every line that is else only counted, too.
     """
 
-    def __init__(self, folder: Path, *, config: str, quotas: str, first_port: int) -> None:
+    def __init__(
+        self, folder: Path, *, config: str, quotas: str, first_port: int, log_level: str = "info"
+    ) -> None:
+        self._log_level = log_level
         self.folder = folder
         self.bootstrap_servers = f"127.0.0.1:{first_port}"
         self.log_path = folder / "gateway.log"
@@ -148,7 +152,10 @@ class GatewayProcess:
         started_before = self.log.count("ready:")
         with self.log_path.open("ab") as log:
             self._process, self._leash = start_leashed(
-                [sys.executable, "-m", "kvota.app.cli.main", "gateway", "-c", "gateway.toml"],
+                [
+                    *(sys.executable, "-m", "kvota.app.cli.main", "gateway"),
+                    *("-c", "gateway.toml", "--log-level", self._log_level),
+                ],
                 cwd=self.folder,
                 log=log,
             )

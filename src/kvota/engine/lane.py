@@ -65,11 +65,8 @@ class Counter(Protocol):
 class Lane:
     """One counter as its clients see it. Mutable and slotted: the hot path reads it for each request.
 
-    ``charge(value, now_ms)`` records, then checks: 0, or the throttle in ms (<= 0 does not
-    throttle). ``allowance(now_ms)``: whole units the window still takes, 0 to 2**31-1.
-    ``refuse(value, now_ms)``: what a charge would be told, and nothing counted. ``peek(now_ms)``: what
-    a charge of nothing would be told; it changes nothing, so observers may ask at any time. All four
-    are bound methods of the counter, so that nothing stands between the hot path and it.
+    ``charge``, ``admit``, ``allowance``, ``refuse`` and ``peek`` are bound methods of the counter (``Counter``
+    says what they do), so that nothing stands between the hot path and it. ``peek`` changes nothing.
 
     Whoever keeps a lane compares ``version`` with the one it has seen; where it differs, anything of
     the lane may be another, and the engine has to be asked for it again.
@@ -234,6 +231,11 @@ class Lane:
     def makes_wait(self) -> bool:
         """True while a request can have to wait for its turn: only a debt bucket does that."""
         return isinstance(self.counter, DebtBucket) and self._counts_by is self.algorithm
+
+    @property
+    def is_charged_at_the_head(self) -> bool:
+        """True where a request counts before all of it is here: in a debt bucket, from the first charge on."""
+        return self.counter is not None and self.algorithm is Algorithm.TOKEN_BUCKET
 
     @property
     def is_counting_so(self) -> bool:

@@ -25,6 +25,8 @@ from kvota.session.connection import Connection
 from kvota.session.outside import Errand
 from kvota.session.pausing import Pausing, Reason
 
+log = logging.getLogger(__name__)
+
 _ASKED = int(Reason.DIALLING | Reason.ASKING)
 
 
@@ -268,20 +270,14 @@ class Driver:
 
     def client_lost(self) -> None:
         """The client is gone (or was closed by us)."""
-        self.closing = True
-        self._drop_waits()
-        try:
-            self.machine.close()
-            self.machine.give_back_missing(time_ns() // 1000)
-        finally:  # a fault in the machine's accounts must not keep a broker's connection
-            if self.upstream is not None:
-                self._leave_upstream(self.upstream)
-            else:
-                self.machine.upstream_gone()
-            # Cycles would keep all this until the collector's next full run, thousands of connections later.
-            self.upstream = None
-            self.write_client = self.write_upstream = _written_nowhere
-            del self.client
+        if not self.closing:
+            self._give_up()
+        if self.upstream is None:
+            self.machine.upstream_gone()
+        # Cycles would keep all this until the collector's next full run, thousands of connections later.
+        self.upstream = None
+        self.write_client = self.write_upstream = _written_nowhere
+        del self.client
 
     @property
     def client_has_ended(self) -> bool:
@@ -373,10 +369,16 @@ class Driver:
         return True
 
     def _give_up(self) -> None:
+        """Nothing is taken any more: what others wait for is free now, not when the client has read the rest."""
         self.closing = True
         self._drop_waits()
         if self.upstream is not None:
             self._leave_upstream(self.upstream)
+        try:
+            self.machine.close()
+            self.machine.give_back_missing(time_ns() // 1000)
+        except Exception:  # a fault in the accounts must not keep its place and its client
+            log.exception("connection %d from %s", self.number, self.peer)
 
     def _leave_upstream(self, upstream: Side) -> None:
         leave_upstream(upstream, self._means.loop, is_inside_frame=self.machine.is_inside_frame)

@@ -145,15 +145,21 @@ class Places:
             self._count_every_s = max(_LOOK_S, _TIMES_THE_LOOK * (time.monotonic() - began_s))
         if not self._is_full or self._let_one_go_that_has_gone(None):
             return True
-        chosen = self._giving_way.choose(host, now_s, may_tell=self._leaving.has_room)
+        has_room = self._leaving.has_room_for(host)
+        hurried = None if has_room else self._leaving.who_has_had_time(host)
+        may_tell = has_room or hurried is not None
+        chosen = self._giving_way.choose(host, now_s, may_tell=may_tell)
         if chosen is None:
             return False
         driver = chosen.who
         places = self._limits.connections_max
         journal.gave_way(chosen.holder, driver.host, of=chosen.holding, places=places)
         if chosen.is_at_work:
+            if hurried is not None:
+                hurried.abort()
+                self.leave(hurried)
             self._giving_way.left(driver)
-            self._leaving.tell(driver)
+            self._leaving.tell(driver, chosen.holder, for_host=host)
         else:
             driver.machine.give_way(time.time_ns() // 1000)
             self._let_go(driver, by="made_room")
@@ -185,7 +191,7 @@ class Places:
         if taken is None:
             return _NOBODY
         seen = _look(driver, taken)
-        if seen.standing is not Standing.AT_WORK and has_unsent(driver.client):
+        if seen.standing < Standing.AT_WORK and has_unsent(driver.client):
             return seen._replace(standing=Standing.AT_WORK)
         return seen
 
@@ -198,7 +204,9 @@ def _look(driver: Driver, taken: _Taken) -> Look:
     machine = driver.machine
     holder = machine.holder if driver.has_asked or machine.is_in_line else None
     is_at_work = driver.closing or driver.client.transport.get_write_buffer_size() > 0
-    standing = Standing.AT_WORK if is_at_work else machine.standing
+    standing = machine.standing
+    if is_at_work:
+        standing = max(standing, Standing.AT_WORK)
     return Look(driver.host, holder, standing, taken.since_s)
 
 

@@ -122,8 +122,12 @@ class SlowSenders:
         self._looked_ms = now_ms
         if self._budgets.is_waited_for:
             self._look_for_room()
+        else:
+            self._in_the_way.clear()
         if self._early_charges.are_in_the_way:
             self._look_at_lines()
+        else:
+            self._before_lines.clear()
 
     def _look_for_room(self) -> None:
         before, self._in_the_way = self._in_the_way, {}
@@ -140,7 +144,7 @@ class SlowSenders:
                     by="slow",
                 )
                 continue
-            if seen is None or seen.requests != machine.requests or not machine.incomplete:
+            if seen is None or seen.requests != machine.requests or not machine.is_clients_turn:
                 seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
             elif self._is_behind(seen, machine.arrived_bytes, self._limits.frame_bytes_per_s_min):
                 driver.close(
@@ -169,7 +173,7 @@ class SlowSenders:
             if driver.closing or not limit:
                 continue
             seen = before.get(driver.number)
-            if seen is None or seen.requests != machine.requests or not machine.incomplete:
+            if seen is None or seen.requests != machine.requests or not machine.is_clients_turn:
                 seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
             due_bytes_per_s = min(self._limits.frame_bytes_per_s_min, limit / 2)
             if self._is_behind(seen, machine.arrived_bytes, due_bytes_per_s):

@@ -231,7 +231,15 @@ class Connection:
         The rest of a frame is due in a mute, too. One that waits for room in the budget counts: it
         does not wait for ever.
         """
-        reasons = self.pausing.reasons
+        return not self.pausing.reasons & Reason.CLIENT_FULL and self.is_clients_turn
+
+    @property
+    def is_clients_turn(self) -> bool:
+        """As ``incomplete``, and true, too, where nothing keeps it back but that its client does not read.
+
+        Where others wait that is no excuse.
+        """
+        reasons = self.pausing.reasons & ~Reason.CLIENT_FULL
         if reasons & AT_ONCE:
             return False
         return self._requests.left > 0 or (

@@ -9,7 +9,8 @@ request is a stranger and holds nothing yet. In this order somebody gives way:
    newcomer's address among them) and would still hold no fewer than the newcomer's address: of its
    connections one that has nothing to lose, longest idle first, then one whose requests have not gone up, then
    one that waits for records;
-3. the same, where all of these are at work: one is told to leave, and loses nothing;
+3. the same, where all of these are at work: one is told to leave, and loses nothing; the last of them are those
+   that are kept back with records that nobody sends again;
 4. the oldest stranger of the address that has most of them, if it has more connections than the newcomer's would have; else
    of the newcomer's own.
 
@@ -38,6 +39,9 @@ class Standing(IntEnum):
     UNREAD = 1  # requests that have not gone up: their client sends them again
     AWAITS_RECORDS = 2  # Fetches without an answer: their client asks again
     AT_WORK = 3  # answers
+    SENT_ONCE = (
+        4  # records with acks = 0 that are here and have not gone up: nobody sends them again
+    )
 
 
 class Look(NamedTuple):
@@ -66,7 +70,7 @@ class Chosen(NamedTuple, Generic[K]):
         who: the connection.
         holder: of it, None: a stranger.
         holding: how many connections its holder has (of strangers: its address), with this one.
-        is_at_work: it is only told to leave: answers are due to it.
+        is_at_work: it is only told to leave: answers are due to it, or it is kept back with ``SENT_ONCE``.
     """
 
     who: K
@@ -119,7 +123,7 @@ class GivingWay(Generic[K]):
                 self._strangers.add(who, look.host, look.since_s)
                 continue
             self._settle(who, holder)
-            ranked = at_work if look.standing is Standing.AT_WORK else at_ease
+            ranked = at_work if look.standing >= Standing.AT_WORK else at_ease
             ranked.setdefault(holder, []).append((look.standing, look.since_s, number, who))
         self._at_ease = _Ranking(at_ease, self._held)
         self._at_work = _Ranking(at_work, self._held)
@@ -239,7 +243,7 @@ class _Ranking(Generic[K]):
                 continue
             if now.standing <= standing:
                 return who
-            if now.standing is not Standing.AT_WORK:
+            if standing >= Standing.AT_WORK or now.standing < Standing.AT_WORK:
                 heappush(candidates, (now.standing, since_s, number, who))
         return None
 

@@ -58,7 +58,7 @@ class LinePlace:
         """True when a request's turn has come: charge it by ``lane.admit``, then ``leave``.
 
         One that awaits no answer may wait for ever: to close its connection would lose its records
-        unnoticed.
+        unnoticed. Where places for connections are short it is the last to go (``Standing.SENT_ONCE``).
         """
         lane, now_ms = route.lane, now_us // 1000
         if self._lane is not lane:

@@ -40,7 +40,7 @@ class Unfinished:
         """Charge what goes on now, of which all is here, or will be."""
         lane = produce.route.lane
         self._produce = None if is_here else produce
-        if not is_here and not lane.makes_wait:
+        if not is_here and not lane.is_charged_at_the_head:
             self._later = produce
         elif charge_bytes(self._caller, produce, now_us) and not is_here:
             self._receipt = Receipt(lane, now_us // 1000)

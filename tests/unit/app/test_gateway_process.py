@@ -276,7 +276,7 @@ def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -
             process.terminate()
             process.wait(20)
 
-    assert "the limit of open files is 300, 2000 connections need 4566" in log_path.read_text()
+    assert "the limit of open files is 300, 2000 connections need 5066" in log_path.read_text()
 
 
 def test_the_limit_of_open_files_is_raised_where_it_may_be(gateway: GatewayProcess) -> None:

@@ -28,6 +28,7 @@ def sources(folder: Path, kind: QuotaSourceKind = QuotaSourceKind.TOML) -> Limit
         enforces_connection_rates=True,
         source=kind,
         file=file,
+        topic="kvota-quotas",
         admins=QuotaAdmins(),
         enforced=frozenset(),
         buckets={},

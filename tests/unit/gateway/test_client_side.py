@@ -80,8 +80,9 @@ class _CannotBeAbandoned:
         raise LookupError("nobody knows what it was charged on")
 
 
+@pytest.mark.parametrize("who", ["client", "gateway"])
 async def test_a_fault_at_the_end_of_a_connection_keeps_neither_its_place_nor_its_broker(
-    worlds: Worlds, caplog: pytest.LogCaptureFixture
+    worlds: Worlds, caplog: pytest.LogCaptureFixture, who: str
 ) -> None:
     world = await worlds()
     client = await world.connect()
@@ -91,7 +92,11 @@ async def test_a_fault_at_the_end_of_a_connection_keeps_neither_its_place_nor_it
     assert upstream is not None
     driver.machine.caller.at_work = _CannotBeAbandoned()  # type: ignore[assignment]
 
-    client.writer.close()
+    if who == "client":
+        client.writer.close()
+    else:
+        driver.close("", by="unreachable")
+        assert await client.rest() == b""
 
     await until(lambda: world.open_connections == 0)
     assert upstream.transport.is_closing()

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, until
 
 from kvota.gateway.driver import Driver
+from kvota.gateway.journal import Journal
 from kvota.gateway.settings import ConnectionRateSettings
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -47,7 +48,7 @@ def take_places(world: World, places: int) -> list[int]:
     """Fills so many places; returns the numbers of those who are looked at, as it grows."""
     order: list[int] = []
     for number in range(places):
-        world.gateway._places.take(cast("Driver", Numbered(number, order)))
+        world.gateway._places.take(cast("Driver", Numbered(number, order)), Journal(lambda: 0.0))
     return order
 
 

@@ -1,6 +1,7 @@
 """All places are taken, and somebody new comes: a connection of who has most of them gives way."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -17,15 +18,17 @@ from tests.unit.gateway.world import (
 )
 
 from kvota.gateway import leaving
-from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
+from kvota.session.giving_way import Standing
 from kvota.session.pausing import Reason
-from kvota.testing.frames import HEARTBEAT, answer, fetch, produce, request
+from kvota.testing.frames import HEARTBEAT, METADATA, answer, fetch, produce, request
 from kvota.testing.stage import quotas
 
 GREEDY, MODEST = "127.0.0.8", "127.0.0.9"
 LIMITS = GatewayLimits(connections_max=4, drain_ms=100)
+FEW = 16
 BUCKETS = {QuotaType.PRODUCE: BucketSettings(burst_ms=1_000, debt_max_ms=15_000)}
 OVER = produce(records=b"r" * 100_000)  # muted for longer than any test waits
 
@@ -35,10 +38,12 @@ async def deaf_to_produce_and_fetch(broker: Broker, frame: bytes) -> bytes:
     return b"" if frame[5] in {0, 1} else await obliging(broker, frame)
 
 
-async def filled(world: World, *, first: bytes = b"") -> list[Client]:
+async def filled(
+    world: World, *, places: int = LIMITS.connections_max, first: bytes = b""
+) -> list[Client]:
     """All places, by one address; each has asked something."""
     clients = []
-    for _ in range(LIMITS.connections_max):
+    for _ in range(places):
         client = await world.connect(host=GREEDY)
         assert await client.ask(heartbeat()) == heartbeat_answer()
         client.send(first)
@@ -166,6 +171,39 @@ async def test_who_sends_half_a_request_gives_way_and_is_given_back_what_never_c
     assert [row.value < 0 for row in world.sink.rows].count(True) == given_back
 
 
+@pytest.mark.parametrize("counting", [{}, BUCKETS], ids=["in a mute", "in line"])
+async def test_records_that_nobody_sends_again_give_way_last(
+    worlds: Worlds, counting: dict[QuotaType, BucketSettings]
+) -> None:
+    world = await worlds(behaviour=silent_to_others, table=quotas(PRODUCE=1_000), limits=LIMITS)
+    world.engine.replace_countings({}, counting)
+    unanswered = produce(acks=0, records=b"u" * 1_000)
+    clients = await filled(world)
+    for client in clients[:3]:
+        # Read in one piece; what comes behind a mute stays in the socket.
+        if client is clients[0] or not counting:
+            await client.ask(OVER + unanswered)
+        else:
+            client.send(unanswered)
+    clients[3].send(request(METADATA, 12))  # no answer comes
+    await until(
+        lambda: [driver.machine.standing for driver in world.drivers].count(Standing.SENT_ONCE) == 3
+    )
+    await until(lambda: world.drivers[3].machine.due_count)
+
+    await let_in(world)
+
+    assert world.open_connections == LIMITS.connections_max + 1
+    assert await closed(clients) == []
+    told = [bool(reasons_of(driver) & Reason.DRAINING) for driver in world.drivers[:4]]
+    assert told == [False, False, False, True]
+
+
+async def silent_to_others(broker: Broker, frame: bytes) -> bytes:
+    """Answers what is usual, and Metadata never."""
+    return b"" if frame[5] == METADATA else await obliging(broker, frame)
+
+
 async def gated(broker: Broker, frame: bytes) -> bytes:
     if frame[5] == 0:
         await RELEASED.wait()
@@ -175,7 +213,10 @@ async def gated(broker: Broker, frame: bytes) -> bytes:
 RELEASED = asyncio.Event()
 
 
-async def test_who_awaits_an_answer_is_told_to_leave_and_has_it_first(worlds: Worlds) -> None:
+async def test_who_awaits_an_answer_is_told_to_leave_and_has_it_first(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "HURRY_S", 60.0)
     RELEASED.clear()
     world = await worlds(behaviour=gated, limits=LIMITS)
     clients = await filled(world, first=produce(correlation=7))
@@ -212,6 +253,76 @@ async def test_who_never_reads_its_answers_is_on_its_way_out_for_so_long_at_most
     assert len(await closed(clients)) == 1
     assert await let_in(world)
     await until(lambda: world.open_connections == LIMITS.connections_max)
+
+
+async def test_answers_that_never_come_keep_nobody_out(worlds: Worlds) -> None:
+    """One address holds all places and another floods: who comes from a third is let in within 2 s."""
+    limits = GatewayLimits(connections_max=FEW, drain_ms=100)
+    world = await worlds(behaviour=deaf_to_produce_and_fetch, limits=limits)
+    await filled(world, places=FEW, first=produce())
+    await until(lambda: all(driver.machine.due_count for driver in world.drivers))
+    flood = asyncio.create_task(_floods(world))
+    await until(lambda: world.gateway.counts.refused["full"])
+
+    try:
+        for number in range(3):
+            async with asyncio.timeout(2):
+                await _let_in_at_last(world, f"127.0.1.{number}")
+            assert world.open_connections <= FEW + leaving_max(FEW)
+    finally:
+        flood.cancel()
+
+
+async def test_a_flood_from_one_address_leaves_room_for_others(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "HURRY_S", 60.0)
+    limits = GatewayLimits(connections_max=FEW, drain_ms=100)
+    world = await worlds(behaviour=deaf_to_produce_and_fetch, limits=limits)
+    await filled(world, places=FEW, first=produce())
+    await until(lambda: all(driver.machine.due_count for driver in world.drivers))
+
+    await let_in(world)
+    assert await (await world.connect(host=MODEST)).rest() == b""
+    await let_in(world, "127.0.0.7")  # nobody has had time to leave
+
+    assert world.open_connections == FEW + leaving_max(FEW)
+
+
+async def test_who_was_told_longest_ago_goes_where_its_address_has_its_share(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "HURRY_S", 0.2)
+    world = await worlds(behaviour=deaf_to_produce_and_fetch, limits=LIMITS)
+    clients = await filled(world, first=produce())
+    await until(lambda: all(driver.machine.due_count for driver in world.drivers))
+
+    await let_in(world)
+    assert await closed(clients) == []
+    async with asyncio.timeout(10):
+        await _let_in_at_last(world, MODEST)
+
+    assert len(await closed(clients)) == 1
+    assert world.open_connections == LIMITS.connections_max + 1
+    assert world.gateway.counts.closed["made_room"] == 1
+
+
+async def _floods(world: World) -> None:
+    """Closes nothing, and has always something due."""
+    while True:
+        with contextlib.suppress(OSError):
+            (await world.connect(host=MODEST)).send(produce())
+        await asyncio.sleep(0.005)
+
+
+async def _let_in_at_last(world: World, host: str) -> Client:
+    """Tries until it is."""
+    while True:
+        client = await world.connect(host=host)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await client.ask(heartbeat())
+            return client
+        await asyncio.sleep(0.02)
 
 
 # ------------------------------------------------------------------ who is nobody yet

@@ -20,6 +20,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
+    fetch,
     produce,
     produce_answer,
 )
@@ -289,3 +290,74 @@ async def test_where_nobody_waits_for_the_counter_it_may_come_slowly(worlds: Wor
         world.gateway._slow_senders.look(look * 100.0)
 
     assert not any(driver.closing for driver in world.drivers)
+
+
+# ------------------------------------------------------------------ who does not read its answers
+
+
+async def deaf_client(world: World, request: bytes) -> tuple[Client, Driver]:
+    """It has sent a Fetch, with ``request`` behind it in one segment, and reads nothing of the answer."""
+    world.brokers[0].answer_bytes = 16_000_000
+    client = await world.connect()
+    client.writer.transport.pause_reading()
+    client.send(fetch() + request)
+    await until(lambda: any(d.machine.pausing.reasons & Reason.CLIENT_FULL for d in world.drivers))
+    (driver,) = (d for d in world.drivers if d.machine.pausing.reasons & Reason.CLIENT_FULL)
+    return client, driver
+
+
+async def test_who_does_not_read_its_answers_makes_room_for_others_all_the_same(
+    worlds: Worlds,
+) -> None:
+    world = await worlds(
+        limits=GatewayLimits(
+            announced_bytes_max=150_000, write_buffer_bytes=65_536, frame_ms=60_000, drain_ms=100
+        )
+    )
+    _, deaf = await deaf_client(world, LARGE[:20_000])
+    assert deaf.machine.is_inside_frame
+    other = await world.connect()
+
+    await wait_for_room(other, deaf)
+
+    assert await other.frame() == produce_answer()
+    assert deaf.closing
+
+
+async def test_who_does_not_read_its_answers_makes_way_for_the_line_all_the_same(
+    worlds: Worlds,
+) -> None:
+    world = await worlds(
+        table=SHARED,
+        limits=GatewayLimits(write_buffer_bytes=65_536, frame_ms=60_000, drain_ms=100),
+    )
+    world.engine.replace_countings({}, BUCKETS)
+    other = await world.connect()
+    assert await other.ask(produce())
+    _, deaf = await deaf_client(world, produce(records=b"r" * 10_000_000)[:20_000])
+    assert len(world.shared.early_charges) == 1
+
+    assert await asyncio.wait_for(other.ask(produce()), 10)
+
+    assert deaf.closing
+    assert not len(world.shared.early_charges)  # though what it has not read is still being written
+
+
+async def test_who_is_closed_and_does_not_read_keeps_no_turn(worlds: Worlds) -> None:
+    world = await worlds(
+        table=SHARED,
+        limits=GatewayLimits(write_buffer_bytes=65_536, frame_ms=60_000, drain_ms=100),
+    )
+    world.engine.replace_countings({}, BUCKETS)
+    first, other = await world.connect(), await world.connect()
+    assert await first.ask(produce(records=b"r" * 100_000))  # some 1 s is owed
+    client, deaf = await deaf_client(world, produce())
+    assert deaf.machine.is_in_line
+    client.writer.write_eof()
+    other.send(produce())
+    await until(lambda: sum(d.machine.is_in_line for d in world.drivers) == 2)
+
+    assert await asyncio.wait_for(other.frame(), 10)
+
+    assert deaf.closing
+    assert world.brokers[0].frames.count(produce()) == 1  # not that of who has gone

@@ -1,5 +1,6 @@
 """What would be lost with a connection that gives way, and whose it is."""
 
+import pytest
 from tests.unit.session.test_logins import PLAIN_ALICE, shake_hands, token, token_answer
 
 from kvota.model.bucket_settings import BucketSettings
@@ -18,7 +19,7 @@ from kvota.testing.frames import (
 )
 from kvota.testing.stage import Cluster, Stage, quotas
 
-IDLE, UNREAD, AWAITS_RECORDS, AT_WORK = Standing
+IDLE, UNREAD, AWAITS_RECORDS, AT_WORK, SENT_ONCE = Standing
 LARGE = produce(records=b"r" * 100_000)
 NO_ANSWER = produce(acks=0, records=b"n" * 100_000)
 HOST = "192.0.2.1"
@@ -100,6 +101,52 @@ def test_what_has_half_arrived_is_no_answer_that_is_due() -> None:
         assert standing(stage) is AT_WORK
         stage.broker(produce_answer(correlation=3))
         assert standing(stage) is UNREAD
+
+
+@pytest.mark.parametrize("records", [b"n" * 100, b"n" * 50_000], ids=len)
+def test_records_with_acks_0_that_a_mute_keeps_back_are_sent_once(records: bytes) -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+    stage.client(LARGE)
+    stage.broker(produce_answer())
+    behind_it = produce(acks=0, records=records)
+
+    stage.client(behind_it[:60])
+    assert standing(stage) is SENT_ONCE
+    stage.client(behind_it[60:])
+    assert standing(stage) is SENT_ONCE
+
+    stage.advance(1_000_000)
+    assert stage.to_broker == LARGE + behind_it
+    assert standing(stage) is not SENT_ONCE
+
+
+@pytest.mark.parametrize(
+    "behind_it",
+    [produce(acks=0)[:17], request(HEARTBEAT, 4), b"\0\0\0\x10" * 9],
+    ids=["half", "another", "no request"],
+)
+def test_what_else_a_mute_keeps_back_is_unread(behind_it: bytes) -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+    stage.client(LARGE)
+    stage.broker(produce_answer())
+
+    stage.client(behind_it)
+
+    assert standing(stage) is UNREAD
+
+
+def test_records_with_acks_0_in_line_are_sent_once_whatever_else_is_due() -> None:
+    cluster = Cluster(
+        quotas(PRODUCE=1_000),
+        buckets={QuotaType.PRODUCE: BucketSettings(burst_ms=1_000, debt_max_ms=1_000)},
+    )
+    stage, waiting = Stage(cluster), Stage(cluster, number=2)
+    stage.client(produce(records=b"r" * 5_000))
+    waiting.client(request(HEARTBEAT, 4))
+    waiting.client(produce(acks=0, records=b"n" * 5_000))
+
+    assert waiting.machine.is_in_line
+    assert standing(waiting) is SENT_ONCE
 
 
 def test_one_whose_end_has_come_is_at_work() -> None:

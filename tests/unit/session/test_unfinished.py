@@ -195,6 +195,18 @@ def test_an_algorithm_that_changes_in_the_middle_charges_it_whatever_is_owed() -
 # ------------------------------------------------------------------ token bucket
 
 
+def test_the_first_one_after_a_change_to_a_bucket_is_charged_at_its_head() -> None:
+    cluster = cluster_of({})
+    Stage(cluster, number=2).client(produce())  # by a sampled rate
+    cluster.engine.replace_countings({}, BUCKETS)
+
+    begun(cluster)
+    other = Stage(cluster, number=3)
+
+    assert other.client(produce()) == b""
+    assert other.machine.is_in_line
+
+
 @pytest.mark.parametrize("acks", [-1, 1, 0])
 def test_what_did_not_come_is_given_back_behind_the_row_of_its_charge(acks: int) -> None:
     cluster = cluster_of(BUCKETS)
