@@ -145,7 +145,10 @@ class ClientSide(Side):
                 self.driver.number,
                 self.driver.peer,
             )
-        self.driver.client_lost()
+        try:
+            self.driver.client_lost()
+        except Exception:  # its place must not be lost with it
+            log.exception("connection %d from %s", self.driver.number, self.driver.peer)
         self._reception.places.leave(self.driver)
         self._reception.held_back.leave(self.driver)
 

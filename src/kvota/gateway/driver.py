@@ -268,14 +268,16 @@ class Driver:
 
     def client_lost(self) -> None:
         """The client is gone (or was closed by us)."""
-        if not self.closing:
-            self._give_up()
-        if self.upstream is None:
-            self.machine.upstream_gone()
-        # Cycles would keep all this until the collector's next full run, thousands of connections later.
-        self.upstream = None
-        self.write_client = self.write_upstream = _written_nowhere
-        del self.client
+        try:
+            if not self.closing:
+                self._give_up()
+        finally:  # a fault in the machine's accounts must not keep a broker's connection
+            if self.upstream is None:
+                self.machine.upstream_gone()
+            # Cycles would keep all this until the collector's next full run, thousands of connections later.
+            self.upstream = None
+            self.write_client = self.write_upstream = _written_nowhere
+            del self.client
 
     @property
     def client_has_ended(self) -> bool:

@@ -161,6 +161,37 @@ class TopicCounts:
                 topic.overlap = True
                 topic.left_ms = topic.changed_ms = now_ms
 
+    def may_be_deleted(self, keys: Iterable[str | bytes], paid: Iterable[int], now_ms: int) -> int:
+        """Nobody awaits the answers of deletions, whatever was expected of them: they are carried out, or are not.
+
+        One look at each, and no call: tens of thousands at a time must not hold others up.
+
+        Args:
+            keys: the names or ids.
+            paid: how many partitions each was charged for.
+            now_ms: when.
+
+        Returns:
+            How many they may have at most beyond that, as far as they are remembered.
+        """
+        total = 0
+        for topic, charged in zip(map(self._topics.get, keys), paid, strict=True):
+            if topic is None:
+                continue
+            most = topic.settled.most
+            for after in topic.afters:
+                if after > most:  # noqa: PLR1730  (no call)
+                    most = after
+            if not most:
+                continue
+            if most > charged:
+                total += most - charged
+            if not topic.settled.may_be_gone and 0 not in topic.afters:
+                topic.settled = topic.settled.or_else(0)
+            topic.overlap = True
+            topic.left_ms = topic.changed_ms = now_ms
+        return total
+
     def happened(self, key: str | bytes, after: int, now_ms: int) -> None:
         """One was carried out that had been expected to fail."""
         topic = self._topics.get(key)

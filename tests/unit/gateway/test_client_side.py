@@ -8,6 +8,7 @@ from tests.unit.gateway.world import (
     Worlds,
     heartbeat,
     heartbeat_answer,
+    only_driver,
     until,
 )
 
@@ -70,6 +71,31 @@ async def test_megabytes_go_both_ways_unchanged(worlds: Worlds) -> None:
     assert await client.frame() == produce_answer()
     assert await client.frame() == fetch_answer(16, correlation=2, records=b"f" * 5_000_000)
     assert world.brokers[0].frames[0] == large
+
+
+class _CannotBeAbandoned:
+    """Work whose end fails, as a fault in the gateway would have it."""
+
+    def abandoned(self) -> None:
+        raise LookupError("nobody knows what it was charged on")
+
+
+async def test_a_fault_at_the_end_of_a_connection_keeps_neither_its_place_nor_its_broker(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds()
+    client = await world.connect()
+    await client.ask(heartbeat())
+    driver = await only_driver(world)
+    upstream = driver.upstream
+    assert upstream is not None
+    driver.machine.caller.at_work = _CannotBeAbandoned()  # type: ignore[assignment]
+
+    client.writer.close()
+
+    await until(lambda: world.open_connections == 0)
+    assert upstream.transport.is_closing()
+    assert "nobody knows what it was charged on" in caplog.text
 
 
 async def test_garbage_is_closed_with_a_reason_and_others_are_served(

@@ -1,13 +1,15 @@
 """A quota callback that does not answer at once is asked outside; the request waits for the answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from tests.unit.session.test_mutations import create, created, tell
 
 from kvota.callbacks import ClientQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.engine.engine import _KNOWN_CLIENTS_MAX
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.session.caller import ASK_MS_MAX
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
@@ -187,7 +189,7 @@ def test_such_a_fetch_is_charged_where_its_counter_is_now() -> None:
     engine = stage.cluster.engine
     (lane,) = engine._counters.of_type(QuotaType.FETCH)
     engine._counters._round.remove(lane)
-    engine._counters._packed[QuotaType.FETCH].put(lane, 0, asking=0)
+    engine._counters._packed[QuotaType.FETCH].put(lane, stage.cluster.now_ms, asking=0)
     engine._counters._without(lane).outdate()
     engine.replace_callback(OneForAll(), by_broker=False, answers={})
 
@@ -227,6 +229,38 @@ def test_a_mutation_goes_on_when_another_callback_comes_in_the_middle_of_it() ->
     (row,) = stage.cluster.rows
     assert row.memo.limit == 7.0  # as by the default callback: there was no time to ask
     assert stage.closed == ""
+
+
+def _is_replaced(engine: QuotaEngine) -> None:
+    engine.replace_callback(OneForAll(), by_broker=False, answers={})
+
+
+def _is_pushed_out(engine: QuotaEngine) -> None:
+    """By the answers about so many other clients as are remembered."""
+    for number in range(_KNOWN_CLIENTS_MAX):
+        whose = QuotaType.CONTROLLER_MUTATION, CLUSTER_NODE_ID, "ANONYMOUS", f"crowd-{number}"
+        question = engine.question(*whose)
+        engine.learn(question, question.ask(OneForAll()))
+        engine.lane(*whose, now_ms=0)
+
+
+@pytest.mark.parametrize("forget", [_is_replaced, _is_pushed_out])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_what_is_charged_afterwards_needs_no_answer_that_is_still_remembered(
+    forget: Callable[[QuotaEngine], None], is_answered: bool
+) -> None:
+    stage = asking(CONTROLLER_MUTATION=7.0)
+    stage.client(create(("a", 1), ("b", 9)))
+    ((token, asked),) = stage.asked
+    question = stage.answer(token, asked.ask(OneForAll()))
+    tell(stage, question, ("b", 0, 3))  # so "b" ought to fail
+    forget(stage.cluster.engine)
+
+    if is_answered:
+        assert stage.broker(created(("a", 0, 1), ("b", 0, 9))) != b""
+    stage.end()
+
+    assert sorted(row.value for row in stage.cluster.rows) == [1, 9]
 
 
 def test_a_question_to_a_callback_that_is_not_in_force_any_more_is_asked_anew() -> None:

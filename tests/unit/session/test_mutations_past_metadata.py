@@ -242,13 +242,13 @@ def test_only_a_permissive_request_is_muted_for_what_is_charged_afterwards(
     assert (throttle_of(told, CREATE_TOPICS, version) > 0) == stage.muted
 
 
-def test_an_answer_that_names_no_topic_charges_nobody() -> None:
+def test_an_answer_that_names_another_topic_charges_for_that_which_was_asked_for() -> None:
     stage = Stage(cluster())
 
     tell(stage, stage.client(create(("a", 9))), ("a", 0, 3))
-    stage.broker(created(("b", ErrorCode.none.value, 9)))
+    stage.broker(created(("b", ErrorCode.none.value, 20)))
 
-    assert stage.cluster.rows == []
+    assert charges(stage.cluster.rows) == [(9, ADMITTED)]
 
 
 # ------------------------------------------------------------------ several at a time
@@ -445,13 +445,117 @@ def test_a_topic_that_has_grown_by_its_name_has_grown_by_its_id() -> None:
     assert counts.fresh("t", 1) == counts.fresh(b"id-of-t", 1) == Possible.exactly(9)
 
 
-def test_what_ought_to_fail_and_times_out_costs_nothing() -> None:
+def junk(number: int) -> list[str]:
+    return [f"junk-{each}" for each in range(number)]
+
+
+@pytest.mark.parametrize("error", [7, None])
+def test_what_ought_to_fail_and_of_which_nobody_is_told_is_paid_for(error: int | None) -> None:
     stage = Stage(cluster())
 
     tell(stage, stage.client(create(("a", 9))), ("a", 0, 3))
-    stage.broker(created(("a", 7, 9)))
+    stage.broker(created(*([] if error is None else [("a", error, 9)])))
 
-    assert stage.cluster.rows == []
+    assert charges(stage.cluster.rows) == [(9, ADMITTED)]
+
+
+@pytest.mark.parametrize("others", [0, 1_000], ids=["small", "large"])
+@pytest.mark.parametrize("end", ["leaves", "times out", "in part", "is missing"])
+@pytest.mark.parametrize("later_ms", [0, 2 * TopicCounts.FRESH_MS])
+def test_a_deletion_that_a_creation_has_overtaken_is_paid_for(
+    others: int, end: str, later_ms: int
+) -> None:
+    """The creation went up behind it, and may have been carried out before it."""
+    world, names = cluster(), junk(others)
+    deleting = begun(world, 3, delete("t", *names))
+    creating = begun(world, 4, create(("t", 5)))
+    creating.broker(created(("t", 0, 5)))
+    creating.advance(later_ms)
+
+    answers = {
+        "times out": [(name, 7) for name in ("t", *names)],
+        "in part": [("t", 7), *((name, 3) for name in names)],
+        "is missing": [(name, 3) for name in names],
+    }
+    if end == "leaves":
+        deleting.end()
+    else:
+        deleting.broker(deleted(*answers[end]))
+
+    assert [row.value for row in world.rows] == [5, 5]
+
+
+@pytest.mark.parametrize("others", [0, 1_000], ids=["small", "large"])
+def test_a_deletion_that_a_growth_has_overtaken_pays_for_the_growth_when_it_is_left(
+    others: int,
+) -> None:
+    world = cluster()
+    made(world, "t", 1)
+    deleting = begun(world, 3, delete("t", *junk(others)), ("t", 0, 1))
+    growing = begun(world, 4, grow(("t", 40)), ("t", 0, 1))
+
+    deleting.end()
+    growing.broker(grown(("t", 0)))
+
+    assert sum(row.value for row in world.rows) == 40 + 39
+
+
+def test_of_a_large_creation_that_timed_out_in_part_the_rest_is_paid_for() -> None:
+    world = cluster(rate=10**6)
+    names = junk(1_500)
+    exist = [(name, 0, 3) for name in names]
+    creating = begun(world, 3, create(*((name, 2) for name in names)), *exist)
+
+    answers = [(name, 7 if number < 500 else 36, 2) for number, name in enumerate(names)]
+    creating.broker(created(*answers))
+
+    assert sum(row.value for row in world.rows) == 500 * 2
+
+
+def test_who_may_not_see_what_it_would_delete_pays_nothing_for_leaving() -> None:
+    world = cluster()
+    made(world, "secret", 9)
+
+    begun(world, 3, delete("secret"), ("secret", 29, 0)).end()
+
+    assert world.rows == []
+
+
+def test_a_permissive_request_is_muted_for_what_it_owes_though_all_it_was_charged_is_given_back() -> (
+    None
+):
+    stage = Stage(cluster())
+    made(stage.cluster, "filler", 100)
+    frame = create(("new", 1), ("again", 20), version=4)
+
+    tell(stage, stage.client(frame), ("again", 0, 3))
+    stage.broker(created(("new", 36, 1), ("again", 7, 20), version=4))
+
+    assert [row.value for row in stage.cluster.rows] == [20, 1, -1]
+    assert stage.muted
+
+
+def test_who_leaves_while_an_answer_is_gone_through_pays_for_all_that_it_tells_of() -> None:
+    names = junk(1_500)
+    sums: list[float] = []
+    while True:
+        world = cluster(rate=10**6)
+        exist = [(name, 0, 3) for name in names[1:]]  # so those ought to fail
+        stage = begun(world, 3, create(*((name, 1) for name in names)), *exist)
+        told = created(*((name, 0, 1) for name in names))
+        stage.machine.from_upstream(told, world.clock.now_us())
+        for _ in sums:  # each time one step more
+            if stage.machine.caller.at_work is None:
+                break
+            stage.machine.step(world.clock.now_us())
+        is_done = stage.machine.caller.at_work is None
+        stage.end()
+        sums.append(sum(row.value for row in world.rows))
+        if is_done:
+            break
+
+    assert len(sums) > 3
+    assert set(sums) == {1_500}
 
 
 def test_who_leaves_very_many_pays_for_what_one_request_may_ask_for() -> None:

@@ -11,6 +11,7 @@ from tests.unit.steps.stand import House, Measure, Stand
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import split
+from kvota.testing.manual_clock import START_MS
 from kvota.testing.stage import ALL_TYPES, Cluster, quotas
 from kvota.wire.address_rewrite import BROKERS_MAX, COORDINATORS_MAX
 from kvota.wire.error_texts import RESOURCES_MAX
@@ -555,6 +556,17 @@ def delete_known_topics_and_go(measure: Measure) -> Stand:
     made, names = stand(measure), _names()
     up = made.client(_delete(names))
     made.broker(_metadata_v4(_known(names), NAMES, up[8:12]))
+    made.leave()
+    return made
+
+
+@attack
+def delete_topics_made_meanwhile_and_go(measure: Measure) -> Stand:
+    made, names = stand(measure), _names()
+    up = made.client(_delete(names))
+    made.broker(_metadata_v4(_unknown(names), NAMES, up[8:12]))
+    for name in names:
+        made.house.cluster.shared.facts.topics.happened(name.decode(), 1, START_MS)
     made.leave()
     return made
 

@@ -38,13 +38,14 @@ class Mutation(Conversation):
         self._has_gone_up = False
         self._request: MutationRequest
         self._counts = MutationCounts(caller.shared)
+        self._outcomes: dict[int, Outcome] = {}  # told of, and not settled yet
 
     def abandoned(self) -> None:
         """The connection ended before the answer: what was charged stays charged, and what has gone up is."""
         super().abandoned()
         if self._charges is None:
             return
-        owed = self._leave(self._charges)
+        owed = self._leave(self._charges) + self._charges.unsettled(self._outcomes)
         self._charges.abandon()
         self._charges.owe(owed, self._now_us)
 
@@ -236,16 +237,13 @@ class Mutation(Conversation):
         by_topic: dict[str | bytes | None, TopicResult] = {}
         for result in answer.topics:
             by_topic[result.name] = by_topic[result.topic_id] = result
-        outcomes: dict[int, Outcome] = {}
+        outcomes = self._outcomes
         for index, topic in enumerate(self._request.topics):
             if index % STEP_PARTS == STEP_PARTS - 1:
                 yield
             # A broker that takes a topic twice carries it out once.
             said = by_topic.pop(key_of(topic), None)
             done, now_ms = None, self._now_us // 1000
-            if charges.charged(index) is None and (said is None or said.error_code in PERHAPS_DONE):
-                # As was expected, though the answer does not say so.
-                self._counts.refused(index, now_ms)
             if said is None or index in self._refusals:
                 continue
             if said.error_code == ErrorCode.NONE and not self._request.validate_only:

@@ -1,6 +1,6 @@
 """What one mutation request is charged, topic by topic, and the rows of it."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ class MutationCharges:
         self._rejected: set[int] = set()
         self._last_memo: ChargeMemo | None = None
         self._quota: MutationQuota
-        self._owes_nothing = False
+        self._owes_nothing = self._owes_more = False
         self._throttle_ms_max = 0  # of all charges
 
     @property
@@ -76,16 +76,16 @@ class MutationCharges:
 
     def look_up(self, now_ms: int) -> None:
         """Find the counter: it may have been forgotten while a question was under way."""
+        is_strict = self._head.version >= STRICT_FROM[self._head.key]
+        self._quota = self._found(strict=is_strict, now_ms=now_ms)
+
+    def _found(self, *, strict: bool, now_ms: int) -> MutationQuota:
         engine = self._shared.engine
         whose = QuotaType.CONTROLLER_MUTATION, CLUSTER_NODE_ID, self._user, self._client_id
-        if not engine.is_known(*whose):  # another callback has come since it was asked
+        # Since it was asked another callback has come, or answers about so many others.
+        if not engine.is_known(*whose):
             engine.learn_default(engine.question(*whose), self._shared.default_callback)
-        self._quota = engine.mutations(
-            self._user,
-            self._client_id,
-            strict=self._head.version >= STRICT_FROM[self._head.key],
-            now_ms=now_ms,
-        )
+        return engine.mutations(self._user, self._client_id, strict=strict, now_ms=now_ms)
 
     def charge(self, index: int, partitions: int, now_us: int) -> bool:
         """Charge one topic; False: it is rejected (in shadow mode it goes on all the same)."""
@@ -121,6 +121,7 @@ class MutationCharges:
     def owe(self, partitions: int, now_us: int) -> None:
         """What may be carried out though nobody will know: one row for all of it."""
         if partitions:
+            self._owes_more = True
             self._append(self._charged_afterwards(partitions, now_us), NO_ANSWER)
 
     def settle(
@@ -129,7 +130,7 @@ class MutationCharges:
         """The broker has answered: record the charges, give back what it refused, correct the rest.
 
         Args:
-            outcomes: what became of each topic, by the topic's place in the request.
+            outcomes: what became of each topic, by the topic's place in the request; taken away one by one.
             upstream_ms: the throttle time in its answer.
             refused_any: true where a topic of the request did not go up.
             now_us: when.
@@ -143,16 +144,17 @@ class MutationCharges:
             self._recorded = number + 1
             if number % STEP_PARTS == STEP_PARTS - 1:
                 yield
-        kept = 0
+        kept = int(self._owes_more)
         for number, (index, charge) in enumerate(charges.items()):
             if number % STEP_PARTS == STEP_PARTS - 1:
                 yield
-            kept += self._corrected(charge, outcomes.get(index), now_us, upstream_ms)
-        for number, (index, outcome) in enumerate(outcomes.items()):
+            kept += self._corrected(charge, outcomes.pop(index, None), now_us, upstream_ms)
+        for number, index in enumerate(list(outcomes)):
             if number % STEP_PARTS == STEP_PARTS - 1:
                 yield
+            outcome = outcomes.pop(index)
             # In shadow mode what was rejected goes up, and has its row.
-            if outcome.done and index not in charges and index not in self._rejected:
+            if outcome.done and index not in self._rejected:
                 kept += 1
                 self._append(self._charged_afterwards(outcome.done, now_us), upstream_ms)
         # A client that has got everything back owes nothing; the rows keep the throttle as computed.
@@ -177,6 +179,16 @@ class MutationCharges:
         elif more > 0:
             self._append(self._charged_afterwards(more, now_us), upstream_ms)
         return True
+
+    def unsettled(self, outcomes: Mapping[int, Outcome]) -> int:
+        """What was carried out, as its answer has told, and ``settle`` has not come to: how much more it costs."""
+        owed = 0
+        for index, outcome in outcomes.items():
+            if outcome.done and index not in self._rejected:
+                charged = self._charges[index].partitions if index in self._charges else 0
+                if outcome.done > charged:
+                    owed += outcome.done - charged
+        return owed
 
     def abandon(self) -> None:
         """No answer comes: what was charged stays charged and is recorded."""
@@ -205,9 +217,7 @@ class MutationCharges:
         quota = self._quota
         is_strict = self._head.version >= STRICT_FROM[self._head.key]
         if is_strict:
-            quota = self._shared.engine.mutations(
-                self._user, self._client_id, strict=False, now_ms=now_us // 1000
-            )
+            quota = self._found(strict=False, now_ms=now_us // 1000)
         memo = self._new_memo(api_version=0)
         seq = self._shared.sink.next_seq()
         decision = quota.charge(partitions, now_us // 1000)

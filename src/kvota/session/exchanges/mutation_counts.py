@@ -1,6 +1,6 @@
 """How many partitions a topic of a mutation request costs: before it goes up, and as it turned out."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
 
 from kvota.session.facts import Possible, TopicCounts
 from kvota.session.shared import Shared
@@ -69,8 +69,10 @@ class MutationCounts:
 
     def _key(self, topic: TopicAsk) -> str | bytes:
         """By what the topic is remembered: an id that nobody knows here may be that of a name."""
-        key = key_of(topic)
-        if isinstance(key, str) or self._known.has(key):
+        if topic.name is not None:
+            return topic.name
+        key = topic.topic_id or b""
+        if self._known.has(key):
             return key
         facts = self.facts.get(key)
         return key if facts is None or facts.name is None else facts.name
@@ -187,7 +189,7 @@ class MutationCounts:
         """No answer comes, or none that says what has become of some topics: they may be carried out all the same.
 
         Also those that were expected to fail: another mutation may be carried out before them that was sent behind them.
-        Only of a deletion of what nobody knows nothing can be said.
+        Only of a deletion of what nobody has made here until now nothing can be said.
 
         Args:
             out: the places of topics that have not gone up, or have their rows.
@@ -199,47 +201,68 @@ class MutationCounts:
         """
         if self._request.validate_only:
             return 0
-        owed, topics = 0, self._request.topics
-        if len(topics) > LARGE_TOPICS:
-            return self._leave_many(charged, now_ms)
-        for index, (key, _) in self._under_way.items():
-            there = self._known.fresh(key, now_ms)
-            if index not in out and there is not None:
-                owed += max(0, self._at_most(topics[index], there, now_ms) - charged.get(index, 0))
-        seen = self._settled | self._under_way.keys()
-        self._left(now_ms)
-        for index, topic in enumerate(topics):
-            if index in seen or index in out or key_of(topic) in self._named_twice:
-                continue
-            there = self.possible(topic, now_ms)
-            if cost := self._at_most(topic, there, now_ms):
-                owed += cost
-                self.goes_up(index, now_ms)
-        self._left(now_ms)
+        topics, fail = self._request.topics, self._named_twice
+        if self._request.key == DELETE_TOPICS:
+            fail = fail | self._hidden()
+        left = [
+            index
+            for index, topic in enumerate(topics)
+            if not (index in self._settled or index in out or (fail and key_of(topic) in fail))
+        ]
         self._settled.update(range(len(topics)))
+        if self._request.key == DELETE_TOPICS:
+            owed = self._leave_deletions(left, charged, now_ms)
+        elif len(topics) > LARGE_TOPICS:
+            owed = self._leave_many(left, charged, now_ms)
+        else:
+            owed = sum([self._leave_one(index, charged.get(index, 0), now_ms) for index in left])
+        self._left(now_ms)
         return owed
 
-    def _leave_many(self, charged: Mapping[int, int], now_ms: int) -> int:
+    def _leave_one(self, index: int, charged: int, now_ms: int) -> int:
+        """A creation or a growth."""
+        topic = self._request.topics[index]
+        if index in self._under_way:
+            fresh = self._known.fresh(self._under_way[index][0], now_ms)
+            return 0 if fresh is None else max(0, self._at_most(topic, fresh, now_ms) - charged)
+        cost = self._at_most(topic, self.possible(topic, now_ms), now_ms)
+        if cost:
+            self.goes_up(index, now_ms)
+        return cost
+
+    def _leave_many(self, left: list[int], charged: Mapping[int, int], now_ms: int) -> int:
         """The same in one look at each: so many topics must not hold others up."""
-        self._left(now_ms)
-        topics, is_left = self._request.topics, not self._settled
-        self._settled.update(range(len(topics)))
-        if self._request.key == DELETE_TOPICS or not is_left:
-            return 0
-        asked = sum(max(0, self._after(topic, now_ms)) for topic in topics)
-        most = self._shared.settings.mutation_partitions_max
-        return max(0, min(asked, most) - sum(charged.values()))
+        asked = paid = 0
+        for index in left:
+            asked += max(0, self._after(self._request.topics[index], now_ms))
+            paid += charged.get(index, 0)
+        return max(0, min(asked, self._shared.settings.mutation_partitions_max) - paid)
+
+    def _leave_deletions(self, left: list[int], charged: Mapping[int, int], now_ms: int) -> int:
+        """Deletions, however many: in one look at each, too."""
+        topics, under_way = self._request.topics, self._under_way
+        keys = [
+            under_way[index][0]
+            if index in under_way
+            else topics[index].name or self._key(topics[index])
+            for index in left
+        ]
+        paid = [charged[index] if index in charged else 0 for index in left]  # noqa: SIM401  (no call)
+        return self._known.may_be_deleted(keys, paid, now_ms)
+
+    def _hidden(self) -> Set[str | bytes]:
+        """Topics that are not for this user to see: a broker deletes none of them for it."""
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return {key for key, facts in self.facts.items() if facts.error_code == refused}
 
     def _left(self, now_ms: int) -> None:
         self._known.left([key for key, _ in self._under_way.values()], now_ms)
         self._under_way.clear()
 
     def _at_most(self, topic: TopicAsk, there: Possible, now_ms: int) -> int:
-        """What the topic may cost, carried out soon."""
+        """What a creation or a growth may cost, carried out soon."""
         after = self._after(topic, now_ms)
-        if self._request.key == CREATE_TOPICS:
-            return after
-        return max(0, after - there.least) if after else there.most
+        return after if self._request.key == CREATE_TOPICS else max(0, after - there.least)
 
     def _seen(self, topic: TopicAsk, result: TopicResult) -> int | None:
         """How many partitions the gateway has seen the topic have."""
