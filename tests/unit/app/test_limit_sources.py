@@ -28,6 +28,7 @@ def sources(folder: Path, kind: QuotaSourceKind = QuotaSourceKind.TOML) -> Limit
         enforces_connection_rates=True,
         source=kind,
         file=file,
+        topic="kvota-quotas",
         admins=QuotaAdmins(),
         enforced=frozenset(),
         buckets={},
@@ -43,6 +44,10 @@ def test_a_limit_stands_at_a_line(tmp_path: Path) -> None:
     assert known.of_entity(ALICE) == f"{tmp_path}/quotas.toml:1"
     assert known.of_counter(CounterKey(PRODUCE, "client-id=,user=bob", 1)).endswith(":4")
     assert known.of_counter(CounterKey(QuotaType.FETCH, "client-id=,user=bob", 1)) == ""
+
+
+def test_what_gateways_share_stands_in_a_topic(tmp_path: Path) -> None:
+    assert sources(tmp_path, QuotaSourceKind.TOPIC).of_entity(ALICE) == "topic kvota-quotas"
 
 
 def test_what_kafkas_tools_have_set_stands_in_a_file_without_lines(tmp_path: Path) -> None:
