@@ -106,7 +106,7 @@ class FileStore:
         batch, self._waiting = self._waiting, []
         changes = [change for errand, _ in batch for change in errand.changes]
         self._writing = self._loop.run_in_executor(
-            self._writer, _write, self._path, self._document, changes
+            self._writer, write_changes, self._path, self._document, changes
         )
         self._writing.add_done_callback(partial(self._written, batch, changes))
 
@@ -212,8 +212,12 @@ def _read(path: Path) -> QuotaDocument:
     return read_document(content)
 
 
-def _write(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> QuotaDocument:
-    """Write the document after these changes, and return it."""
+def write_changes(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> QuotaDocument:
+    """Write the document after these changes, and return it; the one before is kept beside it.
+
+    Raises:
+        OSError: it could not be written, and is as it was.
+    """
     after = before.with_changes(changes)
     previous = path.with_name(path.name + _PREVIOUS)
     linking = path.with_name(path.name + _PREVIOUS + ".tmp")
