@@ -1,10 +1,12 @@
 """Quotas from elsewhere become the gateway's own: those that brokers hold, or those of a file."""
 
 import asyncio
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvota.app.config import GatewayConfig
 from kvota.app.quota_opening import cluster_maker, stored_quotas
@@ -15,17 +17,35 @@ from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.model.quota_entity import QuotaEntity
 from kvota.quota_api.entity import TYPES, parts_of, quota_entity
-from kvota.store.file_store import StoreInUseError, load_quota_file, lock_quota_file
+from kvota.store.file_store import (
+    StoreInUseError,
+    load_quota_file,
+    lock_quota_file,
+    write_changes,
+)
 from kvota.store.quota_document import QuotaDocument, value_of
 from kvota.store.quota_rows import changes_of, encode_rows
 from kvota.store.quota_topic import QuotaTopic
 from kvota.store.quotas_file import dump_quotas, load_client_quotas, write_quotas
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
-# Changes of one request to a gateway that runs.
-_CHANGES_PER_REQUEST = 500
+# Of one request to a gateway that runs.
+_ENTITIES_PER_REQUEST = 500
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (connected to, not bound)
+
+
+class LeftOut(NamedTuple):
+    """What cannot be taken over.
+
+    Attributes:
+        sentence: names it, and says why.
+        of: whose quota it is; None: of nobody who could have one here.
+    """
+
+    sentence: str
+    of: tuple[QuotaEntity, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +55,16 @@ class Import:
     Attributes:
         before: those there are.
         changes: those that come, change or go.
-        left_out: what cannot be taken over, a sentence each.
+        left_out: what cannot be taken over.
     """
 
     before: ClientQuotas
     changes: Sequence[KeyChange]
-    left_out: Sequence[str] = ()
+    left_out: Sequence[LeftOut] = ()
 
 
-async def brokers_quotas(cluster: Cluster) -> tuple[ClientQuotas, list[str]]:
-    """Return the quotas that the brokers hold, and a sentence for each that means nothing here.
+async def brokers_quotas(cluster: Cluster) -> tuple[ClientQuotas, list[LeftOut]]:
+    """Return the quotas that the brokers hold, and those that mean nothing here.
 
     Raises:
         BrokerError: the user may not see them.
@@ -58,14 +78,14 @@ async def brokers_quotas(cluster: Cluster) -> tuple[ClientQuotas, list[str]]:
     return described_quotas(answer.entries or ())
 
 
-def described_quotas(entries: Iterable[Any]) -> tuple[ClientQuotas, list[str]]:
-    """Return what an answer to DescribeClientQuotas has, and a sentence for each value that means nothing here."""
+def described_quotas(entries: Iterable[Any]) -> tuple[ClientQuotas, list[LeftOut]]:
+    """Return what an answer to DescribeClientQuotas has, and what of it means nothing here."""
     changes: list[KeyChange] = []
-    left_out: list[str] = []
+    left_out: list[LeftOut] = []
     for entry in entries:
         named = {str(part.entity_type): part.entity_name for part in entry.entity}
         if not TYPES.issuperset(named):
-            left_out.append(f"{named}: an entity that is not known here")
+            left_out.append(LeftOut(f"{named}: an entity that is not known here"))
             continue
         entity = quota_entity(named)
         for each in entry.values:
@@ -73,7 +93,8 @@ def described_quotas(entries: Iterable[Any]) -> tuple[ClientQuotas, list[str]]:
             try:
                 changes.append(KeyChange(entity, key, value_of(entity, key, value)))
             except ValueError as error:  # a key of a newer Kafka, or a value of before 4.0
-                left_out.append(f"{entity}: {key} = {value:.12g}: {error}")
+                sentence = f"{entity}: {key} = {value:.12g}: {error}"
+                left_out.append(LeftOut(sentence, (entity, key)))
     return ClientQuotas().with_changes(changes), left_out
 
 
@@ -132,19 +153,35 @@ async def _of_topic(config: GatewayConfig) -> ClientQuotas | None:
 
 
 def planned(
-    config: GatewayConfig, before: ClientQuotas, found: ClientQuotas, *, replaces: bool
+    config: GatewayConfig,
+    before: ClientQuotas,
+    found: ClientQuotas,
+    *,
+    left_out: Sequence[LeftOut] = (),
+    replaces: bool,
 ) -> Import:
-    """Say what would change; ``replaces``: what was not found goes."""
-    left_out: list[str] = []
+    """Say what would change.
+
+    Args:
+        config: the gateway's.
+        before: what it has.
+        found: what it is to have.
+        left_out: what was found, too, and cannot be taken over.
+        replaces: what was not found goes; what was left out was found.
+    """
+    left_out = list(left_out)
     if config.quotas.source is QuotaSourceKind.TOML:
         found = _writable(found, left_out)
+    stays = {each.of for each in left_out}
     changes = [
-        change for change in before.changes_to(found) if replaces or change.value is not None
+        change
+        for change in before.changes_to(found)
+        if change.value is not None or (replaces and change[:2] not in stays)
     ]
     return Import(before=before, changes=changes, left_out=left_out)
 
 
-def _writable(quotas: ClientQuotas, left_out: list[str]) -> ClientQuotas:
+def _writable(quotas: ClientQuotas, left_out: list[LeftOut]) -> ClientQuotas:
     """Those that a file can have which people write."""
     kept = []
     for entity, values in quotas.entries().items():
@@ -152,7 +189,7 @@ def _writable(quotas: ClientQuotas, left_out: list[str]) -> ClientQuotas:
             try:
                 dump_quotas(ClientQuotas({entity: {key: value}}))
             except UsageError as error:
-                left_out.append(str(error))
+                left_out.append(LeftOut(str(error), (entity, key)))
             else:
                 kept.append(KeyChange(entity, key, value))
     return ClientQuotas().with_changes(kept)
@@ -161,63 +198,108 @@ def _writable(quotas: ClientQuotas, left_out: list[str]) -> ClientQuotas:
 # ------------------------------------------------------------------ carrying it out
 
 
-def carry_out(config: GatewayConfig, plan: Import, security: Security) -> list[str]:
-    """Put the changes where the gateway has its quotas; returns what to say.
+def carry_out(
+    config: GatewayConfig, plan: Import, security: Security, *, login: Path | None = None
+) -> Iterator[str]:
+    """Put the changes where the gateway has its quotas; yields what to say, how to undo it first.
+
+    What somebody else has altered since the plan was made stays, unless the plan alters it, too.
 
     Args:
         config: the gateway's.
         plan: what changes.
         security: how to log in to a gateway that runs.
+        login: the file that says so.
 
     Raises:
         KvotaError: it could not be done; says what is as it was.
     """
-    after = plan.before.with_changes(plan.changes)
     file = config.quotas.file
     if config.quotas.source is QuotaSourceKind.TOML:
-        kept = _kept_copy(file)
-        write_quotas(file, after)
-        in_force = f"in force with: {called()} gateway reload -c {config.path}"
-        return [f"wrote {file}; {in_force}", _undo(file, kept)]
-    kept = file.with_name(f"{file.name}.before-import")
-    _write(kept, plan.before)
-    undo = f"to undo: {called()} gateway import-quotas -c {config.path} --from {kept} --replace"
-    if config.quotas.source is QuotaSourceKind.TOPIC:
+        before = load_client_quotas(file) if file.exists() else ClientQuotas()
+        yield _undo_toml(file)
+        write_quotas(file, before.with_changes(plan.changes))
+        yield f"wrote {file}; in force with: {called()} gateway reload -c {config.path}"
+    elif config.quotas.source is QuotaSourceKind.TOPIC:
+        yield _undo(config, plan.before, login)
+        after = plan.before.with_changes(plan.changes)
         asyncio.run(_append(config, plan.changes, after))
-        return [f"appended to topic {config.quotas.topic}", undo]
+        yield f"appended to topic {config.quotas.topic}"
+    else:
+        yield from _into_the_document(config, plan, security, login)
+
+
+def _into_the_document(
+    config: GatewayConfig, plan: Import, security: Security, login: Path | None
+) -> Iterator[str]:
+    file = config.quotas.file
     try:
         lock = lock_quota_file(file)
     except StoreInUseError:
+        yield _undo(config, plan.before, login)
         asyncio.run(_through_the_gateway(config, plan.changes, security))
-        return ["the gateway that runs has them in force", undo]
-    _write(file, after)
-    if lock is not None:
-        lock.close()
-    return [f"wrote {file}", undo]
+        yield "the gateway that runs has them in force"
+        return
+    try:
+        document, problem = load_quota_file(file)
+        if problem is not None:
+            raise UsageError(problem)
+        yield _undo(config, document.quotas, login)
+        try:
+            write_changes(file, document, plan.changes)
+        except OSError as error:
+            raise _unwritten(file, error) from error
+        yield f"wrote {file}"
+    finally:
+        if lock is not None:
+            lock.close()
 
 
-def _kept_copy(file: Path) -> Path | None:
+def _undo(config: GatewayConfig, before: ClientQuotas, login: Path | None) -> str:
+    kept = _kept(config.quotas.file, QuotaDocument(before).content())
+    options = ["-c", config.path, "--from", kept, "--replace"]
+    if login is not None:
+        options += ["--command-config", login]
+    return f"to undo: {called()} gateway import-quotas {shlex.join(map(str, options))}"
+
+
+def _undo_toml(file: Path) -> str:
     if not file.exists():
-        return None
+        return f"to undo: {shlex.join(['rm', str(file)])}"
+    return f"to undo: {shlex.join(['mv', str(_kept(file, file.read_bytes())), str(file)])}"
+
+
+def _kept(file: Path, content: bytes) -> Path:
+    """Write it beside the file, under a name that nothing has yet: others may be the only copy."""
     copy = file.with_name(f"{file.name}.before-import")
-    _write_bytes(copy, file.read_bytes())
+    number = 1
+    try:
+        while not _is_made(copy):
+            number += 1
+            copy = file.with_name(f"{file.name}.before-import-{number}")
+    except OSError as error:
+        raise _unwritten(copy, error) from error
+    try:
+        write_whole(copy, content)
+    except OSError as error:
+        with suppress(OSError):
+            copy.unlink()
+        raise _unwritten(copy, error) from error
     return copy
 
 
-def _undo(file: Path, kept: Path | None) -> str:
-    return f"to undo: rm {file}" if kept is None else f"to undo: mv {kept} {file}"
-
-
-def _write(path: Path, quotas: ClientQuotas) -> None:
-    _write_bytes(path, QuotaDocument(quotas).content())
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
+def _is_made(path: Path) -> bool:
+    """False: there is a file of this name already."""
     try:
-        write_whole(path, content)
-    except OSError as error:
-        msg = f"{path} could not be written: {error.strerror or error}. Nothing was changed"
-        raise UnreachableError(msg) from error
+        path.open("xb").close()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unwritten(path: Path, error: OSError) -> UnreachableError:
+    msg = f"{path} could not be written: {error.strerror or error}. Nothing was changed"
+    return UnreachableError(msg)
 
 
 async def _append(config: GatewayConfig, changes: Sequence[KeyChange], after: ClientQuotas) -> None:
@@ -256,7 +338,7 @@ async def _through_the_gateway(
 
 
 def _entries(changes: Sequence[KeyChange]) -> Iterator[list[Mapping[str, object]]]:
-    """Requests of some changes each; those of one entity go together."""
+    """Requests of some entities each."""
     of_entity: dict[Any, list[Mapping[str, object]]] = {}
     for entity, key, value in changes:
         removed = value is None
@@ -266,7 +348,7 @@ def _entries(changes: Sequence[KeyChange]) -> Iterator[list[Mapping[str, object]
     for entity, operations in of_entity.items():
         parts = [{"entity_type": part.type, "entity_name": part.name} for part in parts_of(entity)]
         entries.append({"entity": parts, "ops": operations})
-        if len(entries) == _CHANGES_PER_REQUEST:
+        if len(entries) == _ENTITIES_PER_REQUEST:
             yield entries
             entries = []
     if entries:

@@ -56,7 +56,7 @@ class LimitSources:
     def of_entity(self, entity: QuotaEntity) -> str:
         """E.g. ``quotas.toml:4``."""
         line = self._lines.get(entity)
-        return str(self._settings.file) if line is None else f"{self._settings.file}:{line}"
+        return self._settings.place if line is None else f"{self._settings.file}:{line}"
 
     def of_counter(self, key: CounterKey) -> str:
         """The same for the limit of a counter; empty where it has none."""

@@ -60,6 +60,11 @@ class QuotaSettings:
     enforces_connection_rates: bool
     buckets: dict[QuotaType, BucketSettings]
 
+    @property
+    def place(self) -> str:
+        """Where quotas are, in words: a file, or e.g. ``topic kvota-quotas``."""
+        return f"topic {self.topic}" if self.source is QuotaSourceKind.TOPIC else str(self.file)
+
 
 def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""

@@ -79,6 +79,8 @@ class Reload:
             KvotaError: something is wrong with them, or with the quota callback that they name.
         """
         config, written = await asyncio.to_thread(load_files, self._config.path)
+        if not isinstance(self._store, TomlStore):
+            written = None  # another source needs a restart
         quota_callback = self._gateway.quota_callback
         async with quota_callback.changing:
             callback = None
@@ -92,9 +94,12 @@ class Reload:
             lines = self._put_in_force(config, written, callback)
         self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas
-        warnings = doubts(config, quotas, quota_callback.callback)
+        settings = (
+            self._config.quotas
+        )  # a source, file or topic that is another one now needs a restart
+        warnings = doubts(replace(config, quotas=settings), quotas, quota_callback.callback)
         entities = len(quotas.configured())
-        lines.append(f"{in_force(config)}; quotas of {entities} entities from {config.quotas.file}")
+        lines.append(f"{in_force(config)}; quotas of {entities} entities from {settings.place}")
         for line in lines:
             log.info("SIGHUP: %s", line)
         for warning in warnings:
@@ -122,7 +127,7 @@ class Reload:
             callback=callback,
             connection_rates=config.gateway.connection_rates,
         )
-        self._sources.replace(config.quotas, quotas)
+        self._sources.replace(self._config.quotas, quotas)
         lines = changes(before, quotas_before, config, quotas)
         if callback is not None and before.kafka.callback == callback.chosen:
             lines.insert(

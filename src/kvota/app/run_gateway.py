@@ -309,7 +309,7 @@ def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     return [
         (
-            f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas.file}; "
+            f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas.place}; "
             f"records to {where}"
         ),
         (

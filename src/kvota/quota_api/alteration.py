@@ -57,7 +57,7 @@ class Judged:
 
     Attributes:
         results: for each entity, in a broker's order.
-        changes: of the entries that were taken, those that change something.
+        changes: of the entries that were taken, those that change something, or may.
     """
 
     results: Sequence[AlterResult]
@@ -75,7 +75,11 @@ def host_names(entries: Iterable[Entry]) -> set[str]:
 
 
 def judge(
-    entries: Sequence[Entry], quotas: ClientQuotas, unknown_hosts: Collection[str]
+    entries: Sequence[Entry],
+    quotas: ClientQuotas,
+    unknown_hosts: Collection[str],
+    *,
+    may_lag: bool = False,
 ) -> Steps[Judged]:
     """Check a request, a little at a time.
 
@@ -83,9 +87,11 @@ def judge(
         entries: in request order; they do not depend on each other, but for entities that repeat.
         quotas: as they are now; what they have already is no change.
         unknown_hosts: the names of ip entities that are neither addresses nor known to anybody.
+        may_lag: the stored quotas may be newer than ``quotas``: all that was taken is a change.
     """
     results: dict[_Identity, _Result] = {}
     changes: list[KeyChange] = []
+    changing = 0
     for number, (parts, operations) in enumerate(entries, 1):
         entity = entity_map(parts)
         identity = frozenset(entity.items())
@@ -98,12 +104,15 @@ def judge(
         else:
             message = _fault(entity, operations, unknown_hosts)
             if message is None:
-                changes += _changes(entity, operations, quotas)
+                valid = _changes(entity, operations)
+                differing = [change for change in valid if _differs(change, quotas)]
+                changing += len(differing)
+                changes += valid if may_lag else differing
         hashed = entity_hash(entity) if before is None else before.hashed
         results[identity] = _Result(entity, hashed, message)
         if number % STEP_PARTS == 0:
             yield
-    if len(changes) > CHANGES_MAX:
+    if changing > CHANGES_MAX:
         return Judged(refuse_all(entries, ErrorCode.POLICY_VIOLATION, _TOO_MANY), ())
     told = []
     for number, each in enumerate(results.values(), 1):
@@ -171,18 +180,19 @@ def fault_of_value(key: str, value: float, *, of_ip: bool) -> str | None:
     return None
 
 
-def _changes(
-    entity: EntityMap, operations: Sequence[Operation], quotas: ClientQuotas
-) -> list[KeyChange]:
+def _changes(entity: EntityMap, operations: Sequence[Operation]) -> list[KeyChange]:
+    """What the operations ask for; nobody has a key that is not known, so removing it is nothing."""
     of_entity = quota_entity(entity)
-    before = quotas.entries().get(of_entity, {})
     values = dict(operations)
-    changes = []
-    for key in string_order(values):
-        value = values[key]
-        is_changed = (
-            key in before if value is None else not (key in before and is_same(before[key], value))
-        )
-        if is_changed:
-            changes.append(KeyChange(of_entity, key, value))
-    return changes
+    return [
+        KeyChange(of_entity, key, values[key])
+        for key in string_order(values)
+        if key in KEYS and KEYS[key].of_ip == (IP in entity)
+    ]
+
+
+def _differs(change: KeyChange, quotas: ClientQuotas) -> bool:
+    before = quotas.value(change.entity, change.key)
+    if before is None or change.value is None:
+        return before is not change.value
+    return not is_same(before, change.value)

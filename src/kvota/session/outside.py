@@ -53,9 +53,16 @@ class QuotaSource(Protocol):
         """Why nobody may alter them over the network; None: who has the right may."""
         ...
 
+    @property
+    def may_lag(self) -> bool:
+        """Whether others alter them, too, so that what is stored may be newer than ``quotas``."""
+        ...
+
 
 class FixedQuotas:
     """Quotas that nobody alters over the network."""
+
+    may_lag = False
 
     def __init__(self, quotas: ClientQuotas, refusal: Refusal) -> None:
         self.quotas = quotas

@@ -42,10 +42,13 @@ class FileStore:
 
     Attributes:
         problem: why the file could not be used as it is; None: it could.
+        may_lag: False; nobody else alters the file.
 
     Raises:
         UsageError: another gateway keeps its quotas in it.
     """
+
+    may_lag = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -103,7 +106,7 @@ class FileStore:
         batch, self._waiting = self._waiting, []
         changes = [change for errand, _ in batch for change in errand.changes]
         self._writing = self._loop.run_in_executor(
-            self._writer, _write, self._path, self._document, changes
+            self._writer, write_changes, self._path, self._document, changes
         )
         self._writing.add_done_callback(partial(self._written, batch, changes))
 
@@ -152,17 +155,12 @@ class FileStore:
 
 def load_quota_file(path: Path) -> tuple[QuotaDocument, str | None]:
     """Read the file, else the document before the last alteration; also what is wrong with the file."""
-    try:
-        return _read(path), None
-    except FileNotFoundError:
-        return QuotaDocument(), None
-    except (CorruptDataError, OSError) as error:
-        problem = f"{path} cannot be used: {getattr(error, 'strerror', None) or error}."
-    previous = path.with_name(path.name + _PREVIOUS)
-    try:
-        document = _read(previous)
-    except (CorruptDataError, OSError):
-        return QuotaDocument(), (
+    document, reason, previous = _load(path)
+    if reason is None:
+        return document, None
+    problem = f"{path} cannot be used: {reason}."
+    if previous is None:
+        return document, (
             f"{problem} Nobody has a quota, and alterations are refused, until the file is mended, or "
             "taken away, and the gateway started again."
         )
@@ -171,6 +169,38 @@ def load_quota_file(path: Path) -> tuple[QuotaDocument, str | None]:
         f"the last alteration; alterations are refused. Put a good copy in place of {path}, e.g. that "
         "one, and start the gateway again."
     )
+
+
+def load_snapshot(path: Path) -> tuple[QuotaDocument, str | None]:
+    """Read the file that has what a topic has had last, as ``load_quota_file`` does."""
+    document, reason, previous = _load(path)
+    if reason is None:
+        return document, None
+    held = (
+        "nobody has a quota"
+        if previous is None
+        else f"the {len(document.quotas)} entities of {previous} are in force, which are older"
+    )
+    return document, (
+        f"{path} cannot be used: {reason}. Until the topic has been read {held}; then the file is written "
+        "anew. If the cluster stays away, put a good copy in its place, e.g. another gateway's, and "
+        "start the gateway again."
+    )
+
+
+def _load(path: Path) -> tuple[QuotaDocument, str | None, Path | None]:
+    """The document, why it is not the file's own, and which one it is then; no path: none could be read."""
+    try:
+        return _read(path), None, None
+    except FileNotFoundError:
+        return QuotaDocument(), None, None
+    except (CorruptDataError, OSError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+    previous = path.with_name(path.name + _PREVIOUS)
+    try:
+        return _read(previous), reason, previous
+    except (CorruptDataError, OSError):
+        return QuotaDocument(), reason, None
 
 
 def _read(path: Path) -> QuotaDocument:
@@ -182,8 +212,12 @@ def _read(path: Path) -> QuotaDocument:
     return read_document(content)
 
 
-def _write(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> QuotaDocument:
-    """Write the document after these changes, and return it."""
+def write_changes(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> QuotaDocument:
+    """Write the document after these changes, and return it; the one before is kept beside it.
+
+    Raises:
+        OSError: it could not be written, and is as it was.
+    """
     after = before.with_changes(changes)
     previous = path.with_name(path.name + _PREVIOUS)
     linking = path.with_name(path.name + _PREVIOUS + ".tmp")

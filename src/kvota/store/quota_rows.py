@@ -7,19 +7,37 @@ Both are JSON; a key has one spelling, so that compaction finds it again. null i
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from kvota.client.record_batches import Row, Unread
-from kvota.model.client_quotas import KeyChange
+from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quota_document import entity_of, named_parts, number_text, value_of
 
 VERSION = 1
 _QUOTA = "quota"
 
+Key = tuple[QuotaEntity, str]
+
 
 def encode_rows(changes: Iterable[KeyChange]) -> list[tuple[bytes, bytes | None]]:
     """Return the rows of these changes, in their order."""
     return [(_key(change), _value(change)) for change in changes]
+
+
+class LeftOut(NamedTuple):
+    """A row that is no change, or a newer version's.
+
+    Attributes:
+        offset: of it.
+        reason: why.
+        of: whose key it is all the same; None: it says so in no way that can be read.
+    """
+
+    offset: int
+    reason: str
+    of: Key | None = None
 
 
 def decode_row(key: bytes | None, value: bytes | None) -> KeyChange:
@@ -28,14 +46,65 @@ def decode_row(key: bytes | None, value: bytes | None) -> KeyChange:
     Raises:
         ValueError: it is none, or a newer version's; the text says why.
     """
+    entity, quota = _decode_key(key)
+    return KeyChange(entity, quota, _decode_value(entity, quota, value))
+
+
+def changes_of(rows: Iterable[Row | Unread]) -> tuple[list[KeyChange], list[LeftOut]]:
+    """Return the changes that rows are, in their order, and those that are none."""
+    changes, left_out = [], []
+    for row in rows:
+        if isinstance(row, Unread):
+            left_out.append(LeftOut(row.offset, row.reason))
+            continue
+        of = None
+        try:
+            of = _decode_key(row.key)
+            changes.append(KeyChange(*of, _decode_value(*of, row.value)))
+        except ValueError as error:
+            left_out.append(LeftOut(row.offset, str(error), of))
+    return changes, left_out
+
+
+class LastRows:
+    """What a topic's rows say, in their order; of each key the last one that can be read."""
+
+    def __init__(self) -> None:
+        self._values: dict[Key, float | None] = {}
+        self._unread: dict[Key, None] = {}
+
+    def add(self, rows: Sequence[Row | Unread]) -> list[LeftOut]:
+        """Take these, too; returns those that cannot be read."""
+        changes, left_out = changes_of(rows)
+        self._values.update({(entity, key): value for entity, key, value in changes})
+        self._unread.update({each.of: None for each in left_out if each.of is not None})
+        return left_out
+
+    def changes(self) -> list[KeyChange]:
+        """What can be read."""
+        return [KeyChange(*key, value) for key, value in self._values.items()]
+
+    def kept(self, quotas: ClientQuotas) -> list[KeyChange]:
+        """Of these quotas those that have rows, and none that can be read."""
+        return [
+            KeyChange(*key, value)
+            for key in self._unread
+            if key not in self._values and (value := quotas.value(*key)) is not None
+        ]
+
+
+def _decode_key(key: bytes | None) -> Key:
     named = _object(key, "key")
     quota = named.pop(_QUOTA, None)
     if not isinstance(quota, str):
         msg = f'its key has no "{_QUOTA}"'
         raise ValueError(msg)  # noqa: TRY004  (of a row, not of a program)
-    entity = entity_of(named)
+    return entity_of(named), quota
+
+
+def _decode_value(entity: QuotaEntity, quota: str, value: bytes | None) -> float | None:
     if value is None:
-        return KeyChange(entity, quota, None)
+        return None
     content = _object(value, "value")
     version = content.get("version")
     if version != VERSION:
@@ -44,21 +113,7 @@ def decode_row(key: bytes | None, value: bytes | None) -> KeyChange:
     if set(content) != {"version", "value"}:
         msg = 'its value has other members than "version" and "value"'
         raise ValueError(msg)
-    return KeyChange(entity, quota, value_of(entity, quota, content["value"]))
-
-
-def changes_of(rows: Iterable[Row | Unread]) -> tuple[list[KeyChange], list[tuple[int, str]]]:
-    """Return the changes that rows are, in their order, and those that are none: their offsets, and why."""
-    changes, left_out = [], []
-    for row in rows:
-        if isinstance(row, Unread):
-            left_out.append((row.offset, row.reason))
-            continue
-        try:
-            changes.append(decode_row(row.key, row.value))
-        except ValueError as error:
-            left_out.append((row.offset, str(error)))
-    return changes, left_out
+    return value_of(entity, quota, content["value"])
 
 
 def _key(change: KeyChange) -> bytes:

@@ -18,11 +18,6 @@ CHANGES_PER_STEP = 250
 class QuotaStore(QuotaSource, Protocol):
     """Stored first, then in force, then answered: a change that was acknowledged outlives the process."""
 
-    @property
-    def problem(self) -> str | None:
-        """Why it could not be used as it is; None: it could."""
-        ...
-
     def begin(self, in_force: InForce) -> None:
         """Work from now on, in the running event loop; ``in_force`` is called there."""
 
@@ -42,13 +37,14 @@ class TomlStore:
     Attributes:
         quotas: those in force.
         refusal: what is said to everybody who would alter them over the network.
-        problem: None; a file that cannot be read is no store.
+        may_lag: False; what was read is in force.
     """
+
+    may_lag = False
 
     def __init__(self, quotas: ClientQuotas, refusal: Refusal) -> None:
         self.quotas = quotas
         self.refusal: Refusal | None = refusal
-        self.problem = None
 
     def begin(self, in_force: InForce) -> None:
         """Nothing comes from here by itself."""

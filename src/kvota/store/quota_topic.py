@@ -31,6 +31,8 @@ _CREATION_WAIT = timedelta(seconds=10)
 # So often, and so long apart, it is looked whether it is known.
 _LOOKS, _LOOK_S = 100, 0.1
 _THROTTLE_S_MAX = 5.0
+# So many empty answers in a row are believed.
+_EMPTY_MAX = 4
 # What is not answered in this time beyond that has been lost.
 _ANSWER_S = 10.0
 
@@ -234,10 +236,16 @@ class QuotaTopic:
             BrokerError: it is refused.
         """
         offset, end = await self.bounds()
+        empty = 0
         while offset < end:
             decoded = await self.read(offset)
+            empty = empty + 1 if decoded.next_offset == offset else 0
+            if 0 < empty < _EMPTY_MAX:  # e.g. its leader has just become it
+                first, end = await self.bounds()
+                offset = max(offset, first)
+                continue
             # Behind what compaction has left nothing may follow.
-            offset = end if decoded.next_offset == offset else decoded.next_offset
+            offset = end if empty else decoded.next_offset
             yield decoded._replace(next_offset=offset)
 
     async def read(self, offset: int) -> Decoded:

@@ -15,11 +15,12 @@ from kvota.client.record_batches import Row, Unread
 from kvota.files.whole_file import write_whole
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
+from kvota.model.entity_table import is_same
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.session.outside import Refusal, StoreQuotas
-from kvota.store.file_store import load_quota_file
+from kvota.store.file_store import load_snapshot
 from kvota.store.quota_document import QuotaDocument
-from kvota.store.quota_rows import changes_of, encode_rows
+from kvota.store.quota_rows import Key, LastRows, LeftOut, changes_of, encode_rows
 from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
 from kvota.store.quota_topic import UNKNOWN_TOPIC, QuotaTopic, TopicError
 from kvota.wire.error_code import ErrorCode
@@ -56,14 +57,18 @@ class TopicStore:
 
     Attributes:
         quotas: those in force.
-        problem: why the snapshot could not be used as it is; None: it could.
+        may_lag: True; other gateways append to the topic, too.
     """
+
+    may_lag = True
 
     def __init__(self, topic: QuotaTopic, snapshot: Path, *, clock: Clock) -> None:
         self._topic = topic
         self._clock = clock
         self._snapshot = snapshot
-        document, self.problem = load_quota_file(snapshot)
+        document, problem = load_snapshot(snapshot)
+        if problem is not None:
+            log.error("%s", problem)
         self.quotas = document.quotas
         self._why_not: str | None = "it has not been read yet"
         self._in_force: InForce
@@ -156,13 +161,29 @@ class TopicStore:
             changes = ClientQuotas().changes_to(self.quotas)
             rows = await _computed(len(changes), encode_rows, changes)
             await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
-        found = ClientQuotas()
-        async for decoded in self._topic.all_rows():
-            some = await self._changes(decoded.rows)
-            found = await _computed(len(some), found.with_changes, some)
-            self._offset = decoded.next_offset
+        found = await self._found()
         await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
         self._can(f"has been read: quotas of {len(found)} entities are in force")
+
+    async def _found(self) -> ClientQuotas:
+        """What all rows say; a quota of which none can be read stays as it is, whoever has written them."""
+        rows = LastRows()
+        async for decoded in self._topic.all_rows():
+            left_out = await _computed(len(decoded.rows), rows.add, decoded.rows)
+            self._say_left_out(left_out)
+            self._offset = decoded.next_offset
+        kept = rows.kept(self.quotas)
+        if kept:
+            names = ", ".join(f"{change.key} of {change.entity}" for change in kept[:_REASONS_MAX])
+            log.error(
+                "topic %s: no row of %d quotas can be read; they stay as they were last: %s%s",
+                self._topic.name,
+                len(kept),
+                names,
+                ", …" if len(kept) > _REASONS_MAX else "",
+            )
+        changes = [*kept, *rows.changes()]
+        return await _computed(len(changes), ClientQuotas().with_changes, changes)
 
     async def _is_missing(self) -> bool:
         for _ in range(_MISSING_TIMES):
@@ -201,16 +222,16 @@ class TopicStore:
 
     async def _changes(self, rows: Sequence[Row | Unread]) -> list[KeyChange]:
         changes, left_out = await _computed(len(rows), changes_of, rows)
-        for offset, reason in left_out:
-            self._say_unread(offset, reason)
+        self._say_left_out(left_out)
         return changes
 
     async def _put_in_force(self, changes: Sequence[KeyChange]) -> None:
         for at in range(0, len(changes), CHANGES_PER_STEP):
-            some = changes[at : at + CHANGES_PER_STEP]
-            self.quotas = self.quotas.with_changes(some)
-            self._in_force(some)
-            self._changed.set()
+            some = _differing(self.quotas, changes[at : at + CHANGES_PER_STEP])
+            if some:
+                self.quotas = self.quotas.with_changes(some)
+                self._in_force(some)
+                self._changed.set()
             await asyncio.sleep(0)
 
     # ------------------------------------------------------------------ writing
@@ -303,10 +324,11 @@ class TopicStore:
         self._moved.set()
         self._say_once(why, "%s. The quotas in force stay, and alterations are refused meanwhile")
 
-    def _say_unread(self, offset: int, reason: str) -> None:
-        if reason not in self._said and len(self._said) < _REASONS_MAX:
-            self._said[reason] = None
-            log.error("topic %s: row %d is left out: %s", self._topic.name, offset, reason)
+    def _say_left_out(self, left_out: Sequence[LeftOut]) -> None:
+        for offset, reason, _ in left_out:
+            if reason not in self._said and len(self._said) < _REASONS_MAX:
+                self._said[reason] = None
+                log.error("topic %s: row %d is left out: %s", self._topic.name, offset, reason)
 
     def _say_once(self, reason: str, words: str) -> None:
         if reason not in self._said:
@@ -319,6 +341,18 @@ async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -
     if size > CHANGES_PER_STEP:
         return await asyncio.to_thread(work, given)
     return work(given)
+
+
+def _differing(quotas: ClientQuotas, changes: Sequence[KeyChange]) -> list[KeyChange]:
+    """Those that change something, one after the other: who alters writes what is so already, too."""
+    values: dict[Key, float | None] = {}
+    differing = []
+    for entity, key, value in changes:
+        before = values.get((entity, key), quotas.value(entity, key))
+        values[entity, key] = value
+        if before is not value and (before is None or value is None or not is_same(before, value)):
+            differing.append(KeyChange(entity, key, value))
+    return differing
 
 
 def _is_final(error: Exception) -> bool:

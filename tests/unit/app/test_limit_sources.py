@@ -46,6 +46,10 @@ def test_a_limit_stands_at_a_line(tmp_path: Path) -> None:
     assert known.of_counter(CounterKey(QuotaType.FETCH, "client-id=,user=bob", 1)) == ""
 
 
+def test_what_gateways_share_stands_in_a_topic(tmp_path: Path) -> None:
+    assert sources(tmp_path, QuotaSourceKind.TOPIC).of_entity(ALICE) == "topic kvota-quotas"
+
+
 def test_what_kafkas_tools_have_set_stands_in_a_file_without_lines(tmp_path: Path) -> None:
     known = sources(tmp_path, QuotaSourceKind.FILE)
 

@@ -287,6 +287,17 @@ def test_what_is_so_already_does_not_count_against_the_most() -> None:
     assert len(judged(*entries, quotas=quotas).changes) == CHANGES_MAX
 
 
+def test_where_others_alter_too_only_what_differs_counts_against_the_most() -> None:
+    entries = [({"user": f"u{number}"}, {PRODUCER: 1.0}) for number in range(CHANGES_MAX + 1)]
+    request = at_once(wire.scan_alteration(alteration(*entries)))
+    quotas = ClientQuotas({QuotaEntity(user="u0"): {PRODUCER: 1.0}})
+
+    found = at_once(judge(request.entries, quotas, frozenset(), may_lag=True))
+
+    assert len(found.changes) == CHANGES_MAX + 1
+    assert {result.error_code for result in found.results} == {0}
+
+
 def test_answers_come_in_the_order_of_a_brokers_map() -> None:
     names = ["user-1", "user-2", "a", "b", "müller"]
 

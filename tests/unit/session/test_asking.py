@@ -189,7 +189,7 @@ def test_such_a_fetch_is_charged_where_its_counter_is_now() -> None:
     engine = stage.cluster.engine
     (lane,) = engine._counters.of_type(QuotaType.FETCH)
     engine._counters._round.remove(lane)
-    engine._counters._packed[QuotaType.FETCH].put(lane, 0, asking=0)
+    engine._counters._packed[QuotaType.FETCH].put(lane, stage.cluster.now_ms, asking=0)
     engine._counters._without(lane).outdate()
     engine.replace_callback(OneForAll(), by_broker=False, answers={})
 

@@ -50,6 +50,7 @@ class Source:
 
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     refusal: Refusal | None = None
+    may_lag: bool = False
 
 
 def stage(source: Source | None = None, *, admins: QuotaAdmins | None = None, **more: Any) -> Stage:
@@ -307,6 +308,29 @@ def test_the_gateways_checks_decide_what_is_right() -> None:
     (errand,) = on.errands
     assert isinstance(errand, StoreQuotas)
     assert [change.entity for change in errand.changes] == [ALICE]
+
+
+@pytest.mark.parametrize("may_lag", [False, True])
+def test_what_is_so_already_is_stored_where_others_may_have_altered_it(may_lag: bool) -> None:
+    on = stage(Source(ClientQuotas({ALICE: {PRODUCER: 1000.0}}), may_lag=may_lag))
+
+    allowed_by_the_cluster(on, alteration(ONE, ({"user": "bob"}, {PRODUCER: None, "foo": None})))
+
+    stored = [change for errand in on.errands for change in errand.changes]  # type: ignore[union-attr]
+    asked = [
+        KeyChange(ALICE, PRODUCER, 1000.0),
+        KeyChange(QuotaEntity(user="bob"), PRODUCER, None),
+    ]
+    assert stored == (asked if may_lag else [])
+
+
+def test_a_validation_stores_nothing_either_where_others_alter() -> None:
+    on = stage(Source(may_lag=True))
+
+    allowed_by_the_cluster(on, alteration(ONE, validate_only=True))
+
+    assert altered(on.to_client) == [({"user": "alice"}, 0, None)]
+    assert not on.errands
 
 
 def test_a_validation_stores_nothing() -> None:

@@ -12,7 +12,7 @@ from kvota.model.errors import UsageError
 
 if TYPE_CHECKING:
     from kvota.app.config import GatewayConfig
-    from kvota.app.import_quotas import Import
+    from kvota.app.import_quotas import Import, LeftOut
     from kvota.model.client_quotas import ClientQuotas, KeyChange
 
 # More changes than these are counted, not listed.
@@ -65,14 +65,14 @@ def run(args: argparse.Namespace) -> int:
     security = security_of(properties)
     config, written = load_files(args.config)
     before = written if written is not None else gateways_quotas(config)
-    left_out: list[str] = []
+    left_out: list[LeftOut] = []
     if args.source is not None:
         found = file_quotas(args.source)
     else:
         found, left_out = asyncio.run(_of_brokers(args, config, properties))
-    plan = planned(config, before, found, replaces=args.replace)
-    for sentence in (*left_out, *plan.left_out):
-        print(f"left out: {sentence}", file=sys.stderr)
+    plan = planned(config, before, found, left_out=left_out, replaces=args.replace)
+    for each in plan.left_out:
+        print(f"left out: {each.sentence}", file=sys.stderr)
     if not plan.changes:
         print("nothing would change", file=sys.stderr)
         return DONE
@@ -81,14 +81,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.yes and not _agrees(len(plan.changes)):
         print("nothing was changed; --yes does it without a question", file=sys.stderr)
         return NEGATIVE
-    for line in carry_out(config, plan, security):
+    for line in carry_out(config, plan, security, login=args.command_config):
         print(f"kvota: {line}", file=sys.stderr)
     return DONE
 
 
 async def _of_brokers(
     args: argparse.Namespace, config: "GatewayConfig", properties: dict[str, str]
-) -> "tuple[ClientQuotas, list[str]]":
+) -> "tuple[ClientQuotas, list[LeftOut]]":
     from kvota.app.import_quotas import brokers_quotas
     from kvota.client import BrokerError
     from kvota.client.properties import cluster_of

@@ -66,8 +66,10 @@ class AlterQuotas(Conversation):
         names = alteration.host_names(request.entries)
         if names:
             unknown_hosts = yield LookUpHosts(frozenset(names))
-        quotas = self._shared.client_quotas.quotas
-        judged = yield from alteration.judge(request.entries, quotas, unknown_hosts)
+        source = self._shared.client_quotas
+        judged = yield from alteration.judge(
+            request.entries, source.quotas, unknown_hosts, may_lag=source.may_lag
+        )
         if request.validate_only or not judged.changes:
             return judged.results
         by = f"{caller.principal.name} from {caller.client_host}"

@@ -1,0 +1,37 @@
+"""SIGHUP and the source of the quotas: another one needs a restart, and until then nothing speaks of it."""
+
+import pytest
+
+from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def config(first_port: int, source: str, more: str = "") -> str:
+    toml = gateway_toml(upstream="127.0.0.2:9", first_port=first_port, node_ids="1", source=source)
+    return toml.replace("[quotas]\n", f"[quotas]\n{more}\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "place"),
+    [
+        ("file", 'file = "other.json"', "quotas.json"),
+        ("topic", 'topic = "other"', "topic kvota-quotas"),
+    ],
+)
+def test_what_is_said_is_where_the_quotas_are(
+    tmp_path_factory: pytest.TempPathFactory, source: str, more: str, place: str
+) -> None:
+    folder, port = tmp_path_factory.mktemp(source), free_port_range(3)
+    process = GatewayProcess(folder, config=config(port, source), quotas="", first_port=port)
+    with process:
+        assert f"quotas of 0 entities from {place}; records" in process.log
+        written = '[[quota]]\nuser = "a"\nproducer_byte_rate = 1000\n'
+        for changed in (config(port, source, more), config(port, "toml")):
+            before = len(process.log)
+            process.reload(written, changed)
+            said = process.log[before:]
+
+            assert "quotas.source is another one now; it needs a restart" in said
+            assert f"quotas of 0 entities from {place}\n" in said
+            assert "other" not in said.replace("another", "")
