@@ -85,8 +85,7 @@ class PackedCounters:
         owed, unpaid_ms = NOTHING_OWED, 0
         if lane.room is not None:
             owed, unpaid_ms = lane.room.owed, lane.room.peek_unpaid_ms(lane, now_ms)
-        limit = lane.configured_limit
-        head = _HEAD.pack(kind, asking, limit is not None, limit or 0.0, *owed, now_ms + unpaid_ms)
+        head = _head(kind, asking, lane.configured_limit, *owed, now_ms + unpaid_ms)
         self._by_digest[_digest(lane.tags, lane.node_id)] = head + contents
         return True
 
@@ -137,7 +136,7 @@ class PackedCounters:
         packed = self._by_digest.get(digest)
         if packed is not None:
             kind, _, _, _, *owed = _HEAD.unpack_from(packed)
-            head = _HEAD.pack(kind, asking, limit is not None, limit or 0.0, *owed)
+            head = _head(kind, asking, limit, *owed)
             self._by_digest[digest] = head + packed[_HEAD.size :]
 
 
@@ -148,6 +147,10 @@ def is_over(counter: Counter, now_ms: int, *, in_crowd: bool) -> bool:
     return counter_expired(counter.last_ms, now_ms) and (
         not isinstance(counter, DebtBucket) or counter.is_as_new(now_ms)
     )
+
+
+def _head(kind: int, asking: int, limit: float | None, *owed: float) -> bytes:
+    return _HEAD.pack(kind, asking, limit is not None, 0.0 if limit is None else limit, *owed)
 
 
 def _digest(tags: str, node_id: int) -> bytes:

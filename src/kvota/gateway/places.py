@@ -139,10 +139,9 @@ class Places:
         now_s = time.monotonic()
         if now_s - self._counted_s >= self._count_every_s:
             self._counted_s = now_s
-            began_s = time.monotonic()
             self.look()
             self._giving_way.count(self._all_seen())
-            self._count_every_s = max(_LOOK_S, _TIMES_THE_LOOK * (time.monotonic() - began_s))
+            self._count_every_s = max(_LOOK_S, _TIMES_THE_LOOK * (time.monotonic() - now_s))
         if not self._is_full or self._let_one_go_that_has_gone(None):
             return True
         has_room = self._leaving.has_room_for(host)

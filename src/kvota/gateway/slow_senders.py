@@ -1,6 +1,7 @@
 """Closes connections whose request does not arrive, or that are in the way where others need their room."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kvota.gateway.driver import Driver
@@ -135,7 +136,6 @@ class SlowSenders:
         for driver in self._places:
             if driver.closing or not driver.machine.keeps_others_waiting:
                 continue
-            seen = before.get(driver.number)
             machine = driver.machine
             if _waits_itself(driver):
                 driver.close(
@@ -144,9 +144,8 @@ class SlowSenders:
                     by="slow",
                 )
                 continue
-            if seen is None or seen.requests != machine.requests or not machine.is_clients_turn:
-                seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
-            elif self._is_behind(seen, machine.arrived_bytes, self._limits.frame_bytes_per_s_min):
+            seen = self._seen_since(before, driver)
+            if self._is_behind(seen, machine.arrived_bytes, self._limits.frame_bytes_per_s_min):
                 driver.close(
                     f"{machine.arrived_bytes - seen.arrived_bytes} bytes of its request have come in "
                     f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for room "
@@ -154,7 +153,7 @@ class SlowSenders:
                     by="slow",
                 )
                 continue
-            elif machine.keeps_more_than_fair and self._has_long_been(seen):
+            if machine.keeps_more_than_fair and self._has_long_been(seen):
                 unfair.append(driver)
             self._in_the_way[driver.number] = seen
         if unfair:
@@ -164,7 +163,7 @@ class SlowSenders:
     def _look_at_lines(self) -> None:
         """Close who was charged for what it does not send while others wait for their turn on that counter.
 
-        Half the limit is enough: then little of what others wait for is not here.
+        The least rate is enough, and half the limit where that is less.
         """
         before, self._before_lines = self._before_lines, {}
         for driver in self._places:
@@ -172,9 +171,7 @@ class SlowSenders:
             limit = machine.keeps_line_waiting
             if driver.closing or not limit:
                 continue
-            seen = before.get(driver.number)
-            if seen is None or seen.requests != machine.requests or not machine.is_clients_turn:
-                seen = _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
+            seen = self._seen_since(before, driver)
             due_bytes_per_s = min(self._limits.frame_bytes_per_s_min, limit / 2)
             if self._is_behind(seen, machine.arrived_bytes, due_bytes_per_s):
                 driver.close(
@@ -185,6 +182,13 @@ class SlowSenders:
                 )
                 continue
             self._before_lines[driver.number] = seen
+
+    def _seen_since(self, before: Mapping[int, _Seen], driver: Driver) -> _Seen:
+        """What was first seen of the request that runs, where it was the client's turn all the time; else now."""
+        seen, machine = before.get(driver.number), driver.machine
+        if seen is None or seen.requests != machine.requests or not machine.is_clients_turn:
+            return _Seen(machine.requests, machine.arrived_bytes, self._passed_ms)
+        return seen
 
     def _has_long_been(self, seen: _Seen) -> bool:
         return self._passed_ms - seen.since_ms >= _MORE_THAN_FAIR_MS_MAX

@@ -329,6 +329,15 @@ class Caller:
         route.use(lane, bytes(client_id), user=user, connection=self.number, enforced=enforced)
         return True
 
+    def look_up_now(self, route: Route, client_id: bytes, now_us: int) -> None:
+        """The same for what is charged now and cannot wait.
+
+        It counts on where it did until the callback has answered, wherever that counter is by now.
+        """
+        if not self.look_up(route, client_id, now_us):
+            route.lane = self.shared.engine.recall(route.lane, now_us // 1000)
+            route.use_last()
+
     def ask(self, quota_type: QuotaType, client_id: str) -> None:
         """Ask the quota callback about this client, and take nothing until it has answered."""
         question = self.shared.engine.question(

@@ -45,11 +45,8 @@ def charge_fetch(
         msg = f"the broker announced an answer of {frame_end - pos - 4} bytes to a Fetch"
         raise ProtocolError(msg)
     upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-    is_new = route.client_id != client_id or route.is_outdated
-    if is_new and not caller.look_up(route, client_id, now_us):
-        # It counts on until the callback has answered, wherever its counter is by now.
-        route.lane = caller.shared.engine.recall(route.lane, now_us // 1000)
-        route.use_last()
+    if route.client_id != client_id or route.is_outdated:
+        caller.look_up_now(route, client_id, now_us)
     value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
     error_code, session_id = head
     verdict = _verdict(route, value, error_code, now_us // 1000)

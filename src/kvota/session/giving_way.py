@@ -192,7 +192,7 @@ class GivingWay(Generic[K]):
         newcomers = (ANONYMOUS, host)
         own = self._at(host)
         holders = len(self._held) + (newcomers not in self._held)
-        while (holder := ranking.largest(self._held)) is not None:
+        while (holder := ranking.largest()) is not None:
             held = self._held[holder]
             # One more of its own would have to go if it came again: nobody changes places for ever.
             if held * holders <= self._places or held <= own + 1:
@@ -212,16 +212,17 @@ class _Ranking(Generic[K]):
 
     def __init__(self, candidates: dict[User, list[_Candidate[K]]], held: Counter[User]) -> None:
         self._candidates = candidates
+        self._held = held  # how many they have now
         self._heaps: set[User] = set()  # whose candidates are in order
         self._holders = [(-held[holder], holder) for holder in candidates]
         heapify(self._holders)
 
-    def largest(self, held: Counter[User]) -> User | None:
+    def largest(self) -> User | None:
         """The one who holds the most now, of those who have candidates."""
         holders = self._holders
         while holders:
             negative, holder = holders[0]
-            now = held.get(holder, 0)
+            now = self._held.get(holder, 0)
             if not now or not self._candidates[holder]:
                 heappop(holders)
             elif now < -negative:

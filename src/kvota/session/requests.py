@@ -44,8 +44,8 @@ _IN_FLIGHT, _BUDGET, _IN_LINE = map(int, (Reason.IN_FLIGHT, Reason.BUDGET, Reaso
 _NO_ACKS = b"\x00\x00"
 # What requests cost at the worst that are not as usual; of the last kind some have to be looked through.
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
-# Of these what is here goes on while the rest arrives; others must be whole.
 _CHARGED_PRODUCE = int(Kind.CHARGED_PRODUCE)
+# Of these what is here goes on while the rest arrives; others must be whole.
 _GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE})
 
 
@@ -141,7 +141,7 @@ class Requests:
                 need = self._needed(route, size, data, pos)
                 if need:
                     return self._keep(data, pos, need, ahead, begin, now_us)
-                if kind == 1:
+                if kind == 1:  # Kind.PRODUCE, of which only a part is here
                     kind = _CHARGED_PRODUCE
             body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136  (a call)
             if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:

@@ -18,12 +18,12 @@ _PAID_SOON_S = 1.0
 class Unfinished:
     """The Produce of one connection of which a part has gone on, while there is one."""
 
-    __slots__ = ("_caller", "_later", "_produce", "_receipt")
+    __slots__ = ("_caller", "_is_charged", "_produce", "_receipt")
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._produce: AdmittedProduce | None = None
-        self._later: AdmittedProduce | None = None  # the same, where it is charged at its end
+        self._is_charged = False  # or goes on uncharged; else it is charged at its end
         self._receipt: Receipt | None = None  # of what was charged at its head
 
     @property
@@ -34,15 +34,17 @@ class Unfinished:
     @property
     def is_expected(self) -> bool:
         """True where the last answer that is due is to the running request, of whatever API."""
-        return self._produce is None or (self._later is None and self._produce.awaits_answer)
+        return self._produce is None or (self._is_charged and self._produce.awaits_answer)
 
     def admit(self, produce: AdmittedProduce, now_us: int, *, is_here: bool) -> None:
         """Charge what goes on now, of which all is here, or will be."""
+        if is_here:
+            charge_bytes(self._caller, produce, now_us)
+            return
         lane = produce.route.lane
-        self._produce = None if is_here else produce
-        if not is_here and not lane.is_charged_at_the_head:
-            self._later = produce
-        elif charge_bytes(self._caller, produce, now_us) and not is_here:
+        self._produce = produce
+        self._is_charged = lane.is_charged_at_the_head
+        if self._is_charged and charge_bytes(self._caller, produce, now_us):
             self._receipt = Receipt(lane, now_us // 1000)
             self._caller.shared.early_charges.add(self)
 
@@ -55,25 +57,21 @@ class Unfinished:
 
     def end(self, now_us: int) -> None:
         """The last byte is here."""
-        self._produce = None
         if self._receipt is not None:
             self._receipt = None
             self._caller.shared.early_charges.remove(self)
-        produce, self._later = self._later, None
-        if produce is None:
+        produce, self._produce = self._produce, None
+        if produce is None or self._is_charged:
             return
-        route = produce.route
-        if route.is_outdated and not self._caller.look_up(route, route.client_id or b"", now_us):
-            # It counts on until the callback has answered, wherever its counter is by now.
-            route.lane = self._caller.shared.engine.recall(route.lane, now_us // 1000)
-            route.use_last()
+        if produce.route.is_outdated:
+            self._caller.look_up_now(produce.route, produce.route.client_id or b"", now_us)
         charge_bytes(self._caller, produce, now_us)
 
     def close(self) -> None:
         """It breaks off: its further quotas were charged all the same."""
-        produce, self._later = self._later, None
-        if produce is not None:
-            append_rows(self._caller, produce.further, NO_ANSWER)
+        if self._produce is not None and not self._is_charged:
+            append_rows(self._caller, self._produce.further, NO_ANSWER)
+            self._produce = None
 
     def give_back(self, missing_bytes: int, now_us: int) -> None:
         """The rest never comes; the second time nothing is given back."""
