@@ -1,7 +1,6 @@
 """What ``kvota gateway --check`` says beyond faults: settings that are allowed and probably not meant."""
 
 import asyncio
-import errno
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from kvota.app.running_gateway import running_pid
 from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
 from kvota.callbacks.loading import CALLBACK_CLASS
+from kvota.files.whole_file import DISK_IS_FULL
 from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
 from kvota.model.client_quotas import ClientQuotas, idle_keys
@@ -35,7 +35,7 @@ def check_folder(folder: Path) -> None:
         try:
             tempfile.TemporaryFile(dir=there).close()
         except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:  # recording begins when there is room
+            if error.errno in DISK_IS_FULL:  # recording begins when there is room
                 return
             problem = f"{there} cannot be written to: {error.strerror}"
         else:

@@ -15,6 +15,7 @@ from kvota.app.system_clock import SystemClock
 from kvota.client import BrokerConnection, BrokerError, Cluster, Security
 from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
+from kvota.model.address import from_here
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_entity import QuotaEntity
@@ -26,14 +27,13 @@ from kvota.store.file_store import (
     write_changes,
 )
 from kvota.store.quota_document import QuotaDocument, value_of
-from kvota.store.quota_rows import changes_of, encode_rows
+from kvota.store.quota_rows import LastRows, encode_rows
 from kvota.store.quota_topic import QuotaTopic
 from kvota.store.quotas_file import dump_quotas, load_client_quotas, write_quotas
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
 # Of one request to a gateway that runs.
 _ENTITIES_PER_REQUEST = 500
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (connected to, not bound)
 
 
 class LeftOut(NamedTuple):
@@ -143,11 +143,10 @@ async def _of_topic(config: GatewayConfig) -> ClientQuotas | None:
         await topic.check()
         if await topic.is_new():
             return None
-        found = ClientQuotas()
+        rows = LastRows()
         async for decoded in topic.all_rows():
-            changes, _ = changes_of(decoded.rows)
-            found = found.with_changes(changes)
-        return found
+            rows.add(decoded.rows)
+        return ClientQuotas().with_changes(rows.changes())
     finally:
         await topic.close()
 
@@ -322,8 +321,7 @@ async def _through_the_gateway(
     Raises:
         BrokerError: it refuses; what was altered before stays.
     """
-    host = _WILDCARDS.get(config.gateway.host, config.gateway.host)
-    address = host, config.gateway.bootstrap_port
+    address = from_here(config.gateway.host), config.gateway.bootstrap_port
     connection = await BrokerConnection.open(address, security=security)
     what = "alter client quotas"
     try:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from kvota.files.whole_file import has_name
+
 # The kernel's ``struct flock`` on 64-bit Linux: kind, whence, start, length, process id.
 _FLOCK = struct.Struct("@hhqqi4x")
 
@@ -53,7 +55,7 @@ class ProcessLock:
             except OSError:
                 os.close(descriptor)
                 raise
-            if _has_name(descriptor, path):
+            if has_name(descriptor, path):
                 lock = cls(path, descriptor)
                 with suppress(OSError):  # a full disk keeps nobody from holding it
                     lock.tell(())
@@ -73,7 +75,7 @@ class ProcessLock:
     def release(self) -> None:
         """Remove the file and let go."""
         with suppress(OSError):
-            if _has_name(self._descriptor, self._path):
+            if has_name(self._descriptor, self._path):
                 self._path.unlink()
         os.close(self._descriptor)
 
@@ -109,10 +111,3 @@ def _holder(descriptor: int) -> int | None:
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
     return None if kind == fcntl.F_UNLCK else max(0, pid)
-
-
-def _has_name(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+# What the system says of a disk without room; there may be some later.
+DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 UNFINISHED = ".tmp"
 
 
@@ -64,7 +66,7 @@ def remove_if_dead(unfinished: Path) -> None:
     """Remove an unfinished file unless a living process is still writing it."""
     with suppress(OSError), unfinished.open("rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _has_name(file, unfinished):
+        if has_name(file.fileno(), unfinished):
             unfinished.unlink()
 
 
@@ -92,15 +94,16 @@ def _opened(path: Path) -> BinaryIO:
         # A file system without locks is no reason not to write.
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
-        if _has_name(file, path):
+        if has_name(file.fileno(), path):
             return file
         # While we waited, the other one finished or removed it.
         file.close()
 
 
-def _has_name(file: BinaryIO, path: Path) -> bool:
+def has_name(descriptor: int, path: Path) -> bool:
+    """True while the open file is the one that has this name; another one may have taken it."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
 

@@ -2,6 +2,8 @@
 
 Address = tuple[str, int]
 
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (compared, not bound)
+
 
 def parse_address(text: str) -> Address:
     """Return host and port; the host is not looked at.
@@ -26,3 +28,12 @@ def address_text(host: str, port: int) -> str:
     ('kafka-1:9092', '[::1]:9092')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def from_here(host: str) -> str:
+    """Return where to connect to what listens at this host, on the same machine.
+
+    >>> from_here("0.0.0.0"), from_here("kafka-1")
+    ('127.0.0.1', 'kafka-1')
+    """
+    return _WILDCARDS.get(host, host)

@@ -70,7 +70,7 @@ class EntityTable(Generic[Key]):
         for entity, values in other._entries.items():
             before = self._entries.get(entity, {})
             for key, value in values.items():
-                if key not in before or not is_same(before[key], value):
+                if not is_same(before.get(key), value):
                     yield entity, key, value
         for entity, before in self._entries.items():
             values = other._entries.get(entity, {})
@@ -79,8 +79,8 @@ class EntityTable(Generic[Key]):
                     yield entity, key, None
 
 
-def is_same(one: float, other: float) -> bool:
-    """True for equal numbers, and for two that are no numbers."""
+def is_same(one: float | None, other: float | None) -> bool:
+    """True for equal numbers, for two that are no numbers, and where both times there is no value."""
     return one == other or (one != one and other != other)  # noqa: PLR0124  (NaN differs from itself)
 
 

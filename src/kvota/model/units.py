@@ -4,6 +4,7 @@ In: ``8MB/s``, ``5MiB/s``, ``10/s``, ``1h30m``, or a bare number. Out: the same,
 """
 
 import re
+from collections.abc import Callable
 from math import isfinite
 
 from kvota.model.suggested_units import (
@@ -27,7 +28,7 @@ _BYTE_UNITS = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
-_BYTE_RATE = '"8MB/s"'
+_BYTE_RATE, _SIZE = '"8MB/s"', '"64MiB"'
 _TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*(/\s*s)?\s*")
 _TIME = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
@@ -43,12 +44,13 @@ def parse_byte_rate(text: str) -> float:
     >>> parse_byte_rate("8MB/s")
     8000000.0
     """
-    meant = suggested_byte_rate(text)
     match = _NUMBER.fullmatch(text)
     if match is not None and match[2] and match[2] in _BYTE_UNITS and not match[3]:
-        msg = f'"{text}" is a size, not a byte rate; write e.g. {meant or _BYTE_RATE}'
+        meant = suggested_byte_rate(text) or _BYTE_RATE
+        msg = f'"{text}" is a size, not a byte rate; write e.g. {meant}'
         raise ValueError(msg)
-    return _parse_amount(text, _BYTE_UNITS, "a byte rate", meant or f'{_BYTE_RATE} or "512KiB/s"')
+    example = f'{_BYTE_RATE} or "512KiB/s"'
+    return _parse_amount(text, _BYTE_UNITS, "a byte rate", suggested_byte_rate, example)
 
 
 def parse_bytes(text: str) -> int:
@@ -57,11 +59,10 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("64MiB")
     67108864
     """
-    meant = suggested_bytes(text) or '"64MiB"'
     if "/" in text:
-        msg = f'"{text}" is a rate, not a size; write e.g. {meant}'
+        msg = f'"{text}" is a rate, not a size; write e.g. {suggested_bytes(text) or _SIZE}'
         raise ValueError(msg)
-    return int(_parse_amount(text, _BYTE_UNITS, "a size", meant))
+    return int(_parse_amount(text, _BYTE_UNITS, "a size", suggested_bytes, _SIZE))
 
 
 def parse_rate(text: str) -> float:
@@ -70,7 +71,7 @@ def parse_rate(text: str) -> float:
     >>> parse_rate("0.5/s")
     0.5
     """
-    return _parse_amount(text, {"": 1}, "a rate", suggested_rate(text) or '"10/s"')
+    return _parse_amount(text, {"": 1}, "a rate", suggested_rate, '"10/s"')
 
 
 def parse_duration_ms(text: str) -> int:
@@ -89,10 +90,17 @@ def parse_duration_ms(text: str) -> int:
     )
 
 
-def _parse_amount(text: str, units: dict[str, int], expected: str, example: str) -> float:
+def _parse_amount(
+    text: str,
+    units: dict[str, int],
+    expected: str,
+    suggested: Callable[[str], str | None],
+    example: str,
+) -> float:
+    """What was meant is looked for only where it is not what is ``expected``."""
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in units:
-        msg = f'"{text}" is not {expected}; write e.g. {example}'
+        msg = f'"{text}" is not {expected}; write e.g. {suggested(text) or example}'
         raise ValueError(msg)
     value = float(match[1]) * units[match[2]]
     if not isfinite(value):

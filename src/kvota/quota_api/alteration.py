@@ -192,7 +192,4 @@ def _changes(entity: EntityMap, operations: Sequence[Operation]) -> list[KeyChan
 
 
 def _differs(change: KeyChange, quotas: ClientQuotas) -> bool:
-    before = quotas.value(change.entity, change.key)
-    if before is None or change.value is None:
-        return before is not change.value
-    return not is_same(before, change.value)
+    return not is_same(quotas.value(change.entity, change.key), change.value)

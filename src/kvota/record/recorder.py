@@ -1,12 +1,12 @@
 """Decision events go into Parquet files without ever holding up traffic."""
 
-import errno
 import logging
 import re
 from pathlib import Path
 from queue import SimpleQueue
 
 from kvota.files.process_lock import HeldError, holder
+from kvota.files.whole_file import DISK_IS_FULL
 from kvota.model.clock import Clock
 from kvota.model.errors import UsageError
 from kvota.record.event_files import EventFiles, lock_path
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 # A full disk is no mistake in the configuration: the gateway starts, and records once there is room.
-_DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def check_alone(folder: Path, gateway: str, *, besides: int | None = None) -> None:
@@ -119,7 +118,7 @@ class Recorder:
         except HeldError as error:
             raise _another_records(self._folder, self._gateway, error.pid) from None
         except OSError as error:
-            if error.errno not in _DISK_IS_FULL:
+            if error.errno not in DISK_IS_FULL:
                 msg = (
                     f"record: {self._folder} cannot be used: {error.strerror or error}."
                     " Name a folder that the gateway may write to"

@@ -12,12 +12,12 @@ from kvota.client.messages import Answer, Fields
 from kvota.client.record_batches import Decoded, decode_batches, encode_batch
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 from kvota.wire.apis import CREATE_TOPICS, DESCRIBE_CONFIGS, FETCH, LIST_OFFSETS, PRODUCE
+from kvota.wire.error_code import ErrorCode
 
 # Versions that every broker from 0.11 to 4.x takes.
 _VERSIONS = {PRODUCE: 3, FETCH: 4, LIST_OFFSETS: 1, CREATE_TOPICS: 2, DESCRIBE_CONFIGS: 1}
 _EARLIEST, _LATEST = -2, -1
 _TOPIC_RESOURCE = 2
-UNKNOWN_TOPIC, _ALREADY_EXISTS = 3, 36
 
 # Brokers take 1 MiB at once unless told otherwise.
 _BATCH_BYTES_MAX = 800_000
@@ -86,7 +86,7 @@ class QuotaTopic:
         self._leader = None
         topic = (await self._asking.metadata([self.name])).topics.get(self.name)
         await self._reading.metadata([])  # a broker may have another address now
-        if topic is None or topic.error_code == UNKNOWN_TOPIC:
+        if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         if topic.error_code:
             raise self._error(topic.error_code)
@@ -163,7 +163,7 @@ class QuotaTopic:
             {"topics": [topic], "timeout": _CREATION_WAIT, "validate_only": False},
         )
         (made,) = answer.topics
-        if int(made.error_code) not in {0, _ALREADY_EXISTS}:
+        if int(made.error_code) not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
             what = f"topic {self.name} cannot be created"
             raise BrokerError(what, int(made.error_code), made.error_message)
 
@@ -314,7 +314,7 @@ class QuotaTopic:
     async def _found(self) -> int:
         """Node id of its leader."""
         if self._leader is None and not await self.find():
-            raise self._error(UNKNOWN_TOPIC)
+            raise self._error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert self._leader is not None, "it was found"
         return self._leader
 

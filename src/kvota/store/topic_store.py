@@ -22,7 +22,7 @@ from kvota.store.file_store import load_snapshot
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import Key, LastRows, LeftOut, changes_of, encode_rows
 from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
-from kvota.store.quota_topic import UNKNOWN_TOPIC, QuotaTopic, TopicError
+from kvota.store.quota_topic import QuotaTopic, TopicError
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _APPEND_S, _BACK_S = 20.0, 10.0
 # Of rows that cannot be read so many reasons are said in full.
 _REASONS_MAX = 20
 _SNAPSHOT_S = 1.0
-_OFFSET_OUT_OF_RANGE = 1
+_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -350,16 +350,14 @@ def _differing(quotas: ClientQuotas, changes: Sequence[KeyChange]) -> list[KeyCh
     for entity, key, value in changes:
         before = values.get((entity, key), quotas.value(entity, key))
         values[entity, key] = value
-        if before is not value and (before is None or value is None or not is_same(before, value)):
+        if not is_same(before, value):
             differing.append(KeyChange(entity, key, value))
     return differing
 
 
 def _is_final(error: Exception) -> bool:
     """True where trying again does not help."""
-    return isinstance(error, BrokerError) and (
-        error.code in {UNKNOWN_TOPIC, _OFFSET_OUT_OF_RANGE} or not error.is_retriable
-    )
+    return isinstance(error, BrokerError) and (error.code in _FINAL or not error.is_retriable)
 
 
 def _write(path: Path, quotas: ClientQuotas) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # More changes than these are counted, not listed.
 _LISTED_MAX = 200
-_NOT_AUTHORIZED = 31
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +92,7 @@ async def _of_brokers(
     from kvota.client import BrokerError
     from kvota.client.properties import cluster_of
     from kvota.model.address import address_text
+    from kvota.wire.error_code import ErrorCode
 
     servers = args.bootstrap_server or ",".join(
         address_text(*server) for server in config.gateway.upstream
@@ -102,7 +102,7 @@ async def _of_brokers(
         async with cluster_of({"bootstrap.servers": servers, **own}) as cluster:
             return await brokers_quotas(cluster)
     except BrokerError as error:
-        if error.code != _NOT_AUTHORIZED:
+        if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
         msg = (
             f"the brokers at {servers} do not tell this user their quotas ({error}). Whoever has "

@@ -146,14 +146,14 @@ def _check_writable(path: Path) -> None:
     Raises:
         UsageError: it could not.
     """
-    from kvota.files.whole_file import try_to_write
+    from kvota.files.whole_file import DISK_IS_FULL, try_to_write
 
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         try_to_write(path)
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:  # there may be room by then
+        if error.errno in DISK_IS_FULL:  # there may be room by then
             return
         msg = f"{path} cannot be written: {error.strerror}. Name a file in a folder that is yours"
         raise UsageError(msg) from error

@@ -30,7 +30,7 @@ def url_of(args: argparse.Namespace) -> str:
     if args.url:
         return str(args.url)
     from kvota.app.config import read_config
-    from kvota.model.address import address_text
+    from kvota.model.address import address_text, from_here
     from kvota.model.errors import ConfigurationError, UsageError
 
     config, faults = read_config(args.config)
@@ -44,5 +44,4 @@ def url_of(args: argparse.Namespace) -> str:
             else f"{args.config}: http.enabled is false, so a running gateway cannot be asked"
         )
         raise UsageError(msg)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)  # noqa: S104  (compared, not bound)
-    return f"http://{address_text(host, http.port)}"
+    return f"http://{address_text(from_here(http.host), http.port)}"
