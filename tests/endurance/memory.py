@@ -2,12 +2,12 @@
 
 import contextlib
 import threading
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.adversary.memory import forget_peak, mib_of
+
 _LOOK_S = 0.2
-_RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 
 
 class PeakMemory:
@@ -19,13 +19,13 @@ class PeakMemory:
     """
 
     def __init__(self, pid: int) -> None:
-        self._folder = Path(f"/proc/{pid}")
+        self._pid = pid
         self.peak_pss_mib = self.peak_rss_mib = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
     def __enter__(self) -> Self:
-        (self._folder / "clear_refs").write_text(_RESET_PEAK)
+        forget_peak(self._pid)
         self._thread.start()
         return self
 
@@ -41,15 +41,12 @@ class PeakMemory:
     @property
     def rss_mib(self) -> float:
         """Now."""
-        return self._mib("status", "VmRSS:")
+        return mib_of(self._pid, "VmRSS:")
 
     def _watch(self) -> None:
         with contextlib.suppress(OSError):  # the process has ended
             while not self._ending.wait(_LOOK_S):
-                self.peak_pss_mib = max(self.peak_pss_mib, self._mib("smaps_rollup", "Pss:"))
-                self.peak_rss_mib = self._mib("status", "VmHWM:")
-
-    def _mib(self, file: str, name: str) -> float:
-        lines = (self._folder / file).read_text().splitlines()
-        (line,) = (line for line in lines if line.startswith(name))
-        return int(line.split()[1]) / 1024
+                self.peak_pss_mib = max(
+                    self.peak_pss_mib, mib_of(self._pid, "Pss:", file="smaps_rollup")
+                )
+                self.peak_rss_mib = mib_of(self._pid, "VmHWM:")

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
+from tests.adversary.memory import mib_of
 from tests.integration.hostile_clients import (
     LARGE_STRANGERS,
     STRANGERS,
@@ -101,9 +102,7 @@ class Memory:
             self.peak_mib = max(self.peak_mib, self._now_mib())
 
     def _now_mib(self) -> float:
-        status = Path(f"/proc/{self._pid}/status").read_text()
-        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1]) / 1024
+        return mib_of(self._pid, "VmRSS:")
 
 
 def run_attack(gateway: TappedGateway, openings: Iterator[bytes], at_once: int) -> Outcome:

@@ -1,6 +1,7 @@
 """Topic mutations: uncharged ones, and large ones that wait for a decision."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from tests.adversary.frames import (
@@ -26,30 +27,23 @@ RECONNECT_S = 0.02
 
 async def creates_and_deletes(target: Target, seconds: float, got: Got) -> None:
     """Create through one node, delete at once through another."""
-    names = (f"{target.client_id}-{number}" for number in count())
-
-    async def worker() -> None:
-        while True:
-            try:
-                async with connected(target.nodes[0]) as one, connected(target.nodes[-1]) as other:
-                    got.connections += 2
-                    while True:
-                        name = next(names)
-                        request = create_topics(
-                            [name], CREATED_PARTITIONS, client_id=target.client_id
-                        )
-                        _count(request, await one.ask(request), CREATED_PARTITIONS, got)
-                        request = delete_topics([name], client_id=target.client_id)
-                        _count(request, await other.ask(request), CREATED_PARTITIONS, got)
-            except (*Lost, OSError):
-                got.closed += 1
-                await asyncio.sleep(RECONNECT_S)
-
-    await for_seconds(seconds, *[worker] * AT_ONCE)
+    await _through_two_nodes(target, seconds, got, _create_and_delete, at_once=AT_ONCE)
 
 
 async def growth_beside_deletion(target: Target, seconds: float, got: Got) -> None:
     """A topic of one partition grows through one node while it is deleted through another."""
+    await _through_two_nodes(target, seconds, got, _grow_and_delete, at_once=2)
+
+
+async def _through_two_nodes(
+    target: Target,
+    seconds: float,
+    got: Got,
+    mutate: Callable[[WireClient, WireClient, str, Target, Got], Awaitable[None]],
+    *,
+    at_once: int,
+) -> None:
+    """``mutate`` again and again, each time with a topic's name of its own."""
     names = (f"{target.client_id}-{number}" for number in count())
 
     async def worker() -> None:
@@ -58,12 +52,21 @@ async def growth_beside_deletion(target: Target, seconds: float, got: Got) -> No
                 async with connected(target.nodes[0]) as one, connected(target.nodes[-1]) as other:
                     got.connections += 2
                     while True:
-                        await _grow_and_delete(one, other, next(names), target, got)
+                        await mutate(one, other, next(names), target, got)
             except (*Lost, OSError):
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * 2)
+    await for_seconds(seconds, *[worker] * at_once)
+
+
+async def _create_and_delete(
+    one: WireClient, other: WireClient, name: str, target: Target, got: Got
+) -> None:
+    request = create_topics([name], CREATED_PARTITIONS, client_id=target.client_id)
+    _count(request, await one.ask(request), CREATED_PARTITIONS, got)
+    request = delete_topics([name], client_id=target.client_id)
+    _count(request, await other.ask(request), CREATED_PARTITIONS, got)
 
 
 async def _grow_and_delete(

@@ -261,11 +261,17 @@ def begun(world: Cluster, number: int, frame: bytes, *told: tuple[str, int, int]
     return stage
 
 
-def test_a_deletion_beside_a_growth_is_charged_as_if_it_came_behind() -> None:
+def a_growth_beside_a_deletion() -> tuple[Cluster, Stage, Stage]:
+    """Both are under way, of a topic of one partition that is to have 40."""
     world = cluster()
     made(world, "t", 1)
     growing = begun(world, 3, grow(("t", 40)), ("t", 0, 1))
     deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+    return world, growing, deleting
+
+
+def test_a_deletion_beside_a_growth_is_charged_as_if_it_came_behind() -> None:
+    world, growing, deleting = a_growth_beside_a_deletion()
 
     deleting.broker(deleted(("t", 0)))
     growing.broker(grown(("t", 0)))
@@ -274,10 +280,7 @@ def test_a_deletion_beside_a_growth_is_charged_as_if_it_came_behind() -> None:
 
 
 def test_a_growth_that_comes_too_late_is_given_back_and_the_deletion_beside_it_is_not() -> None:
-    world = cluster()
-    made(world, "t", 1)
-    growing = begun(world, 3, grow(("t", 40)), ("t", 0, 1))
-    deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+    world, growing, deleting = a_growth_beside_a_deletion()
 
     deleting.broker(deleted(("t", 0)))
     growing.broker(grown(("t", 3)))
@@ -286,10 +289,7 @@ def test_a_growth_that_comes_too_late_is_given_back_and_the_deletion_beside_it_i
 
 
 def test_a_deletion_does_not_pay_for_a_growth_that_was_refused_before() -> None:
-    world = cluster()
-    made(world, "t", 1)
-    growing = begun(world, 3, grow(("t", 40)), ("t", 0, 1))
-    deleting = begun(world, 4, delete("t"), ("t", 0, 1))
+    world, growing, deleting = a_growth_beside_a_deletion()
 
     growing.broker(grown(("t", 3)))
     deleting.broker(deleted(("t", 0)))
