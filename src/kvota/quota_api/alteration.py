@@ -3,10 +3,9 @@
 Source: ``ClientQuotaControlManager`` of Kafka 4.3, compared with a running controller.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fmod
-from typing import NamedTuple
 
 from kvota.model.client_quotas import KEYS, ClientQuotas, KeyChange, Number
 from kvota.model.entity_table import is_same
@@ -22,7 +21,7 @@ from kvota.quota_api.entity import (
     quota_entity,
 )
 from kvota.quota_api.java_hash_map import hash_order, string_order
-from kvota.wire.client_quotas import AlterResult, Entry, Operation, Part
+from kvota.wire.client_quotas import AlterResult, Entry, Part
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.steps import STEP_PARTS, Steps
 
@@ -36,19 +35,7 @@ _WHOLE = {Number.LONG: (float(2**63 - 1), "a LONG"), Number.INT: (2**31 - 1, "an
 _FRACTION_MAX = 1e-6
 
 # Two entities are one if their maps are equal, in whatever order.
-_Identity = frozenset[tuple[str, str | None]]
-
-
-class _Result(NamedTuple):
-    entity: EntityMap
-    hashed: int
-    message: str | None
-
-    @property
-    def told(self) -> AlterResult:
-        parts = tuple(Part(*item) for item in self.entity.items())
-        error_code = ErrorCode.NONE if self.message is None else ErrorCode.INVALID_REQUEST
-        return AlterResult(parts, error_code, self.message)
+_Identity = frozenset[tuple[str, str | None]] | tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,37 +76,40 @@ def judge(
         unknown_hosts: the names of ip entities that are neither addresses nor known to anybody.
         may_lag: the stored quotas may be newer than ``quotas``: all that was taken is a change.
     """
-    results: dict[_Identity, _Result] = {}
+    results: dict[_Identity, AlterResult] = {}
+    hashes: dict[_Identity, int] = {}
     changes: list[KeyChange] = []
     changing = 0
     for number, (parts, operations) in enumerate(entries, 1):
         entity = entity_map(parts)
-        identity = frozenset(entity.items())
+        items = entity.items()
+        identity = next(iter(items)) if len(entity) == 1 else frozenset(items)
+        values = dict(operations)
         before = results.get(identity)
         if before is not None:
-            entity = before.entity
-        if before is not None or len({each.key for each in operations}) < len(operations):
+            entity = dict(before.parts)
+        else:
+            hashes[identity] = entity_hash(entity)
+        if before is not None or len(values) < len(operations):
             # A key that is there twice is remarked upon first, and then as a repeated entity.
             message: str | None = f"Ignoring duplicate entity {entity_text(entity)}"
         else:
-            message = _fault(entity, operations, unknown_hosts)
+            message = _fault(entity, values, unknown_hosts)
             if message is None:
-                valid = _changes(entity, operations)
+                valid = _changes(entity, values)
                 differing = [change for change in valid if _differs(change, quotas)]
                 changing += len(differing)
                 changes += valid if may_lag else differing
-        hashed = entity_hash(entity) if before is None else before.hashed
-        results[identity] = _Result(entity, hashed, message)
+        results[identity] = AlterResult(
+            parts if len(parts) == 1 else tuple(Part(*item) for item in items),
+            ErrorCode.NONE if message is None else ErrorCode.INVALID_REQUEST,
+            message,
+        )
         if number % STEP_PARTS == 0:
             yield
     if changing > CHANGES_MAX:
         return Judged(refuse_all(entries, ErrorCode.POLICY_VIOLATION, _TOO_MANY), ())
-    told = []
-    for number, each in enumerate(results.values(), 1):
-        told.append(each.told)
-        if number % STEP_PARTS == 0:
-            yield
-    return Judged(hash_order(told, [each.hashed for each in results.values()]), changes)
+    return Judged(hash_order(list(results.values()), hashes.values()), changes)
 
 
 def refuse_all(entries: Iterable[Entry], error_code: int, message: str | None) -> list[AlterResult]:
@@ -128,14 +118,13 @@ def refuse_all(entries: Iterable[Entry], error_code: int, message: str | None) -
 
 
 def _fault(
-    entity: EntityMap, operations: Sequence[Operation], unknown_hosts: Collection[str]
+    entity: EntityMap, values: Mapping[str, float | None], unknown_hosts: Collection[str]
 ) -> str | None:
     """What is wrong with an entry; None: nothing."""
     fault = _fault_of_entity(entity, unknown_hosts)
     if fault is not None:
         return fault
-    values = dict(operations)
-    for key in string_order(values, capacity=len(operations)):
+    for key in string_order(values, capacity=len(values)):
         value = values[key]
         if value is not None:
             fault = fault_of_value(key, value, of_ip=IP in entity)
@@ -180,10 +169,9 @@ def fault_of_value(key: str, value: float, *, of_ip: bool) -> str | None:
     return None
 
 
-def _changes(entity: EntityMap, operations: Sequence[Operation]) -> list[KeyChange]:
+def _changes(entity: EntityMap, values: Mapping[str, float | None]) -> list[KeyChange]:
     """What the operations ask for; nobody has a key that is not known, so removing it is nothing."""
     of_entity = quota_entity(entity)
-    values = dict(operations)
     return [
         KeyChange(of_entity, key, values[key])
         for key in string_order(values)

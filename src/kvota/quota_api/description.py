@@ -4,24 +4,71 @@ Source: ``ClientQuotasImage.describe`` of Kafka 4.3, compared with a running bro
 """
 
 from collections.abc import Mapping
+from itertools import islice
 
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.quota_api.entity import CLIENT_ID, IP, TYPES, USER, parts_of
 from kvota.quota_api.java_hash_map import string_order
 from kvota.wire import client_quotas as wire
-from kvota.wire.client_quotas import Component, Described, Filter
+from kvota.wire.client_quotas import Component, Filter
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.steps import Steps
 
-# Some 5 ms of work, where nothing matches.
+# Some ms of work, where nothing matches.
 _LOOKED_AT_PER_STEP = 5_000
-_MATCHES_PER_STEP = 500
+# The same, where the encoding of all is known; to make one costs as much as so many.
+_KNOWN_PER_STEP = 8_000
+_NEW_COSTS = 16
+_ENCODED_PER_STEP = _KNOWN_PER_STEP // _NEW_COSTS
 
 _Refusal = tuple[int, str]
 
 # What a component wants of the part of its type: this name, or (None) that there is one.
 _Wanted = dict[str, EntityName]
+
+_Values = Mapping[str, float]
+# Entities with their values.
+_Found = list[tuple[QuotaEntity, _Values]]
+
+
+class Descriptions:
+    """Entities as answers have had them: what has not changed since is not encoded again.
+
+    Those who watch quotas ask for all of them, again and again.
+    """
+
+    def __init__(self) -> None:
+        # By whether the answer is of a flexible version.
+        self._known: dict[bool, dict[QuotaEntity, tuple[_Values, bytes]]] = {False: {}, True: {}}
+
+    def encoded(self, found: _Found, *, of: int, flexible: bool) -> Steps[list[bytes]]:
+        """The entities as an answer has them, a little at a time.
+
+        Args:
+            found: what was asked for.
+            of: so many entities there are in all.
+            flexible: whether the answer's version is.
+        """
+        known = self._known[flexible]
+        if len(known) > 2 * of + _ENCODED_PER_STEP:  # most of them are gone
+            known.clear()
+        entries = []
+        work = 0
+        for entity, values in found:
+            before = known.get(entity)
+            if before is not None and before[0] is values:
+                work += 1
+                entries.append(before[1])
+            else:
+                work += _NEW_COSTS
+                entry = wire.encode_described(parts_of(entity), _ordered(values), flexible=flexible)
+                known[entity] = (values, entry)
+                entries.append(entry)
+            if work >= _KNOWN_PER_STEP:
+                work = 0
+                yield
+        return entries
 
 
 def refusal(asked: Filter) -> _Refusal | None:
@@ -41,7 +88,7 @@ def refusal(asked: Filter) -> _Refusal | None:
     return None
 
 
-def matching(asked: Filter, quotas: ClientQuotas) -> Steps[list[Described]]:
+def matching(asked: Filter, quotas: ClientQuotas) -> Steps[_Found]:
     """The quotas that a filter asks for which is not refused, a little at a time."""
     wanted: _Wanted = {}
     for component in asked.components:
@@ -54,19 +101,18 @@ def matching(asked: Filter, quotas: ClientQuotas) -> Steps[list[Described]]:
         )
     exactly = _the_only_one(wanted) if asked.strict else None
     if exactly is not None:
-        found = quotas.entries().get(exactly)
-        return [] if found is None else [_described(exactly, found)]
-    described: list[Described] = []
-    looked_at = matched = 0
-    for entity, values in quotas.entries().items():
-        looked_at += 1
-        if _matches(entity, wanted, strict=asked.strict):
-            described.append(_described(entity, values))
-            matched += 1
-        if looked_at == _LOOKED_AT_PER_STEP or matched == _MATCHES_PER_STEP:
-            looked_at = matched = 0
-            yield
-    return described
+        values = quotas.entries().get(exactly)
+        return [] if values is None else [(exactly, values)]
+    found: _Found = []
+    left = iter(quotas.entries().items())
+    while some := list(islice(left, _LOOKED_AT_PER_STEP)):
+        found += (
+            [each for each in some if _matches(each[0], wanted, strict=asked.strict)]
+            if wanted or asked.strict
+            else some
+        )
+        yield
+    return found
 
 
 def _component_refusal(component: Component, types: set[str]) -> _Refusal | None:
@@ -106,6 +152,5 @@ def _matches(entity: QuotaEntity, wanted: _Wanted, *, strict: bool) -> bool:
     return True
 
 
-def _described(entity: QuotaEntity, values: Mapping[str, float]) -> Described:
-    ordered = string_order(values, capacity=len(values))
-    return Described(parts_of(entity), tuple((key, values[key]) for key in ordered))
+def _ordered(values: _Values) -> list[tuple[str, float]]:
+    return [(key, values[key]) for key in string_order(values, capacity=len(values))]

@@ -16,6 +16,8 @@ EntityMap = dict[str, str | None]
 def entity_map(parts: Iterable[Part]) -> EntityMap:
     """The map that a broker makes of the parts, in its order."""
     listed = list(parts)
+    if len(listed) == 1:
+        return dict(listed)
     names = {part.type: part.name for part in listed}
     return {of_type: names[of_type] for of_type in string_order(names, capacity=len(listed))}
 

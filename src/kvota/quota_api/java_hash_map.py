@@ -71,7 +71,8 @@ def string_order(keys: Iterable[str], *, capacity: int = _DEFAULT_CAPACITY) -> t
     >>> string_order(["user", "client-id", "ip"], capacity=3)
     ('client-id', 'user', 'ip')
     """
-    return _string_order(tuple(keys), capacity)
+    listed = tuple(keys)
+    return listed if len(listed) == 1 else _string_order(listed, capacity)
 
 
 @lru_cache(maxsize=256)

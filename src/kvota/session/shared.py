@@ -7,6 +7,7 @@ from kvota.engine import Answer, Question, QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
+from kvota.quota_api.description import Descriptions
 from kvota.session.api_counts import ApiCounts
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.early_charges import EarlyCharges
@@ -32,6 +33,7 @@ class Shared:
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
         client_quotas: the configured quotas as Kafka's tools describe and alter them.
+        descriptions: how they were described last.
         quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
         whole_requests: memory for requests that are kept whole.
@@ -50,6 +52,7 @@ class Shared:
     settings: ConnectionSettings
     default_callback: ClientQuotaCallback
     client_quotas: QuotaSource
+    descriptions: Descriptions = field(default_factory=Descriptions)
     quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
     produce_quotas: tuple[ProduceQuota, ...] = ()
     whole_requests: WholeRequests = field(init=False)

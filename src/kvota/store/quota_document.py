@@ -20,6 +20,7 @@ _VALUES = "values"
 _HEAD = f'{{"format": "{FORMAT}", "version": {VERSION}, "quotas": [\n'.encode()
 _END = b"\n]}\n"
 _NO_NUMBERS = ("NaN", "Infinity")  # JSON has none of them, so they are texts
+_encoded = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for each line
 
 
 class QuotaDocument:
@@ -110,9 +111,9 @@ def entity_of(named: Mapping[str, object]) -> QuotaEntity:
     Raises:
         ValueError: there is none.
     """
-    unknown = sorted(set(named) - set(_PARTS))
+    unknown = named.keys() - _PARTS
     if unknown:
-        msg = f'unknown member "{unknown[0]}"'
+        msg = f'unknown member "{min(unknown)}"'
         raise ValueError(msg)
     return QuotaEntity(*(_name(named, part) for part in _PARTS))
 
@@ -125,13 +126,16 @@ def number_text(value: float) -> float | str:
 def _line(entity: QuotaEntity, values: Mapping[str, float]) -> bytes:
     entry: dict[str, object] = dict(named_parts(entity))
     entry[_VALUES] = {key: number_text(value) for key, value in values.items()}
-    return json.dumps(entry, ensure_ascii=False).encode()
+    return _encoded(entry).encode()
 
 
 def named_parts(entity: QuotaEntity) -> dict[str, str | None]:
     """The parts of an entity; null is the default's name."""
-    named = zip(_PARTS, (entity.user, entity.client_id, entity.ip), strict=True)
-    return {part: None if name is DEFAULT else name for part, name in named if name is not None}
+    return {
+        part: None if name is DEFAULT else name
+        for part, name in zip(_PARTS, entity, strict=True)
+        if name is not None
+    }
 
 
 def _name(entry: Mapping[str, object], part: str) -> EntityName:

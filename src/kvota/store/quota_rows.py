@@ -17,6 +17,7 @@ from kvota.store.quota_document import entity_of, named_parts, number_text, valu
 
 VERSION = 1
 _QUOTA = "quota"
+_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Key = tuple[QuotaEntity, str]
 
@@ -127,7 +128,7 @@ def _value(change: KeyChange) -> bytes | None:
 
 
 def _encoded(content: object) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return _text(content).encode()
 
 
 def _object(data: bytes | None, what: str) -> dict[str, object]:

@@ -100,13 +100,6 @@ class AlterResult(NamedTuple):
     message: str | None
 
 
-class Described(NamedTuple):
-    """One entity with its values."""
-
-    parts: tuple[Part, ...]
-    values: tuple[tuple[str, float], ...]
-
-
 def announced_entries(head: Bytes) -> int:
     """Returns how many entries an AlterClientQuotas request announces, of which the head is here.
 
@@ -193,30 +186,37 @@ def alteration_answer(
     return encode_answer(ALTER_CLIENT_QUOTAS, version, correlation_id, body)
 
 
+def encode_described(
+    parts: Sequence[Part], values: Iterable[tuple[str, float]], *, flexible: bool
+) -> bytes:
+    """Encodes one entity with its values, an entry of the answer to DescribeClientQuotas."""
+    tags = b"\0" if flexible else b""
+    encoded = [
+        encode_text(key, flexible=flexible) + encode_float64(value) + tags for key, value in values
+    ]
+    count = encode_count(len(encoded), flexible=flexible)
+    return b"".join((_parts(parts, flexible=flexible), count, *encoded, tags))
+
+
 def description_answer(
-    correlation_id: int, version: int, described: Sequence[Described], *, throttle_ms: int
-) -> Steps[bytes]:
-    """Makes a whole answer frame to DescribeClientQuotas, a little at a time.
+    correlation_id: int, version: int, entries: Sequence[bytes], *, throttle_ms: int
+) -> bytes:
+    """Makes a whole answer frame to DescribeClientQuotas; ``entries``: by ``encode_described``.
 
     A broker of Kafka 4.3 sends an empty error message with it, not null.
     """
     flexible = is_flexible(DESCRIBE_CLIENT_QUOTAS, version)
-    tags = b"\0" if flexible else b""
-    encoded: list[bytes] = [
-        encode_int32(throttle_ms),
-        encode_int16(0),
-        encode_text("", flexible=flexible),
-        encode_count(len(described), flexible=flexible),
-    ]
-    for number, (parts, values) in enumerate(described, 1):
-        encoded += _parts(parts, flexible=flexible), encode_count(len(values), flexible=flexible)
-        for key, value in values:
-            encoded += encode_text(key, flexible=flexible), encode_float64(value), tags
-        encoded.append(tags)
-        if number % STEP_PARTS == 0:
-            yield
-    encoded.append(tags)
-    return encode_answer(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, b"".join(encoded))
+    body = b"".join(
+        (
+            encode_int32(throttle_ms),
+            encode_int16(0),
+            encode_text("", flexible=flexible),
+            encode_count(len(entries), flexible=flexible),
+            *entries,
+            b"\0" if flexible else b"",
+        )
+    )
+    return encode_answer(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body)
 
 
 def description_refusal(

@@ -120,7 +120,17 @@ class Scanner:
 
     def text(self) -> str | None:
         """Reads a string (int16 length, or compact); returns None for null."""
-        encoded = self._body(self._text_length())
+        at, data = self.at, self.data
+        if (
+            self.flexible
+            and at < self.end
+            and 0 < (behind := data[at]) < 0x80
+            and at + behind <= self.end
+        ):
+            self.at = at + behind  # nearly all are short
+            encoded: bytes | None = bytes(data[at + 1 : self.at])
+        else:
+            encoded = self._body(self._text_length())
         if encoded is None:
             return None
         try:

@@ -22,6 +22,8 @@ def read_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     >>> read_uvarint(b"\xac\x02", 0, 2)
     (300, 2)
     """
+    if at < end and (byte := data[at]) < 0x80:
+        return byte, at + 1
     value = shift = 0
     for position in range(at, min(end, at + UVARINT_BYTES_MAX)):
         byte = data[position]

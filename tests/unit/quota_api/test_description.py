@@ -4,14 +4,15 @@ The entities and the numbers of matches are those of Kafka's ``ClientQuotasReque
 """
 
 import pytest
-from tests.unit.quota_api.written import description
+from tests.unit.quota_api.written import DESCRIBE, description
 
-from kvota.model.client_quotas import ClientQuotas
+from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.quota_api.description import matching, refusal
-from kvota.quota_api.entity import quota_entity
-from kvota.wire.client_quotas import ANY, EXACT, Filter, scan_filter
+from kvota.quota_api.description import Descriptions, matching, refusal
+from kvota.testing.frames import decoded
+from kvota.wire.client_quotas import ANY, EXACT, Filter, description_answer, scan_filter
 from kvota.wire.client_quotas import DEFAULT as DEFAULT_NAME
+from kvota.wire.headers import is_flexible
 from kvota.wire.steps import at_once
 
 REQUEST, CONNECTION = "request_percentage", "connection_creation_rate"
@@ -42,13 +43,9 @@ def asked(*components: Component, strict: bool) -> Filter:
 def found(*components: Component, strict: bool) -> list[QuotaEntity]:
     wanted = asked(*components, strict=strict)
     assert refusal(wanted) is None
-    described = at_once(matching(wanted, QUOTAS))
-    entities = []
-    for parts, values in described:
-        entity = quota_entity(dict(parts))
-        assert dict(values) == QUOTAS.entries()[entity]
-        entities.append(entity)
-    return entities
+    found = at_once(matching(wanted, QUOTAS))
+    assert all(values == QUOTAS.entries()[entity] for entity, values in found)
+    return [entity for entity, _ in found]
 
 
 @pytest.mark.parametrize(
@@ -142,6 +139,38 @@ def test_many_quotas_are_looked_through_in_steps() -> None:
     quotas = ClientQuotas({QuotaEntity(f"u{n}"): {REQUEST: 1.0} for n in range(12_000)})
     nothing = asked(("client-id", EXACT, "c"), strict=False)
     everything = asked(strict=False)
+    descriptions = Descriptions()
 
-    assert len(list(matching(nothing, quotas))) == 2
-    assert len(list(matching(everything, quotas))) == 24
+    assert len(list(matching(nothing, quotas))) == 3
+    assert len(list(matching(everything, quotas))) == 3
+    for steps in 24, 1:  # the second time they are known
+        found = at_once(matching(everything, quotas))
+        assert len(list(descriptions.encoded(found, of=12_000, flexible=True))) == steps
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_was_described_before_is_described_as_it_is_now(version: int) -> None:
+    descriptions = Descriptions()
+    users = [QuotaEntity(f"u{n}") for n in range(3_000)]
+    quotas = ClientQuotas({user: {REQUEST: 1.0} for user in users})
+
+    def described() -> dict[str, dict[str, float]]:
+        found = at_once(matching(asked(strict=False), quotas))
+        entries = at_once(
+            descriptions.encoded(found, of=len(quotas), flexible=is_flexible(DESCRIBE, version))
+        )
+        answer = decoded(description_answer(7, version, entries, throttle_ms=0), DESCRIBE, version)
+        return {
+            each.entity[0].entity_name: {value.key: value.value for value in each.values}
+            for each in answer.entries
+        }
+
+    assert described() == {user.user: {REQUEST: 1.0} for user in users}
+    changed = KeyChange(users[5], REQUEST, 2.0)
+    quotas = quotas.with_changes([changed])
+    assert described() == {user.user: {REQUEST: 1.0} for user in users} | {"u5": {REQUEST: 2.0}}
+    quotas = quotas.with_changes([KeyChange(user, REQUEST, None) for user in users[10:]])
+    quotas = quotas.with_changes([KeyChange(users[2_000], REQUEST, 3.0)])
+    left = {user.user: {REQUEST: 1.0} for user in users[:10]} | {"u5": {REQUEST: 2.0}}
+    assert described() == left | {"u2000": {REQUEST: 3.0}}
+    assert described() == left | {"u2000": {REQUEST: 3.0}}

@@ -12,7 +12,8 @@ from kvota.model.errors import ProtocolError
 from kvota.testing.frames import decoded, resized
 from kvota.testing.kafka_messages import RandomMessages, to_frame
 from kvota.wire import client_quotas as wire
-from kvota.wire.client_quotas import AlterResult, Described, Part
+from kvota.wire.client_quotas import AlterResult, Part
+from kvota.wire.headers import is_flexible
 from kvota.wire.scanner import TEXT_BYTES_MAX
 from kvota.wire.steps import STEP_PARTS, at_once
 
@@ -100,11 +101,15 @@ def test_kio_reads_the_answer_to_an_alteration(
 
 @given(
     version=VERSIONS,
-    found=st.lists(st.builds(Described, PARTS, VALUES.map(tuple)), max_size=5),
+    found=st.lists(st.tuples(PARTS, VALUES.map(tuple)), max_size=5),
 )
 @settings(deadline=None)
-def test_kio_reads_a_description(version: int, found: list[Described]) -> None:
-    frame = at_once(wire.description_answer(7, version, found, throttle_ms=3))
+def test_kio_reads_a_description(
+    version: int, found: list[tuple[tuple[Part, ...], tuple[tuple[str, float], ...]]]
+) -> None:
+    flexible = is_flexible(DESCRIBE, version)
+    entries = [wire.encode_described(*each, flexible=flexible) for each in found]
+    frame = wire.description_answer(7, version, entries, throttle_ms=3)
 
     answer = decoded(frame, DESCRIBE, version)
     assert [

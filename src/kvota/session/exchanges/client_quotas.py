@@ -14,6 +14,7 @@ from kvota.session.outside import Errand, LookUpHosts, StoreQuotas
 from kvota.wire import client_quotas as wire
 from kvota.wire.client_quotas import AlterRequest, AlterResult
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.headers import is_flexible
 from kvota.wire.questions import OWN_CORRELATION
 
 
@@ -21,7 +22,7 @@ class DescribeQuotas(Conversation):
     """One DescribeClientQuotas request."""
 
     def _talk_over(self, caller: Caller, frame: bytes) -> Talk:
-        _key, version, correlation = self._head
+        key, version, correlation = self._head
         asked = wire.scan_filter(frame)
         refused, throttle_ms = yield from may_see(caller, version)
         refused_filter = refused or description.refusal(asked)
@@ -29,12 +30,12 @@ class DescribeQuotas(Conversation):
             return wire.description_refusal(
                 correlation, version, *refused_filter, throttle_ms=throttle_ms
             )
-        described = yield from description.matching(asked, self._shared.client_quotas.quotas)
-        return (
-            yield from wire.description_answer(
-                correlation, version, described, throttle_ms=throttle_ms
-            )
+        quotas = self._shared.client_quotas.quotas
+        found = yield from description.matching(asked, quotas)
+        entries = yield from self._shared.descriptions.encoded(
+            found, of=len(quotas), flexible=is_flexible(key, version)
         )
+        return wire.description_answer(correlation, version, entries, throttle_ms=throttle_ms)
 
 
 class AlterQuotas(Conversation):
