@@ -38,9 +38,9 @@ class ConfigEntity:
 
 
 class _Parts(NamedTuple):
-    user: EntityName = None
-    client_id: EntityName = None
-    ip: EntityName = None
+    user: EntityName
+    client_id: EntityName
+    ip: EntityName
 
 
 class QuotaEntity(_Parts):

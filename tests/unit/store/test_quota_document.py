@@ -15,9 +15,9 @@ from kvota.store.quota_document import QuotaDocument, read_document
 NAMES = st.text(min_size=1, max_size=10).filter(lambda name: name.isprintable())
 PARTS = st.none() | st.just(DEFAULT) | NAMES
 ENTITIES = st.one_of(
-    st.builds(QuotaEntity, user=NAMES | st.just(DEFAULT), client_id=PARTS),
-    st.builds(QuotaEntity, client_id=NAMES | st.just(DEFAULT)),
-    st.builds(QuotaEntity, ip=NAMES | st.just(DEFAULT)),
+    st.builds(QuotaEntity, NAMES | st.just(DEFAULT), PARTS, st.none()),
+    st.builds(QuotaEntity, st.none(), NAMES | st.just(DEFAULT), st.none()),
+    st.builds(QuotaEntity, st.none(), st.none(), NAMES | st.just(DEFAULT)),
 )
 DOUBLES = st.floats(min_value=1e-9, allow_infinity=True) | st.just(nan)
 WHOLE = st.integers(1, 2**31 - 1).map(float)
