@@ -4,12 +4,14 @@
 
 Each request is sent to the broker itself, to a gateway that keeps its quotas in a file, and to one that keeps them in a
 topic, one after the other in each round; times are from the last byte sent to the last byte received, medians over rounds.
-Another client asks for metadata all the while: its longest wait is what an alteration costs others. Then two gateways
-follow one topic: how long until the other one describes what one has acknowledged.
+Another client asks for metadata all the while: its longest wait is what an alteration costs others. Then nobody else is
+there, and the CPU time of the gateway's event loop is taken. Then two gateways follow one topic: how long until the other
+one describes what one has acknowledged.
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -44,6 +46,7 @@ RESULT = HERE / "results" / "quota_api.json"
 ENTITIES, IN_ONE_REQUEST = 10_000, 500
 KEY = "producer_byte_rate"
 FOLLOWED = 50
+ALONE = 50  # of 500 each, so that ticks of 10 ms are fine enough
 LOAD = GoodLoad(value_bytes=0, pace_s=0.001)
 
 
@@ -85,6 +88,13 @@ def started(stack: ExitStack, kafka: LocalKafka, folder: Path, source: str) -> G
     return process
 
 
+def loop_s(process: GatewayProcess) -> float:
+    """CPU time of the gateway's event loop since its start, to 10 ms; it is the main thread."""
+    stat = Path(f"/proc/{process.pid}/task/{process.pid}/stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def measured(kafka: LocalKafka, folder: Path, rounds: int) -> dict[str, object]:
     """Times of each request at each of the three, and the waits of another client."""
     with ExitStack() as stack:
@@ -118,6 +128,13 @@ def measured(kafka: LocalKafka, folder: Path, rounds: int) -> dict[str, object]:
             times["nothing"] = {
                 "longest wait of another client, ms": {"file": round(good.waits().worst_ms, 1)}
             }
+        loop_ms = {}
+        for source, process in gateways.items():
+            before = loop_s(process)
+            for number in range(ALONE):
+                took_ms(clients[source], REQUESTS["alter 500"](2e12 + number))
+            loop_ms[source] = round((loop_s(process) - before) * 1_000 / ALONE, 1)
+        times["alter 500, alone"] = {"CPU of the event loop for each, ms": loop_ms}
     return times
 
 

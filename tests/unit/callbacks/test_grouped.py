@@ -115,12 +115,21 @@ def test_nothing_is_counted_while_nobody_has_a_quota() -> None:
         ({f"{G}.users": "a"}, r"group\.\.users: "),
         ({f"{G}b c.users": "a"}, "b c"),
         ({f"{G}batch.users": " , "}, "names nobody"),
-        ({f"{G}batch.user.pattern": "("}, "is no regular expression"),
+        ({f"{G}batch.user.pattern": "("}, r'"\(" is no regular expression: missing \): \('),
+        ({f"{G}batch.user.pattern": r"(?=etl-)\w+"}, r"invalid perl operator: \(\?=.*look-ahead"),
     ],
 )
 def test_what_is_no_group_is_refused(properties: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         GroupQuotaCallback().configure(properties)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", ".*a.*a.*a.*b", "(a|aa)+b"])
+def test_no_name_is_slow(pattern: str) -> None:
+    """Backtracking would take longer than the test may: the plainest of them some 10^12 steps."""
+    callback = grouped(batch__client__id__pattern=pattern)
+
+    assert group_of(callback, "alice", 32_767 * "a") is None
 
 
 def test_all_faults_are_said_at_once() -> None:
