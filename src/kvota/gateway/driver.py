@@ -327,6 +327,15 @@ class Driver:
         return self.client.paused and not self.closing
 
     @property
+    def has_been_left(self) -> bool:
+        """True once the client has closed in order, and nothing but records is due to it.
+
+        A broker that waits for records does not see the close. Only a client that has closed one direction alone
+        would still read them.
+        """
+        return self._eof and not self.closing and self.machine.only_awaits_records
+
+    @property
     def has_asked(self) -> bool:
         """True once a request has been sent on, or is waiting to be."""
         return self.upstream is not None or self.machine.pausing.reasons & _ASKED != 0

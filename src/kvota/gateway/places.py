@@ -35,7 +35,7 @@ class Places:
     Nobody sees the close of a client whose socket is not read (its connection is muted, say), so those
     are asked from time to time, and when places are short. Who has gone and left nothing behind is let
     go. What is left behind may be records that await no answer: they keep their place while there is one
-    for others. Where places are short for those who stay, ``session.giving_way`` says who leaves.
+    for others, and so do those who have closed while they wait for records. Where places are short for those who stay, ``session.giving_way`` says who leaves.
 
     Args:
         limits: how many there may be.
@@ -115,6 +115,7 @@ class Places:
                 let_go += 1
             else:
                 self._gone[driver] = None
+        self._gone.update((driver, None) for driver in self._taken if driver.has_been_left)
         if let_go:
             log.debug("%d connections were muted when their clients closed them", let_go)
         for driver, taken in self._taken.items():

@@ -139,8 +139,7 @@ class SlowSenders:
             machine = driver.machine
             if _waits_itself(driver):
                 driver.close(
-                    f"muted with {machine.arrived_bytes} bytes of a request, and others wait for room "
-                    "(limits.announced_bytes_max)",
+                    f"muted with {machine.arrived_bytes} bytes of a request, and {_who_waits(driver)}",
                     by="slow",
                 )
                 continue
@@ -148,8 +147,7 @@ class SlowSenders:
             if self._is_behind(seen, machine.arrived_bytes, self._limits.frame_bytes_per_s_min):
                 driver.close(
                     f"{machine.arrived_bytes - seen.arrived_bytes} bytes of its request have come in "
-                    f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for room "
-                    "(limits.announced_bytes_max)",
+                    f"{self._passed_ms - seen.since_ms:.0f} ms, and {_who_waits(driver)}",
                     by="slow",
                 )
                 continue
@@ -207,6 +205,12 @@ class SlowSenders:
             "(limits.announced_bytes_max)",
             by="slow",
         )
+
+
+def _who_waits(driver: Driver) -> str:
+    if driver.machine.keeps_turn_waiting:
+        return "another large topic mutation of its user waits for this one to end"
+    return "others wait for room (limits.announced_bytes_max)"
 
 
 def _waits_itself(driver: Driver) -> bool:

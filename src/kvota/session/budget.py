@@ -225,6 +225,7 @@ class AnnouncedBudgets:
         self.limit_bytes = limit_bytes
         self._of: dict[tuple[str, int], AnnouncedBudget] = {}
         self._others: list[AnnouncedBudget] = []
+        self._waiting_beside = 0
         self.when_waited: Callable[[], None] = nobody
 
     def of(self, address: tuple[str, int]) -> AnnouncedBudget:
@@ -247,6 +248,15 @@ class AnnouncedBudgets:
         self._others.append(budget)
         return budget
 
+    def wait_beside(self) -> None:
+        """Somebody waits for another thing that is somebody's until its request has arrived."""
+        self._waiting_beside += 1
+        self.when_waited()
+
+    def wait_no_more(self) -> None:
+        """The end of that."""
+        self._waiting_beside -= 1
+
     def _waited(self) -> None:
         self.when_waited()
 
@@ -260,8 +270,8 @@ class AnnouncedBudgets:
 
     @property
     def is_waited_for(self) -> bool:
-        """True while somebody waits for room in any of them."""
-        return any(budget.is_waited_for for budget in self._all())
+        """True while somebody waits for room in any of them, or beside them."""
+        return self._waiting_beside > 0 or any(budget.is_waited_for for budget in self._all())
 
     def look(self) -> None:
         """Due every tenth of a second while somebody waits."""

@@ -273,8 +273,13 @@ class Connection:
 
     @property
     def keeps_others_waiting(self) -> bool:
-        """True while a frame takes room in the budget that others wait for."""
+        """True while a frame takes room in the budget, or a turn, that others wait for."""
         return self._requests.budget.keeps_others_waiting or self.caller.whole.keeps_others_waiting
+
+    @property
+    def keeps_turn_waiting(self) -> bool:
+        """True while a large request that has not arrived keeps another one of its user waiting."""
+        return not self.caller.whole.in_use and self.caller.whole.keeps_turn_waiting
 
     @property
     def keeps_line_waiting(self) -> float:

@@ -34,17 +34,32 @@ class WholeRequests:
     def __init__(self, budgets: AnnouncedBudgets) -> None:
         self.small: AnnouncedBudget = budgets.another(limit_bytes=_SMALL_BUDGET_BYTES)
         self.large: AnnouncedBudget = budgets.another(limit_bytes=_LARGE_BUDGET_BYTES)
+        self._budgets = budgets
         self._lines: dict[User, WaitingLine] = {}
 
-    def line_of(self, user: User) -> WaitingLine:
+    def join(self, user: User, wake: Callable[[], None]) -> Turn:
         """Where the large ones of this user wait; the first has its turn."""
-        return self._lines.setdefault(user, WaitingLine())
+        line = self._lines.setdefault(user, WaitingLine())
+        turn = line.join(wake)
+        if len(line) > 1:
+            self._budgets.wait_beside()
+        return turn
+
+    def is_first(self, turn: Turn, user: User) -> bool:
+        """True where it has its turn."""
+        return self._lines[user].is_first(turn)
+
+    def keeps_others_waiting(self, turn: Turn, user: User) -> bool:
+        """True where it has its turn, and others of its user are behind it."""
+        return len(self._lines[user]) > 1 and self.is_first(turn, user)
 
     def leave(self, turn: Turn, user: User) -> None:
         """One has ended, or waits no more: the next one of its user is woken if it was first."""
         line = self._lines[user]
+        if len(line) > 1:
+            self._budgets.wait_no_more()
         line.leave(turn)
-        if not line:
+        if not line and self._lines.get(user) is line:
             del self._lines[user]
 
 
@@ -67,9 +82,18 @@ class WholeRequest:
 
     @property
     def keeps_others_waiting(self) -> bool:
-        """True while a request that still arrives takes room that others wait for."""
-        share = self._share
-        return share is not None and not self.in_use and share.keeps_others_waiting
+        """True while a request that still arrives takes room, or the turn, that others wait for."""
+        if self.in_use or self._share is None:
+            return False
+        return self._share.keeps_others_waiting or self.keeps_turn_waiting
+
+    @property
+    def keeps_turn_waiting(self) -> bool:
+        """True while others of its user wait for this one to end."""
+        if self._place is None:
+            return False
+        user, turn = self._place
+        return self._all.keeps_others_waiting(turn, user)
 
     def take(self, size_bytes: int, topics: int, user: User) -> bool:
         """Take what a request will need, or keep it; False: ``wake`` is called once there is room."""
@@ -85,9 +109,9 @@ class WholeRequest:
     def _has_turn(self, user: User) -> bool:
         """False: there are others of this user before it, and it waits behind them."""
         if self._place is None:
-            self._place = user, self._all.line_of(user).join(self._its_turn)
+            self._place = user, self._all.join(user, self._its_turn)
         of_user, turn = self._place
-        return self._all.line_of(of_user).is_first(turn)
+        return self._all.is_first(turn, of_user)
 
     def _its_turn(self) -> None:
         """The one before has ended."""

@@ -16,7 +16,7 @@ from tests.unit.gateway.world import (
 
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.pausing import Reason
-from kvota.testing.frames import produce, produce_answer
+from kvota.testing.frames import fetch, produce, produce_answer
 from kvota.testing.stage import quotas
 
 PRODUCE_QUOTA = quotas(PRODUCE=1_000)
@@ -174,6 +174,53 @@ async def test_a_client_that_only_ends_its_side_gets_its_answers(worlds: Worlds)
     world.brokers[0].gate.set()
 
     assert (await client.frame())[:8] == produce_answer()[:8]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        GatewayLimits(connections_max=3, drain_ms=100),
+        GatewayLimits(connections_per_ip_max=3, drain_ms=100),
+    ],
+    ids=["all", "of-an-address"],
+)
+async def test_who_has_closed_while_it_waits_for_records_makes_room(
+    worlds: Worlds, limits: GatewayLimits
+) -> None:
+    """A broker in a long poll reads nothing, so it does not see the close."""
+    world = await worlds(limits=limits)
+    world.brokers[0].gate.clear()
+    clients = [await world.connect() for _ in range(3)]
+    for client in clients:
+        client.send(fetch())
+    await until(lambda: sum(not driver.machine.idle for driver in world.drivers) == 3)
+    for client in clients[:2]:
+        client.writer.close()
+    await until(lambda: sum(driver.has_been_left for driver in world.drivers) == 2)
+    world.gateway._places.look()
+    assert world.open_connections == 3, "it may have closed one direction alone"
+
+    newcomers = [await world.connect() for _ in range(2)]
+    for client in newcomers:
+        client.send(fetch())
+    await until(lambda: sum(not driver.machine.idle for driver in world.drivers) == 3)
+
+    assert await (await world.connect()).rest() == b"", "nobody else has gone"
+    assert not any(client.reader.at_eof() for client in (clients[2], *newcomers))
+
+
+async def test_who_ends_its_side_and_waits_for_records_gets_them(worlds: Worlds) -> None:
+    world = await worlds()
+    world.brokers[0].gate.clear()
+    client = await world.connect()
+    client.send(fetch())
+    client.writer.write_eof()
+    await until(lambda: any(driver.has_been_left for driver in world.drivers))
+
+    world.gateway._places.look()
+    world.brokers[0].gate.set()
+
+    assert len(await client.frame()) > 8
 
 
 # ------------------------------------------------------------------ places of one address

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.adversary.frames import delete_topics
 from tests.unit.gateway.world import (
     Client,
     World,
@@ -20,6 +21,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
+    METADATA,
     fetch,
     produce,
     produce_answer,
@@ -290,6 +292,53 @@ async def test_where_nobody_waits_for_the_counter_it_may_come_slowly(worlds: Wor
         world.gateway._slow_senders.look(look * 100.0)
 
     assert not any(driver.closing for driver in world.drivers)
+
+
+# ------------------------------------------------------------------ large topic mutations, one at a time
+
+
+async def test_half_a_large_mutation_does_not_keep_its_users_others_waiting(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = GatewayLimits(frame_ms=60_000, drain_ms=100)
+    world = await worlds(table=quotas(CONTROLLER_MUTATION=1_000_000), limits=limits)
+    request = delete_topics([f"{number:05}{'n' * 195}" for number in range(2_000)], client_id="a")
+    half, whole = await world.connect(), await world.connect()
+    half.send(request[:100_000])
+    await until(lambda: any(driver.machine.arrived_bytes > 50_000 for driver in world.drivers))
+    whole.send(request)
+
+    await until(lambda: any(frame[5] == METADATA for frame in world.brokers[0].frames))
+    assert await half.rest() == b""
+    assert "another large topic mutation of its user waits for this one to end" in caplog.text
+
+
+async def test_a_large_mutation_that_comes_at_the_least_rate_keeps_its_turn(worlds: Worlds) -> None:
+    limits = GatewayLimits(frame_ms=60_000, frame_bytes_per_s_min=40_000, drain_ms=100)
+    world = await worlds(table=quotas(CONTROLLER_MUTATION=1_000_000), limits=limits)
+    request = delete_topics([f"{number:05}{'n' * 195}" for number in range(2_000)], client_id="a")
+    slow, other = await world.connect(), await world.connect()
+    slow.send(request[:100_000])
+    await until(lambda: any(driver.machine.arrived_bytes > 50_000 for driver in world.drivers))
+    (driver,) = (driver for driver in world.drivers if driver.machine.arrived_bytes)
+    other.send(request)
+    await until(lambda: world.shared.budgets.is_waited_for)
+    slow_senders = world.gateway._slow_senders
+    assert slow_senders._next_look is not None
+    slow_senders._next_look.cancel()
+
+    sent_bytes = 100_000
+    for look in range(25):
+        slow_senders.look(look * 100.0)
+        slow.send(request[sent_bytes : sent_bytes + 4_000])
+        sent_bytes += 4_000
+        await until(lambda: driver.machine.arrived_bytes == sent_bytes)  # noqa: B023
+    assert not driver.closing
+
+    for look in range(25, 40):  # it stands still
+        slow_senders.look(look * 100.0)
+    assert driver.closing
+    await until(lambda: not world.shared.budgets.is_waited_for)
 
 
 # ------------------------------------------------------------------ who does not read its answers
