@@ -52,12 +52,18 @@ def produce_of_many(topic: str, partitions: int, *, client_id: str) -> bytes:
 
 
 def fetch(
-    topic: str, max_bytes: int, *, client_id: str, min_bytes: int = 1, max_wait_ms: int = 500
+    topic: str,
+    max_bytes: int,
+    *,
+    client_id: str,
+    min_bytes: int = 1,
+    max_wait_ms: int = 500,
+    offset: int = 0,
 ) -> bytes:
-    """Fetch v11 of partition 0 from its beginning, without a session."""
+    """Fetch v11 of partition 0 from an offset on, without a session."""
     body = struct.pack(">iiii", -1, max_wait_ms, min_bytes, max_bytes) + b"\0"
     body += struct.pack(">iii", 0, -1, 1) + _text(topic)
-    body += struct.pack(">iiiqqi", 1, 0, -1, 0, -1, max_bytes) + struct.pack(">ih", 0, 0)
+    body += struct.pack(">iiiqqi", 1, 0, -1, offset, -1, max_bytes) + struct.pack(">ih", 0, 0)
     return frame(FETCH, _FETCH_VERSION, body, client_id=client_id)
 
 

@@ -45,10 +45,30 @@ class WireClient:
         self.received_bytes = 0
 
     @classmethod
-    async def to(cls, address: tuple[str, int], *, from_host: str | None = None) -> Self:
-        """Connects, from an address of this machine if it matters; raises OSError as the system does."""
-        from_address = (from_host, 0) if from_host is not None else None
-        reader, writer = await asyncio.open_connection(*address, local_addr=from_address)
+    async def to(
+        cls,
+        address: tuple[str, int],
+        *,
+        from_host: str | None = None,
+        receive_bytes: int | None = None,
+    ) -> Self:
+        """Connects, from an address of this machine and with a small buffer if it matters.
+
+        Raises:
+            OSError: as the system does.
+        """
+        own = socket.socket()
+        try:
+            own.setblocking(False)
+            if receive_bytes is not None:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+            if from_host is not None:
+                own.bind((from_host, 0))
+            await asyncio.get_running_loop().sock_connect(own, address)
+        except BaseException:
+            own.close()
+            raise
+        reader, writer = await asyncio.open_connection(sock=own)
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(reader, writer)
 
@@ -125,9 +145,11 @@ class WireClient:
 
 
 @asynccontextmanager
-async def connected(address: tuple[str, int]) -> AsyncIterator[WireClient]:
+async def connected(
+    address: tuple[str, int], *, receive_bytes: int | None = None
+) -> AsyncIterator[WireClient]:
     """A connection that is dropped at the end."""
-    client = await WireClient.to(address)
+    client = await WireClient.to(address, receive_bytes=receive_bytes)
     try:
         yield client
     finally:

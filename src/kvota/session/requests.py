@@ -120,10 +120,11 @@ class Requests:
 
         end = len(data)
         due, pausing, routes = self._due, self._pausing, self._routes
+        in_flight_max = self._in_flight_max
         ahead: bytearray | None = None  # goes up in place of data[:begin], where the two differ
         begin = 0
         while pos < end:
-            if pausing.reasons:
+            if pausing.reasons or len(due) > in_flight_max:
                 return self._keep(data, pos, 1, ahead, begin, now_us)
             if end - pos < REQUEST_HEAD_BYTES:
                 self._check_early(data, pos)
@@ -187,7 +188,7 @@ class Requests:
             pos = frame_end
         if pos > end:
             self.left = pos - end
-        if ahead is not None or len(due) > self._in_flight_max:
+        if ahead is not None or len(due) > in_flight_max:
             return self._forwarded(data, ahead, begin)
         return data
 

@@ -10,6 +10,7 @@ from tests.adversary.attacks import (
     produces,
     room,
     sharers,
+    unread,
 )
 from tests.adversary.target import Attack
 
@@ -23,6 +24,7 @@ _ALL = (
     *room.ATTACKS,
     *floods.ATTACKS,
     *sharers.ATTACKS,
+    *unread.ATTACKS,
 )
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _ALL}

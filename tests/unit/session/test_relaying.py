@@ -1,5 +1,7 @@
 """Frames through one connection: what is forwarded, when, and whose answer is whose."""
 
+from collections.abc import Callable
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -212,7 +214,7 @@ def test_a_large_frame_goes_on_when_its_first_part_is_here() -> None:
 
 
 def test_thousands_of_rare_requests_in_one_chunk_are_forwarded() -> None:
-    stage = Stage()
+    stage = Stage(Cluster(limits={"in_flight_max": 5_000}))
     frames = [request(API_VERSIONS, 0, correlation=number) for number in range(2_400)]
     mixed = b"".join(frame + heartbeat(1) for frame in frames)
 
@@ -220,13 +222,21 @@ def test_thousands_of_rare_requests_in_one_chunk_are_forwarded() -> None:
     assert stage.machine.due_count == 4_800
 
 
-def test_of_rare_requests_in_one_chunk_no_more_are_in_flight_than_may_be() -> None:
+@pytest.mark.parametrize(
+    "of_number",
+    [
+        heartbeat,
+        lambda number: request(API_VERSIONS, 0, correlation=number),
+        lambda number: produce(correlation=number),
+    ],
+    ids=["passed on", "rare", "charged"],
+)
+def test_of_one_chunk_no_more_are_in_flight_than_may_be(of_number: Callable[[int], bytes]) -> None:
     stage = Stage(Cluster(limits={"in_flight_max": 1_000}))
-    frames = [request(API_VERSIONS, 0, correlation=number) for number in range(4_000)]
 
-    went_up = split(stage.client(b"".join(frames)))
+    went_up = split(stage.client(b"".join(map(of_number, range(4_000)))))
 
-    assert 1_000 < len(went_up) < 1_200
+    assert len(went_up) == stage.machine.due_count == 1_001
     assert stage.pausing.reasons == Reason.IN_FLIGHT
 
 
