@@ -143,7 +143,8 @@ async def run(
                     fields.end(attack.broker_nodes)
                     print(f"{attack.name:<28}{way.value:<14}the broker has ended: {ended}")
                     until_then = kept(ended.found) if ended.found is not None else {}
-                    findings[way.value] = {"broker_ended": str(ended), **until_then}
+                    what, *_log = str(ended).split(" From its log ")
+                    findings[way.value] = {"broker_ended": what, **until_then}
                 else:
                     print_finding(found, is_first=way is ways[0])
                     findings[way.value] = kept(found)
