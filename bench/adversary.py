@@ -143,12 +143,18 @@ async def run(
                     fields.end(attack.broker_nodes)
                     print(f"{attack.name:<28}{way.value:<14}the broker has ended: {ended}")
                     until_then = kept(ended.found) if ended.found is not None else {}
-                    what, *_log = str(ended).split(" From its log ")
-                    findings[way.value] = {"broker_ended": what, **until_then}
+                    findings[way.value] = {"broker_ended": in_short(ended), **until_then}
                 else:
                     print_finding(found, is_first=way is ways[0])
                     findings[way.value] = kept(found)
             keep(attack.name, findings)
+
+
+def in_short(ended: BrokerEndedError) -> str:
+    """Without its log, but for the first of Java's own words in it."""
+    what, *log = str(ended).split(" From its log ")
+    causes = [line for line in "".join(log).splitlines() if line.startswith("java.")]
+    return " ".join([what, *causes[:1]])
 
 
 def keep_in_results(command: str, name: str, findings: Findings) -> None:

@@ -168,6 +168,15 @@ class Finding:
         quota = self.attack.quota
         return self.got.used / self.seconds / quota if quota else None
 
+    @property
+    def kept_waiting_ms(self) -> float:
+        """By how much the good client's longest wait exceeds that of the one straight at the broker, meanwhile.
+
+        What the machine and the broker have to do with it, both have waited for.
+        """
+        assert self.straight is not None, "nobody was at the broker beside the gateway"
+        return self.good.worst_ms - self.straight.worst_ms
+
     def charged(self) -> dict[str, float]:
         """Of each user, by the record: bytes or partitions that were admitted; what was given back counts less."""
         assert self.record is not None, "a broker keeps no record"
