@@ -13,7 +13,7 @@ To add one:
 2. add an ``Attack`` to that module's ``ATTACKS`` (and a new module to ``attacks/table.py``);
 3. write ``test_<point>.py``: ``await field.run(ATTACKS["name"], Way.SAMPLED_RATE, 8.0)`` for each way that
    is judged, and assert on what was given (``x_quota`` beside that of ``Way.BROKER``), on ``growth_mib``, on places. Of
-   time only what is coarse, such as how many answers the good client had.
+   time only what is coarse, or beside what another waits at the broker itself meanwhile (``kept_waiting_ms``).
 
 ``field`` is one broker for all attacks, ``field_of_two`` two of them.
 """

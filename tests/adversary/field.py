@@ -4,9 +4,11 @@ All ways lead to the same brokers. Each run has counters of its own: a new gatew
 id or user that the broker has not met.
 """
 
+import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +16,7 @@ from typing import Self
 
 from tests.adversary import good_client
 from tests.adversary.cluster_log import carried_out
+from tests.adversary.cpu_time import CpuTime
 from tests.adversary.frames import produce
 from tests.adversary.good_client import GoodClient
 from tests.adversary.housekeeping import (
@@ -28,6 +31,7 @@ from tests.integration.raw_client import RawClient
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.model.errors import ProtocolError, UnreachableError
 
 READABLE_TOPIC, READABLE_RECORD_BYTES, READABLE_RECORDS = "readable", 999_000, 20
 _WRITABLE_TOPIC, _BESIDE_TOPIC = "writable", "beside"
@@ -36,6 +40,18 @@ _GATED_USER, _GOOD_USER = "mallory", "good"
 _DIRECT_USERS = tuple(f"mallory-{number}" for number in range(40))
 _ENFORCED = {"PRODUCE": True, "FETCH": True, "CONTROLLER_MUTATION": True}
 _NO_LIMIT = 10.0**12
+
+
+class BrokerEndedError(Exception):
+    """The broker did not live through an attack, and the field is of no more use.
+
+    Attributes:
+        found: until then, if it came to that.
+    """
+
+    def __init__(self, words: str, found: Finding | None) -> None:
+        super().__init__(words)
+        self.found = found
 
 
 class Field:
@@ -90,23 +106,64 @@ class Field:
     ) -> None:
         self.kafka.stop(keep_logs=kind is not None and issubclass(kind, Exception))
 
-    async def run(self, attack: Attack, way: Way, seconds: float) -> Finding:
-        """Runs an attack, a good client beside it."""
-        with self.target(attack, way) as target:
-            login = GOOD_LOGIN if attack.entity.logs_in else None
-            with GoodClient(target.address, _BESIDE_TOPIC, attack.good, login) as good:
-                memory = Memory(target.gateway_pid) if target.gateway_pid is not None else None
-                got, begin = Got(), time.monotonic()
-                await attack.run(target, seconds, got)
-                elapsed_s = time.monotonic() - begin
-                waits = good.waits()
-            growth_mib = memory.growth_mib() if memory is not None else None
-        done = None
-        if attack.unit == "partitions" and way is not Way.BROKER:
-            done = carried_out(self.kafka, target.client_id)
-        delete_topics(self._addresses, keeping=_TOPICS)
-        record = None if way is Way.BROKER else self._folder / target.client_id / "record"
-        return Finding(attack, way, elapsed_s, got, waits, growth_mib, record, done)
+    async def run(
+        self, attack: Attack, way: Way, seconds: float, *, beside_gateway: bool = False
+    ) -> Finding:
+        """Runs an attack, a good client beside it; one more straight at the broker, if wished.
+
+        Raises:
+            BrokerEndedError: the broker did not live through it, or did not answer for minutes.
+        """
+        found: Finding | None = None
+        try:
+            with self.target(attack, way) as target:
+                straight = self._broker_nodes(attack)[0]
+                others = [straight] if beside_gateway and way is not Way.BROKER else []
+                found = await self._run_at(target, attack, seconds, others)
+            done = None
+            if attack.unit == "partitions" and way is not Way.BROKER:
+                done = carried_out(self.kafka, target.client_id)
+            delete_topics(self._addresses, keeping=_TOPICS)
+        except (UnreachableError, ProtocolError) as error:
+            raise BrokerEndedError(self._words_of_end(error), found) from error
+        return replace(found, carried_out=done)
+
+    async def _run_at(
+        self, target: Target, attack: Attack, seconds: float, others: Sequence[tuple[str, int]]
+    ) -> Finding:
+        login = GOOD_LOGIN if attack.entity.logs_in else None
+        pids = {"attackers": os.getpid(), "broker": self.kafka.nodes[0].pid}
+        if target.gateway_pid is not None:
+            pids["gateway"] = target.gateway_pid
+        with ExitStack() as stack:
+            good, *straight = [
+                stack.enter_context(GoodClient(address, _BESIDE_TOPIC, attack.good, login))
+                for address in (target.address, *others)
+            ]
+            memory = Memory(target.gateway_pid) if target.gateway_pid is not None else None
+            got, used, begin = Got(), CpuTime(pids), time.monotonic()
+            await attack.run(target, seconds, got)
+            elapsed_s = time.monotonic() - begin
+            cores = used.cores()
+            waits, *straight_waits = [each.waits() for each in (good, *straight)]
+        return Finding(
+            attack=attack,
+            way=target.way,
+            seconds=elapsed_s,
+            got=got,
+            good=waits,
+            growth_mib=memory.growth_mib() if memory is not None else None,
+            record=self._folder / target.client_id / "record" if memory is not None else None,
+            straight=straight_waits[0] if straight_waits else None,
+            cores=cores,
+        )
+
+    def _words_of_end(self, error: Exception) -> str:
+        try:
+            self.kafka.check()
+        except UnreachableError as end:
+            return str(end)
+        return str(error)
 
     @contextmanager
     def target(self, attack: Attack, way: Way) -> Iterator[Target]:
@@ -152,6 +209,7 @@ class Field:
             logs_in=attack.entity.logs_in,
             topic=topic,
             limits=attack.quotas,
+            places=attack.places,
             gateway_pid=pid,
         )
 

@@ -24,6 +24,7 @@ from tests.adversary import good_client
 from tests.adversary.target import Attack, Entity
 
 from kvota.localkafka.cluster import ask as asking
+from kvota.model.errors import UnreachableError
 from kvota.testing.kafka_messages import milliseconds
 
 _NO_LIMIT = 10.0**12
@@ -151,5 +152,7 @@ def _ask(broker: Address, request: Any, answer_type: Any) -> Any:
 def _await(is_so: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + _PATIENCE_S
     while not is_so():
-        assert time.monotonic() < deadline_s, f"the brokers do not follow in {_PATIENCE_S:g} s"
+        if time.monotonic() > deadline_s:
+            msg = f"the brokers do not follow in {_PATIENCE_S:g} s"
+            raise UnreachableError(msg)
         time.sleep(_LOOK_S)

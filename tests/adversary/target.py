@@ -1,13 +1,18 @@
 """What an attack is, what it is given, and what it brings back."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Self
 
 import pyarrow.parquet as pq
 from tests.adversary.cluster_log import CarriedOut
 from tests.adversary.good_client import GoodLoad, Waits
+
+from kvota.gateway.settings import GatewayLimits
+
+_PLACES = "connections_max"
 
 
 class Way(Enum):
@@ -44,6 +49,7 @@ class Target:
         logs_in: whether its clients must.
         topic: has one partition, and batches of 1,000,000 bytes to read.
         limits: the quotas by Kafka's names.
+        places: for so many connections at once, where there are so many at the most.
         gateway_pid: of its process, None straight to the broker.
     """
 
@@ -56,6 +62,7 @@ class Target:
     logs_in: bool
     topic: str
     limits: Mapping[str, float]
+    places: int
     gateway_pid: int | None
 
 
@@ -117,6 +124,19 @@ class Attack:
         """The one that its ``used`` is held against."""
         return next(iter(self.quotas.values()), None)
 
+    @property
+    def places(self) -> int:
+        """For so many connections at once; by default as the gateway has them."""
+        return int(self.limits.get(_PLACES, GatewayLimits().connections_max))
+
+    def with_places(self, places: int) -> Self:
+        """The same with so many, if it is an attack on places."""
+        if _PLACES not in self.limits:
+            return self
+        straight = places if self.broker_connections_max is not None else None
+        limits = {**self.limits, _PLACES: places}
+        return replace(self, limits=limits, broker_connections_max=straight)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -126,6 +146,9 @@ class Finding:
         growth_mib: by how much the gateway's resident memory rose at its peak; None of a broker.
         record: the gateway's, whole; None of a broker.
         carried_out: topic mutations through a gateway, by the cluster's own log.
+        straight: of a second good client, straight at the broker beside an attack through a gateway; what it
+            waits is the broker's and the machine's doing.
+        cores: what each of the processes took of the machine's, e.g. 0.5.
     """
 
     attack: Attack
@@ -136,12 +159,23 @@ class Finding:
     growth_mib: float | None
     record: Path | None
     carried_out: CarriedOut | None = None
+    straight: Waits | None = None
+    cores: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def x_quota(self) -> float | None:
         """What was given per second, as a multiple of the quota."""
         quota = self.attack.quota
         return self.got.used / self.seconds / quota if quota else None
+
+    @property
+    def kept_waiting_ms(self) -> float:
+        """By how much the good client's longest wait exceeds that of the one straight at the broker, meanwhile.
+
+        What the machine and the broker have to do with it, both have waited for.
+        """
+        assert self.straight is not None, "nobody was at the broker beside the gateway"
+        return self.good.worst_ms - self.straight.worst_ms
 
     def charged(self) -> dict[str, float]:
         """Of each user, by the record: bytes or partitions that were admitted; what was given back counts less."""

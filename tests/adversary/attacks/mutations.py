@@ -21,7 +21,7 @@ PERMISSIVE_PARTITIONS = 30
 GROWN_PARTITIONS = 50
 METADATA_S = 0.1  # until all nodes know of a topic
 DEFAULT_PARTITIONS = 10  # the brokers' num.partitions
-DELETE_CONNECTIONS, DELETE_NAMES = 100, 20_000
+DELETE_CONNECTIONS, DELETE_NAMES = 300, 20_000
 RECONNECT_S = 0.02
 
 
@@ -128,7 +128,7 @@ async def permissive(target: Target, seconds: float, got: Got) -> None:
 
 
 async def large_deletes(target: Target, seconds: float, got: Got) -> None:
-    """A hundred connections with 20,000 unknown names of 188 characters each."""
+    """Three hundred connections with 20,000 unknown names of 188 characters each."""
     names = [f"{number:05}".ljust(188, "x") for number in range(DELETE_NAMES)]
     request = delete_topics(names, client_id=target.client_id)
 

@@ -22,7 +22,8 @@ from tests.adversary.wire_client import Lost, WireClient, connected, for_seconds
 
 CLOSED, CLOSING_AT_ONCE, OPEN_S = 3_000, 100, 0.05
 RECONNECT_S = 0.02
-# Fewer than by default: an attack has a few seconds, and each place costs a login.
+# Fewer than by default: a test has a few seconds, and each place costs a login (``bench/adversary`` has a
+# ``--places``).
 PLACES = 400
 _VALUE_BYTES = 100_000
 _AT_ONCE = 50
@@ -62,7 +63,7 @@ async def closed_in_a_mute(target: Target, seconds: float, got: Got) -> None:
     newcomer = produce(target.topic, 100, client_id="newcomer")
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
-        for _ in range(0, PLACES, _AT_ONCE):
+        for _ in range(0, target.places, _AT_ONCE):
             await asyncio.gather(*(_one(target, over_quota, got) for _ in range(_AT_ONCE)))
         waited_s = await _served_after(target, newcomer)
         got.notes["newcomer_waited_s"] = max(waited_s, got.notes.get("newcomer_waited_s", 0.0))
@@ -173,7 +174,7 @@ async def _stay(
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * PLACES)
+    await for_seconds(seconds, *[worker] * target.places)
 
 
 async def _log_in(target: Target, client: WireClient) -> None:
@@ -203,7 +204,7 @@ async def again_and_again(target: Target, seconds: float, got: Got) -> None:
                 client = await WireClient.to(target.address)
                 got.connections += 1
                 held.append(client)
-                if len(held) > 2 * PLACES:
+                if len(held) > 2 * target.places:
                     held.popleft().abort()
                 await _log_in(target, client)
                 await client.ask(metadata(client_id=target.client_id))
