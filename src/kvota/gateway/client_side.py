@@ -82,7 +82,7 @@ class ClientSide(Side):
             self.driver.close("", by="refused")
             reception.means.journal.refused(self.driver.host, refused)
             return
-        self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
+        self.keep_at_most(reception.means.limits.write_buffer_bytes)
 
     def _comes_too_fast(self, node_id: int) -> bool:
         """True where its address has begun more connections than it may, and that counts."""

@@ -29,7 +29,8 @@ class GatewayLimits:
             ``frame_bytes_per_s_min``.
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
             broker.
-        write_buffer_bytes: waiting for one slow reader before the other side is no longer read.
+        write_buffer_bytes: waiting for one slow reader; from a read (262,144 bytes) less on, or a quarter of it
+            where that is more, the other side is no longer read.
     """
 
     connections_max: int = 2_000

@@ -5,6 +5,8 @@ from abc import abstractmethod
 
 # Reads that are larger may have thousands of requests or answers in them: how long they took is looked at.
 LARGE_READ_BYTES = 32_768
+# A read brings so much at most (asyncio's own bound), and is passed on whole.
+READ_BYTES_MAX = 262_144
 # Who has taken so long waits for others before more of it is read.
 LONG_NS = 2_000_000
 
@@ -25,6 +27,11 @@ class Side(asyncio.Protocol):
     def __init__(self) -> None:
         self.paused = False
         self.linger: asyncio.TimerHandle | None = None
+
+    def keep_at_most(self, limit_bytes: int) -> None:
+        """Say that it is full (``pause_writing``) while what one more read brings still fits in."""
+        high_bytes = max(limit_bytes - READ_BYTES_MAX, limit_bytes // 4)
+        self.transport.set_write_buffer_limits(high=high_bytes)
 
     def pause(self) -> None:
         """Leave what comes in the socket."""

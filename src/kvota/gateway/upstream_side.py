@@ -29,7 +29,7 @@ class UpstreamSide(BrokerSide):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The broker has accepted."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=self._means.limits.write_buffer_bytes)
+        self.keep_at_most(self._means.limits.write_buffer_bytes)
 
     def data_received(self, data: bytes) -> None:
         """The hot path, broker to client."""

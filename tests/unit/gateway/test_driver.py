@@ -39,6 +39,22 @@ async def test_a_client_that_does_not_read_stops_its_broker_from_being_read(worl
     assert [int.from_bytes(frame[4:8], "big") for frame in got] == list(range(60))
 
 
+async def test_what_waits_for_a_slow_reader_is_no_more_than_it_may_be(worlds: Worlds) -> None:
+    limits = GatewayLimits(drain_ms=100)
+    world = await worlds(limits=limits)
+    world.brokers[0].answer_bytes = 1_000_000
+    client = await world.connect()
+    client.writer.transport.pause_reading()
+    for number in range(60):
+        client.send(fetch(correlation=number))
+    (driver,) = world.drivers
+    await until(lambda: driver.upstream is not None and driver.upstream.paused)
+
+    waiting_bytes = driver.client.transport.get_write_buffer_size()
+
+    assert limits.write_buffer_bytes // 2 < waiting_bytes <= limits.write_buffer_bytes
+
+
 async def test_a_broker_that_does_not_read_stops_its_client_from_being_read(worlds: Worlds) -> None:
     world = await worlds(limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=100))
     world.brokers[0].gate.clear()
