@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.simulation.mutation_bound import MutationBound
 from tests.simulation.relays import Relay
 from tests.simulation.watch import InvariantError, Upward, Watch
 
@@ -27,6 +28,9 @@ from kvota.testing.scripted_broker import Reply
 RATIO = 0.15
 _LIMITS = (300.0, 2_000.0, 20_000.0)
 _FETCH_LIMITS = (2_000.0, 20_000.0, 200_000.0)
+_MUTATION_LIMITS = (0.1, 1.0, 5.0, 20.0)
+# Of them: nearly all of their clients change topics, and all the same ones; or send large requests, with a higher quota.
+_OF_TOPICS_RATIO, _OF_ROOM_RATIO, _TIMES_FOR_ROOM = 0.4, 0.3, 100
 # What requests take that are kept whole: room for one or two of them, or for all.
 _SMALL_BYTES, _LARGE_BYTES = (3_000, 10_000, 32 * 2**20), (800_000, 64 * 2**20)
 # No larger is an answer that the gateway has emptied; nor does it say when an answer is as small.
@@ -51,6 +55,9 @@ class Adversaries:
         limit: bytes/s of PRODUCE of each user at each broker, under ``token_bucket``.
         fetch_limit: the same of FETCH.
         is_fetch_bucket: FETCH counts by ``token_bucket``, too; else by ``sampled_rate``.
+        mutations: partitions/s of topic mutations of each user, and what has become of it.
+        shares_topics: they want topics most of all, and all of them the same.
+        wants_room: they want the room for what is announced most of all.
         small_bytes, large_bytes: the memory for requests that are kept whole.
     """
 
@@ -58,6 +65,9 @@ class Adversaries:
     bucket: BucketSettings
     fetch_limit: float
     is_fetch_bucket: bool
+    mutations: MutationBound
+    shares_topics: bool
+    wants_room: bool
     small_bytes: int
     large_bytes: int
     _given: dict[_Counter, list[tuple[int, int, int]]] = field(default_factory=dict)
@@ -70,18 +80,30 @@ class Adversaries:
         )
         limit = rng.choice(_LIMITS) * rng.uniform(0.9, 1.1)
         own = Random(f"adversaries {seed}")
+        wants = own.random()
+        shares_topics = wants < _OF_TOPICS_RATIO
+        wants_room = not shares_topics and wants < _OF_TOPICS_RATIO + _OF_ROOM_RATIO
         return cls(
-            limit,
+            limit * (_TIMES_FOR_ROOM if wants_room else 1),
             bucket,
             fetch_limit=own.choice(_FETCH_LIMITS) * own.uniform(0.9, 1.1),
             is_fetch_bucket=own.random() < 0.5,
             small_bytes=own.choice(_SMALL_BYTES),
             large_bytes=own.choice(_LARGE_BYTES),
+            mutations=MutationBound(
+                own.choice(_MUTATION_LIMITS) * own.uniform(0.9, 1.1), lifted_ms=_LIFTED_MS
+            ),
+            shares_topics=shares_topics,
+            wants_room=wants_room,
         )
 
     @property
     def quotas(self) -> dict[QuotaEntity, dict[QuotaType, float]]:
-        limits = {QuotaType.PRODUCE: self.limit, QuotaType.FETCH: self.fetch_limit}
+        limits = {
+            QuotaType.PRODUCE: self.limit,
+            QuotaType.FETCH: self.fetch_limit,
+            QuotaType.CONTROLLER_MUTATION: self.mutations.limit,
+        }
         return {QuotaEntity(user=DEFAULT): limits}
 
     @property
@@ -133,6 +155,7 @@ class Adversaries:
                 self._check_bucket(counter, sorted(answers), self.fetch_limit)
             else:
                 self._check_rate(counter, sorted(answers))
+        self.mutations.check()
 
     def _check_bucket(
         self, counter: _Counter, given: list[tuple[int, int]], limit_bytes_per_s: float
@@ -201,7 +224,9 @@ def _check_whole(whole: WholeRequests, relays: Sequence[Relay]) -> None:
 
 
 def _check_is_taken(relay: Relay, mutation: Mutation, taken_bytes: int) -> None:
-    ask = next(one for one in relay.watch.asks if one.correlation == mutation._head.correlation)
+    correlation = mutation._head.correlation
+    asks = (one for one in relay.watch.asks if one.is_mutation)
+    ask = next(one for one in asks if one.correlation == correlation)
     least = _TIMES_ITS_BYTES * (len(ask.frame) - _SIZE_FIELD_BYTES) + _TOPIC_BYTES * len(ask.topics)
     if taken_bytes < least:
         raise relay.watch.fail(f"{taken_bytes} bytes are taken for {ask}, which takes {least}")

@@ -1,6 +1,7 @@
 """One direction of one connection: bytes arrive in order, in pieces of any size, after a while."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.timeline import Timeline
@@ -25,10 +26,26 @@ def nothing(*_args: object) -> None:
     """Nobody listens."""
 
 
+@dataclass(slots=True)
+class Stall:
+    """A sender that stands still, or sends byte by byte, and then goes on.
+
+    Attributes:
+        after_bytes: when so much has arrived.
+        single_bytes: so many come one by one then.
+        pause_us: before each of them.
+    """
+
+    after_bytes: int
+    single_bytes: int
+    pause_us: int
+
+
 class Pipe:
     """Bytes on their way.
 
     Attributes:
+        stall: of its sender; None: it does not.
         on_data: the receiver; gets each piece.
         on_end: the receiver learns that no more comes.
         on_full: the sender learns that the receiver does not keep up (True), or does again (False).
@@ -39,6 +56,7 @@ class Pipe:
         self.on_data: Callable[[bytes], None] = nothing
         self.on_end: Callable[[], None] = nothing
         self.on_full: Callable[[bool], None] = nothing
+        self.stall: Stall | None = None
         self.sent = 0
         self._timeline = timeline
         self._rng = rng
@@ -98,14 +116,20 @@ class Pipe:
             return
         if self._waiting or self._finished:
             self._scheduled = True
-            self._timeline.after_us(self._rng.choice(self._delays_us), self._arrive)
+            self._timeline.after_us(self._delay_us(), self._arrive)
+
+    def _delay_us(self) -> int:
+        stall = self.stall
+        if stall is not None and not stall.after_bytes:
+            return stall.pause_us
+        return self._rng.choice(self._delays_us)
 
     def _arrive(self) -> None:
         self._scheduled = False
         if self._paused:
             return
         if self._waiting:
-            size = self._piece_bytes() or len(self._waiting)
+            size = self._stalled_bytes(self._piece_bytes() or len(self._waiting))
             piece = bytes(self._waiting[:size])
             del self._waiting[:size]
             if self._full and len(self._waiting) <= self._room_bytes // 2:
@@ -116,6 +140,20 @@ class Pipe:
             self._ended = True
             self.on_end()
         self._schedule()
+
+    def _stalled_bytes(self, size: int) -> int:
+        """As much of a piece as comes before its sender stands still, or a byte while it nearly does."""
+        stall = self.stall
+        if stall is None:
+            return size
+        if stall.after_bytes:
+            size = min(size, stall.after_bytes, len(self._waiting))
+            stall.after_bytes -= size
+            return size
+        stall.single_bytes -= 1
+        if stall.single_bytes == 0:
+            self.stall = None
+        return 1
 
     def _piece_bytes(self) -> int | None:
         self._pieces_left -= 1

@@ -18,6 +18,7 @@ from kvota.session.due import Due
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
+from kvota.testing.scripted_broker import Reply
 from kvota.testing.stage import Cluster
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ class Relay:
         incoming.on_data = self._received
         incoming.on_end = self._half_closed
         outgoing.on_full = self._client_full
+
+    @property
+    def replies(self) -> list[Reply]:
+        """What the broker has made of what has reached it, in order."""
+        return self.broker.replies if self.broker else []
 
     # ------------------------------------------------------------------ the client's end
 

@@ -180,15 +180,18 @@ def _check_memo(watch: Watch, row: Row, ask: Ask, user: str) -> None:
         raise watch.fail(f"{memo.user!r} {memo.client_id!r} is charged for {ask}, {expected}")
 
 
-def in_doubt(watch: Watch, reply_of: dict[Upward, Reply]) -> set[object]:
-    """Names and ids of topics of which nobody was told what a mutation of theirs has become."""
+def in_doubt(watch: Watch, reply_of: dict[Upward, Reply], *, are_shared: bool) -> set[object]:
+    """Names and ids of topics of which nobody was told what a mutation of theirs has become.
+
+    Nor can anybody say what those were like that are shared, when one of several mutations came.
+    """
     found: set[object] = set()
     for upward in watch.upward:
         if upward.ask is None or not upward.ask.is_mutation:
             continue
         outcomes = reply_of[upward].outcomes if upward in reply_of else ()
         times_out = any(one.error_code == ErrorCode.request_timed_out.value for one in outcomes)
-        if times_out or not upward.is_answered:
+        if are_shared or times_out or not upward.is_answered:
             found |= _named(upward)
     return found
 

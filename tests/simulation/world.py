@@ -11,7 +11,7 @@ What goes wrong
     half-closes, ignores its throttle time), ``brokers.DrawnScript`` (errors, late and large answers).
 What is checked
     ``watch`` while it goes on: nothing lost, doubled, reordered or changed on its way up. When all is
-    quiet: ``answers``, ``rows``, ``mutes``, ``law``, the bound of ``adversary``, and that nothing is left:
+    quiet: ``answers``, ``rows``, ``mutes``, ``law``, the bounds of ``adversary``, that ``senders`` starve nobody, and that nothing is left:
     budget, waiting lines, what is due, reasons to pause.
 How to repeat
     A run is a function of its seed: ``pytest tests/simulation --seed 12345``.
@@ -42,6 +42,7 @@ from tests.simulation.rows import (
     reply_of,
     rows_of,
 )
+from tests.simulation.senders import STALLING_RATIO, Senders, drawn_stall
 from tests.simulation.swaps import Swaps
 from tests.simulation.timeline import Timeline
 from tests.simulation.watch import InvariantError, TimedRows, Watch
@@ -50,7 +51,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.testing.manual_clock import ManualClock
-from kvota.testing.scripted_broker import Reply, ScriptedBroker
+from kvota.testing.scripted_broker import ScriptedBroker
 from kvota.testing.scripted_cluster import ScriptedCluster
 from kvota.testing.stage import Cluster
 
@@ -82,8 +83,9 @@ class World:
             default_partitions=rng.choice((1, 3)),
             tells_configs=rng.random() < 0.8,
         )
-        self._is_bulk = rng.random() < _BULK_RATIO
+        is_bulk = rng.random() < _BULK_RATIO
         self.adversaries = Adversaries.drawn(rng, seed) if rng.random() < RATIO else None
+        self._is_bulk = self.adversaries.wants_room if self.adversaries else is_bulk
         entries = self.adversaries.quotas if self.adversaries else drawn_quotas(rng)
         quotas = ConfiguredQuotas(entries)
         self._is_asked = not self.adversaries and rng.random() < 0.2
@@ -102,7 +104,7 @@ class World:
                 "mute_ms_max": self._cap_ms,
                 "in_flight_max": rng.choice((2, 5_000)),
                 "mutation_partitions_max": rng.choice((50, 10_000)),
-                "default_partitions": rng.choice((1, 8, self.upstream.default_partitions)),
+                "default_partitions": self._default_partitions(),
             },
             clock=clock,
             sink=self.rows,
@@ -126,10 +128,19 @@ class World:
         self._logs_in = rng.random() < (0.7 if self.adversaries else 0.4)
         self._ends: list[BrokerEnd] = []
         self.relays: list[Relay] = []
-        for number in range(rng.randint(4, 14) if self.adversaries else rng.randint(1, 8)):
+        self._begin()
+
+    def _begin(self) -> None:
+        """Have clients come, and things go wrong, each at its time."""
+        rng = self._rng
+        self._to_come = rng.randint(4, 14) if self.adversaries else rng.randint(1, 8)
+        for number in range(self._to_come):
             latest_us = 1_000 if self._is_bulk else rng.choice((1_000, 3_000_000, 40_000_000))
             start_us = rng.randrange(latest_us)
             self.timeline.after_us(start_us, lambda number=number: self._connect(number))
+        if self.adversaries:
+            shared = self.cluster.shared
+            Senders(shared, self.timeline, lambda: self.relays, self._all_have_gone)
         self.faults.begin(
             lambda: self._ends,
             drain=self._drain,
@@ -148,8 +159,13 @@ class World:
         enforced = frozenset(one for one in _TYPES if rng.random() < 0.75)
         if self.adversaries is None:
             return buckets, drawn_bucket(rng), enforced
-        bandwidth = frozenset(_BANDWIDTH)
-        return self.adversaries.buckets, self.adversaries.bucket, enforced | bandwidth
+        return self.adversaries.buckets, self.adversaries.bucket, frozenset(_TYPES)
+
+    def _default_partitions(self) -> int:
+        """What the operator has set; where a bound is reckoned on it, what is so."""
+        really = self.upstream.default_partitions
+        drawn = self._rng.choice((1, 8, really))
+        return drawn if self.adversaries is None else really
 
     def run(self) -> None:
         """Until nothing is due any more; then everything is checked.
@@ -170,6 +186,9 @@ class World:
 
     # ------------------------------------------------------------------ connections
 
+    def _all_have_gone(self) -> bool:
+        return not self._to_come and all(relay.closed for relay in self.relays)
+
     def _drain(self) -> None:
         for relay in self.relays:
             relay.drain()
@@ -187,6 +206,7 @@ class World:
 
     def _connect(self, number: int) -> None:
         rng = self._rng
+        self._to_come -= 1
         node_id = rng.choice(list(self.upstream.brokers))
         knows_node = self.adversaries is not None or rng.random() < 0.8
         by_another_name = not knows_node and rng.random() < 0.5
@@ -215,6 +235,8 @@ class World:
         to_gateway, to_client = self._pipe(), self._pipe()
         relay.serve(to_gateway, to_client)
         asks, logins = self._plan(number)
+        if self.adversaries and rng.random() < STALLING_RATIO:
+            to_gateway.stall = drawn_stall(rng, sum(len(ask.frame) for ask in asks))
         client = Client(
             self.timeline,
             rng,
@@ -246,11 +268,13 @@ class World:
     def _plan(self, number: int) -> tuple[list[Ask], int]:
         """What one client asks, and how many of these are its login."""
         rng = self._rng
-        prefix = f"{number}-"
-        for name in ("a", "b"):
-            if rng.random() < 0.6:
-                self.upstream.topics[prefix + name] = rng.choice((1, 5, 12))
-        self.upstream.refused[prefix + "bad"] = rng.choice(_REFUSED)
+        shares_topics = self.adversaries is not None and self.adversaries.shares_topics
+        prefix = "shared-" if shares_topics else f"{number}-"
+        there = {prefix + name: rng.choice((1, 5, 12)) for name in ("a", "b") if rng.random() < 0.6}
+        refusal = rng.choice(_REFUSED)
+        if prefix + "bad" not in self.upstream.refused:  # nobody changes topics past the gateway
+            self.upstream.topics |= there
+            self.upstream.refused[prefix + "bad"] = refusal
         client_ids: tuple[str | None, ...] = rng.choice(
             (("app",), ("app", "other"), (None,), ("größe",), tuple(f"id-{n}" for n in range(40)))
         )
@@ -259,6 +283,8 @@ class World:
         logins = len(plan)
         roles = (_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY)
         role = _PRODUCER if self._is_bulk else rng.choice(roles)
+        if shares_topics:
+            role = rng.choice((_ADMIN, _ADMIN, _ADMIN, _ANY))
         is_steady = role == _CONSUMER and rng.random() < 0.5
         for _ in range(rng.randint(1, 20)):
             if is_steady:
@@ -322,8 +348,10 @@ class World:
         check_law(self.rows.rows)
         by_connection = rows_of(self.rows)
         doubtful: set[object] = set()
+        shares_topics = self.adversaries is not None and self.adversaries.shares_topics
         for relay in self.relays:
-            doubtful |= in_doubt(relay.watch, reply_of(relay.watch, _replies(relay)))
+            replies = reply_of(relay.watch, relay.replies)
+            doubtful |= in_doubt(relay.watch, replies, are_shared=shares_topics)
         for relay in self.relays:
             self._check_connection(relay, by_connection, doubtful)
         if self.adversaries:
@@ -339,7 +367,7 @@ class World:
             raise watch.fail("not idle at the end")
         if watch.up and not watch.is_broken:
             raise watch.fail(f"half a frame went up: {bytes(watch.up[:14]).hex()}")
-        replies = reply_of(watch, _replies(relay))
+        replies = reply_of(watch, relay.replies)
         produce = rows.get((watch.number, QuotaType.PRODUCE), [])
         row_of = match_produce(watch, produce, replies)
         if self.adversaries:
@@ -349,6 +377,8 @@ class World:
         is_bucket = QuotaType.FETCH in self.faults.buckets
         row_of |= match_fetch(watch, fetched, replies, is_asked=self._is_asked, is_bucket=is_bucket)
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
+        if self.adversaries:
+            self.adversaries.mutations.note(watch, mutations, replies)
         check_answers(watch, replies, row_of, refusal=refusal)
         check_mutations(watch, mutations, replies, doubtful)
         charged = [row for row in self.rows.rows if row.memo.connection == watch.number]
@@ -368,7 +398,3 @@ class World:
             cap_ms=self._cap_ms,
             excuses_ms=excuses_ms,
         )
-
-
-def _replies(relay: Relay) -> list[Reply]:
-    return relay.broker.replies if relay.broker else []

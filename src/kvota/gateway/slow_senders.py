@@ -17,8 +17,9 @@ LOOK_S = 0.1
 BEHIND_MS_MAX = 500
 # Who has more than its part of the room may keep others waiting for so long, at whatever rate it sends.
 _MORE_THAN_FAIR_MS_MAX = 800
+_FOR_ROOM = int(Reason.BUDGET | Reason.ROOM)
 # Not for the client to end. (Who has just been given room does not know yet.)
-_OURS = AT_ONCE | int(Reason.BUDGET | Reason.ROOM | Reason.ASKING)
+_OURS = AT_ONCE | _FOR_ROOM | int(Reason.ASKING)
 
 
 class _Seen(NamedTuple):
@@ -67,6 +68,8 @@ class SlowSenders:
     def sweep(self, now_ms: float) -> None:
         """Close who has taken too long, on a monotonic clock."""
         seen_before, self._seen = self._seen, {}
+        senders: list[tuple[Driver, str]] = []
+        waiters: list[tuple[Driver, str]] = []
         for driver in self._places:
             if not _waits_for_client(driver):
                 continue
@@ -79,7 +82,11 @@ class SlowSenders:
             self._seen[number] = now._replace(since_ms=before.since_ms)
             reason = self._why_too_late(driver, before, now)
             if reason:
-                driver.close(reason, by="slow")
+                waits = driver.machine.pausing.reasons & _FOR_ROOM
+                (waiters if waits else senders).append((driver, reason))
+        # Who has waited for room as long as others have taken it finds it free now.
+        for driver, reason in senders or waiters:
+            driver.close(reason, by="slow")
         self._budgets.sweep()
 
     def _why_too_late(self, driver: Driver, before: _Seen, now: _Seen) -> str:

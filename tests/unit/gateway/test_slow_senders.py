@@ -131,6 +131,25 @@ async def test_who_sends_at_the_least_rate_keeps_its_room_though_others_wait(
     assert await other.frame() == produce_answer()
 
 
+async def test_who_has_waited_for_room_is_not_sent_away_together_with_who_has_taken_it(
+    worlds: Worlds,
+) -> None:
+    world = await worlds(limits=ROOM_FOR_ONE)
+    world.shared.budgets.when_waited = lambda: None
+    still, other = await world.connect(), await world.connect()
+    still.send(LARGE[:20_000])
+    driver = await holder_of(world)
+    other.send(LARGE[:20_000])
+    await until(lambda: driver.machine.keeps_others_waiting)
+
+    for now_ms in (0, 2 * ROOM_FOR_ONE.frame_ms):
+        world.gateway._slow_senders.sweep(now_ms)
+    other.send(LARGE[20_000:])
+
+    assert await still.rest() == b""
+    assert await other.frame() == produce_answer()
+
+
 @pytest.mark.parametrize(("host", "keeps_it"), [("127.0.0.1", True), ("127.0.0.9", False)])
 async def test_who_has_more_than_its_part_of_the_room_does_not_keep_other_users_waiting_for_long(
     worlds: Worlds, caplog: pytest.LogCaptureFixture, host: str, keeps_it: bool
