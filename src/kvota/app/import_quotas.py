@@ -23,11 +23,12 @@ from kvota.quota_api.entity import TYPES, parts_of, quota_entity
 from kvota.store.file_store import (
     StoreInUseError,
     load_quota_file,
+    load_snapshot,
     lock_quota_file,
     write_changes,
 )
 from kvota.store.quota_document import QuotaDocument, value_of
-from kvota.store.quota_rows import LastRows, encode_rows
+from kvota.store.quota_rows import LastRows, encode_rows, encode_settings
 from kvota.store.quota_topic import QuotaTopic
 from kvota.store.quotas_file import dump_quotas, load_client_quotas, write_quotas
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
@@ -306,9 +307,12 @@ async def _append(config: GatewayConfig, changes: Sequence[KeyChange], after: Cl
     topic = QuotaTopic(config.quotas.topic, cluster_maker(config))
     try:
         await topic.find_or_make()
+        rows = encode_rows(changes)
         if await topic.is_new():
-            changes = ClientQuotas().changes_to(after)
-        await topic.append(encode_rows(changes), now_ms=SystemClock().now_us() // 1000)
+            rows = encode_rows(ClientQuotas().changes_to(after))
+            document, _ = load_snapshot(config.quotas.file)
+            rows += encode_settings(document.settings)
+        await topic.append(rows, now_ms=SystemClock().now_us() // 1000)
     finally:
         await topic.close()
 

@@ -67,6 +67,18 @@ def _topic_store(config: GatewayConfig) -> QuotaStore:
     return TopicStore(topic, config.quotas.file, clock=SystemClock())
 
 
+def refusal_of_settings(config: GatewayConfig, store: QuotaStore) -> Refusal | None:
+    """Why nobody may alter the gateway's settings over the network; None: who has the right may."""
+    if config.quotas.source is not QuotaSourceKind.TOML:
+        return store.refusal
+    words = (
+        f"The settings of this gateway are written in {config.path}, below [kafka]: change that file, then "
+        f'{called()} gateway reload. To alter them from here, write quotas.source = "file" there, '
+        f"and take the quotas over with: {called()} gateway import-quotas --from {config.quotas.file}."
+    )
+    return Refusal(ErrorCode.POLICY_VIOLATION, words)
+
+
 def _refusal_of_toml(config: GatewayConfig) -> Refusal:
     words = (
         f"The quotas of this gateway are written in {config.quotas.file}: change that file, then "
