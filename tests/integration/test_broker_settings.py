@@ -124,7 +124,7 @@ class Run:
 
 
 async def run(process: GatewayProcess, port: int) -> Run:
-    done = Run(Crowd(port))
+    done = Run(Crowd(port, TOPIC))
     with RawClient(address(process)) as client:
         quotas = (
             ({"client-id": None}, {"producer_byte_rate": 1e7}),
@@ -234,7 +234,7 @@ def test_gateways_of_one_topic_follow_each_other(kafka3: LocalKafka, own_module:
         RawClient(address(second)) as other,
     ):
         for process in (first, second):
-            until(lambda process=process: "has been read" in process.log, process)  # type: ignore[misc]
+            until(lambda process=process: "has been read: quotas" in process.log, process)  # type: ignore[misc]
         for settings in ({NUM: "5"}, {CLASS: GROUPS, GROUP: "team-"}, {NUM: None}):
             assert alter(one, settings) == (0, None)
             began_s = time.monotonic()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvota.app.config import GatewayConfig
-from kvota.app.quota_opening import cluster_maker, stored_quotas
+from kvota.app.quota_opening import cluster_maker, stored_document
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.app.system_clock import SystemClock
 from kvota.client import BrokerConnection, BrokerError, Cluster, Security
@@ -125,7 +125,8 @@ def gateways_quotas(config: GatewayConfig) -> ClientQuotas:
         UnreachableError: the cluster does not answer.
         BrokerError: it refuses.
     """
-    stored, problem = stored_quotas(config)
+    document, problem = stored_document(config)
+    stored = document.quotas
     if config.quotas.source is QuotaSourceKind.TOPIC:
         of_topic = asyncio.run(_of_topic(config))
         # A topic that is new takes what was there last, as it does from a gateway.

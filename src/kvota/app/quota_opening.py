@@ -11,6 +11,7 @@ from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas
 from kvota.session.outside import Refusal
 from kvota.store.file_store import FileStore, load_quota_file
+from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_store import QuotaStore, TomlStore
 from kvota.wire.error_code import ErrorCode
 
@@ -36,13 +37,12 @@ def open_store(config: GatewayConfig, written: ClientQuotas | None) -> QuotaStor
     return TomlStore(written, _refusal_of_toml(config))
 
 
-def stored_quotas(config: GatewayConfig) -> tuple[ClientQuotas, str | None]:
-    """Look at the quotas of a store of the gateway's own; also return what is wrong with it.
+def stored_document(config: GatewayConfig) -> tuple[QuotaDocument, str | None]:
+    """Look at the quotas and settings in a store of the gateway's own; also return what is wrong with it.
 
     Of a topic that is what it has had last.
     """
-    document, problem = load_quota_file(config.quotas.file)
-    return document.quotas, problem
+    return load_quota_file(config.quotas.file)
 
 
 def cluster_maker(config: GatewayConfig) -> "Callable[[], Cluster]":

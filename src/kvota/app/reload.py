@@ -94,7 +94,7 @@ class Reload:
                 try:
                     callback = await quota_callback.prepare(chosen, quotas.configured())
                 except ConfigurationError as error:
-                    raise placed(error, config) from None
+                    raise placed(error, config, settings) from None
             lines = self._put_in_force(in_file, settings, written, callback)
         self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas

@@ -87,6 +87,13 @@ class Result(NamedTuple):
     message: str | None
 
 
+def announced_items(head: Bytes) -> int:
+    """Returns how much memory the request takes at most that begins so while it is looked into, in topics."""
+    size_bytes = int.from_bytes(head[:4], "big")
+    # A setting takes 4 bytes or more, and half of what a topic takes.
+    return min(size_bytes // 4, ITEMS_MAX) // 2
+
+
 def scan_request(frame: bytes, key: int) -> Steps[AlterConfigsRequest]:
     """Reads a whole request frame, size field included, a little at a time.
 

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from kvota.app.check_callback import check_files
 from kvota.app.config import GatewayConfig, read_config
 from kvota.app.dynamic_settings import RunningConfig, overlaid, refusal_of
 from kvota.model.broker_settings import SettingChanges, Source
-from kvota.model.errors import UsageError
+from kvota.model.errors import ConfigurationError, UsageError
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.session.outside import Refusal
+from kvota.store.quota_document import QuotaDocument
 
 CLASS = "client.quota.callback.class"
 NUM, SIZE = "quota.window.num", "quota.window.size.seconds"
@@ -156,3 +158,28 @@ def test_a_list_of_classes_that_is_none(folder: Path, classes: object) -> None:
 
     assert len(faults) == 1
     assert "is not a list of dotted names of classes" in str(faults[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({CLASS: "my_quotas.ByTeam"}, "quotas.json: Invalid value my_quotas.ByTeam"),
+        ({CLASS: OWN}, "client.quota.callback.group.*: there is no group"),
+        (
+            {CLASS: OWN, f"{GROUP}x": "a"},
+            f"{GROUP}x, set dynamically: ",
+        ),
+    ],
+)
+def test_a_check_looks_at_what_is_set_dynamically(
+    folder: Path, settings: dict[str, str], words: str
+) -> None:
+    of_file = config(folder, '[quotas]\nsource = "file"\n')
+    of_file.quotas.file.write_bytes(QuotaDocument(settings={NUM: "5"}).content())
+    assert check_files(of_file.path)[0].windows[QuotaType.PRODUCE].samples == 5
+
+    of_file.quotas.file.write_bytes(QuotaDocument(settings=settings).content())
+    with pytest.raises(ConfigurationError) as caught:
+        check_files(of_file.path)
+
+    assert words in str(caught.value)

@@ -1,5 +1,6 @@
 """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs where the gateway has settings of its own."""
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,6 +203,37 @@ def test_a_refused_errand_is_the_resources_answer() -> None:
     on.tell(Refusal(-1, "the disk is full"))
 
     assert results_of(on.to_client, INCREMENTAL) == [(ALL, -1, "the disk is full")]
+
+
+@pytest.mark.parametrize("settings", [{"a" * 12: ""}, dict.fromkeys(map(str, range(20_000)), "")])
+def test_memory_is_weighed_while_a_request_is_looked_into(settings: dict[str, str | None]) -> None:
+    frame = asked(INCREMENTAL, (ALL, {NUM: "5", **settings}), correlation=5)
+    allowed(stage(), asked(INCREMENTAL, (ALL, {NUM: "5"})))  # what is made once is made
+    on = stage()
+    budgets = on.cluster.shared.whole_requests
+
+    tracemalloc.start()
+    on.client(*(frame[at : at + 65_536] for at in range(0, len(frame), 65_536)))
+    weighed_bytes = budgets.large.used_bytes + budgets.small.used_bytes
+    on.broker(broker_altered(FINE, version=0))
+    on.broker(broker_acls(NOT_ALLOWED))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert [code for _, code, _ in results_of(on.to_client, INCREMENTAL)] == [INVALID]
+    # What the stage itself keeps: all that has gone up or down.
+    kept_bytes = 3 * len(frame) + 2 * len(on.to_client)
+    assert peak_bytes <= weighed_bytes + kept_bytes + 500_000
+    assert budgets.large.used_bytes == budgets.small.used_bytes == 0
+
+
+def test_what_passes_gives_its_memory_back() -> None:
+    on = stage()
+
+    on.client(asked(INCREMENTAL, (ALL, dict.fromkeys(map(str, range(20_000)), ""))))
+
+    budgets = on.cluster.shared.whole_requests
+    assert budgets.large.used_bytes == budgets.small.used_bytes == 0
 
 
 # ------------------------------------------------------------------ both

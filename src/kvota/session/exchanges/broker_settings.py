@@ -46,6 +46,7 @@ class AlterBrokerSettings(Conversation):
             ProtocolError: the request cannot be read, or is about more than one may be.
         """
         if not _may_be_gateways(caller.shared.broker_settings, head.key, frame):
+            caller.whole.give_back()
             return ErrorTexts.begin(caller, head, frame, now_us)
         return super().begin(caller, head, frame, now_us)
 
