@@ -90,20 +90,21 @@ class Crowd:
     """Connections that produce one request after the other until they are stopped."""
 
     port: int
+    topic: str = TOPIC
     answers: int = 0
     failed: list[str] = field(default_factory=list)
     longest_s: float = 0.0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def connection(self, number: int) -> None:
-        frame = produce_frame(TOPIC, client_id=f"team-{number % TEAMS}")
+        frame = produce_frame(self.topic, client_id=f"team-{number % TEAMS}")
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             while not self.stopping.is_set():
                 began_s = time.monotonic()
                 writer.write(frame)
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                error, throttle_ms = produce_result(await reader.readexactly(size), TOPIC)
+                error, throttle_ms = produce_result(await reader.readexactly(size), self.topic)
                 self.answers += 1
                 self.longest_s = max(self.longest_s, time.monotonic() - began_s)
                 if error or throttle_ms:

@@ -1,11 +1,16 @@
 """kafka-configs.sh, unmodified: each command line once against a broker, once against a gateway."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.integration.conftest import HOST
-from tests.integration.kafka_configs.command_lines import command_lines
+from tests.integration.kafka_configs.command_lines import (
+    command_lines,
+    describe,
+    lines_on_a_number,
+)
 from tests.integration.kafka_configs.running import ConfigCommands, Ended
 from tests.integration.raw_client import RawClient
 from tests.integration.test_client_quotas import address, asked, entries_of, gateway
@@ -13,9 +18,12 @@ from tests.unit.quota_api.written import description
 
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.model.broker_settings import WINDOW_DEFAULTS
 
 # A broker's metadata follows its controller.
 _KNOWN_S = 10.0
+# Of all brokers, a number from 1 on, dynamic.
+LIKE, LIKE_DEFAULT = "background.threads", 10
 
 
 @pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
@@ -35,6 +43,36 @@ def test_same_text_and_same_exit_code(tmp_path: Path, version: str) -> None:
             straight = tool.run(line, straight_kafka.bootstrap_servers)
             assert in_any_order(told) == in_any_order(straight), line
             known_everywhere(direct, client)
+        for line in lines_on_a_number():
+            # A broker takes these from its file only: a setting of its own that is like them is the measure.
+            told = on_setting(tool, line, process.bootstrap_servers, "quota.window.num")
+            end = time.monotonic() + _KNOWN_S
+            while told != on_setting(tool, line, straight_kafka.bootstrap_servers, LIKE):
+                assert time.monotonic() < end, (line, told)
+        describes_the_same_broker(tool, kafka, process.bootstrap_servers)
+
+
+def on_setting(tool: ConfigCommands, line: Sequence[str], address: str, name: str) -> Ended:
+    """What a line on this setting ends with, whatever its name and its default."""
+    ended = tool.run([part.replace("{setting}", name) for part in line], address)
+    default = WINDOW_DEFAULTS.get(name, LIKE_DEFAULT)
+
+    def comparable(text: str) -> str:
+        return text.replace(f"DEFAULT_CONFIG:{name}={default}", "default").replace(name, "setting")
+
+    return in_any_order(Ended(ended.exit_code, *map(comparable, (ended.stdout, ended.stderr))))
+
+
+def describes_the_same_broker(tool: ConfigCommands, kafka: LocalKafka, gateway: str) -> None:
+    """All settings, of which none is the gateway's own now, are the broker's but for addresses."""
+    line = describe("--all --entity-type brokers --entity-name 1")
+    told, straight = (
+        set(tool.run(line, address).stdout.splitlines())
+        for address in (gateway, kafka.bootstrap_servers)
+    )
+    names = {text.strip().partition("=")[0] for text in straight - told}
+    assert names == {"listeners", "advertised.listeners", "controller.quorum.voters"}
+    assert len(told) == len(straight) > 200
 
 
 def in_any_order(ended: Ended) -> Ended:

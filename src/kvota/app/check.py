@@ -9,10 +9,10 @@ from kvota.app.config import GatewayConfig
 from kvota.app.running_gateway import running_pid
 from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
-from kvota.callbacks.loading import CALLBACK_CLASS
 from kvota.files.whole_file import DISK_IS_FULL
 from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
+from kvota.model.broker_settings import CALLBACK_CLASS
 from kvota.model.client_quotas import ClientQuotas, idle_keys
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError

@@ -8,16 +8,18 @@ from threading import Thread
 from time import monotonic
 
 from kvota.app.config import GatewayConfig, read_config
-from kvota.app.quota_opening import stored_quotas
+from kvota.app.dynamic_settings import overlaid
+from kvota.app.quota_opening import stored_document
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.callbacks import load_callback
 from kvota.callbacks.faults import call_in, call_of, fault_of, place_of_method
 from kvota.callbacks.loading import is_kvotas_own
 from kvota.engine.question import Answer, ask
+from kvota.model.broker_settings import NO_SETTINGS, Settings
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.cluster_view import BrokerView, ClusterView, TopicView
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import CallbackError, ConfigurationError, Fault
+from kvota.model.errors import CallbackError, ConfigurationError, Fault, UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType, counter_node_id
@@ -42,9 +44,11 @@ _CLUSTER = ClusterView(
 )
 
 
-def placed(error: ConfigurationError, config: GatewayConfig) -> ConfigurationError:
-    """The same faults, with the line of gateway.toml where one is a property's."""
-    places = config.kafka.places
+def placed(
+    error: ConfigurationError, config: GatewayConfig, settings: Settings = NO_SETTINGS
+) -> ConfigurationError:
+    """The same faults, with the line of gateway.toml where one is a property's that stands there."""
+    places = {**config.kafka.places, **{name: f"{name}, set dynamically" for name in settings}}
     faults = [
         replace(fault, place=places.get(fault.place, f"{config.path}: kafka.{fault.place}"))
         if fault.place.startswith("client.quota.callback.")
@@ -61,10 +65,14 @@ def check_files(path: Path) -> tuple[GatewayConfig, ClientQuotas, ClientQuotaCal
         ConfigurationError: with every fault that was found in any of them, each with its place.
     """
     config, faults = read_config(path)
-    quotas, of_quotas = _quotas(config, faults)
+    quotas, settings, of_quotas = _quotas(config, faults)
     faults += of_quotas
     try:
-        callback = _loaded(config, quotas.configured())
+        config = overlaid(config, settings)
+    except UsageError as error:
+        faults.append(Fault(str(config.quotas.file), str(error), "Set another one, or delete it."))
+    try:
+        callback = _loaded(config, settings, quotas.configured())
     except ConfigurationError as error:
         # What the reader has found itself, a callback of kvota's own finds again.
         faults += [fault for fault in error.faults if fault not in faults]
@@ -74,23 +82,27 @@ def check_files(path: Path) -> tuple[GatewayConfig, ClientQuotas, ClientQuotaCal
     return config, quotas, callback
 
 
-def _quotas(config: GatewayConfig, faults: list[Fault]) -> tuple[ClientQuotas, list[Fault]]:
-    """The configured quotas, and what is wrong with them."""
+def _quotas(
+    config: GatewayConfig, faults: list[Fault]
+) -> tuple[ClientQuotas, Settings, list[Fault]]:
+    """The configured quotas, the settings that are kept with them, and what is wrong with them."""
     if any(fault.place.endswith((": quotas.file", ": quotas.source")) for fault in faults):
-        return ClientQuotas(), []
+        return ClientQuotas(), NO_SETTINGS, []
     if config.quotas.source is not QuotaSourceKind.TOML:
-        stored, words = stored_quotas(config)
+        stored, words = stored_document(config)
         if words is None:
-            return stored, []
+            return stored.quotas, stored.settings, []
         problem, _, remedy = words.removeprefix(f"{config.quotas.file} ").partition(". ")
-        return stored, [Fault(str(config.quotas.file), problem, remedy)]
+        return stored.quotas, stored.settings, [Fault(str(config.quotas.file), problem, remedy)]
     try:
-        return load_client_quotas(config.quotas.file, named_by=config.path), []
+        return load_client_quotas(config.quotas.file, named_by=config.path), NO_SETTINGS, []
     except ConfigurationError as error:
-        return ClientQuotas(), error.faults
+        return ClientQuotas(), NO_SETTINGS, error.faults
 
 
-def _loaded(config: GatewayConfig, quotas: ConfiguredQuotas) -> ClientQuotaCallback:
+def _loaded(
+    config: GatewayConfig, settings: Settings, quotas: ConfiguredQuotas
+) -> ClientQuotaCallback:
     """Load the callback of the settings, and call its methods where somebody else has written them.
 
     Raises:
@@ -100,7 +112,7 @@ def _loaded(config: GatewayConfig, quotas: ConfiguredQuotas) -> ClientQuotaCallb
         chosen = config.kafka.callback
         callback = load_callback(chosen.class_name, chosen.properties, quotas)
     except ConfigurationError as error:
-        raise placed(error, config) from None
+        raise placed(error, config, settings) from None
     faults = [] if is_kvotas_own(callback) else _Probe(callback).faults(quotas)
     if faults:
         raise ConfigurationError(faults)

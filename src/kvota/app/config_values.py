@@ -16,6 +16,7 @@ _SHOWN_MAX = 80
 _HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _NODE_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as record.recorder takes it
 
 
@@ -50,6 +51,16 @@ def read_class_name(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise _refuse(value, "the dotted name of a class", '"kvota.callbacks.DefaultQuotaCallback"')
     return value
+
+
+def read_class_names(value: object) -> tuple[str, ...]:
+    """Read a list of dotted names of classes."""
+    is_list = isinstance(value, list) and all(
+        isinstance(name, str) and _DOTTED.fullmatch(name) for name in value
+    )
+    if not isinstance(value, list) or not is_list:
+        raise _refuse(value, "a list of dotted names of classes", '["my_quotas.ByTeam"]')
+    return tuple(value)
 
 
 def read_name(value: object) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvota.app.config import GatewayConfig
-from kvota.app.quota_opening import cluster_maker, stored_quotas
+from kvota.app.quota_opening import cluster_maker, stored_document
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.app.system_clock import SystemClock
 from kvota.client import BrokerConnection, BrokerError, Cluster, Security
@@ -23,11 +23,12 @@ from kvota.quota_api.entity import TYPES, parts_of, quota_entity
 from kvota.store.file_store import (
     StoreInUseError,
     load_quota_file,
+    load_snapshot,
     lock_quota_file,
     write_changes,
 )
 from kvota.store.quota_document import QuotaDocument, value_of
-from kvota.store.quota_rows import LastRows, encode_rows
+from kvota.store.quota_rows import LastRows, encode_rows, encode_settings
 from kvota.store.quota_topic import QuotaTopic
 from kvota.store.quotas_file import dump_quotas, load_client_quotas, write_quotas
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
@@ -124,7 +125,8 @@ def gateways_quotas(config: GatewayConfig) -> ClientQuotas:
         UnreachableError: the cluster does not answer.
         BrokerError: it refuses.
     """
-    stored, problem = stored_quotas(config)
+    document, problem = stored_document(config)
+    stored = document.quotas
     if config.quotas.source is QuotaSourceKind.TOPIC:
         of_topic = asyncio.run(_of_topic(config))
         # A topic that is new takes what was there last, as it does from a gateway.
@@ -306,9 +308,12 @@ async def _append(config: GatewayConfig, changes: Sequence[KeyChange], after: Cl
     topic = QuotaTopic(config.quotas.topic, cluster_maker(config))
     try:
         await topic.find_or_make()
+        rows = encode_rows(changes)
         if await topic.is_new():
-            changes = ClientQuotas().changes_to(after)
-        await topic.append(encode_rows(changes), now_ms=SystemClock().now_us() // 1000)
+            rows = encode_rows(ClientQuotas().changes_to(after))
+            document, _ = load_snapshot(config.quotas.file)
+            rows += encode_settings(document.settings)
+        await topic.append(rows, now_ms=SystemClock().now_us() // 1000)
     finally:
         await topic.close()
 

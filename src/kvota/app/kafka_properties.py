@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
-from kvota.callbacks.loading import CALLBACK_CLASS, ChosenCallback, choose, prefixes_of
+from kvota.callbacks.loading import ChosenCallback, choose, prefixes_of
 from kvota.gateway.settings import GatewayLimits
+from kvota.model.broker_settings import CALLBACK_CLASS, WINDOW_DEFAULTS, WINDOW_SETTINGS
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.volumes.settings import (
@@ -21,12 +22,6 @@ from kvota.volumes.settings import (
 FACTOR_SCOPE = f"{PREFIX}.throttle.factor.scope"
 
 _PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
-# Properties of the quota types' windows, each once.
-_WINDOW_PROPERTIES = tuple(
-    dict.fromkeys(
-        name for of_type in CONFIGURABLE_TYPES for name in FACTS[of_type].window_properties
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +31,7 @@ class KafkaProperties:
     Attributes:
         windows: of each quota type.
         callback: its class, and the properties that it is configured with.
+        callback_properties: what there is for any callback, whichever is chosen.
         places: where in the file each property stands.
         volumes: whether and how full disks throttle.
         factor_per_broker: a full disk slows down the producers of its broker only.
@@ -44,6 +40,7 @@ class KafkaProperties:
 
     windows: dict[QuotaType, QuotaWindow]
     callback: ChosenCallback
+    callback_properties: Mapping[str, str]
     places: Mapping[str, str] = field(compare=False)
     volumes: VolumeSettings
     factor_per_broker: bool
@@ -53,7 +50,7 @@ class KafkaProperties:
 
 def read_kafka_properties(reader: Reader) -> KafkaProperties:
     """Read the table; its faults go to the reader."""
-    gateways_own = (*_WINDOW_PROPERTIES, CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
+    gateways_own = (*WINDOW_SETTINGS, CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
     known = (*gateways_own, *KNOWN_PROPERTIES)
     name = _named_class(reader)
     prefixes = (*ADMIN_PREFIXES, *prefixes_of(name))
@@ -71,6 +68,7 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
             kafka.value(CALLBACK_CLASS, ChosenCallback().class_name, values.read_class_name),
             of_callback,
         ),
+        callback_properties=of_callback,
         places={key: kafka.place(key) for key in (CALLBACK_CLASS, *kafka.data)},
         volumes=volumes,
         factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)
@@ -105,8 +103,10 @@ def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:
     windows: dict[tuple[str, str], QuotaWindow] = {}
     of_types = {of_type: FACTS[of_type].window_properties for of_type in CONFIGURABLE_TYPES}
     for samples_name, seconds_name in dict.fromkeys(of_types.values()):
-        samples = kafka.value(samples_name, 11, values.read_samples)
-        seconds = kafka.value(seconds_name, 1, values.read_window_seconds)
+        samples = kafka.value(samples_name, WINDOW_DEFAULTS[samples_name], values.read_samples)
+        seconds = kafka.value(
+            seconds_name, WINDOW_DEFAULTS[seconds_name], values.read_window_seconds
+        )
         windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
     return {quota_type: windows[names] for quota_type, names in of_types.items()}
 

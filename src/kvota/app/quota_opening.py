@@ -11,6 +11,7 @@ from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas
 from kvota.session.outside import Refusal
 from kvota.store.file_store import FileStore, load_quota_file
+from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_store import QuotaStore, TomlStore
 from kvota.wire.error_code import ErrorCode
 
@@ -36,13 +37,12 @@ def open_store(config: GatewayConfig, written: ClientQuotas | None) -> QuotaStor
     return TomlStore(written, _refusal_of_toml(config))
 
 
-def stored_quotas(config: GatewayConfig) -> tuple[ClientQuotas, str | None]:
-    """Look at the quotas of a store of the gateway's own; also return what is wrong with it.
+def stored_document(config: GatewayConfig) -> tuple[QuotaDocument, str | None]:
+    """Look at the quotas and settings in a store of the gateway's own; also return what is wrong with it.
 
     Of a topic that is what it has had last.
     """
-    document, problem = load_quota_file(config.quotas.file)
-    return document.quotas, problem
+    return load_quota_file(config.quotas.file)
 
 
 def cluster_maker(config: GatewayConfig) -> "Callable[[], Cluster]":
@@ -65,6 +65,18 @@ def _topic_store(config: GatewayConfig) -> QuotaStore:
 
     topic = QuotaTopic(config.quotas.topic, cluster_maker(config))
     return TopicStore(topic, config.quotas.file, clock=SystemClock())
+
+
+def refusal_of_settings(config: GatewayConfig, store: QuotaStore) -> Refusal | None:
+    """Why nobody may alter the gateway's settings over the network; None: who has the right may."""
+    if config.quotas.source is not QuotaSourceKind.TOML:
+        return store.refusal
+    words = (
+        f"The settings of this gateway are written in {config.path}, below [kafka]: change that file, then "
+        f'{called()} gateway reload. To alter them from here, write quotas.source = "file" there, '
+        f"and take the quotas over with: {called()} gateway import-quotas --from {config.quotas.file}."
+    )
+    return Refusal(ErrorCode.POLICY_VIOLATION, words)
 
 
 def _refusal_of_toml(config: GatewayConfig) -> Refusal:

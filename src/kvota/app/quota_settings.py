@@ -46,6 +46,7 @@ class QuotaSettings:
         source: where quotas come from.
         file: that of the source; of a topic, what it has had last.
         topic: its name, where it is the source.
+        callback_classes: dotted names of callbacks that may be chosen over the network, beside kvota's own.
         admins: who may alter quotas where no authorizer of the cluster can say.
         enforced: quota types in force; the others are in shadow mode.
         enforces_connection_rates: whether connection_creation_rate is in force, or only watched.
@@ -55,6 +56,7 @@ class QuotaSettings:
     source: QuotaSourceKind
     file: Path
     topic: str
+    callback_classes: tuple[str, ...]
     admins: QuotaAdmins
     enforced: frozenset[QuotaType]
     enforces_connection_rates: bool
@@ -69,7 +71,8 @@ class QuotaSettings:
 def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
     quotas = reader.table("quotas")
-    known = ("source", "file", "topic", "admins", *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
+    of_table = ("source", "file", "topic", "callback_classes", "admins")
+    known = (*of_table, *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
     reader.known(("quotas",), known, remedies=_REMEDIES)
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
     file = quotas.value("file", _FILE_NAMES[source], values.read_path)
@@ -89,6 +92,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
         source=source,
         file=folder / file,
         topic=topic,
+        callback_classes=quotas.value("callback_classes", (), values.read_class_names),
         admins=_admins(reader, listens_at=listens_at),
         enforced=frozenset(enforced),
         enforces_connection_rates=of_connections.value("enforce", False, values.read_boolean),  # noqa: FBT003

@@ -10,15 +10,17 @@ from pathlib import Path
 from kvota.app.check import doubts
 from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig, load_files
+from kvota.app.dynamic_settings import RunningConfig, overlaid
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.app.running_gateway import ACCEPTED, END, REFUSED
 from kvota.callbacks import ChosenCallback
 from kvota.gateway.callback_in_force import PreparedCallback
 from kvota.gateway.gateway import Gateway
+from kvota.model.broker_settings import Settings
 from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
-from kvota.model.errors import ConfigurationError, KvotaError
+from kvota.model.errors import ConfigurationError, KvotaError, UsageError
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.planning.plan import format_quota
 from kvota.store.quota_store import QuotaStore, TomlStore
@@ -33,7 +35,7 @@ class Reload:
     """Puts changed files in force, or keeps everything as it is and says why.
 
     Args:
-        config: the settings that the gateway runs by.
+        running: what the gateway runs by.
         gateway: what they are put in force in.
         sources: is told where the limits come from now.
         store: of the quotas.
@@ -42,13 +44,13 @@ class Reload:
 
     def __init__(
         self,
-        config: GatewayConfig,
+        running: RunningConfig,
         gateway: Gateway,
         sources: LimitSources,
         store: QuotaStore,
         tell: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        self._config = config
+        self._running = running
         self._gateway = gateway
         self._sources = sources
         self._store = store
@@ -78,42 +80,60 @@ class Reload:
         Raises:
             KvotaError: something is wrong with them, or with the quota callback that they name.
         """
-        config, written = await asyncio.to_thread(load_files, self._config.path)
+        in_file, written = await asyncio.to_thread(load_files, self._running.written.path)
         if not isinstance(self._store, TomlStore):
             written = None  # another source needs a restart
         quota_callback = self._gateway.quota_callback
         async with quota_callback.changing:
             callback = None
+            settings = self._settings_with(in_file)
+            config = overlaid(in_file, settings)
             chosen = config.kafka.callback
-            if chosen != self._config.kafka.callback or chosen.has_changed:
+            if chosen != self._running.config.kafka.callback or chosen.has_changed:
                 quotas = self._store.quotas if written is None else written
                 try:
                     callback = await quota_callback.prepare(chosen, quotas.configured())
                 except ConfigurationError as error:
-                    raise placed(error, config) from None
-            lines = self._put_in_force(config, written, callback)
+                    raise placed(error, config, settings) from None
+            lines = self._put_in_force(in_file, settings, written, callback)
         self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas
-        settings = (
-            self._config.quotas
-        )  # a source, file or topic that is another one now needs a restart
-        warnings = doubts(replace(config, quotas=settings), quotas, quota_callback.callback)
+        # A source, file or topic that is another one now needs a restart.
+        of_quotas = self._running.config.quotas
+        warnings = doubts(replace(config, quotas=of_quotas), quotas, quota_callback.callback)
         entities = len(quotas.configured())
-        lines.append(f"{in_force(config)}; quotas of {entities} entities from {settings.place}")
+        lines.append(f"{in_force(config)}; quotas of {entities} entities from {of_quotas.place}")
         for line in lines:
             log.info("SIGHUP: %s", line)
         for warning in warnings:
             log.warning("SIGHUP: %s", warning)
         await self._tell_result(ACCEPTED, [*lines, *(f"warning: {text}" for text in warnings)])
 
+    def _settings_with(self, in_file: GatewayConfig) -> Settings:
+        """What is set dynamically; where that cannot be in force with the file, what is in force of it.
+
+        Raises:
+            UsageError: neither can.
+        """
+        stored = self._store.settings
+        try:
+            overlaid(in_file, stored)
+        except UsageError:
+            if stored == self._running.settings:
+                raise
+            return self._running.settings
+        return stored
+
     def _put_in_force(
         self,
-        config: GatewayConfig,
+        in_file: GatewayConfig,
+        settings: Settings,
         written: ClientQuotas | None,
         callback: PreparedCallback | None,
     ) -> list[str]:
         """Go by all this from now on; returns what is another now."""
-        before, self._config = self._config, _running(self._config, config)
+        before, config = self._running.config, overlaid(in_file, settings)
+        self._running.replace(_running(self._running.written, in_file), settings)
         quotas_before = self._gateway.shared.engine.quotas
         if written is not None and isinstance(self._store, TomlStore):
             self._store.quotas = written
@@ -127,7 +147,7 @@ class Reload:
             callback=callback,
             connection_rates=config.gateway.connection_rates,
         )
-        self._sources.replace(self._config.quotas, quotas)
+        self._sources.replace(self._running.config.quotas, quotas)
         lines = changes(before, quotas_before, config, quotas)
         if callback is not None and before.kafka.callback == callback.chosen:
             lines.insert(
@@ -265,7 +285,13 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
             connection=connection,
             connection_rates=now.gateway.connection_rates,
         ),
-        kafka=replace(before.kafka, windows=now.windows, callback=now.kafka.callback),
+        kafka=replace(
+            before.kafka,
+            windows=now.windows,
+            callback=now.kafka.callback,
+            callback_properties=now.kafka.callback_properties,
+            places=now.kafka.places,
+        ),
         quotas=now.quotas
         if _store_of(before) == _store_of(now)
         else replace(

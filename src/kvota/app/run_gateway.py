@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from kvota.app.check import doubts
-from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
+from kvota.app.settings_in_force import SettingsInForce, begin_with
 from kvota.app.system_clock import SystemClock
 from kvota.app.watch_cluster import watch_cluster
-from kvota.callbacks import DefaultQuotaCallback, load_callback
+from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import QuotaEngine
 from kvota.files.process_lock import ProcessLock
 from kvota.gateway.gateway import Gateway
@@ -31,7 +31,7 @@ from kvota.metrics.throttle_log import ThrottleLog
 from kvota.model.address import address_text
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import ConfigurationError, KvotaError, UnreachableError, UsageError
+from kvota.model.errors import KvotaError, UnreachableError, UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.record.record_limits import RecordLimits
@@ -77,12 +77,9 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
 def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock | None) -> None:
     store = open_store(config, written)
     quotas = store.quotas.configured()
-    chosen = config.kafka.callback
-    try:
-        callback = load_callback(chosen.class_name, chosen.properties, quotas)
-    except ConfigurationError as error:
-        raise placed(error, config) from None
-    is_default = chosen.is_default
+    running, callback = begin_with(config, store)
+    config = running.config
+    is_default = config.kafka.callback.is_default
     engine = QuotaEngine(callback, config.windows, config.quotas.buckets)
     sources = _sources(config, callback, quotas, is_found=lock is not None)
     cells = Cells(shown_max=_SERIES_MAX)
@@ -101,6 +98,9 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     )
     gateway = Gateway(config.gateway, shared, store)
     gateway.quota_callback.on_change = sources.replace_callback
+    settings = SettingsInForce(running, gateway, store)
+    shared.broker_settings = settings
+    gateway.alter_settings = settings.alter
     http = _http(config)
     sink.start()
     if http is not None:
@@ -109,8 +109,8 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     gc.freeze()
     try:
         tell = None if lock is None else lock.tell
-        reload = Reload(config, gateway, sources, store, tell)
-        uvloop.run(_serve(config, gateway, store, reload))
+        reload = Reload(running, gateway, sources, store, tell)
+        uvloop.run(_serve(config, gateway, store, reload, settings))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
@@ -229,7 +229,11 @@ def _sink(config: GatewayConfig, tally: Tally) -> Recorder | CountingSink:
 
 
 async def _serve(
-    config: GatewayConfig, gateway: Gateway, store: QuotaStore, reload: Reload
+    config: GatewayConfig,
+    gateway: Gateway,
+    store: QuotaStore,
+    reload: Reload,
+    settings: SettingsInForce,
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
@@ -240,6 +244,7 @@ async def _serve(
         beside = [
             tasks.create_task(_say_ready(config, gateway, store, started)),
             tasks.create_task(reload.run()),
+            tasks.create_task(settings.follow()),
         ]
         beside.append(tasks.create_task(watch_cluster(config, gateway, started)))
         if config.kafka.volumes.source != "none":

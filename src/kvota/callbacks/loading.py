@@ -11,11 +11,10 @@ from kvota.callbacks.faults import class_faults, fault_of, words_of
 from kvota.callbacks.grouped import GROUP_PREFIX, GroupQuotaCallback
 from kvota.callbacks.partition_share import SHARE_PREFIX, PartitionShareQuotaCallback
 from kvota.callbacks.static import StaticQuotaCallback
+from kvota.model.broker_settings import CALLBACK_CLASS, CALLBACK_PREFIX
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, Fault
 from kvota.model.quota_callback import ClientQuotaCallback
-
-CALLBACK_CLASS = "client.quota.callback.class"
 
 # What kvota has itself: by its name, and by that of the Java class it stands for.
 _OWN: Mapping[str, type[ClientQuotaCallback]] = {
@@ -35,7 +34,6 @@ _PREFIXES: Mapping[type[ClientQuotaCallback], tuple[str, ...]] = {
     GroupQuotaCallback: (GROUP_PREFIX,),
     PartitionShareQuotaCallback: (GROUP_PREFIX, SHARE_PREFIX),
 }
-_ANY_PREFIX = "client.quota.callback."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,10 +73,15 @@ def is_kvotas_own(callback: ClientQuotaCallback) -> bool:
     return type(callback) in _OWN.values()
 
 
+def names_of_own() -> tuple[str, ...]:
+    """Names of the callbacks that kvota has itself."""
+    return tuple(_OWN)
+
+
 def prefixes_of(class_name: str) -> tuple[str, ...]:
     """What the names of a callback's own properties begin with."""
     own = _OWN.get(class_name)
-    return (_ANY_PREFIX,) if own is None else _PREFIXES[own]
+    return (CALLBACK_PREFIX,) if own is None else _PREFIXES[own]
 
 
 def choose(class_name: str, properties: Mapping[str, str]) -> ChosenCallback:

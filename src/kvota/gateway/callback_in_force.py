@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from threading import Thread
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.callbacks.loading import CALLBACK_CLASS, ChosenCallback, load_callback
+from kvota.callbacks.loading import ChosenCallback, load_callback
 from kvota.engine import Answer, Question
 from kvota.gateway.callback_host import CallbackHost
 from kvota.gateway.callback_retries import CallbackRetries
+from kvota.model.broker_settings import CALLBACK_CLASS
 from kvota.model.cluster_view import ClusterView
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import KvotaError, UsageError
@@ -170,6 +171,11 @@ class CallbackInForce:
         self.on_change(host.callback)
         self._close(old)
         self._look_again()
+
+    def discard(self, prepared: PreparedCallback) -> None:
+        """Close a callback that is not wanted after all; the one in force goes on."""
+        self._close(prepared.host)
+        self._say_what_it_wants(self._host)
 
     async def change(self, chosen: ChosenCallback) -> None:
         """Load a callback and put it in force; where that fails the one in force stays.

@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 
-from kvota.session.outside import Errand, LookUpHosts, Refusal
+from kvota.session.outside import AlterSettings, Errand, LookUpHosts, Refusal
 from kvota.store.quota_store import QuotaStore
+
+AlterTheSettings = Callable[[AlterSettings], Coroutine[None, None, Refusal | None]]
 
 # Of one errand: an administrator waits for it.
 _LOOK_UP_S = 10.0
@@ -21,11 +23,18 @@ class Errands:
     Args:
         loop: where results are wanted.
         store: of the configured quotas.
+        alter_settings: alters the gateway's own settings, where it has any to alter.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: QuotaStore) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: QuotaStore,
+        alter_settings: AlterTheSettings | None = None,
+    ) -> None:
         self._loop = loop
         self._store = store
+        self._alter_settings = alter_settings
         self._names = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvota-names")
 
     def run(self, errand: Errand) -> "asyncio.Future[object]":
@@ -34,6 +43,10 @@ class Errands:
         if isinstance(errand, LookUpHosts):
             looking = self._loop.create_task(self._unknown(errand.names))
             looking.add_done_callback(lambda task: _tell(result, task.result()))
+        elif isinstance(errand, AlterSettings):
+            assert self._alter_settings is not None, "there are settings to alter"
+            altering = self._loop.create_task(self._alter_settings(errand))
+            altering.add_done_callback(lambda task: _tell(result, task.result()))
         else:
             self._store.alter(errand, lambda refusal: _tell(result, refusal))
         return result

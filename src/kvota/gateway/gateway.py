@@ -15,7 +15,7 @@ from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
-from kvota.gateway.errands import Errands
+from kvota.gateway.errands import AlterTheSettings, Errands
 from kvota.gateway.glancing import Glancing, Watched
 from kvota.gateway.held_back import HeldBack
 from kvota.gateway.journal import Journal
@@ -60,6 +60,7 @@ class Gateway:
 
     Attributes:
         quota_callback: the callback in force, which can be changed while it runs.
+        alter_settings: alters the gateway's own settings, where it has any; set before it runs.
         counts: of connections, since it began to run.
         is_listening: clients may connect.
     """
@@ -81,6 +82,7 @@ class Gateway:
             self._places, settings.limits, shared.budgets, shared.early_charges
         )
         self.quota_callback = CallbackInForce(shared, look_again=self.look_again)
+        self.alter_settings: AlterTheSettings | None = None
         self.is_listening = False
         self._glancing: Glancing
         self._loop: asyncio.AbstractEventLoop
@@ -103,7 +105,7 @@ class Gateway:
         self.quota_callback.start(loop)
         self._loop = loop
         self._glancing = self._made_glancing(loop)
-        self._errands = errands = Errands(loop, self._store)
+        self._errands = errands = Errands(loop, self._store, self.alter_settings)
         held_back = HeldBack(loop)
         self._store.begin(self._in_force)
         means = Means(

@@ -20,8 +20,8 @@ from kvota.session.shared import Shared
 from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
-from kvota.wire import client_quotas, mutations
-from kvota.wire.apis import ALTER_CLIENT_QUOTAS
+from kvota.wire import alter_configs, client_quotas, mutations
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kvota.wire.varint import Bytes, Frame
 
 # The quota callback has so long to answer before a client counts as by the default one.
@@ -39,6 +39,8 @@ _ANNOUNCED: Mapping[int, Callable[[Bytes], int]] = {
     },
     # An entity takes what two topics take.
     ALTER_CLIENT_QUOTAS: lambda head: 2 * client_quotas.announced_entries(head),
+    ALTER_CONFIGS: alter_configs.announced_items,
+    INCREMENTAL_ALTER_CONFIGS: alter_configs.announced_items,
 }
 
 

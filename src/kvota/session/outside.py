@@ -4,9 +4,10 @@ The gateway runs the errands; whatever goes wrong with one is a result, too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kvota.model.broker_settings import NO_SETTINGS, DescribedSetting, SettingChanges, Settings
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 
 
@@ -31,13 +32,30 @@ class StoreQuotas:
     Attributes:
         changes: what is to be otherwise.
         by: who has asked for it, for the log.
+        settings: of the gateway, which are stored with them.
     """
 
     changes: Sequence[KeyChange]
     by: str
+    settings: SettingChanges = field(default_factory=lambda: NO_SETTINGS)
 
 
-Errand = LookUpHosts | StoreQuotas
+@dataclass(frozen=True, slots=True)
+class AlterSettings:
+    """Alter the gateway's settings and put them in force. The result: None, or a ``Refusal``; nothing is half done.
+
+    Attributes:
+        changes: what is to be otherwise.
+        validate_only: find out whether it could be done, and leave it at that.
+        by: who has asked for it, for the log.
+    """
+
+    changes: SettingChanges
+    validate_only: bool
+    by: str
+
+
+Errand = LookUpHosts | StoreQuotas | AlterSettings
 
 
 class QuotaSource(Protocol):
@@ -56,6 +74,25 @@ class QuotaSource(Protocol):
     @property
     def may_lag(self) -> bool:
         """Whether others alter them, too, so that what is stored may be newer than ``quotas``."""
+        ...
+
+
+class BrokerSettings(Protocol):
+    """The gateway's own settings under Kafka's names of a broker's."""
+
+    @property
+    def stored(self) -> Settings:
+        """What is set dynamically, and in force."""
+        ...
+
+    @property
+    def described(self) -> Sequence[DescribedSetting]:
+        """All settings, as they are now."""
+        ...
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why nobody may alter them over the network; None: who has the right may."""
         ...
 
 

@@ -13,7 +13,7 @@ from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.early_charges import EarlyCharges
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
-from kvota.session.outside import QuotaSource
+from kvota.session.outside import BrokerSettings, QuotaSource
 from kvota.session.produce_quota import ProduceQuota
 from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
@@ -28,12 +28,14 @@ _WHOLE_ANSWERS_BYTES = 128 * 2**20
 class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
-    ``settings``, ``quota_admins`` and ``default_callback`` are replaced; nothing else is, but for the flag.
+    ``settings``, ``broker_settings``, ``quota_admins`` and ``default_callback`` are replaced; nothing else is, but
+    for the flag.
 
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
         client_quotas: the configured quotas as Kafka's tools describe and alter them.
         descriptions: how they were described last.
+        broker_settings: of the gateway, as Kafka's tools describe and alter a broker's; None: it has none.
         quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
         whole_requests: memory for requests that are kept whole.
@@ -53,6 +55,7 @@ class Shared:
     default_callback: ClientQuotaCallback
     client_quotas: QuotaSource
     descriptions: Descriptions = field(default_factory=Descriptions)
+    broker_settings: BrokerSettings | None = None
     quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
     produce_quotas: tuple[ProduceQuota, ...] = ()
     whole_requests: WholeRequests = field(init=False)

@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kvota.files.whole_file import write_whole
+from kvota.model.broker_settings import NO_SETTINGS, SettingChanges, Settings
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError, UsageError
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_document import QuotaDocument, read_document
-from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, altered, nothing
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class FileStore:
     Attributes:
         problem: why the file could not be used as it is; None: it could.
         may_lag: False; nobody else alters the file.
+        on_settings: called when the settings in it are others.
 
     Raises:
         UsageError: another gateway keeps its quotas in it.
@@ -62,6 +64,12 @@ class FileStore:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvota-quotas")
         self._writing: asyncio.Future[QuotaDocument] | None = None
         self._said = ""
+        self.on_settings: Callable[[], None] = nothing
+
+    @property
+    def settings(self) -> Settings:
+        """The gateway's own, which are kept with the quotas."""
+        return self._document.settings
 
     @property
     def quotas(self) -> ClientQuotas:
@@ -105,8 +113,9 @@ class FileStore:
     def _write(self) -> None:
         batch, self._waiting = self._waiting, []
         changes = [change for errand, _ in batch for change in errand.changes]
+        settings = {name: value for errand, _ in batch for name, value in errand.settings.items()}
         self._writing = self._loop.run_in_executor(
-            self._writer, write_changes, self._path, self._document, changes
+            self._writer, write_changes, self._path, self._document, changes, settings
         )
         self._writing.add_done_callback(partial(self._written, batch, changes))
 
@@ -118,8 +127,10 @@ class FileStore:
     ) -> None:
         error = writing.exception()
         if error is None:
-            self._document = writing.result()
+            before, self._document = self._document, writing.result()
             self._said = ""
+            if before.settings != self._document.settings:
+                self.on_settings()
             self._put_in_force(batch, changes, 0)
         else:
             self._end_batch(batch, self._refusal_of(error))
@@ -137,7 +148,7 @@ class FileStore:
         self._writing = None
         for errand, done in batch:
             if refusal is None:
-                log.info("quotas altered by %s: %d values", errand.by, len(errand.changes))
+                log.info("%s", altered(errand))
             done(refusal)
         if self._waiting:
             self._write()
@@ -212,13 +223,18 @@ def _read(path: Path) -> QuotaDocument:
     return read_document(content)
 
 
-def write_changes(path: Path, before: QuotaDocument, changes: Sequence[KeyChange]) -> QuotaDocument:
+def write_changes(
+    path: Path,
+    before: QuotaDocument,
+    changes: Sequence[KeyChange],
+    settings: SettingChanges = NO_SETTINGS,
+) -> QuotaDocument:
     """Write the document after these changes, and return it; the one before is kept beside it.
 
     Raises:
         OSError: it could not be written, and is as it was.
     """
-    after = before.with_changes(changes)
+    after = before.with_changes(changes, settings)
     previous = path.with_name(path.name + _PREVIOUS)
     linking = path.with_name(path.name + _PREVIOUS + ".tmp")
     with suppress(OSError):  # there is no file yet, or its disk has no links

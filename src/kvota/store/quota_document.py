@@ -7,6 +7,13 @@ import json
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
+from kvota.model.broker_settings import (
+    NO_SETTINGS,
+    SettingChanges,
+    Settings,
+    is_gateways,
+    with_changes,
+)
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
@@ -14,28 +21,34 @@ from kvota.quota_api.alteration import fault_of_value
 from kvota.quota_api.entity import CLIENT_ID, IP, USER
 
 FORMAT, VERSION = "kvota client quotas", 1
+# With settings it is a later one, which a kvota that has none of them refuses instead of forgetting them.
+_VERSION_WITH_SETTINGS = 2
 
 _PARTS = (USER, CLIENT_ID, IP)
-_VALUES = "values"
-_HEAD = f'{{"format": "{FORMAT}", "version": {VERSION}, "quotas": [\n'.encode()
+_VALUES, _SETTINGS = "values", "settings"
 _END = b"\n]}\n"
 _NO_NUMBERS = ("NaN", "Infinity")  # JSON has none of them, so they are texts
 _encoded = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for each line
 
 
 class QuotaDocument:
-    """The quotas, and the document that has them."""
+    """The quotas and the gateway's settings, and the document that has them."""
 
-    def __init__(self, quotas: ClientQuotas | None = None) -> None:
+    def __init__(
+        self, quotas: ClientQuotas | None = None, settings: Settings = NO_SETTINGS
+    ) -> None:
         self.quotas = quotas or ClientQuotas()
+        self.settings = settings
         self._lines = {
             entity: _line(entity, values) for entity, values in self.quotas.entries().items()
         }
 
-    def with_changes(self, changes: Iterable[KeyChange]) -> "QuotaDocument":
+    def with_changes(
+        self, changes: Iterable[KeyChange], settings: SettingChanges = NO_SETTINGS
+    ) -> "QuotaDocument":
         """The document after all the changes."""
         batch = tuple(changes)
-        result = QuotaDocument()
+        result = QuotaDocument(settings=with_changes(self.settings, settings))
         result.quotas = self.quotas.with_changes(batch)
         lines = result._lines = self._lines.copy()
         entries = result.quotas.entries()
@@ -48,7 +61,12 @@ class QuotaDocument:
 
     def content(self) -> bytes:
         """The whole document."""
-        return _HEAD + b",\n".join(self._lines.values()) + _END
+        version = _VERSION_WITH_SETTINGS if self.settings else VERSION
+        head = f'{{"format": "{FORMAT}", "version": {version}, '
+        if self.settings:
+            settings = json.dumps(dict(self.settings), ensure_ascii=False)
+            head += f'"{_SETTINGS}": {settings},\n'
+        return f'{head}"quotas": [\n'.encode() + b",\n".join(self._lines.values()) + _END
 
 
 def read_document(content: bytes) -> QuotaDocument:
@@ -67,13 +85,20 @@ def read_document(content: bytes) -> QuotaDocument:
         msg = f'it has no "format": "{FORMAT}"'
         raise CorruptDataError(msg)
     version = data.get("version")
-    if version != VERSION:
-        msg = f"its version is {version!r}, and this kvota knows {VERSION}: a newer one has written it"
+    if version not in {VERSION, _VERSION_WITH_SETTINGS}:
+        known = f"{VERSION} and {_VERSION_WITH_SETTINGS}"
+        msg = (
+            f"its version is {version!r}, and this kvota knows {known}: a newer one has written it"
+        )
         raise CorruptDataError(msg)
     entries = data.get("quotas")
-    if set(data) != {"format", "version", "quotas"} or not isinstance(entries, list):
+    members = {"format", "version", "quotas"}
+    if version == _VERSION_WITH_SETTINGS:
+        members.add(_SETTINGS)
+    if set(data) != members or not isinstance(entries, list):
         msg = 'it has other members than "format", "version" and "quotas", a list'
         raise CorruptDataError(msg)
+    settings = _read_settings(data.get(_SETTINGS, {}))
     found: dict[QuotaEntity, Mapping[str, float]] = {}
     for number, entry in enumerate(entries):
         try:
@@ -85,7 +110,33 @@ def read_document(content: bytes) -> QuotaDocument:
             msg = f"quotas[{number}]: {entity} is there twice"
             raise CorruptDataError(msg)
         found[entity] = values
-    return QuotaDocument(ClientQuotas(found))
+    return QuotaDocument(ClientQuotas(found), settings)
+
+
+def _read_settings(data: object) -> dict[str, str]:
+    if not isinstance(data, dict):
+        msg = f'"{_SETTINGS}" is no object'
+        raise CorruptDataError(msg)
+    try:
+        return {name: text_of_setting(name, value) for name, value in data.items()}
+    except ValueError as error:
+        msg = f"{_SETTINGS}: {error}"
+        raise CorruptDataError(msg) from None
+
+
+def text_of_setting(name: str, value: object) -> str:
+    """The value of one of the gateway's settings.
+
+    Raises:
+        ValueError: it is none, or the setting is not one of the gateway's.
+    """
+    if not is_gateways(name):
+        msg = f"{name} is no setting of the gateway"
+        raise ValueError(msg)
+    if not isinstance(value, str):
+        msg = f"{name}: {value!r} is no text"
+        raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
+    return value
 
 
 def read_entry(entry: object) -> tuple[QuotaEntity, dict[str, float]]:

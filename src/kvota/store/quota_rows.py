@@ -3,7 +3,12 @@
     key    {"user":"orders","client-id":null,"quota":"producer_byte_rate"}
     value  {"version":1,"value":4000000.0}
 
-Both are JSON; a key has one spelling, so that compaction finds it again. null is the default's name.
+and the gateway's own settings, of which a kvota that has none leaves the rows out:
+
+    key    {"setting":"quota.window.num"}
+    value  {"version":1,"value":"5"}
+
+All are JSON; a key has one spelling, so that compaction finds it again. null is the default's name.
 """
 
 import json
@@ -11,20 +16,54 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kvota.client.record_batches import Row, Unread
+from kvota.model.broker_settings import SettingChanges, Settings, with_changes
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.quota_entity import QuotaEntity
-from kvota.store.quota_document import entity_of, named_parts, number_text, value_of
+from kvota.store.quota_document import (
+    entity_of,
+    named_parts,
+    number_text,
+    text_of_setting,
+    value_of,
+)
 
 VERSION = 1
-_QUOTA = "quota"
+_QUOTA, _SETTING = "quota", "setting"
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
-Key = tuple[QuotaEntity, str]
+
+class SettingName(NamedTuple):
+    """What the row of a setting is about."""
+
+    name: str
+
+
+QuotaKey = tuple[QuotaEntity, str]
+Key = QuotaKey | SettingName
+
+
+class SettingChange(NamedTuple):
+    """One of the gateway's settings from now on; None: it is removed."""
+
+    name: str
+    value: str | None
+
+
+class Changes(NamedTuple):
+    """What rows change."""
+
+    quotas: list[KeyChange]
+    settings: dict[str, str | None]
 
 
 def encode_rows(changes: Iterable[KeyChange]) -> list[tuple[bytes, bytes | None]]:
     """Return the rows of these changes, in their order."""
-    return [(_key(change), _value(change)) for change in changes]
+    return [(_key(change), _value(change.value)) for change in changes]
+
+
+def encode_settings(settings: SettingChanges) -> list[tuple[bytes, bytes | None]]:
+    """Return the rows of these changed settings."""
+    return [(_encoded({_SETTING: name}), _value(value)) for name, value in settings.items()]
 
 
 class LeftOut(NamedTuple):
@@ -41,19 +80,18 @@ class LeftOut(NamedTuple):
     of: Key | None = None
 
 
-def decode_row(key: bytes | None, value: bytes | None) -> KeyChange:
+def decode_row(key: bytes | None, value: bytes | None) -> KeyChange | SettingChange:
     """Return the change that a row is.
 
     Raises:
         ValueError: it is none, or a newer version's; the text says why.
     """
-    entity, quota = _decode_key(key)
-    return KeyChange(entity, quota, _decode_value(entity, quota, value))
+    return _decode_value(_decode_key(key), value)
 
 
-def changes_of(rows: Iterable[Row | Unread]) -> tuple[list[KeyChange], list[LeftOut]]:
+def changes_of(rows: Iterable[Row | Unread]) -> tuple[Changes, list[LeftOut]]:
     """Return the changes that rows are, in their order, and those that are none."""
-    changes, left_out = [], []
+    changes, left_out = Changes([], {}), []
     for row in rows:
         if isinstance(row, Unread):
             left_out.append(LeftOut(row.offset, row.reason))
@@ -61,7 +99,11 @@ def changes_of(rows: Iterable[Row | Unread]) -> tuple[list[KeyChange], list[Left
         of = None
         try:
             of = _decode_key(row.key)
-            changes.append(KeyChange(*of, _decode_value(*of, row.value)))
+            change = _decode_value(of, row.value)
+            if isinstance(change, SettingChange):
+                changes.settings[change.name] = change.value
+            else:
+                changes.quotas.append(change)
         except ValueError as error:
             left_out.append(LeftOut(row.offset, str(error), of))
     return changes, left_out
@@ -71,13 +113,15 @@ class LastRows:
     """What a topic's rows say, in their order; of each key the last one that can be read."""
 
     def __init__(self) -> None:
-        self._values: dict[Key, float | None] = {}
+        self._values: dict[QuotaKey, float | None] = {}
+        self._settings: dict[str, str | None] = {}
         self._unread: dict[Key, None] = {}
 
     def add(self, rows: Sequence[Row | Unread]) -> list[LeftOut]:
         """Take these, too; returns those that cannot be read."""
         changes, left_out = changes_of(rows)
-        self._values.update({(entity, key): value for entity, key, value in changes})
+        self._values.update({(entity, key): value for entity, key, value in changes.quotas})
+        self._settings.update(changes.settings)
         self._unread.update({each.of: None for each in left_out if each.of is not None})
         return left_out
 
@@ -85,17 +129,31 @@ class LastRows:
         """What can be read."""
         return [KeyChange(*key, value) for key, value in self._values.items()]
 
+    def settings(self, before: Settings) -> dict[str, str]:
+        """The settings; those that have rows, and none that can be read, are as they were."""
+        unread = {
+            of.name: before[of.name]
+            for of in self._unread
+            if isinstance(of, SettingName) and of.name in before
+        }
+        return with_changes(unread, self._settings)
+
     def kept(self, quotas: ClientQuotas) -> list[KeyChange]:
         """Of these quotas those that have rows, and none that can be read."""
         return [
             KeyChange(*key, value)
             for key in self._unread
-            if key not in self._values and (value := quotas.value(*key)) is not None
+            if not isinstance(key, SettingName)
+            and key not in self._values
+            and (value := quotas.value(*key)) is not None
         ]
 
 
 def _decode_key(key: bytes | None) -> Key:
     named = _object(key, "key")
+    setting = named.get(_SETTING)
+    if isinstance(setting, str) and len(named) == 1:
+        return SettingName(setting)
     quota = named.pop(_QUOTA, None)
     if not isinstance(quota, str):
         msg = f'its key has no "{_QUOTA}"'
@@ -103,9 +161,9 @@ def _decode_key(key: bytes | None) -> Key:
     return entity_of(named), quota
 
 
-def _decode_value(entity: QuotaEntity, quota: str, value: bytes | None) -> float | None:
+def _decode_value(of: Key, value: bytes | None) -> KeyChange | SettingChange:
     if value is None:
-        return None
+        return SettingChange(*of, None) if isinstance(of, SettingName) else KeyChange(*of, None)
     content = _object(value, "value")
     version = content.get("version")
     if version != VERSION:
@@ -114,17 +172,20 @@ def _decode_value(entity: QuotaEntity, quota: str, value: bytes | None) -> float
     if set(content) != {"version", "value"}:
         msg = 'its value has other members than "version" and "value"'
         raise ValueError(msg)
-    return value_of(entity, quota, content["value"])
+    if isinstance(of, SettingName):
+        return SettingChange(of.name, text_of_setting(of.name, content["value"]))
+    return KeyChange(*of, value_of(*of, content["value"]))
 
 
 def _key(change: KeyChange) -> bytes:
     return _encoded({**named_parts(change.entity), _QUOTA: change.key})
 
 
-def _value(change: KeyChange) -> bytes | None:
-    if change.value is None:
+def _value(value: float | str | None) -> bytes | None:
+    if value is None:
         return None
-    return _encoded({"version": VERSION, "value": number_text(change.value)})
+    content = value if isinstance(value, str) else number_text(value)
+    return _encoded({"version": VERSION, "value": content})
 
 
 def _encoded(content: object) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from kvota.model.broker_settings import NO_SETTINGS, Settings
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.session.outside import QuotaSource, Refusal, StoreQuotas
 
@@ -11,12 +12,35 @@ InForce = Callable[[Sequence[KeyChange]], None]
 # Takes None, or why nothing was stored.
 Done = Callable[[Refusal | None], None]
 
+
+def nothing() -> None:
+    """Nobody wants to know."""
+
+
 # So many changes come into force at once: some milliseconds.
 CHANGES_PER_STEP = 250
 
 
+def altered(errand: StoreQuotas) -> str:
+    """Say in the log what has been altered; not to which values: one may be a password."""
+    if errand.settings:
+        return f"settings altered by {errand.by}: {', '.join(errand.settings)}"
+    return f"quotas altered by {errand.by}: {len(errand.changes)} values"
+
+
 class QuotaStore(QuotaSource, Protocol):
-    """Stored first, then in force, then answered: a change that was acknowledged outlives the process."""
+    """Stored first, then in force, then answered: a change that was acknowledged outlives the process.
+
+    Attributes:
+        on_settings: called when ``settings`` are others; to put them in force is somebody else's business.
+    """
+
+    on_settings: Callable[[], None]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the gateway that are kept with the quotas."""
+        ...
 
     def begin(self, in_force: InForce) -> None:
         """Work from now on, in the running event loop; ``in_force`` is called there."""
@@ -38,9 +62,12 @@ class TomlStore:
         quotas: those in force.
         refusal: what is said to everybody who would alter them over the network.
         may_lag: False; what was read is in force.
+        settings: none; people write these, too.
     """
 
     may_lag = False
+    settings = NO_SETTINGS
+    on_settings: Callable[[], None] = staticmethod(nothing)
 
     def __init__(self, quotas: ClientQuotas, refusal: Refusal) -> None:
         self.quotas = quotas

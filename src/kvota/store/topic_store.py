@@ -13,6 +13,7 @@ from typing import TypeVar
 from kvota.client import BrokerError
 from kvota.client.record_batches import Row, Unread
 from kvota.files.whole_file import write_whole
+from kvota.model.broker_settings import SettingChanges, Settings, with_changes
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
@@ -20,8 +21,16 @@ from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.file_store import load_snapshot
 from kvota.store.quota_document import QuotaDocument
-from kvota.store.quota_rows import Key, LastRows, LeftOut, changes_of, encode_rows
-from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce
+from kvota.store.quota_rows import (
+    Changes,
+    LastRows,
+    LeftOut,
+    QuotaKey,
+    changes_of,
+    encode_rows,
+    encode_settings,
+)
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, altered, nothing
 from kvota.store.quota_topic import QuotaTopic, TopicError
 from kvota.wire.error_code import ErrorCode
 
@@ -57,7 +66,9 @@ class TopicStore:
 
     Attributes:
         quotas: those in force.
+        settings: the gateway's own, which are kept with them.
         may_lag: True; other gateways append to the topic, too.
+        on_settings: called when the settings are others.
     """
 
     may_lag = True
@@ -70,6 +81,8 @@ class TopicStore:
         if problem is not None:
             log.error("%s", problem)
         self.quotas = document.quotas
+        self.settings: Settings = document.settings
+        self.on_settings: Callable[[], None] = nothing
         self._why_not: str | None = "it has not been read yet"
         self._in_force: InForce
         self._wanted: asyncio.Queue[tuple[StoreQuotas, Done]] = asyncio.Queue()
@@ -151,7 +164,7 @@ class TopicStore:
             log.warning("there is no topic %s; it is made", self._topic.name)
         await self._topic.find_or_make()
         _, self._offset = await self._topic.bounds()
-        if self._offset == 0 and len(self.quotas):
+        if self._offset == 0 and (len(self.quotas) or self.settings):
             # It is new. What was in force before stays, and is there for all who follow it.
             log.warning(
                 "topic %s is new: the quotas of %d entities that are in force are put into it",
@@ -160,12 +173,14 @@ class TopicStore:
             )
             changes = ClientQuotas().changes_to(self.quotas)
             rows = await _computed(len(changes), encode_rows, changes)
+            rows += encode_settings(self.settings)
             await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
-        found = await self._found()
+        found, settings = await self._found()
         await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
+        self._put_settings(settings)
         self._can(f"has been read: quotas of {len(found)} entities are in force")
 
-    async def _found(self) -> ClientQuotas:
+    async def _found(self) -> tuple[ClientQuotas, Settings]:
         """What all rows say; a quota of which none can be read stays as it is, whoever has written them."""
         rows = LastRows()
         async for decoded in self._topic.all_rows():
@@ -183,7 +198,8 @@ class TopicStore:
                 ", …" if len(kept) > _REASONS_MAX else "",
             )
         changes = [*kept, *rows.changes()]
-        return await _computed(len(changes), ClientQuotas().with_changes, changes)
+        found = await _computed(len(changes), ClientQuotas().with_changes, changes)
+        return found, rows.settings(self.settings)
 
     async def _is_missing(self) -> bool:
         for _ in range(_MISSING_TIMES):
@@ -216,11 +232,13 @@ class TopicStore:
                 continue
             read_s = loop.time()
             if next_offset > self._offset:
-                await self._put_in_force(await self._changes(rows))
+                changes = await self._changes(rows)
+                await self._put_in_force(changes.quotas)
+                self._put_settings(with_changes(self.settings, changes.settings))
                 self._offset = next_offset
                 self._moved.set()
 
-    async def _changes(self, rows: Sequence[Row | Unread]) -> list[KeyChange]:
+    async def _changes(self, rows: Sequence[Row | Unread]) -> Changes:
         changes, left_out = await _computed(len(rows), changes_of, rows)
         self._say_left_out(left_out)
         return changes
@@ -234,6 +252,12 @@ class TopicStore:
                 self._changed.set()
             await asyncio.sleep(0)
 
+    def _put_settings(self, settings: Settings) -> None:
+        if settings != self.settings:
+            self.settings = settings
+            self._changed.set()
+            self.on_settings()
+
     # ------------------------------------------------------------------ writing
 
     async def _append_wanted(self) -> None:
@@ -242,9 +266,12 @@ class TopicStore:
             while not self._wanted.empty():
                 batch.append(self._wanted.get_nowait())
             changes = [change for errand, _ in batch for change in errand.changes]
+            settings = {
+                name: value for errand, _ in batch for name, value in errand.settings.items()
+            }
             refusal: Refusal | None = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             try:
-                refusal = await self._append(changes)
+                refusal = await self._append(changes, settings)
             finally:  # whatever becomes of us, nobody waits for good
                 self._tell(batch, refusal)
 
@@ -252,12 +279,15 @@ class TopicStore:
     def _tell(batch: Sequence[tuple[StoreQuotas, Done]], refusal: Refusal | None) -> None:
         for errand, done in batch:
             if refusal is None:
-                log.info("quotas altered by %s: %d values", errand.by, len(errand.changes))
+                log.info("%s", altered(errand))
             done(refusal)
 
-    async def _append(self, changes: Sequence[KeyChange]) -> Refusal | None:
+    async def _append(
+        self, changes: Sequence[KeyChange], settings: SettingChanges
+    ) -> Refusal | None:
         """Append them, and wait until they are back; returns why that failed."""
         rows = await _computed(len(changes), encode_rows, changes)
+        rows += encode_settings(settings)
         try:
             async with asyncio.timeout(_APPEND_S):
                 last = await self._append_at_last(rows)
@@ -304,9 +334,9 @@ class TopicStore:
 
     async def _write_snapshot(self) -> None:
         self._changed.clear()
-        quotas = self.quotas
+        quotas, settings = self.quotas, self.settings
         try:
-            await asyncio.to_thread(_write, self._snapshot, quotas)
+            await asyncio.to_thread(_write, self._snapshot, quotas, settings)
         except OSError as error:
             reason = f"{self._snapshot} cannot be written: {error.strerror or error}"
             self._say_once(reason, "%s; a start without the cluster would have older quotas")
@@ -345,7 +375,7 @@ async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -
 
 def _differing(quotas: ClientQuotas, changes: Sequence[KeyChange]) -> list[KeyChange]:
     """Those that change something, one after the other: who alters writes what is so already, too."""
-    values: dict[Key, float | None] = {}
+    values: dict[QuotaKey, float | None] = {}
     differing = []
     for entity, key, value in changes:
         before = values.get((entity, key), quotas.value(entity, key))
@@ -360,5 +390,5 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, BrokerError) and (error.code in _FINAL or not error.is_retriable)
 
 
-def _write(path: Path, quotas: ClientQuotas) -> None:
-    write_whole(path, QuotaDocument(quotas).content())
+def _write(path: Path, quotas: ClientQuotas, settings: Settings) -> None:
+    write_whole(path, QuotaDocument(quotas, settings).content())

@@ -6,11 +6,13 @@ DescribeAcls is asked in v1 (2.0), which every broker takes that has client quot
 from typing import NamedTuple
 
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_ACLS, DESCRIBE_CLIENT_QUOTAS
-from kvota.wire.encode import encode_count, encode_text
+from kvota.wire.encode import encode_count, encode_float64, encode_text
 from kvota.wire.headers import answer_scanner, encode_request, is_flexible
 from kvota.wire.steps import STEP_PARTS, Steps
 
 DESCRIBE_ACLS_VERSION = 1
+# Every broker that has the API takes this one.
+ALTER_VERSION = 0
 
 _CLUSTER, _LITERAL, _ANY = 4, 3, 1
 _CLUSTER_NAME = "kafka-cluster"
@@ -40,6 +42,24 @@ def describe_nothing(correlation_id: int, version: int) -> bytes:
     strict = b"\1"
     body = encode_count(0, flexible=flexible) + strict + (b"\0" if flexible else b"")
     return encode_request(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body)
+
+
+def alter_nothing(correlation_id: int) -> bytes:
+    """Makes an AlterClientQuotas v0 request frame that is a mere validation, of removing what nobody has."""
+    body = b"".join(
+        (
+            encode_count(1, flexible=False),
+            encode_count(1, flexible=False),
+            encode_text("user", flexible=False),
+            encode_text(_NOBODY, flexible=False),
+            encode_count(1, flexible=False),
+            encode_text("producer_byte_rate", flexible=False),
+            encode_float64(0.0),
+            b"\1",  # remove
+            b"\1",  # validate only
+        )
+    )
+    return encode_request(ALTER_CLIENT_QUOTAS, ALTER_VERSION, correlation_id, body)
 
 
 def describe_no_acls(correlation_id: int) -> bytes:

@@ -139,16 +139,20 @@ def scan_metadata_in_steps(frame: Bytes, version: int) -> Steps[MetadataAnswer]:
     return MetadataAnswer(brokers=brokers, topics=topics)
 
 
-def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str]) -> bytes:
-    """Makes a DescribeConfigs v1 request frame; ``broker`` is the asked broker's own id."""
-    names = list(keys)
+def describe_broker_configs(correlation_id: int, broker: str, keys: Iterable[str] | None) -> bytes:
+    """Makes a DescribeConfigs v1 request frame.
+
+    ``broker`` is the asked broker's own id, or empty for what is set for all of them; ``keys`` are the settings
+    that are asked for, None: all.
+    """
+    names = None if keys is None else list(keys)
     body = b"".join(
         (
             encode_count(1, flexible=False),
             bytes((BROKER_RESOURCE,)),
             encode_text(broker, flexible=False),
-            encode_count(len(names), flexible=False),
-            *(encode_text(name, flexible=False) for name in names),
+            encode_count(-1 if names is None else len(names), flexible=False),
+            *(encode_text(name, flexible=False) for name in names or ()),
             b"\0",  # no synonyms
         )
     )

@@ -130,3 +130,26 @@ def _other_settings() -> Iterator[tuple[str, ...]]:
     yield alter(f"--entity-type brokers --entity-default {DELETE} log.cleaner.threads")
     yield alter(f"--entity-type brokers --entity-default {ADD} listeners=PLAINTEXT://a:1,foo=1")
     yield describe("--entity-type topics --entity-name nowhere")
+
+
+def lines_on_a_number() -> Iterator[tuple[str, ...]]:
+    """Lines on a setting of all brokers that is a number, from 1 on: ``{setting}`` stands for its name."""
+    default, one = "--entity-type brokers --entity-default", "--entity-type brokers --entity-name 1"
+    yield describe(default)
+    yield alter(f"{default} {ADD} {{setting}}=7")
+    yield describe(default)
+    yield describe(one)
+    yield describe("--entity-type brokers")
+    for value in ("abc", "0", "-1", "99999999999", "5.5", "", "[1,2]"):
+        yield alter(f"{default} {ADD} {{setting}}={value}")
+    yield describe(default)
+    yield alter(f"{default} {ADD} {{setting}}=9 {DELETE} {{setting}}")  # the same key twice
+    yield alter(f"{one} {DELETE} {{setting}}")  # one broker has none
+    yield describe("--entity-type brokers --entity-name 7")
+    yield alter(f"--entity-type brokers --entity-name x {ADD} {{setting}}=9")
+    yield alter(f"{default} {ADD} {{setting}}")
+    yield alter("--broker-defaults", ADD, "{setting}= 6 ")
+    yield describe("--broker-defaults")
+    yield alter(f"--broker-defaults {DELETE} {{setting}}")
+    yield describe(default)
+    yield alter(f"{default} {DELETE} {{setting}}")  # it is not set

@@ -29,6 +29,7 @@ def sources(folder: Path, kind: QuotaSourceKind = QuotaSourceKind.TOML) -> Limit
         source=kind,
         file=file,
         topic="kvota-quotas",
+        callback_classes=(),
         admins=QuotaAdmins(),
         enforced=frozenset(),
         buckets={},

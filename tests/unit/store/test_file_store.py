@@ -15,7 +15,7 @@ from kvota.model.errors import UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.file_store import FileStore, load_quota_file
-from kvota.store.quota_document import read_document
+from kvota.store.quota_document import QuotaDocument, read_document
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
 KEY = "producer_byte_rate"
@@ -163,7 +163,7 @@ def damage(path: Path, how: str) -> bytes | None:
     whole = path.read_bytes()
     damaged = {
         "half": whole[: len(whole) // 2],
-        "newer": whole.replace(b'"version": 1', b'"version": 2'),
+        "newer": whole.replace(b'"version": 1', b'"version": 3'),
         "garbage": b"\0" * 100,
     }
     if how in damaged:
@@ -278,3 +278,77 @@ async def test_a_read_only_folder_is_said(path: Path) -> None:
     assert refusal is not None
     assert "Permission denied" in str(refusal.message)
     assert on_disk(path).value(ALICE, KEY) == 1.0
+
+
+# ------------------------------------------------------------------ the gateway's settings
+
+NUM = "quota.window.num"
+
+
+def content_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def settings_on_disk(path: Path) -> dict[str, str]:
+    return dict(read_document(content_of(path)).settings)
+
+
+def setting(**settings: str | None) -> StoreQuotas:
+    names = {"num": NUM, "users": "client.quota.callback.group.ä.users"}
+    changes = {names[name]: value for name, value in settings.items()}
+    return StoreQuotas((), "admin from 10.0.0.1", changes)
+
+
+async def test_settings_are_kept_with_the_quotas_and_told(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    seen: list[object] = []
+    store.on_settings = lambda: seen.append(dict(store.settings))
+
+    await told.alter(errand(ALICE, 5.0), setting(num="7", users="a"))
+    await told.alter(setting(num="8"))
+    await told.alter(setting(num="8"))
+    await told.alter(errand(BOB, 6.0))
+    await told.alter(setting(users=None))
+    await store.end()
+
+    assert len(seen) == 3
+    again = FileStore(path)
+    assert again.settings == {NUM: "8"} == seen[-1]
+    assert len(again.quotas) == 2
+    told = Told(again)
+    await told.alter(setting(num=None))
+    await again.end()
+    assert content_of(path) == QuotaDocument(again.quotas).content()  # as without any
+
+
+async def test_settings_that_cannot_be_written_stay_as_they_were(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(setting(num="7"))
+
+    with full_disk():
+        (refusal,) = await told.alter(setting(num="8"))
+    await store.end()
+
+    assert refusal is not None
+    assert "could not be stored, and stay as they were" in (refusal.message or "")
+    assert store.settings == {NUM: "7"} == settings_on_disk(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (b'{"log.dirs": "/"}', "log.dirs is no setting of the gateway"),
+        (b'{"quota.window.num": 5}', "quota.window.num: 5 is no text"),
+        (b"[]", '"settings" is no object'),
+    ],
+)
+def test_what_are_no_settings(path: Path, settings: bytes, words: str) -> None:
+    path.write_bytes(
+        b'{"format": "kvota client quotas", "version": 2, "settings": %s, "quotas": []}' % settings
+    )
+
+    _, problem = load_quota_file(path)
+
+    assert words in (problem or "")

@@ -98,7 +98,7 @@ FINE = {"user": "a", "values": {"producer_byte_rate": 1.0}}
         (b"[" * 100_000, "no whole JSON document"),
         (b"[]", 'no "format": "kvota client quotas"'),
         (document(format="other"), 'no "format": "kvota client quotas"'),
-        (document(version=2), "its version is 2, and this kvota knows 1"),
+        (document(version=3), "its version is 3, and this kvota knows 1 and 2"),
         (document(version="1"), "its version is '1'"),
         (document(quotas={}), "other members"),
         (document(more=1), "other members"),

@@ -14,13 +14,14 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_document import QuotaDocument
-from kvota.store.quota_rows import encode_rows
+from kvota.store.quota_rows import encode_rows, encode_settings
 from kvota.store.quota_topic import EncodedRow, QuotaTopic
 from kvota.store.topic_store import TopicStore
 from kvota.testing.manual_clock import ManualClock
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
 RATE = "producer_byte_rate"
+NUM = "quota.window.num"
 NEWER = b'{"version":2,"value":9.0}'
 
 
@@ -175,3 +176,39 @@ async def test_an_empty_answer_is_asked_again_before_it_is_believed(empty: int, 
 
     assert sum(len(chunk.rows) for chunk in chunks) == read
     assert chunks[-1].next_offset == 2
+
+
+# ------------------------------------------------------------------ the gateway's settings
+
+
+async def test_gateways_share_settings_as_they_share_quotas(tmp_path: Path) -> None:
+    topic = Kept(*encode_settings({NUM: "5"}))
+    seen = asyncio.Event()
+    async with (
+        following(topic, tmp_path / "a.json") as first,
+        following(topic, tmp_path / "b.json") as second,
+    ):
+        assert first.store.settings == second.store.settings == {NUM: "5"}
+        second.store.on_settings = seen.set
+        answer: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        errand = StoreQuotas((), "admin", {NUM: None, "quota.window.size.seconds": "2"})
+        first.store.alter(errand, answer.set_result)
+
+        assert await answer is None
+        await asyncio.wait_for(seen.wait(), 10)
+        assert first.store.settings == second.store.settings == {"quota.window.size.seconds": "2"}
+    await second.store.end()
+
+    # A start without the cluster has what was there last.
+    again = TopicStore(Kept(), tmp_path / "b.json", clock=ManualClock())
+    assert again.settings == {"quota.window.size.seconds": "2"}
+
+
+async def test_a_topic_that_is_new_takes_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(QuotaDocument(settings={NUM: "5"}).content())
+    topic = Kept()
+
+    async with following(topic, tmp_path / "a.json") as followed:
+        assert followed.store.settings == {NUM: "5"}
+
+    assert topic.rows == encode_settings({NUM: "5"})

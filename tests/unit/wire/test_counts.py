@@ -19,7 +19,8 @@ from kvota.wire.broker_configs import (
     ASKED_MAX,
     BROKER_CONFIGS_BYTES_MAX,
     BROKER_CONFIGS_MAX,
-    asks_for_brokers,
+    AskedBrokers,
+    asked_brokers,
 )
 from kvota.wire.headers import encode_answer, encode_request
 from kvota.wire.scanner import TAGS_MAX
@@ -101,18 +102,27 @@ def configs_request(*kinds: int, settings: int = -1, version: int = 4) -> bytes:
     return encode_request(DESCRIBE_CONFIGS, version, 1, body)
 
 
+NAMES = {"quota.window.num", "s"}
+
+
 @pytest.mark.parametrize("version", [1, 4])
-def test_whether_brokers_are_asked_for(version: int) -> None:
-    assert asks_for_brokers(configs_request(2, 4, version=version))
-    assert asks_for_brokers(configs_request(2, 4, settings=3, version=version))
-    assert not asks_for_brokers(configs_request(2, 8, 2, settings=4, version=version))
-    assert not asks_for_brokers(configs_request(version=version))
+def test_what_is_asked_of_brokers(version: int) -> None:
+    def asked(*kinds: int, settings: int = -1) -> AskedBrokers | None:
+        return asked_brokers(
+            configs_request(*kinds, settings=settings, version=version), version, NAMES
+        )
+
+    assert asked(2, 4) == AskedBrokers({"r": None}, has_synonyms=False)
+    assert asked(4, 2, settings=0) == AskedBrokers({"r": None}, has_synonyms=False)
+    assert asked(2, 4, settings=3) == AskedBrokers({"r": frozenset("s")}, has_synonyms=False)
+    assert asked(2, 8, 2, settings=4) is None
+    assert asked() is None
 
 
 def test_resources_and_settings_asked_for() -> None:
-    assert not asks_for_brokers(configs_request(*[2] * (ASKED_MAX // 2), settings=1))
+    assert asked_brokers(configs_request(*[2] * (ASKED_MAX // 2), settings=1), 4, NAMES) is None
     with pytest.raises(ProtocolError, match=f"more than {ASKED_MAX} resources and settings"):
-        asks_for_brokers(configs_request(*[2] * (ASKED_MAX // 2), settings=2))
+        asked_brokers(configs_request(*[2] * (ASKED_MAX // 2), settings=2), 4, NAMES)
 
 
 def configs(count: int, resources: int = 1) -> bytes:

@@ -1,32 +1,17 @@
 """Answers that name brokers: the client gets the gateway's addresses instead."""
 
 from kvota.session.caller import Caller
-from kvota.session.due import Due
-from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.rewriting import Rewriting
 from kvota.wire import addresses
-from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA
-from kvota.wire.broker_configs import asks_for_brokers
+from kvota.wire.apis import METADATA
 from kvota.wire.steps import Steps
 from kvota.wire.varint import Frame
 
 
 class Addresses(Rewriting):
-    """Metadata, FindCoordinator, DescribeCluster, DescribeConfigs: ``wire.apis`` says where they stand."""
+    """Metadata, FindCoordinator, DescribeCluster, and settings: ``wire.apis`` says where they stand."""
 
     __slots__ = ()
-
-    @classmethod
-    def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:
-        """The request goes on as it is.
-
-        Raises:
-            ProtocolError: it asks for more settings than one request may.
-        """
-        if head.key == DESCRIBE_CONFIGS and not asks_for_brokers(frame):
-            caller.expect((head.correlation, Due.PASS))  # other resources have no addresses
-            return frame
-        return super().begin(caller, head, frame, now_us)
 
     def take_answer(self, caller: Caller, frame: Frame, now_us: int) -> Steps[Frame]:  # noqa: ARG002
         """Rewrite the addresses, and learn them.

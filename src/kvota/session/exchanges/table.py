@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from kvota.session.exchanges.addresses import Addresses
+from kvota.session.exchanges.broker_settings import AlterBrokerSettings
 from kvota.session.exchanges.client_quotas import AlterQuotas, DescribeQuotas
-from kvota.session.exchanges.error_texts import ErrorTexts
+from kvota.session.exchanges.described_brokers import DescribedBrokers
 from kvota.session.exchanges.exchange import Exchange
 from kvota.session.exchanges.login import Authenticate, Handshake
 from kvota.session.exchanges.mutation import Mutation
@@ -18,6 +19,7 @@ from kvota.wire.apis import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -32,8 +34,9 @@ EXCHANGES: Mapping[int, type[Exchange]] = {
     CREATE_TOPICS: Mutation,
     DELETE_TOPICS: Mutation,
     CREATE_PARTITIONS: Mutation,
+    DESCRIBE_CONFIGS: DescribedBrokers,
     DESCRIBE_CLIENT_QUOTAS: DescribeQuotas,
     ALTER_CLIENT_QUOTAS: AlterQuotas,
-    ALTER_CONFIGS: ErrorTexts,
-    INCREMENTAL_ALTER_CONFIGS: ErrorTexts,
+    ALTER_CONFIGS: AlterBrokerSettings,
+    INCREMENTAL_ALTER_CONFIGS: AlterBrokerSettings,
 }
