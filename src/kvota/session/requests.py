@@ -329,7 +329,11 @@ class Requests:
             ProtocolError: it announces more bytes than any token has.
         """
         frame_bytes = Token.frame_bytes(data)
-        if self._pausing.reasons or len(data) < frame_bytes:
+        if len(data) < frame_bytes:  # a large one takes room, as it does in a request
+            route = self._new_route(SASL_AUTHENTICATE << 16)
+            need = self._needed(route, frame_bytes - 4, data, 0)
+            return self._keep(data, 0, need, None, 0, now_us)
+        if self._pausing.reasons:
             return self._keep(data, 0, frame_bytes, None, 0, now_us)
         head = RequestHead(SASL_AUTHENTICATE, 0, 0)  # it has none
         Token.begin(self._caller, head, bytes(data[:frame_bytes]), now_us)

@@ -5,6 +5,7 @@ from kio.schema.errors import ErrorCode
 
 from kvota.model.errors import ProtocolError
 from kvota.session.principal import LoginRefusal
+from kvota.session.requests import EVIDENCE_BYTES
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
@@ -20,6 +21,7 @@ from kvota.testing.frames import (
 from kvota.testing.stage import Cluster, Stage, quotas
 
 OK, FAILED, ILLEGAL_STATE = ErrorCode(0), ErrorCode(58), ErrorCode(34)
+TOKEN_BYTES = 200_000
 PLAIN_ALICE = b"\0alice\0alice-secret"
 PLAIN_BOB = b"\0bob\0bob-secret"
 SCRAM_FIRST = b"n,,n=al=2Cice=3D,r=nonce"
@@ -538,6 +540,25 @@ def test_raw_tokens_may_come_in_pieces(cut: int) -> None:
     assert stage.broker(final[:cut], final[cut:]) == final
 
     assert recorded_user(stage) == "al,ice="
+
+
+def test_large_raw_tokens_that_are_not_here_share_the_room_for_announced_bytes() -> None:
+    cluster = Cluster(budget_bytes=TOKEN_BYTES)
+    first, second = (Stage(cluster, number=number) for number in range(2))
+    large = raw(bytes(TOKEN_BYTES))
+    for stage in (first, second):
+        shake_hands(stage, "PLAIN", version=0)
+        stage.client(large[: 2 * EVIDENCE_BYTES])
+
+    assert cluster.shared.budgets.used_bytes == TOKEN_BYTES
+    assert first.machine.keeps_others_waiting  # so that it has to send, or is closed
+    assert (first.machine.pauses_reading, second.machine.pauses_reading) == (False, True)
+
+    assert first.client(large[2 * EVIDENCE_BYTES :]) == large
+    second.wake_up()
+    assert not second.machine.pauses_reading
+    assert second.client(large[2 * EVIDENCE_BYTES :]) == large
+    assert cluster.shared.budgets.used_bytes == 0
 
 
 def test_a_handshake_and_its_raw_token_may_come_in_one_chunk() -> None:
