@@ -124,7 +124,7 @@ class Requests:
         ahead: bytearray | None = None  # goes up in place of data[:begin], where the two differ
         begin = 0
         while pos < end:
-            if pausing.reasons or len(due) > in_flight_max:
+            if pausing.reasons:
                 return self._keep(data, pos, 1, ahead, begin, now_us)
             if end - pos < REQUEST_HEAD_BYTES:
                 self._check_early(data, pos)
@@ -186,6 +186,8 @@ class Requests:
                     pausing.mute_again(now_us)
             self.count += 1
             pos = frame_end
+            if pos < end and len(due) > in_flight_max:
+                return self._keep(data, pos, 1, ahead, begin, now_us)
         if pos > end:
             self.left = pos - end
         if ahead is not None or len(due) > in_flight_max:
