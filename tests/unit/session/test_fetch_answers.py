@@ -402,6 +402,21 @@ def test_a_hundred_consumers_that_have_read_all_there_is_wait_for_nobody(buckets
     assert {row.outcome for row in cluster.rows} == {ADMITTED}
 
 
+def test_who_has_read_all_there_is_passes_those_who_wait_for_room() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    learn(cluster, 40_000)
+    *heavy, quiet = connections(cluster, 4)
+    for turn in range(3):
+        assert quiet.client(fetch(correlation=turn)) != b""
+        quiet.broker(fetch_answer(correlation=turn, records=b""))
+    for stage in heavy:
+        stage.client(fetch())
+    assert [stage.machine.is_in_line for stage in heavy] == [False, False, True]
+
+    assert quiet.client(fetch(correlation=3)) != b""
+    assert not quiet.pausing.reasons
+
+
 def test_an_answer_that_fills_the_room_is_not_over_it_twice() -> None:
     """Names and heads come on top of what was asked for: the next request leaves room for them."""
     cluster = Cluster(quotas(FETCH=LIMIT))
