@@ -404,11 +404,11 @@ def test_a_hundred_consumers_that_have_read_all_there_is_wait_for_nobody(buckets
 
 def test_who_has_read_all_there_is_passes_those_who_wait_for_room() -> None:
     cluster = Cluster(quotas(FETCH=LIMIT))
-    learn(cluster, 40_000)
     *heavy, quiet = connections(cluster, 4)
     for turn in range(3):
         assert quiet.client(fetch(correlation=turn)) != b""
         quiet.broker(fetch_answer(correlation=turn, records=b""))
+    learn(cluster, 40_000)
     for stage in heavy:
         stage.client(fetch())
     assert [stage.machine.is_in_line for stage in heavy] == [False, False, True]
