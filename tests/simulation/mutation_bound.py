@@ -5,7 +5,7 @@ record is asked for one thing only: that it says no less.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,8 +28,9 @@ class _Done(NamedTuple):
         tick, at_ms: when it went up.
         connection: its number.
         partitions: of all its topics.
+        is_strict: its version can be refused.
         last_partitions: of the topic that has most: it may have taken what there was, and more.
-        is_strict: it could have been refused (KIP-599).
+        on_time: of them those that could have been refused (KIP-599): none in older versions, nor what was expected to fail.
     """
 
     tick: int
@@ -38,6 +39,7 @@ class _Done(NamedTuple):
     partitions: int
     last_partitions: int
     is_strict: bool
+    on_time: int
 
 
 @dataclass
@@ -55,7 +57,7 @@ class MutationBound:
     limit: float
     lifted_ms: int
     _done: dict[str, list[_Done]] = field(default_factory=lambda: defaultdict(list))
-    # Charged when the answer told that what had been expected to fail was carried out.
+    # Charged when an answer had told that what was expected to fail was carried out.
     _late: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def note(self, watch: Watch, rows: Sequence[Row], reply_of: Mapping[Upward, Reply]) -> None:
@@ -66,24 +68,42 @@ class MutationBound:
         """
         charged = sum(row.value for row in rows if row.outcome != REJECTED)
         done = 0
-        for upward, reply in reply_of.items():
-            ask = upward.ask
-            if ask is None or not ask.is_mutation or ask.validate_only:
+        for upward, late in self._with_late(watch, rows):
+            ask, reply = upward.ask, reply_of.get(upward)
+            if ask is None or reply is None or ask.validate_only:
                 continue
             costs = [outcome.partitions for outcome in reply.outcomes]
             if not sum(costs):
                 continue
             done += sum(costs)
+            self._late[upward.user] += late
             is_strict = ask.version >= STRICT_FROM[ask.key]
+            on_time = max(0, sum(costs) - round(late)) if is_strict else 0
             self._done[upward.user].append(
-                _Done(upward.tick, upward.at_ms, watch.number, sum(costs), max(costs), is_strict)
+                _Done(
+                    upward.tick,
+                    upward.at_ms,
+                    watch.number,
+                    sum(costs),
+                    max(costs),
+                    is_strict,
+                    on_time,
+                )
             )
         if done > charged:
             raise watch.fail(f"{done} partitions were changed, {charged} are charged")
-        is_told = any(ask.is_mutation and ask.version == 0 for ask in watch.asks)
-        for row in rows:
-            if row.memo.api_version == 0 and row.value > 0 and not is_told:
-                self._late[row.memo.user] += row.value
+
+    def _with_late(self, watch: Watch, rows: Sequence[Row]) -> Iterator[tuple[Upward, float]]:
+        """Each mutation that went up, and what it was charged afterwards: what had been expected to fail was carried out."""
+        mutations = [one for one in watch.upward if one.ask is not None and one.ask.is_mutation]
+        late = [
+            (watch.rows.decided[row.seq][0], row.value)
+            for row in rows
+            if row.memo.api_version == 0 and row.value > 0
+        ]
+        ends = [*(one.tick for one in mutations[1:]), float("inf")]
+        for upward, end in zip(mutations, ends, strict=False):
+            yield upward, sum(value for tick, value in late if upward.tick < tick < end)
 
     def check(self) -> None:
         """In every interval, of every user.
@@ -105,7 +125,7 @@ class MutationBound:
                 return
             over = max(0.0, over - self.limit * (one.at_ms - seen_ms) / 1000)
             seen_ms = one.at_ms
-            if one.is_strict and over + one.partitions - one.last_partitions > allowed:
+            if one.on_time and over + one.on_time - one.last_partitions > allowed:
                 raise InvariantError(
                     f"{user} had {one} changed, {over - burst:.1f} partitions over {self.limit}/s already"
                 )

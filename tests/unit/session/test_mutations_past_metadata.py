@@ -117,6 +117,24 @@ def test_the_same_by_id() -> None:
     assert charges(stage.cluster.rows) == [(7, ADMITTED)]
 
 
+def test_a_deletion_by_an_id_of_which_its_creation_did_not_tell_is_charged_by_the_name_in_the_answer() -> (
+    None
+):
+    stage = Stage(cluster())
+    stage.machine.caller.upstream_versions = {METADATA: (0, 13)}
+    tell(stage, stage.client(create(("new", 7), version=4)))
+    stage.broker(created(("new", 0, 7), version=4))
+
+    for error_code in (0, 0):
+        question = stage.client(delete_by_id(topic_id("new")))
+        correlation = int.from_bytes(question[8:12], "big")
+        stage.broker(metadata_answer(12, correlation=correlation, topics=[]))
+        stage.broker(deleted(("new", error_code), version=6))
+
+    # Of the second one nobody knows any more.
+    assert charges(stage.cluster.rows) == [(7, ADMITTED), (7, ADMITTED), (1, ADMITTED)]
+
+
 def test_of_a_topic_that_nobody_remembers_the_default_count_is_charged() -> None:
     stage = Stage(cluster(limits={"default_partitions": 4}))
 

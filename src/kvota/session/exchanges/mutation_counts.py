@@ -67,15 +67,16 @@ class MutationCounts:
         known = self._known.fresh(self._key(topic), now_ms)
         return known or Possible.exactly(self._told(topic) or 0)
 
-    def _key(self, topic: TopicAsk) -> str | bytes:
-        """By what the topic is remembered: an id that nobody knows here may be that of a name."""
+    def _key(self, topic: TopicAsk, told_name: str | None = None) -> str | bytes:
+        """By what the topic is remembered: an id that nobody knows here may be that of a name, which answers tell."""
         if topic.name is not None:
             return topic.name
         key = topic.topic_id or b""
         if self._known.has(key):
             return key
         facts = self.facts.get(key)
-        return key if facts is None or facts.name is None else facts.name
+        known_name = None if facts is None else facts.name
+        return known_name or told_name or key
 
     def _told(self, topic: TopicAsk) -> int | None:
         """How many partitions Metadata says the topic has."""
@@ -147,8 +148,8 @@ class MutationCounts:
                 self._known.is_named(topic.name, result.topic_id)
             return made
         after = topic.partitions if self._request.key == CREATE_PARTITIONS else 0
-        last = self._known.last(self._key(topic))
-        was = self._has_become(index, after, now_ms)
+        last = self._known.last(self._key(topic, result.name))
+        was = self._has_become(index, after, now_ms, result.name)
         least, most = (was.least, was.most) if was is not None else (0, 0)
         if not most and charged is None:
             # Who deletes a topic need not be allowed to ask about it.
@@ -161,12 +162,13 @@ class MutationCounts:
             self._known.forget_id(topic_id)
         return most or None
 
-    def _has_become(self, index: int, partitions: int, now_ms: int) -> Possible | None:
+    def _has_become(
+        self, index: int, partitions: int, now_ms: int, told_name: str | None = None
+    ) -> Possible | None:
         """It has so many partitions now; returns what it may have been."""
         if index in self._under_way:
             return self._known.ended(*self._under_way.pop(index), partitions, now_ms)
-        topic = self._request.topics[index]
-        key = self._key(topic)
+        key = self._key(self._request.topics[index], told_name)
         was = self._known.fresh(key, now_ms)
         self._known.happened(key, partitions, now_ms)
         return was
