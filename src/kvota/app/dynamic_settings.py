@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from kvota.app.config import GatewayConfig
 from kvota.app.kafka_properties import FACTOR_SCOPE
+from kvota.app.quota_settings import QuotaSourceKind
 from kvota.callbacks import ChosenCallback
 from kvota.callbacks.grouped import GROUP_PREFIX
 from kvota.callbacks.loading import choose, names_of_own, prefixes_of
@@ -174,11 +175,14 @@ def _described(written: GatewayConfig, settings: Settings) -> tuple[DescribedSet
         name: value for name, value in kafka.callback_properties.items() if is_gateways(name)
     }
     all_names = dict.fromkeys((*WINDOW_SETTINGS, CALLBACK_CLASS, *in_file, *settings))
-    return tuple(_described_setting(name, settings, in_file) for name in all_names)
+    is_fixed = written.quotas.source is QuotaSourceKind.TOML  # people write these, too
+    return tuple(
+        _described_setting(name, settings, in_file, is_fixed=is_fixed) for name in all_names
+    )
 
 
 def _described_setting(
-    name: str, settings: Settings, in_file: Mapping[str, str]
+    name: str, settings: Settings, in_file: Mapping[str, str], *, is_fixed: bool
 ) -> DescribedSetting:
     defaults = {each: str(number) for each, number in WINDOW_DEFAULTS.items()}
     sources = (
@@ -199,5 +203,5 @@ def _described_setting(
         kind=kind,
         values=tuple((source, values[name]) for source, values in sources if name in values),
         is_sensitive=not is_known and not name.startswith(_SHOWN),
-        is_read_only=_needs_restart(name),
+        is_read_only=is_fixed or _needs_restart(name),
     )

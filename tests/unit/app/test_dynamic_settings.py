@@ -144,6 +144,11 @@ def test_how_they_are_described(folder: Path) -> None:
     secret = found["client.quota.callback.my.secret"]
     assert secret.values == ((dynamic, "hush"),)
     assert [each.name for each in found.values() if each.is_sensitive] == [secret.name]
+    assert all(each.is_read_only for each in found.values())  # quotas.source is "toml"
+    changeable = config(folder, '[quotas]\nsource = "file"\n[kafka]\n"log.dirs" = "/"\n')
+    fixed = {"client.quota.callback.static.storage.soft": "1"}
+    again = RunningConfig(changeable, {NUM: "7", **fixed}).described
+    assert [each.name for each in again if each.is_read_only] == [*fixed]
     assert found.keys() >= {f"controller.{NUM}", f"controller.{SIZE}"}
 
 
