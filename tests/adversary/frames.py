@@ -73,6 +73,12 @@ def metadata(*, client_id: str) -> bytes:
     return frame(METADATA, _METADATA_VERSION, body, client_id=client_id)
 
 
+def metadata_of(names: Sequence[str], *, client_id: str, creates: bool) -> bytes:
+    """Metadata v8 of some topics; ``creates``: the broker may make those that it does not know."""
+    body = struct.pack(">i", len(names)) + b"".join(map(_text, names)) + bytes([creates, 0, 0])
+    return frame(METADATA, _METADATA_VERSION, body, client_id=client_id)
+
+
 def versions(*, client_id: str) -> bytes:
     """ApiVersions v0."""
     return frame(API_VERSIONS, 0, b"", client_id=client_id)
@@ -135,6 +141,12 @@ def error_of_produce(answer: bytes) -> int:
     (length,) = struct.unpack_from(">h", answer, 12)
     (code,) = struct.unpack_from(">h", answer, 14 + length + 8)
     return int(code)
+
+
+def partitions_of_topics(answer: bytes) -> int:
+    """How many partitions the topics of a Metadata v8 answer have in all."""
+    topics = decoded(answer, METADATA, _METADATA_VERSION).topics
+    return sum(len(topic.partitions) for topic in topics)
 
 
 def errors_of_topics(request: bytes, answer: bytes) -> list[int]:

@@ -249,10 +249,13 @@ class Driver:
     def client_full(self) -> None:
         """The client reads slowly: read neither the broker nor what the client asks for on top."""
         self.pause(Reason.CLIENT_FULL)
+        if not self.closing:
+            self.machine.whole_answer.stay_unread(self.client.transport.get_write_buffer_size())
         self._read_upstream()
 
     def client_caught_up(self) -> None:
         """The client has read most of what it was sent."""
+        self.machine.whole_answer.has_been_read()
         self.resume(Reason.CLIENT_FULL)
         self._read_upstream()
 

@@ -59,6 +59,7 @@ class SlowSenders:
         self._seen: dict[int, _Seen] = {}
         self._in_the_way: dict[int, _Seen] = {}
         self._before_lines: dict[int, _Seen] = {}
+        self._unread: dict[int, _Seen] = {}
         self._next_look: asyncio.TimerHandle | None = None
         self._looked_ms = 0.0
         self._passed_ms = 0.0  # the time of all looks
@@ -130,8 +131,10 @@ class SlowSenders:
         self._looked_ms = now_ms
         if self._budgets.is_waited_for:
             self._look_for_room()
+            self._look_at_readers()
         else:
             self._in_the_way.clear()
+            self._unread.clear()
         if self._early_charges.are_in_the_way:
             self._look_at_lines()
         else:
@@ -164,6 +167,26 @@ class SlowSenders:
         if unfair:
             self._close_one_of(unfair)
         self._budgets.look()
+
+    def _look_at_readers(self) -> None:
+        """Close who does not take a large answer while others need the memory for theirs; it is dropped at once."""
+        before, self._unread = self._unread, {}
+        for driver in self._places:
+            machine = driver.machine
+            if driver.closing or not machine.whole_answer.keeps_others_waiting:
+                continue
+            unread_bytes = driver.client.transport.get_write_buffer_size()
+            now = _Seen(machine.requests, -unread_bytes, self._passed_ms)
+            seen = before.get(driver.number, now)
+            if self._is_behind(seen, -unread_bytes, self._limits.frame_bytes_per_s_min):
+                driver.close(
+                    f"its client has left {unread_bytes} bytes of an answer unread for "
+                    f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for memory for theirs",
+                    by="slow",
+                )
+                driver.client.transport.abort()
+                continue
+            self._unread[driver.number] = seen
 
     def _look_at_lines(self) -> None:
         """Close who was charged for what it does not send while others wait for their turn on that counter.

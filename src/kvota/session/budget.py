@@ -329,6 +329,12 @@ class BudgetShare:
         self._asked_bytes = size_bytes
         return False
 
+    def hold(self, size_bytes: int, user: User) -> None:
+        """Take room for what is here already, though there may be none."""
+        self.user = user
+        self.taken_bytes = size_bytes
+        self._budget.add(size_bytes, user)
+
     def grant(self) -> None:
         """The budget has taken the room that was asked for: ``take`` will find it."""
         self.taken_bytes, self._asked_bytes = self._asked_bytes, 0

@@ -54,6 +54,7 @@ class Connection:
         from_client: takes the client's bytes and Unix µs, returns what goes upstream (or None).
         from_upstream: takes the broker's bytes and Unix µs, returns what goes to the client (or None).
         commands: for the driver to carry out, in order; doing one may add others.
+        whole_answer: the memory of one that arrives, or that the client does not take.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Connection:
         "from_client",
         "from_upstream",
         "pausing",
+        "whole_answer",
     )
 
     def __init__(  # noqa: PLR0913  (all by name, made in one place)
@@ -90,6 +92,7 @@ class Connection:
         self.commands = self.caller.commands
         self._requests = Requests(self.caller, wake)
         self._answers = Answers(self.caller, wake)
+        self.whole_answer = self._answers.whole
         # Bound once: the driver calls them for each received chunk.
         self.from_client = self._requests.take
         self.from_upstream = self._answers.take
@@ -111,7 +114,7 @@ class Connection:
         Raises:
             ProtocolError: they are no Kafka requests; the connection must close.
         """
-        self._answers.whole.woken()
+        self.whole_answer.woken()
         try:
             return self.resume(Reason.BUDGET | Reason.IN_LINE | Reason.ROOM, now_us)
         finally:
@@ -121,7 +124,7 @@ class Connection:
         """A connection that is woken after its end lets the next one know."""
         self._requests.budget.pass_on()
         self.caller.whole.pass_on()
-        self._answers.whole.pass_on()
+        self.whole_answer.pass_on()
 
     def step(self, now_us: int) -> bytes | bytearray | None:
         """``Do.STEP`` is due; returns what goes upstream.
@@ -300,7 +303,7 @@ class Connection:
     @property
     def leaves_upstream_unread(self) -> bool:
         """True while there is no memory for what the broker sends, or others come first."""
-        return self._answers.whole.waits or self._answers.is_held
+        return self.whole_answer.waits or self._answers.is_held
 
     @property
     def requests(self) -> int:

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from itertools import count
+from itertools import count, islice
 
 from tests.adversary.frames import (
     create_partitions,
     create_topics,
     delete_topics,
     errors_of_topics,
+    metadata_of,
+    partitions_of_topics,
 )
 from tests.adversary.good_client import GoodLoad
 from tests.adversary.target import Attack, Got, Target
@@ -20,6 +22,7 @@ CREATED_PARTITIONS = 5
 PERMISSIVE_PARTITIONS = 30
 GROWN_PARTITIONS = 50
 METADATA_S = 0.1  # until all nodes know of a topic
+ASKED_AT_ONCE = 5
 DEFAULT_PARTITIONS = 10  # the brokers' num.partitions
 DELETE_CONNECTIONS, DELETE_NAMES = 300, 20_000
 RECONNECT_S = 0.02
@@ -106,6 +109,33 @@ async def creates_of_default(target: Target, seconds: float, got: Got) -> None:
     await for_seconds(seconds, worker)
 
 
+async def creates_by_metadata(target: Target, seconds: float, got: Got) -> None:
+    """Topics that a broker makes by itself, for they were asked for."""
+    names = (f"{target.client_id}-{number}" for number in count())
+    asked: list[str] = []
+
+    async def worker() -> None:
+        while True:
+            try:
+                async with connected(target.address) as client:
+                    got.connections += 1
+                    while True:
+                        asked.extend(some := list(islice(names, ASKED_AT_ONCE)))
+                        await client.ask(
+                            metadata_of(some, client_id=target.client_id, creates=True)
+                        )
+                        got.note("asked for")
+                        await asyncio.sleep(METADATA_S)
+            except (*Lost, OSError):
+                got.closed += 1
+                await asyncio.sleep(RECONNECT_S)
+
+    await for_seconds(seconds, worker)
+    async with connected(target.address) as client:
+        told = await client.ask(metadata_of(asked, client_id=target.client_id, creates=False))
+        got.count(partitions_of_topics(told))
+
+
 async def permissive(target: Target, seconds: float, got: Got) -> None:
     """Creations in a version that cannot be refused, one after the other on one connection."""
     names = (f"{target.client_id}-{number}" for number in count())
@@ -178,6 +208,13 @@ ATTACKS = (
         creates_of_default,
         unit="partitions",
         quotas={"controller_mutation_rate": 1},
+    ),
+    # Not held by the gateway: docs/consequences.md says what to do.
+    Attack(
+        "creates_by_metadata",
+        creates_by_metadata,
+        unit="partitions",
+        quotas={"controller_mutation_rate": 0.5},
     ),
     # Where a mute ends soon: what minutes show in a few seconds.
     Attack(
