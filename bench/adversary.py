@@ -12,7 +12,7 @@ gateway's resident memory, at its peak. Where an attack changes topics: what the
 carried out, and what of it the gateway's record says was charged.
 
 What is found is kept in bench/results/adversary.json as it comes. A broker that does not live through an attack is
-a finding, too; the next attack has a new one.
+a finding, too; then the next attack has a new one.
 """
 
 import argparse
@@ -122,7 +122,9 @@ class Fields:
         return self._fields[nodes]
 
     def end(self, nodes: int) -> None:
-        self._fields.pop(nodes).__exit__(None, None, None)
+        field = self._fields.pop(nodes, None)
+        if field is not None:
+            field.__exit__(None, None, None)
 
 
 async def run(
@@ -141,13 +143,18 @@ async def run(
                     found = await field.run(attack, way, seconds, beside_gateway=True)
                 except BrokerEndedError as ended:
                     fields.end(attack.broker_nodes)
-                    print(f"{attack.name:<28}{way.value:<14}the broker has ended: {ended}")
+                    print(
+                        f"{attack.name:<28}{way.value:<14}the broker has ended: {in_short(ended)}"
+                    )
                     until_then = kept(ended.found) if ended.found is not None else {}
                     findings[way.value] = {"broker_ended": in_short(ended), **until_then}
                 else:
                     print_finding(found, is_first=way is ways[0])
                     findings[way.value] = kept(found)
             keep(attack.name, findings)
+            if attack.broker_connections_max is not None:
+                # It notices only after an hour who has gone while a Fetch of his waited.
+                fields.end(attack.broker_nodes)
 
 
 def in_short(ended: BrokerEndedError) -> str:

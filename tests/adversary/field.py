@@ -43,7 +43,7 @@ _NO_LIMIT = 10.0**12
 
 
 class BrokerEndedError(Exception):
-    """The broker did not live through an attack, and the field is of no more use.
+    """The broker did not live through an attack, or answers nobody any more: the field is of no more use.
 
     Attributes:
         found: until then, if it came to that.

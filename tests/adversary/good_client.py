@@ -22,6 +22,8 @@ from typing import Self
 from tests.adversary.frames import error_of_produce, metadata, plain_login, produce
 from tests.adversary.wire_client import Lost, WireClient
 
+from kvota.model.errors import UnreachableError
+
 CLIENT_ID = "good"
 # Without logins an address is all that tells clients apart; only Linux has more than one of its own without ado.
 FROM_HOST = "127.0.0.2" if sys.platform == "linux" else None
@@ -79,7 +81,8 @@ class GoodClient:
         answer.register(told, select.POLLIN)
         if not answer.poll(_BEGIN_S * 1000) or told.readline() != "began\n":
             self.__exit__(None, None, None)
-            raise AssertionError(f"the good client had no answer in {_BEGIN_S:g} s")
+            msg = f"the good client had no answer in {_BEGIN_S:g} s"
+            raise UnreachableError(msg)
         return self
 
     def __exit__(

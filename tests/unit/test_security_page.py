@@ -9,6 +9,7 @@ import pytest
 from kvota.engine.kept_places import KEPT_MAX
 from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.leaving import HURRY_S, LEAVE_S
+from kvota.gateway.listeners import LET_IN_AT_ONCE
 from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
@@ -30,6 +31,7 @@ limits, connection = GatewayLimits(), ConnectionSettings()
 DEFAULTS = {
     "limits.connections_max": limits.connections_max,
     "leaving_max": leaving_max(limits.connections_max),
+    "LET_IN_AT_ONCE": LET_IN_AT_ONCE,
     "LEAVE_S": LEAVE_S,
     "HURRY_S": HURRY_S,
     "LOGIN_S": LOGIN_S,

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import resource
 import socket
 from collections.abc import Callable
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 # A burst of clients that reconnect all at once waits here for its turn.
 _BACKLOG = 1024
+# So many of a port are let in before others, who are connected already, have their turn: each takes some 0.3 ms.
+LET_IN_AT_ONCE = 16
+_AGAIN_S = 0.5
 # What a client sends while its connection is not read waits in the system's memory, by default up to
 # 6 MB (33 MB on some machines) for each; a few hundred such connections leave too little for all others, whose
 # packets are then dropped. Kafka's socket.receive.buffer.bytes is 100 KiB; the system doubles it.
@@ -30,7 +34,7 @@ class Listeners:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._servers: list[asyncio.Server] = []
+        self._doors: list[Door] = []
 
     async def open(self, make_side: Callable[[int | None], asyncio.BaseProtocol]) -> None:
         """Listen on all ports.
@@ -47,18 +51,17 @@ class Listeners:
         await self._listen(self._settings.bootstrap_port, None, make_side)
         for node_id in node_ids:
             await self._listen(told.node_port_base + node_id, node_id, make_side)
-        _raise_descriptor_limit(self._settings.limits.connections_max, len(self._servers))
+        _raise_descriptor_limit(self._settings.limits.connections_max, len(self._doors))
 
     @property
     def ips(self) -> set[str]:
         """The addresses that are listened at."""
-        sockets = (socket for server in self._servers for socket in server.sockets)
-        return {str(socket.getsockname()[0]) for socket in sockets}
+        return {door.ip for door in self._doors}
 
     def close(self) -> None:
-        """Let nobody in any more; open connections stay."""
-        for server in self._servers:
-            server.close()
+        """Let nobody in any more; open connections stay. May be called twice."""
+        while self._doors:
+            self._doors.pop().close()
 
     async def _listen(
         self,
@@ -68,9 +71,8 @@ class Listeners:
     ) -> None:
         host = self._settings.host
         try:
-            server = await asyncio.get_running_loop().create_server(
-                partial(make_side, node_id), host, port, backlog=_BACKLOG
-            )
+            for listening in await _bound(host, port):
+                self._doors.append(Door(listening, partial(make_side, node_id)))
         except OSError as error:
             self.close()
             what, setting = "the bootstrap port", "gateway.bootstrap_port"
@@ -84,9 +86,93 @@ class Listeners:
                 remedy = f"Ports below 1024 need a right of their own; choose another: {setting}."
             msg = f"cannot listen on {host}:{port} ({what}): {words_of(error)}. {remedy}"
             raise UnreachableError(msg) from error
-        for listening in server.sockets:  # those accepted from it have the same
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        self._servers.append(server)
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Sockets for this port at all addresses of a host, which do not listen yet."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    try:
+        return [socket.socket(fileno=os.dup(bound.fileno())) for bound in server.sockets]
+    finally:
+        server.close()
+
+
+class Door:
+    """One listening socket, by which a few clients at a time are let in.
+
+    asyncio's servers let in all who wait, uvloop's one in each round of the loop: in a flood of newcomers the
+    former keeps waiting who is connected, the latter who is new, each for seconds.
+
+    Args:
+        listening: bound, and from now on it listens; it is closed with the door.
+        make_side: makes the client's side of one connection.
+    """
+
+    def __init__(
+        self, listening: socket.socket, make_side: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self._listening, self._make_side = listening, make_side
+        self._loop = asyncio.get_running_loop()
+        self._coming_in: set[asyncio.Task[None]] = set()
+        self._opens_again: asyncio.TimerHandle | None = None
+        self._has_failed = False
+        listening.settimeout(0)
+        # Those accepted from it have the same.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        listening.listen(_BACKLOG)
+        self._loop.add_reader(listening, self._let_in)
+
+    @property
+    def ip(self) -> str:
+        """The address that is listened at."""
+        return str(self._listening.getsockname()[0])
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._opens_again is not None:
+            self._opens_again.cancel()
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+
+    def _let_in(self) -> None:
+        for _ in range(LET_IN_AT_ONCE):
+            try:
+                client, _address = self._listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:  # gone before its turn
+                continue
+            except OSError as error:
+                self._wait(error)
+                return
+            self._has_failed = False
+            client.settimeout(0)
+            task = self._loop.create_task(self._relay(client))
+            self._coming_in.add(task)
+            task.add_done_callback(self._coming_in.discard)
+
+    async def _relay(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make_side, client)
+        except OSError as error:  # it has gone
+            log.debug("a new connection was lost: %s", words_of(error))
+            client.close()
+
+    def _wait(self, error: OSError) -> None:
+        """The system has no more files or memory; who waits is let in when others have left."""
+        if not self._has_failed:
+            log.error(
+                "no connection can be let in at the moment: %s. More are let in when others have left; raise the "
+                "limit of open files (ulimit -n), or lower limits.connections_max",
+                words_of(error),
+            )
+        self._has_failed = True
+        self._loop.remove_reader(self._listening)
+        self._opens_again = self._loop.call_later(_AGAIN_S, self._open_again)
+
+    def _open_again(self) -> None:
+        self._loop.add_reader(self._listening, self._let_in)
 
 
 def _raise_descriptor_limit(connections_max: int, listeners: int) -> None:

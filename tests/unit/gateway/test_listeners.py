@@ -1,8 +1,11 @@
 """The gateway's ports: which are opened, and what is said where one cannot be."""
 
 import asyncio
+import os
+import resource
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import cast
 
 import pytest
@@ -13,6 +16,8 @@ from kvota.gateway.listeners import RECEIVE_BUFFER_BYTES, Listeners
 from kvota.gateway.settings import GatewaySettings
 from kvota.model.errors import UnreachableError
 from kvota.session.topology import Advertised
+
+FLOOD = 500
 
 
 class Greeting(asyncio.Protocol):
@@ -107,3 +112,83 @@ async def test_of_what_is_not_read_the_system_keeps_little(settings: GatewaySett
 
     listeners.close()
     assert kept_bytes <= 2 * RECEIVE_BUFFER_BYTES
+
+
+async def test_a_flood_of_connections_is_let_in_some_at_a_time(settings: GatewaySettings) -> None:
+    let_in = 0
+
+    class Counted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            nonlocal let_in
+            let_in += 1
+
+    listeners = Listeners(settings)
+    await listeners.open(lambda _node_id: Counted())
+    with ExitStack() as stack:
+        for _ in range(FLOOD):  # the system takes them; the loop stands still
+            address = (GATEWAY_HOST, settings.bootstrap_port)
+            stack.enter_context(socket.create_connection(address, timeout=5))
+
+        in_each_turn = []
+        while let_in < FLOOD:
+            before = let_in
+            await asyncio.sleep(0)
+            in_each_turn.append(let_in - before)
+
+    listeners.close()
+    assert max(in_each_turn) <= 32  # some ms
+    # Not one in each turn, either: who has come last would wait for hundreds.
+    assert len(in_each_turn) <= FLOOD / 4
+
+
+async def test_answers_are_sent_at_once(settings: GatewaySettings) -> None:
+    """Without Nagle's algorithm: a small answer does not wait for the acknowledgement of the one before."""
+    delays: asyncio.Queue[int] = asyncio.Queue()
+
+    class Asked(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            connected = transport.get_extra_info("socket")
+            delays.put_nowait(connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    listeners = Listeners(settings)
+    await listeners.open(lambda _node_id: Asked())
+    _reader, writer = await asyncio.open_connection(GATEWAY_HOST, settings.bootstrap_port)
+
+    assert await delays.get() != 0
+
+    writer.close()
+    listeners.close()
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """What is open stays open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.dup(0)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_where_there_are_no_more_files_newcomers_come_in_when_there_are_again(
+    settings: GatewaySettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    listeners = Listeners(settings)
+    await listeners.open(Greeting)
+    with ExitStack() as stack:
+        waiting = stack.enter_context(socket.socket())
+        waiting.settimeout(0)
+        loop = asyncio.get_running_loop()
+        with no_more_files():
+            await loop.sock_connect(waiting, (GATEWAY_HOST, settings.bootstrap_port))
+            while not caplog.records:  # noqa: ASYNC110  (no event of ours)
+                await asyncio.sleep(0.01)
+
+        assert await loop.sock_recv(waiting, 100) == b"None"
+
+    listeners.close()
+    (said,) = caplog.messages
+    assert said.startswith("no connection can be let in at the moment: ")
