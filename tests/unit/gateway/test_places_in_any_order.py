@@ -82,6 +82,7 @@ class Attack:
 
     async def _end(self) -> None:
         """In order, in the middle of things, or for one direction."""
+        await asyncio.sleep(0.01)  # what was sent has gone, or its transport says that it waits
         for client in self._drawn_clients():
             transport = client.writer.transport
             self._clients.remove(client)
