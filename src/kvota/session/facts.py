@@ -108,7 +108,9 @@ class TopicCounts:
 
     # ------------------------------------------------------------------ what happens
 
-    def goes_up(self, key: str | bytes, told: int | None, after: int, now_ms: int) -> None:
+    def goes_up(
+        self, key: str | bytes, told: int | None, after: int, now_ms: int, asked_ms: int
+    ) -> None:
         """A mutation of a topic goes up: ``ended`` or ``refused`` is due, with the same ``after``, or ``left``.
 
         Args:
@@ -116,12 +118,13 @@ class TopicCounts:
             told: how many partitions Metadata says it has.
             after: how many it has when this is carried out; 0: it is gone.
             now_ms: when.
+            asked_ms: when Metadata was asked.
         """
         topic = self._topics.get(key)
         if topic is None:
             topic = _Topic(Possible.exactly(told or 0), now_ms)
             self._keep(key, topic)
-        elif not self._is_fresh(topic, now_ms):
+        elif not self._is_fresh(topic, now_ms, asked_ms):
             topic.is_certain(told or 0)
         topic.overlap = topic.under_way > 0 or self._was_left(topic, now_ms)
         topic.begins(after)
@@ -218,10 +221,15 @@ class TopicCounts:
 
     # ------------------------------------------------------------------ what is known
 
-    def fresh(self, key: str | bytes, now_ms: int) -> Possible | None:
-        """What the topic may be, where it has changed so lately that a broker's Metadata may not say so."""
+    def fresh(self, key: str | bytes, now_ms: int, asked_ms: int) -> Possible | None:
+        """What the topic may be, where it has changed so lately that a broker's Metadata may not say so.
+
+        Its answer may have been long on its way: what counts is when it was asked.
+        """
         topic = self._topics.get(key)
-        return topic.possible if topic is not None and self._is_fresh(topic, now_ms) else None
+        if topic is None or not self._is_fresh(topic, now_ms, asked_ms):
+            return None
+        return topic.possible
 
     def last(self, key: str | bytes) -> int | None:
         """How many partitions the topic may have had last; None: it is gone, or nobody remembers."""
@@ -232,8 +240,9 @@ class TopicCounts:
         """True where anything is remembered of a topic with this name or id."""
         return key in self._topics
 
-    def _is_fresh(self, topic: _Topic, now_ms: int) -> bool:
-        return topic.under_way > 0 or abs(now_ms - topic.changed_ms) < self.FRESH_MS
+    def _is_fresh(self, topic: _Topic, now_ms: int, asked_ms: int) -> bool:
+        fresh_ms = self.FRESH_MS + max(0, now_ms - asked_ms)
+        return topic.under_way > 0 or abs(now_ms - topic.changed_ms) < fresh_ms
 
     def _was_left(self, topic: _Topic, now_ms: int) -> bool:
         return topic.left_ms is not None and abs(now_ms - topic.left_ms) < self.FRESH_MS

@@ -135,6 +135,21 @@ def test_a_deletion_by_an_id_of_which_its_creation_did_not_tell_is_charged_by_th
     assert charges(stage.cluster.rows) == [(7, ADMITTED), (7, ADMITTED), (1, ADMITTED)]
 
 
+def test_what_changes_while_metadata_is_on_its_way_is_believed_however_long_that_takes() -> None:
+    stage = Stage(cluster())
+    other = Stage(stage.cluster, number=2)
+    question = stage.client(delete("t"))
+    tell(other, other.client(grow(("t", 30))), ("t", 0, 3))
+    other.broker(grown(("t", 0)))
+    stage.cluster.rows.clear()
+
+    stage.advance(TopicCounts.FRESH_MS + 7_000)
+    tell(stage, question, ("t", 0, 3))
+    stage.broker(deleted(("t", 0)))
+
+    assert charges(stage.cluster.rows) == [(30, ADMITTED)]
+
+
 def test_of_a_topic_that_nobody_remembers_the_default_count_is_charged() -> None:
     stage = Stage(cluster(limits={"default_partitions": 4}))
 
@@ -460,7 +475,7 @@ def test_a_topic_that_has_grown_by_its_name_has_grown_by_its_id() -> None:
 
     counts.happened("t", 9, 1)
 
-    assert counts.fresh("t", 1) == counts.fresh(b"id-of-t", 1) == Possible.exactly(9)
+    assert counts.fresh("t", 1, 1) == counts.fresh(b"id-of-t", 1, 1) == Possible.exactly(9)
 
 
 def junk(number: int) -> list[str]:

@@ -120,6 +120,7 @@ class Mutation(Conversation):
         Metadata by name, Metadata by id, and the cluster's num.partitions where a topic is created
         with -1. A broker that is asked for ids ignores names, so these are two questions.
         """
+        self._counts.asked_ms = self._now_us // 1000
         topics = self._request.topics
         names = [topic.name for topic in topics if topic.name is not None]
         if names:

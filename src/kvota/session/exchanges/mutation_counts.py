@@ -31,6 +31,7 @@ class MutationCounts:
 
     Attributes:
         facts: what Metadata has said of them; a broker's Metadata lags behind the controller.
+        asked_ms: when it was asked; None: it was not.
     """
 
     _request: MutationRequest
@@ -44,6 +45,7 @@ class MutationCounts:
         self._under_way: dict[int, tuple[str | bytes, int]] = {}
         self._settled: set[int] = set()
         self.facts: dict[str | bytes, TopicFacts] = {}
+        self.asked_ms: int | None = None
 
     def read(self, request: MutationRequest) -> Steps[None]:
         """Look through the topics; due before anything is asked here."""
@@ -64,8 +66,14 @@ class MutationCounts:
         facts = self.facts.get(key_of(topic))
         if facts is not None and facts.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return _NOT_THERE
-        known = self._known.fresh(self._key(topic), now_ms)
+        known = self._fresh(self._key(topic), now_ms)
         return known or Possible.exactly(self._told(topic) or 0)
+
+    def _fresh(self, key: str | bytes, now_ms: int) -> Possible | None:
+        return self._known.fresh(key, now_ms, self._asked_at_ms(now_ms))
+
+    def _asked_at_ms(self, now_ms: int) -> int:
+        return now_ms if self.asked_ms is None else self.asked_ms
 
     def _key(self, topic: TopicAsk, told_name: str | None = None) -> str | bytes:
         """By what the topic is remembered: an id that nobody knows here may be that of a name, which answers tell."""
@@ -97,7 +105,7 @@ class MutationCounts:
         return topic.partitions - there.least if topic.partitions > there.least else None
 
     def _is_creatable(self, topic: TopicAsk, now_ms: int) -> bool:
-        known = self._known.fresh(self._key(topic), now_ms)
+        known = self._fresh(self._key(topic), now_ms)
         if known is not None:
             return known.may_be_gone
         facts = self.facts.get(key_of(topic))
@@ -107,7 +115,7 @@ class MutationCounts:
         """A topic that may cost something is part of what goes up now."""
         topic = self._request.topics[index]
         key, after = self._under_way[index] = self._key(topic), self._after(topic, now_ms)
-        self._known.goes_up(key, self._told(topic), after, now_ms)
+        self._known.goes_up(key, self._told(topic), after, now_ms, self._asked_at_ms(now_ms))
 
     def _after(self, topic: TopicAsk, now_ms: int) -> int:
         """How many partitions the topic has when this is carried out."""
@@ -169,7 +177,7 @@ class MutationCounts:
         if index in self._under_way:
             return self._known.ended(*self._under_way.pop(index), partitions, now_ms)
         key = self._key(self._request.topics[index], told_name)
-        was = self._known.fresh(key, now_ms)
+        was = self._fresh(key, now_ms)
         self._known.happened(key, partitions, now_ms)
         return was
 
@@ -225,7 +233,7 @@ class MutationCounts:
         """A creation or a growth."""
         topic = self._request.topics[index]
         if index in self._under_way:
-            fresh = self._known.fresh(self._under_way[index][0], now_ms)
+            fresh = self._fresh(self._under_way[index][0], now_ms)
             return 0 if fresh is None else max(0, self._at_most(topic, fresh, now_ms) - charged)
         cost = self._at_most(topic, self.possible(topic, now_ms), now_ms)
         if cost:
