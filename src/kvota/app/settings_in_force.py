@@ -97,7 +97,10 @@ class SettingsInForce:
             await self._changed.wait()
             self._changed.clear()
             async with self._gateway.quota_callback.changing:
-                await self._catch_up()
+                try:
+                    await self._catch_up()
+                except Exception:  # a fault of ours must not end the traffic
+                    log.exception("settings could not be followed")
 
     async def _catch_up(self) -> None:
         """Put in force what is stored; what cannot be is said, and the settings in force stay."""

@@ -16,6 +16,7 @@ from tests.unit.session.test_client_quotas import (
 )
 
 from kvota.model.broker_settings import DescribedSetting, Kind, Source
+from kvota.model.errors import ProtocolError
 from kvota.session.outside import AlterSettings, Refusal
 from kvota.testing.frames import HEARTBEAT, answer, decoded, parts, request, split
 from kvota.testing.kafka_messages import versions
@@ -205,7 +206,7 @@ def test_a_refused_errand_is_the_resources_answer() -> None:
     assert results_of(on.to_client, INCREMENTAL) == [(ALL, -1, "the disk is full")]
 
 
-@pytest.mark.parametrize("settings", [{"a" * 12: ""}, dict.fromkeys(map(str, range(20_000)), "")])
+@pytest.mark.parametrize("settings", [{"a" * 12: ""}, dict.fromkeys(map(str, range(9_000)), "")])
 def test_memory_is_weighed_while_a_request_is_looked_into(settings: dict[str, str | None]) -> None:
     frame = asked(INCREMENTAL, (ALL, {NUM: "5", **settings}), correlation=5)
     allowed(stage(), asked(INCREMENTAL, (ALL, {NUM: "5"})))  # what is made once is made
@@ -234,6 +235,40 @@ def test_what_passes_gives_its_memory_back() -> None:
 
     budgets = on.cluster.shared.whole_requests
     assert budgets.large.used_bytes == budgets.small.used_bytes == 0
+
+
+@pytest.mark.parametrize("version", versions(LEGACY))
+def test_of_a_request_that_replaces_all_it_is_seen_whether_it_is_about_all_brokers(
+    version: int,
+) -> None:
+    def frame(name: str) -> bytes:
+        configs = parts(
+            LEGACY, version, "request", "AlterableConfig", {"name": THREADS, "value": "7"}
+        )
+        resource = {"resource_type": BROKER, "resource_name": name, "configs": configs}
+        resources = parts(LEGACY, version, "request", "AlterConfigsResource", resource)
+        return request(LEGACY, version, resources=resources, validate_only=False)
+
+    assert stage(num="5").client(frame("1")) == frame("1")
+    assert stage().client(frame("")) == frame("")
+    assert stage(num="5").client(frame("")) == alter_nothing(OWN_CORRELATION)
+
+
+def test_so_many_resources_are_refused_in_small_steps() -> None:
+    on = stage()
+    brokers = [((BROKER, str(number)), {NUM: "5"}) for number in range(4_000)]
+
+    allowed(on, asked(INCREMENTAL, *brokers, (ALL, {SIZE: "2"}), (ALL, {SIZE: "3"})))
+
+    codes = [code for _, code, _ in results_of(on.to_client, INCREMENTAL)]
+    assert (len(codes), set(codes)) == (4_001, {INVALID})
+
+
+def test_more_settings_than_one_request_may_have() -> None:
+    with pytest.raises(ProtocolError, match="send several"):
+        stage().client(
+            asked(INCREMENTAL, (ALL, dict.fromkeys([NUM, *map(str, range(10_000))], "")))
+        )
 
 
 # ------------------------------------------------------------------ both
