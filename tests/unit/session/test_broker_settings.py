@@ -39,6 +39,7 @@ class Settings:
 
     stored: dict[str, str] = field(default_factory=dict)
     refusal: Refusal | None = None
+    may_lag: bool = False
 
     @property
     def described(self) -> Sequence[DescribedSetting]:
@@ -52,11 +53,11 @@ class Settings:
         ]
 
 
-def stage(*, refusal: Refusal | None = None, **stored: str) -> Stage:
+def stage(*, refusal: Refusal | None = None, may_lag: bool = False, **stored: str) -> Stage:
     cluster = Cluster()
     names = {"num": NUM, "size": SIZE}
     cluster.shared.broker_settings = Settings(
-        {names[name]: value for name, value in stored.items()}, refusal
+        {names[name]: value for name, value in stored.items()}, refusal, may_lag
     )
     return Stage(cluster)
 
@@ -316,6 +317,16 @@ def test_what_changes_nothing_of_the_gateways_goes_on_without_it(key: int) -> No
     assert split(on.to_broker)[-1] == asked(key, (ALL, {THREADS: "3"}), correlation=5)
     on.broker(answered(key, (ALL, 0, None), correlation=5))
     assert results_of(on.to_client, key) == [(ALL, 0, None)]
+
+
+@pytest.mark.parametrize("may_lag", [False, True])
+def test_what_is_so_already_is_stored_where_others_may_have_altered_it(may_lag: bool) -> None:
+    on = stage(num="5", may_lag=may_lag)
+
+    allowed(on, asked(INCREMENTAL, (ALL, {NUM: "5", SIZE: None})))
+
+    stored = [errand.changes for errand in on.errands if isinstance(errand, AlterSettings)]
+    assert stored == ([{NUM: "5", SIZE: None}] if may_lag else [])
 
 
 def test_one_broker_has_none_to_set_and_none_to_delete() -> None:

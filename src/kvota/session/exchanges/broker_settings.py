@@ -115,18 +115,19 @@ class AlterBrokerSettings(Conversation):
                 words = "Each resource must appear at most once."
                 results[resource.key] = Result(resource.key, ErrorCode.INVALID_REQUEST, words)
                 continue
+            has_more = request.replaces or any(
+                not is_gateways(each.name) for each in resource.operations
+            )
             changes = judge(
                 resource.operations,
                 self._settings.stored,
                 replaces=request.replaces,
                 of_all=resource.key == _ALL_BROKERS,
+                may_lag=self._settings.may_lag and not has_more,
             )
             if isinstance(changes, Refused):
                 results[resource.key] = Result(resource.key, *changes)
                 continue
-            has_more = request.replaces or any(
-                not is_gateways(each.name) for each in resource.operations
-            )
             if not changes:
                 if not has_more:
                     results[resource.key] = Result(resource.key, ErrorCode.NONE, None)
