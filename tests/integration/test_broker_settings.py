@@ -145,7 +145,7 @@ async def run(process: GatewayProcess, port: int) -> Run:
     return done
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_each_takes_over_at_once_and_no_client_sees_an_error(
     kafka: LocalKafka, own_module: Path
 ) -> None:
@@ -243,6 +243,10 @@ def test_gateways_of_one_topic_follow_each_other(kafka3: LocalKafka, own_module:
             until(lambda: dynamic(other) == dynamic(one), second)
             log.info("followed %.3f s after the answer", time.monotonic() - began_s)
         assert dynamic(other) == {CLASS: GROUPS, GROUP: "team-"}
+        # What one sets that the other one has not heard of yet, or has: the last one counts.
+        for client, value in ((one, "3"), (other, None), (one, "3"), (other, "3"), (one, None)):
+            assert alter(client, {SIZE: value}) == (0, None)
+        until(lambda: dynamic(other) == dynamic(one) == {CLASS: GROUPS, GROUP: "team-"}, second)
         assert "the quota callback is kvota.callbacks.grouped.GroupQuotaCallback now" in second.log
 
         # Where a class is not allowed it is not imported, whoever has stored it.

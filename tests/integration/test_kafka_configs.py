@@ -9,6 +9,7 @@ from tests.integration.conftest import HOST
 from tests.integration.kafka_configs.command_lines import (
     command_lines,
     describe,
+    lines_of_the_gateway,
     lines_on_a_number,
 )
 from tests.integration.kafka_configs.running import ConfigCommands, Ended
@@ -49,6 +50,14 @@ def test_same_text_and_same_exit_code(tmp_path: Path, version: str) -> None:
             end = time.monotonic() + _KNOWN_S
             while told != on_setting(tool, line, straight_kafka.bootstrap_servers, LIKE):
                 assert time.monotonic() < end, (line, told)
+        for line, words in lines_of_the_gateway():
+            told = tool.run(line, process.bootstrap_servers)
+            end = time.monotonic() + _KNOWN_S
+            while "--describe" in line and words not in told.stdout:  # the broker's part may lag
+                assert time.monotonic() < end, (line, told)
+                told = tool.run(line, process.bootstrap_servers)
+            assert words in told.stdout + told.stderr, line
+            assert told.exit_code == (not told.stdout), line
         describes_the_same_broker(tool, kafka, process.bootstrap_servers)
 
 

@@ -55,6 +55,11 @@ class SettingsInForce:
         """Why nobody may alter them; None: who has the right may."""
         return refusal_of_settings(self._running.written, self._store)
 
+    @property
+    def may_lag(self) -> bool:
+        """Whether other gateways alter them, too."""
+        return self._store.may_lag
+
     # ------------------------------------------------------------------ what is done
 
     async def alter(self, errand: AlterSettings) -> Refusal | None:
@@ -97,7 +102,10 @@ class SettingsInForce:
             await self._changed.wait()
             self._changed.clear()
             async with self._gateway.quota_callback.changing:
-                await self._catch_up()
+                try:
+                    await self._catch_up()
+                except Exception:  # a fault of ours must not end the traffic
+                    log.exception("settings could not be followed")
 
     async def _catch_up(self) -> None:
         """Put in force what is stored; what cannot be is said, and the settings in force stay."""
@@ -133,6 +141,8 @@ class SettingsInForce:
             for name in {**running.settings, **settings}
             if running.settings.get(name) != settings.get(name)
         )
+        if not names:
+            return
         running.replace(running.written, settings)
         self._tried = settings
         config = running.config

@@ -41,7 +41,12 @@ class Refused(NamedTuple):
 
 
 def judge(
-    operations: Sequence[Operation], stored: Settings, *, replaces: bool, of_all: bool
+    operations: Sequence[Operation],
+    stored: Settings,
+    *,
+    replaces: bool,
+    of_all: bool,
+    may_lag: bool = False,
 ) -> SettingChanges | Refused:
     """What one resource's part of a request changes of the gateway's settings.
 
@@ -50,6 +55,7 @@ def judge(
         stored: what is set dynamically now.
         replaces: what is not named is removed.
         of_all: it is about all brokers; else about one, for which the gateway has no settings.
+        may_lag: what is stored may be newer than ``stored``: what seems to be so already is a change, too.
     """
     refused = _misshapen(operations)
     if refused is not None:
@@ -63,7 +69,7 @@ def judge(
         if operation not in {SET, DELETE}:
             return Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
         asked[name] = None if operation == DELETE else value
-    changes = {name: value for name, value in asked.items() if stored.get(name) != value}
+    changes = {name: value for name, value in asked.items() if may_lag or stored.get(name) != value}
     if not of_all:
         return _for_one_broker(asked)
     return _fault_of_values(changes) or _too_much(with_changes(stored, changes)) or changes

@@ -82,7 +82,7 @@ class BrokerSettings(Protocol):
 
     @property
     def stored(self) -> Settings:
-        """What is set dynamically, and in force."""
+        """What is set dynamically."""
         ...
 
     @property
@@ -93,6 +93,11 @@ class BrokerSettings(Protocol):
     @property
     def refusal(self) -> Refusal | None:
         """Why nobody may alter them over the network; None: who has the right may."""
+        ...
+
+    @property
+    def may_lag(self) -> bool:
+        """Whether others alter them, too, so that what is kept may be newer than ``stored``."""
         ...
 
 

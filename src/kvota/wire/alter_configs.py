@@ -22,8 +22,8 @@ from kvota.wire.scanner import TEXT_BYTES_MAX
 from kvota.wire.steps import Steps
 from kvota.wire.varint import Bytes, Frame
 
-# Resources and settings together, of a request that is looked into.
-ITEMS_MAX = 30_000
+# Resources and settings together, of a request that is looked into; others may have more.
+ITEMS_MAX = 10_000
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 _RESOURCE_BYTES_MIN = 1 + 1 + 1  # type, name, settings

@@ -145,7 +145,6 @@ def lines_on_a_number() -> Iterator[tuple[str, ...]]:
     yield describe(default)
     yield alter(f"{default} {ADD} {{setting}}=9 {DELETE} {{setting}}")  # the same key twice
     yield alter(f"{one} {DELETE} {{setting}}")  # one broker has none
-    yield describe("--entity-type brokers --entity-name 7")
     yield alter(f"--entity-type brokers --entity-name x {ADD} {{setting}}=9")
     yield alter(f"{default} {ADD} {{setting}}")
     yield alter("--broker-defaults", ADD, "{setting}= 6 ")
@@ -153,3 +152,29 @@ def lines_on_a_number() -> Iterator[tuple[str, ...]]:
     yield alter(f"--broker-defaults {DELETE} {{setting}}")
     yield describe(default)
     yield alter(f"{default} {DELETE} {{setting}}")  # it is not set
+
+
+def lines_of_the_gateway() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Lines that mean something to a gateway only, and what stands in what each of them writes."""
+    default = "--entity-type brokers --entity-default"
+    of_class, group = "client.quota.callback.class", "client.quota.callback.group.a.users"
+    groups = f"{of_class}=kvota.callbacks.GroupQuotaCallback,{group}=[a,b]"
+    done = "Completed updating default config for brokers in the cluster."
+    yield alter(f"{default} {ADD} quota.window.num=7"), done
+    yield alter(f"{default} {ADD} background.threads=9"), done  # the broker's, beside it
+    yield describe(default), "  background.threads=9 "
+    yield describe(default), "  quota.window.num=7 "
+    mixed = "of these the gateway keeps [quota.window.num] and the broker [background.threads]"
+    yield alter(f"{default} {ADD} quota.window.num=8,background.threads=8"), mixed
+    one = f"--entity-type brokers --entity-name 1 {ADD}"
+    yield alter(f"{one} quota.window.num=8"), "Cannot update these configs for one broker"
+    yield (
+        alter(f"{default} {ADD} {of_class}=a.B"),
+        f"Invalid value a.B for configuration {of_class}",
+    )
+    yield alter(f"{default} {ADD} {groups}"), done
+    yield describe(default), f"  {group}=a,b sensitive=false"
+    yield alter(f"{default} {DELETE} {group}"), "there is no group"
+    yield alter(f"{default} {DELETE} background.threads"), done
+    yield describe(default), f"  {of_class}=kvota.callbacks.GroupQuotaCallback sensitive=false"
+    yield alter(f"{default} {DELETE} {of_class},{group},quota.window.num"), done

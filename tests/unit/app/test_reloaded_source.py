@@ -1,8 +1,11 @@
 """SIGHUP and the source of the quotas: another one needs a restart, and until then nothing speaks of it."""
 
+from pathlib import Path
+
 import pytest
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.store.quota_document import QuotaDocument
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -35,3 +38,20 @@ def test_what_is_said_is_where_the_quotas_are(
             assert "quotas.source is another one now; it needs a restart" in said
             assert f"quotas of 0 entities from {place}\n" in said
             assert "other" not in said.replace("another", "")
+
+
+def test_what_is_set_dynamically_goes_before_the_file(tmp_path: Path) -> None:
+    port = free_port_range(3)
+    document = QuotaDocument(settings={"quota.window.num": "5"})
+    (tmp_path / "quotas.json").write_bytes(document.content())
+
+    def with_windows(num: int, seconds: int) -> str:
+        windows = f'"quota.window.num" = {num}\n"quota.window.size.seconds" = {seconds}\n'
+        return config(port, "file") + f"\n[kafka]\n{windows}"
+
+    with GatewayProcess(tmp_path, config=with_windows(7, 1), quotas="", first_port=port) as process:
+        assert "counted by: PRODUCE sampled_rate (5 x 1000 ms)" in process.log
+        process.reload("", with_windows(8, 2))
+        assert "PRODUCE: sampled_rate (5 x 1000 ms) -> sampled_rate (5 x 2000 ms)" in process.log
+        process.reload("", with_windows(9, 2))
+        assert "SIGHUP: nothing has changed" in process.log

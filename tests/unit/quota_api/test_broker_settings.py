@@ -21,8 +21,9 @@ def judged(
     stored: dict[str, str] | None = None,
     replaces: bool = False,
     of_all: bool = True,
+    may_lag: bool = False,
 ) -> SettingChanges | Refused:
-    return judge(operations, stored or {}, replaces=replaces, of_all=of_all)
+    return judge(operations, stored or {}, replaces=replaces, of_all=of_all, may_lag=may_lag)
 
 
 def test_what_is_set_and_deleted() -> None:
@@ -32,6 +33,14 @@ def test_what_is_set_and_deleted() -> None:
     assert judged(op(NUM, "5"), op(SIZE, "3"), stored=stored) == {SIZE: "3"}
     assert judged(op(NUM, None, DELETE), op(GROUP, "", DELETE), stored=stored) == {NUM: None}
     assert judged(op(THREADS), stored=stored) == {}
+
+
+def test_what_is_so_already_is_a_change_where_others_may_have_altered_it() -> None:
+    asked = (op(NUM, "5"), op(SIZE, None, DELETE))
+
+    assert judged(*asked, stored={NUM: "5"}) == {}
+    assert judged(*asked, stored={NUM: "5"}, may_lag=True) == {NUM: "5", SIZE: None}
+    assert judged(op(NUM, "0"), may_lag=True) != {}
 
 
 def test_what_is_not_named_is_deleted_where_all_is_replaced() -> None:

@@ -16,6 +16,7 @@ from tests.unit.session.test_client_quotas import (
 )
 
 from kvota.model.broker_settings import DescribedSetting, Kind, Source
+from kvota.model.errors import ProtocolError
 from kvota.session.outside import AlterSettings, Refusal
 from kvota.testing.frames import HEARTBEAT, answer, decoded, parts, request, split
 from kvota.testing.kafka_messages import versions
@@ -38,6 +39,7 @@ class Settings:
 
     stored: dict[str, str] = field(default_factory=dict)
     refusal: Refusal | None = None
+    may_lag: bool = False
 
     @property
     def described(self) -> Sequence[DescribedSetting]:
@@ -51,11 +53,11 @@ class Settings:
         ]
 
 
-def stage(*, refusal: Refusal | None = None, **stored: str) -> Stage:
+def stage(*, refusal: Refusal | None = None, may_lag: bool = False, **stored: str) -> Stage:
     cluster = Cluster()
     names = {"num": NUM, "size": SIZE}
     cluster.shared.broker_settings = Settings(
-        {names[name]: value for name, value in stored.items()}, refusal
+        {names[name]: value for name, value in stored.items()}, refusal, may_lag
     )
     return Stage(cluster)
 
@@ -205,7 +207,7 @@ def test_a_refused_errand_is_the_resources_answer() -> None:
     assert results_of(on.to_client, INCREMENTAL) == [(ALL, -1, "the disk is full")]
 
 
-@pytest.mark.parametrize("settings", [{"a" * 12: ""}, dict.fromkeys(map(str, range(20_000)), "")])
+@pytest.mark.parametrize("settings", [{"a" * 12: ""}, dict.fromkeys(map(str, range(9_000)), "")])
 def test_memory_is_weighed_while_a_request_is_looked_into(settings: dict[str, str | None]) -> None:
     frame = asked(INCREMENTAL, (ALL, {NUM: "5", **settings}), correlation=5)
     allowed(stage(), asked(INCREMENTAL, (ALL, {NUM: "5"})))  # what is made once is made
@@ -234,6 +236,40 @@ def test_what_passes_gives_its_memory_back() -> None:
 
     budgets = on.cluster.shared.whole_requests
     assert budgets.large.used_bytes == budgets.small.used_bytes == 0
+
+
+@pytest.mark.parametrize("version", versions(LEGACY))
+def test_of_a_request_that_replaces_all_it_is_seen_whether_it_is_about_all_brokers(
+    version: int,
+) -> None:
+    def frame(name: str) -> bytes:
+        configs = parts(
+            LEGACY, version, "request", "AlterableConfig", {"name": THREADS, "value": "7"}
+        )
+        resource = {"resource_type": BROKER, "resource_name": name, "configs": configs}
+        resources = parts(LEGACY, version, "request", "AlterConfigsResource", resource)
+        return request(LEGACY, version, resources=resources, validate_only=False)
+
+    assert stage(num="5").client(frame("1")) == frame("1")
+    assert stage().client(frame("")) == frame("")
+    assert stage(num="5").client(frame("")) == alter_nothing(OWN_CORRELATION)
+
+
+def test_so_many_resources_are_refused_in_small_steps() -> None:
+    on = stage()
+    brokers = [((BROKER, str(number)), {NUM: "5"}) for number in range(4_000)]
+
+    allowed(on, asked(INCREMENTAL, *brokers, (ALL, {SIZE: "2"}), (ALL, {SIZE: "3"})))
+
+    codes = [code for _, code, _ in results_of(on.to_client, INCREMENTAL)]
+    assert (len(codes), set(codes)) == (4_001, {INVALID})
+
+
+def test_more_settings_than_one_request_may_have() -> None:
+    with pytest.raises(ProtocolError, match="send several"):
+        stage().client(
+            asked(INCREMENTAL, (ALL, dict.fromkeys([NUM, *map(str, range(10_000))], "")))
+        )
 
 
 # ------------------------------------------------------------------ both
@@ -281,6 +317,16 @@ def test_what_changes_nothing_of_the_gateways_goes_on_without_it(key: int) -> No
     assert split(on.to_broker)[-1] == asked(key, (ALL, {THREADS: "3"}), correlation=5)
     on.broker(answered(key, (ALL, 0, None), correlation=5))
     assert results_of(on.to_client, key) == [(ALL, 0, None)]
+
+
+@pytest.mark.parametrize("may_lag", [False, True])
+def test_what_is_so_already_is_stored_where_others_may_have_altered_it(may_lag: bool) -> None:
+    on = stage(num="5", may_lag=may_lag)
+
+    allowed(on, asked(INCREMENTAL, (ALL, {NUM: "5", SIZE: None})))
+
+    stored = [errand.changes for errand in on.errands if isinstance(errand, AlterSettings)]
+    assert stored == ([{NUM: "5", SIZE: None}] if may_lag else [])
 
 
 def test_one_broker_has_none_to_set_and_none_to_delete() -> None:

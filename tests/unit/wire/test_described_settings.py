@@ -1,22 +1,27 @@
 """The gateway's settings among a broker's, in DescribeConfigs answers of every version."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from kvota.model.broker_settings import DescribedSetting, Kind, Source
+from kvota.model.errors import ProtocolError
 from kvota.testing.kafka_messages import (
     RandomMessages,
     from_frame,
+    mutate,
     part_type,
     payload_type,
     to_frame,
     versions,
 )
-from kvota.wire.broker_configs import AskedBrokers
+from kvota.wire.broker_configs import AskedBrokers, asked_brokers
 from kvota.wire.described_settings import with_settings
 from kvota.wire.steps import at_once
 
@@ -137,3 +142,26 @@ def test_all_else_stays_as_it_is(version: int) -> None:
     )
 
     assert told(others, version, names={"1": None}) == others
+
+
+@given(seed=st.integers(0, 2**32), version=st.sampled_from(VERSIONS))
+def test_damaged_answers_are_made_or_refused(seed: int, version: int) -> None:
+    frame = to_frame(answer(version, (BROKER, "1", 0, ["a", NUM]), (BROKER, "", 0, ["b"])))
+    asked = AskedBrokers({"1": None, "": None}, has_synonyms=True)
+    with suppress(ProtocolError):
+        at_once(with_settings(mutate(frame, Random(seed)), version, asked, SETTINGS))
+
+
+@given(seed=st.integers(0, 2**32), version=st.sampled_from(VERSIONS))
+def test_damaged_requests_are_read_or_refused(seed: int, version: int) -> None:
+    kind = payload_type(DESCRIBE_CONFIGS, version, "request")
+    resource = part_type(kind, "DescribeConfigsResource")
+    random = RandomMessages(Random(seed))
+    asked = (
+        random.entity(resource, resource_type=of_type, configuration_keys=keys)
+        for of_type, keys in ((BROKER, (NUM, "a")), (TOPIC, None), (BROKER, None))
+    )
+    frame = to_frame(random.entity(kind, resources=tuple(asked)))
+    assert asked_brokers(frame, version, {NUM}) is not None
+    with suppress(ProtocolError):
+        asked_brokers(mutate(frame, Random(seed)), version, {NUM})

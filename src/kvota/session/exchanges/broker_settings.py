@@ -4,6 +4,7 @@ A resource is altered whole or not at all, as on a broker. What is not the gatew
 came; settings of both in one resource are refused, for two who keep them could end half altered.
 """
 
+from collections import Counter
 from collections.abc import Collection, Generator, Mapping
 
 from kvota.model.broker_settings import CALLBACK_PREFIX, SettingChanges, is_gateways
@@ -19,13 +20,19 @@ from kvota.wire import error_texts, questions
 from kvota.wire.alter_configs import AlterConfigsRequest, ResourceAsk, ResourceKey, Result
 from kvota.wire.apis import ALTER_CONFIGS
 from kvota.wire.broker_configs import BROKER_RESOURCE
+from kvota.wire.encode import encode_text
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.permission_questions import ALTER_VERSION, alter_nothing
 from kvota.wire.questions import OWN_CORRELATION
+from kvota.wire.steps import STEP_PARTS
 
 # In every request that has a setting of the gateway's, and in few others.
 _TRACES = (b"quota.window.", CALLBACK_PREFIX.encode())
 _ALL_BROKERS: ResourceKey = (BROKER_RESOURCE, "")
+# In every request about all brokers: its type and its empty name, in either encoding.
+_ALL_BROKERS_TRACES = tuple(
+    bytes((BROKER_RESOURCE,)) + encode_text("", flexible=flexible) for flexible in (False, True)
+)
 # Beyond what a question may take: a controller may be asked.
 _ALTERED_MS_MAX = 2 * QUESTION_MS_MAX
 
@@ -96,25 +103,31 @@ class AlterBrokerSettings(Conversation):
         self, caller: Caller, request: AlterConfigsRequest, own: list[ResourceAsk]
     ) -> Generator[Sent | Errand | None, Back, list[Result]]:
         """What has become of those that do not go on to the broker."""
-        keys = [resource.key for resource in request.resources]
+        times = Counter(resource.key for resource in request.resources)
         results: dict[ResourceKey, Result] = {}
+        parts_left = STEP_PARTS
         for resource in own:
-            if keys.count(resource.key) > 1:
+            parts_left -= 1 + len(resource.operations)
+            if parts_left < 0:
+                parts_left = STEP_PARTS
+                yield None
+            if times[resource.key] > 1:
                 words = "Each resource must appear at most once."
                 results[resource.key] = Result(resource.key, ErrorCode.INVALID_REQUEST, words)
                 continue
+            has_more = request.replaces or any(
+                not is_gateways(each.name) for each in resource.operations
+            )
             changes = judge(
                 resource.operations,
                 self._settings.stored,
                 replaces=request.replaces,
                 of_all=resource.key == _ALL_BROKERS,
+                may_lag=self._settings.may_lag and not has_more,
             )
             if isinstance(changes, Refused):
                 results[resource.key] = Result(resource.key, *changes)
                 continue
-            has_more = request.replaces or any(
-                not is_gateways(each.name) for each in resource.operations
-            )
             if not changes:
                 if not has_more:
                     results[resource.key] = Result(resource.key, ErrorCode.NONE, None)
@@ -152,7 +165,9 @@ def _may_be_gateways(settings: BrokerSettings | None, key: int, frame: bytes) ->
         return False
     if any(trace in frame for trace in _TRACES):
         return True
-    return key == ALTER_CONFIGS and bool(settings.stored)
+    if key != ALTER_CONFIGS or not settings.stored:
+        return False
+    return any(trace in frame for trace in _ALL_BROKERS_TRACES)
 
 
 def _changed_at_broker(
