@@ -24,7 +24,8 @@ class Addresses(Rewriting):
             ProtocolError: it asks for more settings than one request may.
         """
         if head.key == DESCRIBE_CONFIGS and not asks_for_brokers(frame):
-            caller.expect((head.correlation, Due.PASS))  # other resources have no addresses
+            route = caller.routes[head.key << 16 | head.version]
+            caller.expect((head.correlation, Due.PASS, route))  # other resources have no addresses
             return frame
         return super().begin(caller, head, frame, now_us)
 
