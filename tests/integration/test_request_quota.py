@@ -79,7 +79,7 @@ def set_quotas(address: tuple[str, int]) -> None:
     )
     with RawClient(address) as client:
         client.send(frame)
-        assert {error for error, *_ in altered(client.frame())} == {0}
+        assert {error for _, error, _ in altered(client.frame())} == {0}
     end = time.monotonic() + _KNOWN_S
     while time.monotonic() < end:
         with RawClient(address) as client:

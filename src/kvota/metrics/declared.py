@@ -26,7 +26,7 @@ FETCH_BYTE_RATE = Metric(
 REQUEST_TIME = Metric(
     "kafka_server_request_request_time",
     _GAUGE,
-    COUNTER_LABELS,
+    CLUSTER_LABELS,
     "What requests took of the gateway's thread, in percent, over the quota window",
 )
 MUTATION_RATE = Metric(
@@ -55,7 +55,7 @@ FETCH_THROTTLE_TIME = Metric(
     "kafka_server_fetch_throttle_time", _GAUGE, COUNTER_LABELS, _THROTTLE_MEANING
 )
 REQUEST_THROTTLE_TIME = Metric(
-    "kafka_server_request_throttle_time", _GAUGE, COUNTER_LABELS, _THROTTLE_MEANING
+    "kafka_server_request_throttle_time", _GAUGE, CLUSTER_LABELS, _THROTTLE_MEANING
 )
 MUTATION_THROTTLE_TIME = Metric(
     "kafka_server_controllermutation_throttle_time", _GAUGE, CLUSTER_LABELS, _THROTTLE_MEANING

@@ -93,7 +93,7 @@ FACTS: Mapping[QuotaType, QuotaFacts] = MappingProxyType(
             unit=Unit.PERCENT,
             value_unit="percent-seconds",
             algorithms=(Algorithm.SAMPLED_RATE,),
-            scope=Scope.BROKER,
+            scope=Scope.CLUSTER,  # of the gateway's one thread
             window_properties=_BANDWIDTH_WINDOW,
             floor=0.0,  # no throttle is so long that it would be narrowed
         ),

@@ -61,6 +61,7 @@ def test_a_window_has_a_number_of_samples_and_their_length(quota_type: QuotaType
 
 def test_bandwidth_is_counted_per_broker_and_mutations_per_cluster() -> None:
     assert {of_type for of_type in QuotaType if FACTS[of_type].scope is Scope.CLUSTER} == {
+        QuotaType.REQUEST,  # the gateway has one thread for all brokers
         QuotaType.CONTROLLER_MUTATION,
         QuotaType.PRODUCER_ID,
     }

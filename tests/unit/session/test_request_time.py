@@ -98,7 +98,7 @@ def test_each_answer_has_a_row_of_what_was_spent_before_it() -> None:
         "app",
         "client-id=,user=ANONYMOUS",
     )
-    assert (memo.limit, memo.samples, memo.sample_ms, memo.node_id) == (50.0, 11, 1000, 1)
+    assert (memo.limit, memo.samples, memo.sample_ms, memo.node_id) == (50.0, 11, 1000, -1)
     stage.end()
     assert sum(row.value for row in of_time(stage.cluster)) == pytest.approx(1.2, abs=1e-4)
 
@@ -186,8 +186,27 @@ def test_each_client_id_has_its_own_counter() -> None:
         stage.client(request(HEARTBEAT, 4, client=client))
         stage.broker(answer(HEARTBEAT, 4))
 
-    tags = [row.memo.tags for row in of_time(stage.cluster)]
-    assert tags == ["client-id=one,user=", "client-id=two,user=", "client-id=one,user="]
+    stage.end()
+    rows = of_time(stage.cluster)
+    assert [row.memo.client_id for row in rows] == ["one", "one", "two", "two", "one", "one"]
+    assert {row.memo.tags for row in rows} == {"client-id=one,user=", "client-id=two,user="}
+    # The request's own, and what its answer took, which is charged before the other's begins.
+    assert [round(row.value, 4) for row in rows] == [0.1] * 6
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(100.0, 3), (1.0, 22), (None, 3)])
+def test_little_time_is_charged_when_it_is_worth_a_row(limit: float | None, rows: int) -> None:
+    """1 ms, or a thousandth of what the quota has in its window; the first answer finds the counter."""
+    entity = QuotaEntity(user=DEFAULT) if limit else QuotaEntity(user="somebody else")
+    stage = stage_of(50_000, Cluster(ConfiguredQuotas({entity: {QuotaType.REQUEST: limit or 1.0}})))
+    for number in range(22):
+        stage.client(request(HEARTBEAT, 4, correlation=number))
+        stage.broker(answer(HEARTBEAT, 4, correlation=number))
+    charged = len(of_time(stage.cluster))
+    stage.end()
+
+    assert charged == rows
+    assert sum(row.value for row in of_time(stage.cluster)) == pytest.approx(0.22, abs=1e-3)
 
 
 # ------------------------------------------------------------------ who is told
