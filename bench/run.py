@@ -10,6 +10,7 @@ NAMES = (
     "sizing",
     "decide",
     "round_trip",
+    "request_time",
     "pipeline",
     "hold",
     "clients",

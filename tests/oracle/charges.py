@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.model.event import Outcome
-from kvota.model.quota_type import FACTS, Algorithm, QuotaType, types_counted_by
+from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, Algorithm, QuotaType, types_counted_by
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 
@@ -27,8 +27,9 @@ _KEYS: dict[By, tuple[str, ...]] = {
 }
 
 # The quota types that can be replayed so far; others have no kernel yet. Bandwidth can be counted by
-# either algorithm, mutations by Kafka's token bucket only.
-BANDWIDTH_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+# either algorithm, request time by Kafka's sampled rate only and mutations by its token bucket.
+BANDWIDTH_TYPES = tuple(kind.value for kind in BYTE_RATE_TYPES)
+REQUEST_TIME_TYPES = (QuotaType.REQUEST.value,)
 BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 
 # A run counts as complete if it begins with this seq or a lower one. seq counts from 0, and one lost
@@ -44,7 +45,7 @@ def charges(
     In:  the events table, whole: whether a run is complete is seen from its first row. Of it only
          the ``quota_types`` asked for, if any.
     Out: counter_id long, run int (rank of gateway and run_id), seq long, ts_us long, bucket boolean
-         (the token bucket of mutations), debt boolean (the one of bandwidth; neither: a sampled rate),
+         (the token bucket of mutations), brief boolean (no throttle is longer than a sample), debt boolean (the one of bandwidth; neither: a sampled rate),
          strict boolean, queues boolean (a Produce: it waits for its turn where the debt is large),
          value double, limit double, floor double (a limit below it blocks), samples int, sample_ms
          int, complete boolean (the run's first row is in the record), refused boolean (bandwidth that
@@ -61,7 +62,7 @@ def charges(
         (F.lit(0) if by == "counter" else ranked).alias("run"),
         (F.col("first_seq") <= _FIRST_SEQ_MAX).alias("complete"),
     )
-    wanted = {*BANDWIDTH_TYPES, *BUCKET_TYPES}
+    wanted = {*BANDWIDTH_TYPES, *REQUEST_TIME_TYPES, *BUCKET_TYPES}
     if quota_types is not None:
         wanted &= set(quota_types)
     is_known = F.col("algorithm").isin(*(algorithm.value for algorithm in Algorithm))
@@ -73,6 +74,7 @@ def charges(
         "seq",
         "ts_us",
         F.col("quota_type").isin(*BUCKET_TYPES).alias("bucket"),
+        F.col("quota_type").isin(*REQUEST_TIME_TYPES).alias("brief"),
         _is_debt().alias("debt"),
         _is_strict().alias("strict"),
         (F.col("quota_type") == QuotaType.PRODUCE.value).alias("queues"),

@@ -164,16 +164,18 @@ class CounterRun:
         self, rows: list[Array], columns: Mapping[str, Array], question: tuple[Array, bool, float]
     ) -> None:
         strict, complete = columns["strict"], columns["complete"]
+        brief = bool(columns["brief"][0]) if "brief" in columns else False
         if self._mode != k.OPEN:
             state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
-            how = (self._is_bucket, self._mode)
+            how = (brief, self._is_bucket, self._mode)
             closed_kernels.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
         elif self._is_bucket:
             bucket = (self._clock, self._tokens)
             open_kernels.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)
         else:
             ring = (self._starts[0], self._lasts[0], self._totals[0])
-            open_kernels.rate_open_rows(*rows, complete, *question, self._clock, *ring, self._sums)
+            state = (self._clock, *ring, self._sums)
+            open_kernels.rate_open_rows(*rows, complete, *question, brief, *state)
 
     def result(self) -> dict[str, Array]:
         """Return one row per candidate, as columns by name."""

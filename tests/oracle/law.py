@@ -39,6 +39,7 @@ _KERNEL_COLUMNS = (
     "counter_id",
     "complete",
     "bucket",
+    "brief",
     "debt",
     "strict",
     "queues",

@@ -135,7 +135,7 @@ def ordered_charges(
     debt = F.col("debt")
     if counted.algorithm is not None:
         is_bucket = F.lit(counted.algorithm == Algorithm.TOKEN_BUCKET)
-        debt = ~F.col("bucket") & is_bucket
+        debt = ~(F.col("bucket") | F.col("brief")) & is_bucket
     rows = charges(events, by, quota_types=quota_types).withColumns(
         {
             "debt": debt,

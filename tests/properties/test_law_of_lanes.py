@@ -165,6 +165,7 @@ def replayed(
         first,
         all_of(complete),
         all_of(False),
+        all_of(quota_type is QuotaType.REQUEST),
         np.array([row.algorithm is Algorithm.TOKEN_BUCKET for row in rows], np.bool_),
         all_of(False),
         all_of(quota_type is QuotaType.PRODUCE),

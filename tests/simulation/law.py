@@ -38,6 +38,7 @@ def check_law(rows: list[Row]) -> None:
         np.array(first),
         np.full(len(rows), fill_value=True),
         np.array(bucket),
+        np.array([memo.quota_type is QuotaType.REQUEST for memo in memos]),
         np.array(debt),
         np.array(strict),
         np.array([memo.quota_type is QuotaType.PRODUCE for memo in memos]),

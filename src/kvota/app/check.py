@@ -13,7 +13,7 @@ from kvota.files.whole_file import DISK_IS_FULL
 from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
 from kvota.model.broker_settings import CALLBACK_CLASS
-from kvota.model.client_quotas import ClientQuotas, idle_keys
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
@@ -63,18 +63,12 @@ def doubts(config: GatewayConfig, stored: ClientQuotas, callback: ClientQuotaCal
     """Return a sentence for each setting that does nothing, or not what its words seem to say."""
     quotas = stored.configured()
     return [
-        *_idle_keys(config, stored),
         *_enforced_without_quota(config, callback),
         *_names_of_another_syntax(config, quotas),
         *_of_the_static_callback(config, quotas, callback),
         *_groups(config, quotas, callback),
         *_volumes(config),
     ]
-
-
-def _idle_keys(config: GatewayConfig, stored: ClientQuotas) -> Iterator[str]:
-    for key in idle_keys(key for values in stored.entries().values() for key in values):
-        yield f"{config.quotas.file}: {key} is kept and described; it holds nobody back yet"
 
 
 def _enforced_without_quota(config: GatewayConfig, callback: ClientQuotaCallback) -> Iterator[str]:

@@ -242,6 +242,23 @@ def rate_throttle(total: float, limit: float, window_ms: int) -> int:
     return narrow_to_int32(wait)
 
 
+def request_throttle(total: float, limit: float, window_ms: int, sample_ms: int) -> int:
+    """As ``rate_throttle``, but one sample at most, and so never narrowed.
+
+    Source: Kafka ``ClientRequestQuotaManager.throttleTime``, ``QuotaUtils.boundedThrottleTime``.
+
+    >>> request_throttle(510.0, 1.0, 10_000, 1000), request_throttle(10.25, 1.0, 10_000, 1000)
+    (1000, 250)
+    """
+    rate = total / (window_ms / 1000.0)
+    if rate <= limit:
+        return 0
+    wait = java_round(ieee_divide(rate - limit, limit) * window_ms)
+    if wait > sample_ms:
+        return sample_ms
+    return wait
+
+
 def is_blocked(limit: float, floor: float) -> bool:
     """True when a limit is too small to be a rate: nothing passes freely (``QuotaFacts.floor``).
 

@@ -8,6 +8,7 @@ from kvota.engine.arithmetic import COUNTER_EXPIRES_MS
 from kvota.engine.bucket_counter import BucketCounter
 from kvota.engine.debt_bucket import DebtBucket
 from kvota.engine.sampled_rate import SampledRate
+from kvota.engine.thread_share import ThreadShare
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
@@ -29,12 +30,17 @@ class Counting:
         """As Kafka's own managers count this type."""
         return cls(quota_type, FACTS[quota_type].algorithms[0], window)
 
+    @property
+    def rate_class(self) -> type[SampledRate]:
+        """What a sampled rate of this type is."""
+        return ThreadShare if self.quota_type is QuotaType.REQUEST else SampledRate
+
     def new_counter(
         self, limit: float | None, now_ms: int
     ) -> SampledRate | BucketCounter | DebtBucket:
         """An empty counter."""
         if self.algorithm is Algorithm.SAMPLED_RATE:
-            return SampledRate(
+            return self.rate_class(
                 self.window, limit, forget_after_ms=COUNTER_EXPIRES_MS, born_ms=now_ms
             )
         if FACTS[self.quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET:

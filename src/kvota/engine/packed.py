@@ -168,5 +168,5 @@ def _contents(packed: bytes, counting: Counting) -> PutAway:
 def _unpacked(packed: bytes, counting: Counting) -> SampledRate | DebtBucket:
     contents = packed[_HEAD.size :]
     if packed[0] == _SAMPLED_RATE:
-        return SampledRate.unpacked(contents, counting.window)
+        return counting.rate_class.unpacked(contents, counting.window)
     return DebtBucket.unpacked(contents, counting.window, debt_max_ms=counting.debt_max_ms)

@@ -14,6 +14,7 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.held_back import HeldBack
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
+from kvota.gateway.request_time import took
 from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, Side
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
@@ -111,12 +112,15 @@ class ClientSide(Side):
             self.driver.write_upstream(out)
         if machine.commands or machine.pausing.reasons:
             self.driver.look()
-        if len(data) > LARGE_READ_BYTES:
-            self._give_way(time_ns() - began_ns)
+        if len(data) > self.timed_bytes:
+            self._took(data, began_ns)
 
-    def _give_way(self, took_ns: int) -> None:
-        """Much has come at once: where that took long, others come before more of it is read."""
-        if took_ns > LONG_NS and not self._machine.pausing.reasons & Reason.STEP:
+    def _took(self, data: bytes, began_ns: int) -> None:
+        """Where much has come at once and that took long, others come before more of it is read."""
+        took_ns = took(self.driver, began_ns, data)
+        if len(data) <= LARGE_READ_BYTES or took_ns <= LONG_NS:
+            return
+        if not self._machine.pausing.reasons & Reason.STEP:
             self.driver.pause(Reason.STEP)
             go_on = partial(self.driver.resume, Reason.STEP)
             self._reception.means.turns.join(go_on, brings_s=took_ns / 1e9)

@@ -18,7 +18,8 @@ from kvota.gateway.closing import (
 from kvota.gateway.dialling import Destination
 from kvota.gateway.means import Means
 from kvota.gateway.questions import Questions
-from kvota.gateway.side import BrokerSide, Side
+from kvota.gateway.request_time import charge_time_or_not, took
+from kvota.gateway.side import BrokerSide, Side, written_nowhere
 from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
@@ -34,6 +35,7 @@ class Driver:
     """One relayed connection; its two sides call it, and each step of the machine goes through ``look``.
 
     Attributes:
+        means: the gateway's parts.
         number: unique within the gateway's run.
         machine: what is driven.
         client: the client's side.
@@ -49,7 +51,6 @@ class Driver:
 
     __slots__ = (
         "_eof",
-        "_means",
         "_questions",
         "_timer",
         "client",
@@ -58,6 +59,7 @@ class Driver:
         "ended_by",
         "host",
         "machine",
+        "means",
         "number",
         "peer",
         "upstream",
@@ -68,7 +70,7 @@ class Driver:
     def __init__(
         self, means: Means, client: Side, destination: Destination, *, node_id: int
     ) -> None:
-        self._means = means
+        self.means = means
         self._eof = False
         self._timer: asyncio.TimerHandle | None = None
         self._questions = Questions(means)
@@ -79,7 +81,7 @@ class Driver:
         self.ended_by = "client"
         self.number = next(means.numbers)
         self.write_client: Callable[[bytes | bytearray], None] = client.transport.write
-        self.write_upstream: Callable[[bytes | bytearray], None] = _written_nowhere
+        self.write_upstream: Callable[[bytes | bytearray], None] = written_nowhere
         address = client.transport.get_extra_info("peername")
         self.host: str = address[0] if address else "?"
         self.peer = f"{self.host}:{address[1]}" if address else "?"
@@ -92,6 +94,7 @@ class Driver:
             client_host=self.host,
             wake=self._wake,
         )
+        charge_time_or_not(self)
 
     # ------------------------------------------------------------------ after each step
 
@@ -132,7 +135,7 @@ class Driver:
             case Do.CLOSE:
                 self.close(cast("str", argument), by="waited")
             case Do.WARN:
-                self._means.journal.warn(self.number, self.peer, argument)
+                self.means.journal.warn(self.number, self.peer, argument)
             case _:
                 msg = f"unknown command {code}"
                 raise AssertionError(msg)
@@ -150,13 +153,17 @@ class Driver:
     def look_again(self) -> None:
         """Counters have changed: a running mute may end earlier, or later."""
         if not self.closing:
+            charge_time_or_not(self)
             self.machine.look_again(time_ns() // 1000)
             self.look()
 
     def _go_on(self, step: Callable[[int], bytes | bytearray | None]) -> None:
-        if not self.closing:
-            self._step(step)
-            self.look()
+        if self.closing:
+            return
+        began_ns = time_ns()
+        self._step(step)
+        self.look()
+        took(self, began_ns)
 
     def _step(self, step: Callable[[int], bytes | bytearray | None]) -> None:
         """Let the machine go on; what it had buffered and now lets through goes up."""
@@ -171,7 +178,7 @@ class Driver:
     # ------------------------------------------------------------------ what is waited for
 
     def _keep_timer(self) -> None:
-        loop = self._means.loop
+        loop = self.means.loop
         deadline_ms = self.machine.next_deadline_ms(int(loop.time() * 1000))
         if self._timer is not None:
             self._timer.cancel()
@@ -181,16 +188,16 @@ class Driver:
 
     def _deadline_passed(self, deadline_ms: int) -> None:
         self._timer = None
-        monotonic_ms = self._means.loop.time() * 1000
+        monotonic_ms = self.means.loop.time() * 1000
         if self.close_if_gone():
             return
         if self.machine.pausing.reasons & Reason.MUTED:
-            self._means.counts.mute_lateness.add((monotonic_ms - deadline_ms) / 1000)
+            self.means.counts.mute_lateness.add((monotonic_ms - deadline_ms) / 1000)
         self._go_on(partial(self.machine.deadline_passed, int(monotonic_ms)))
 
     def _wake(self) -> None:
         """The budget has room again, or a line has moved; called in the middle of another's step."""
-        self._means.loop.call_soon(self._woken)
+        self.means.loop.call_soon(self._woken)
 
     def _woken(self) -> None:
         if self.closing or self.close_if_gone():
@@ -231,12 +238,13 @@ class Driver:
     def dialled(self, upstream: BrokerSide) -> None:
         """The broker has accepted; what was kept for it has been written."""
         self.upstream = upstream
+        charge_time_or_not(self)
         upstream.look()
         self.resume(Reason.DIALLING)
 
     def _give_way(self, code: int, argument: object) -> None:
         """Others have their turn first: before the machine or the client goes on, or the broker is read on."""
-        turns = self._means.turns
+        turns = self.means.turns
         if code == Do.STEP:
             turns.join(partial(self._go_on, self.machine.step))
         elif code == Do.YIELD:
@@ -279,7 +287,7 @@ class Driver:
             self.machine.upstream_gone()
         # Cycles would keep all this until the collector's next full run, thousands of connections later.
         self.upstream = None
-        self.write_client = self.write_upstream = _written_nowhere
+        self.write_client = self.write_upstream = written_nowhere
         del self.client
 
     @property
@@ -347,11 +355,11 @@ class Driver:
         """Close a connection on which nothing is due, without losing answers on their way."""
         if not self.closing:
             self._give_up()
-            say_goodbye(self.client, self._means.loop)
+            say_goodbye(self.client, self.means.loop)
 
     def close_for(self, error: ProtocolError) -> None:
         """Close because of what the client has sent."""
-        self._means.counts.bad_frames[error.kind] += 1
+        self.means.counts.bad_frames[error.kind] += 1
         self.close(str(error), by="bad_frame")
 
     def close(self, reason: str, *, by: str, level: int = logging.WARNING) -> None:
@@ -360,9 +368,9 @@ class Driver:
             return
         self.ended_by = by
         if reason:
-            self._means.journal.closed(self.number, self.peer, reason, level)
+            self.means.journal.closed(self.number, self.peer, reason, level)
         self._give_up()
-        close_when_written(self.client, self._means.loop)
+        close_when_written(self.client, self.means.loop)
 
     def abort(self) -> None:
         """Close at once, whatever is still to be written."""
@@ -393,15 +401,10 @@ class Driver:
             log.exception("connection %d from %s", self.number, self.peer)
 
     def _leave_upstream(self, upstream: Side) -> None:
-        leave_upstream(upstream, self._means.loop, is_inside_frame=self.machine.is_inside_frame)
+        leave_upstream(upstream, self.means.loop, is_inside_frame=self.machine.is_inside_frame)
 
     def _drop_waits(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._questions.drop()
-
-
-def _written_nowhere(_data: bytes | bytearray) -> None:
-    msg = "written to a side that is not there"
-    raise AssertionError(msg)

@@ -31,7 +31,7 @@ from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.metrics.glance import GatewayGlance
 from kvota.model.bucket_settings import BucketSettings
-from kvota.model.client_quotas import KeyChange, idle_keys, of_engine
+from kvota.model.client_quotas import KeyChange, of_engine
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
@@ -258,8 +258,6 @@ class Gateway:
         self.look_again()
         if any(change.entity.ip is not None for change in changes):
             self._put_connection_rates_in_force()
-        for key in idle_keys(change.key for change in changes if change.value is not None):
-            log.warning("%s is kept and described; it holds nobody back yet", key)
 
     def _look_at_some(self) -> None:
         for driver in list(self._to_look_again)[:_LOOK_AGAIN_AT_ONCE]:

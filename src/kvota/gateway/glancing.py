@@ -129,6 +129,7 @@ class Glancing:
             budgets=_budgets(shared),
             counters=len(shared.engine.counters),
             counters_lost=shared.engine.counters_lost,
+            exempt_ns=shared.exempt_ns,
             quotas_version=shared.engine.quotas_version,
             entities=len(shared.engine.quotas),
             enforced=shared.settings.enforced,

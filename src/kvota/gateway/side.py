@@ -15,16 +15,22 @@ class Side(asyncio.Protocol):
     Attributes:
         transport: asyncio's, once connected.
         paused: true while it is not read.
+        timed_bytes: of reads of more bytes than this is looked at how long they took.
         linger: aborts the transport when its orderly end takes too long (``gateway.closing``).
     """
 
-    __slots__ = ("linger", "paused", "transport")
+    __slots__ = ("linger", "paused", "timed_bytes", "transport")
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
         self.paused = False
+        self.timed_bytes = LARGE_READ_BYTES
         self.linger: asyncio.TimerHandle | None = None
+
+    def time_reads(self, *, are_charged: bool) -> None:
+        """How long every read takes is charged from now on, or not any more."""
+        self.timed_bytes = -1 if are_charged else LARGE_READ_BYTES
 
     def pause(self) -> None:
         """Leave what comes in the socket."""
@@ -57,3 +63,9 @@ class BrokerSide(Side):
     @abstractmethod
     def breathe(self) -> None:
         """What has come is not all looked at, and goes on when others have had their turn."""
+
+
+def written_nowhere(_data: bytes | bytearray) -> None:
+    """Stands for a side's ``write`` while there is no such side."""
+    msg = "written to a side that is not there"
+    raise AssertionError(msg)

@@ -7,6 +7,7 @@ from typing import cast
 
 from kvota.gateway.driver import Driver
 from kvota.gateway.means import Means
+from kvota.gateway.request_time import took
 from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, BrokerSide
 from kvota.model.address import address_text
 from kvota.model.errors import ProtocolError
@@ -47,12 +48,13 @@ class UpstreamSide(BrokerSide):
             driver.write_client(out)
         if machine.commands or machine.pausing.reasons:
             driver.look()
-        if len(data) > LARGE_READ_BYTES:
-            self._give_way(time_ns() - began_ns)
+        if len(data) > self.timed_bytes:
+            self._took(len(data), began_ns)
 
-    def _give_way(self, took_ns: int) -> None:
-        """Much has come at once: where that took long, others come before more of it is read."""
-        if took_ns > LONG_NS:
+    def _took(self, size: int, began_ns: int) -> None:
+        """Where much has come at once and that took long, others come before more of it is read."""
+        took_ns = took(self._driver, began_ns)
+        if size > LARGE_READ_BYTES and took_ns > LONG_NS:
             self.pause()
             self._means.turns.join(self.look, brings_s=took_ns / 1e9)
 
@@ -84,8 +86,9 @@ class UpstreamSide(BrokerSide):
         driver = self._driver
         if driver.closing:
             return
+        began_ns = time_ns()
         try:
-            out = self._machine.read_on(time_ns() // 1000)
+            out = self._machine.read_on(began_ns // 1000)
         except ProtocolError as error:
             self._refuse(error)
             return
@@ -93,6 +96,7 @@ class UpstreamSide(BrokerSide):
             driver.write_client(out)
         driver.look()
         self.look()
+        took(driver, began_ns)
 
     # ------------------------------------------------------------------ writing, and the end
 

@@ -23,6 +23,12 @@ FETCH_BYTE_RATE = Metric(
     COUNTER_LABELS,
     "What was fetched per second, in bytes, over the quota window (token_bucket: over 10 s)",
 )
+REQUEST_TIME = Metric(
+    "kafka_server_request_request_time",
+    _GAUGE,
+    CLUSTER_LABELS,
+    "What requests took of the gateway's thread, in percent, over the quota window",
+)
 MUTATION_RATE = Metric(
     "kafka_server_controllermutation_mutation_rate",
     _GAUGE,
@@ -48,12 +54,16 @@ PRODUCE_THROTTLE_TIME = Metric(
 FETCH_THROTTLE_TIME = Metric(
     "kafka_server_fetch_throttle_time", _GAUGE, COUNTER_LABELS, _THROTTLE_MEANING
 )
+REQUEST_THROTTLE_TIME = Metric(
+    "kafka_server_request_throttle_time", _GAUGE, CLUSTER_LABELS, _THROTTLE_MEANING
+)
 MUTATION_THROTTLE_TIME = Metric(
     "kafka_server_controllermutation_throttle_time", _GAUGE, CLUSTER_LABELS, _THROTTLE_MEANING
 )
 _QUEUE_MEANING = "Connections that a quota of this type mutes now"
 PRODUCE_QUEUE_SIZE = Metric("kafka_server_produce_queue_size", _GAUGE, (), _QUEUE_MEANING)
 FETCH_QUEUE_SIZE = Metric("kafka_server_fetch_queue_size", _GAUGE, (), _QUEUE_MEANING)
+REQUEST_QUEUE_SIZE = Metric("kafka_server_request_queue_size", _GAUGE, (), _QUEUE_MEANING)
 MUTATION_QUEUE_SIZE = Metric(
     "kafka_server_controllermutation_queue_size", _GAUGE, (), _QUEUE_MEANING
 )
@@ -66,7 +76,7 @@ QUOTA_LIMIT = Metric(
     "kvota_quota_limit",
     _GAUGE,
     _OF_COUNTER,
-    "The limit in force per second, in the unit of the type (bytes, partitions), its factor included",
+    "The limit in force per second, in the unit of the type (bytes, percent, partitions), its factor included",
 )
 QUOTA_WAIT = Metric(
     "kvota_quota_wait_seconds",
@@ -90,7 +100,7 @@ QUOTA_CHARGED = Metric(
     "kvota_quota_charged_total",
     _COUNTER,
     _OF_COUNTER,
-    "What was charged, in the unit of the type (bytes, partitions)",
+    "What was charged, in the unit of the type (bytes, percent-seconds, partitions)",
 )
 QUOTA_DECISIONS = Metric(
     "kvota_quota_decisions_total",
@@ -117,7 +127,7 @@ CHARGED = Metric(
     "kvota_charged_total",
     _COUNTER,
     ("quota_type", "enforced"),
-    "What was charged, in the unit of the type (bytes, partitions)",
+    "What was charged, in the unit of the type (bytes, percent-seconds, partitions)",
 )
 GIVEN_BACK = Metric(
     "kvota_given_back_total",
@@ -187,6 +197,12 @@ FETCHED_BYTES = Metric(
     _COUNTER,
     ("api",),
     "Sizes of answers, for the API where they are charged (Fetch); emptied ones included",
+)
+REQUEST_TIME_EXEMPT = Metric(
+    "kvota_request_time_exempt_seconds_total",
+    _COUNTER,
+    (),
+    "What requests took for which no time is charged (acks=0), while it is charged for others",
 )
 BAD_FRAMES = Metric(
     "kvota_bad_frames_total",

@@ -21,16 +21,19 @@ AnyFamily = Family | HistogramFamily
 _RATES = {
     QuotaType.PRODUCE: (declared.PRODUCE_BYTE_RATE,),
     QuotaType.FETCH: (declared.FETCH_BYTE_RATE,),
+    QuotaType.REQUEST: (declared.REQUEST_TIME,),
     QuotaType.CONTROLLER_MUTATION: (declared.MUTATION_RATE, declared.MUTATION_RATE_KIP),
 }
 _THROTTLE_TIMES = {
     QuotaType.PRODUCE: declared.PRODUCE_THROTTLE_TIME,
     QuotaType.FETCH: declared.FETCH_THROTTLE_TIME,
+    QuotaType.REQUEST: declared.REQUEST_THROTTLE_TIME,
     QuotaType.CONTROLLER_MUTATION: declared.MUTATION_THROTTLE_TIME,
 }
 _QUEUE_SIZES = {
     QuotaType.PRODUCE: declared.PRODUCE_QUEUE_SIZE,
     QuotaType.FETCH: declared.FETCH_QUEUE_SIZE,
+    QuotaType.REQUEST: declared.REQUEST_QUEUE_SIZE,
     QuotaType.CONTROLLER_MUTATION: declared.MUTATION_QUEUE_SIZE,
 }
 _OUTCOME_ROWS = {
@@ -262,6 +265,7 @@ def _of_requests(observed: Observed) -> Iterator[AnyFamily]:
         "api", declared.REQUEST_BYTES, {**glance.request_bytes, "Produce": tally.produce_bytes}
     )
     yield _by("api", declared.FETCHED_BYTES, {"Fetch": tally.fetched_bytes})
+    yield _one(declared.REQUEST_TIME_EXEMPT, glance.exempt_ns / 1e9)
     yield _by(
         "budget",
         declared.BUDGET,

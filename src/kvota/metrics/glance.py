@@ -51,6 +51,7 @@ class GatewayGlance:
         budgets: memory that connections share, by what it is for.
         counters: how many there are.
         counters_lost: how many were forgotten although they still counted.
+        exempt_ns: what requests took for which no time is charged.
         quotas_version: how often configured quotas have been put in force.
         entities: how many have quotas.
         enforced: quota types that are in force; others are in shadow mode.
@@ -74,6 +75,7 @@ class GatewayGlance:
     budgets: Mapping[str, Budget]
     counters: int
     counters_lost: int
+    exempt_ns: int
     quotas_version: int
     entities: int
     enforced: frozenset[QuotaType]

@@ -111,11 +111,6 @@ class ClientQuotas(EntityTable[str]):
         return ConfiguredQuotas().with_changes(of_engine(changes))
 
 
-def idle_keys(keys: Iterable[str]) -> list[str]:
-    """Those of the keys that are kept and hold nobody back yet."""
-    return sorted({key for key in keys if key not in TYPE_OF_KEY and key != CONNECTION_RATE_KEY})
-
-
 def of_engine(changes: Iterable[KeyChange]) -> Iterator[QuotaChange]:
     """Those of the changes that are of quota types.
 

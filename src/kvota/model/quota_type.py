@@ -89,13 +89,13 @@ FACTS: Mapping[QuotaType, QuotaFacts] = MappingProxyType(
             floor=_BYTE_RATE_FLOOR,
         ),
         QuotaType.REQUEST: QuotaFacts(
-            config_key=None,
+            config_key="request_percentage",
             unit=Unit.PERCENT,
             value_unit="percent-seconds",
             algorithms=(Algorithm.SAMPLED_RATE,),
-            scope=Scope.BROKER,
+            scope=Scope.CLUSTER,  # of the gateway's one thread
             window_properties=_BANDWIDTH_WINDOW,
-            floor=_RATE_FLOOR,
+            floor=0.0,  # no throttle is so long that it would be narrowed
         ),
         QuotaType.CONTROLLER_MUTATION: QuotaFacts(
             config_key="controller_mutation_rate",

@@ -74,6 +74,17 @@ def parse_rate(text: str) -> float:
     return _parse_amount(text, {"": 1}, "a rate", suggested_rate, '"10/s"')
 
 
+def parse_percent(text: str) -> float:
+    """Percent of one thread from ``20%`` or ``20``; 250 % are two threads and a half.
+
+    >>> parse_percent("12.5%")
+    12.5
+    """
+    example = '"20%"'
+    amount = text.rstrip().removesuffix("%")
+    return _parse_amount(amount, {"": 1}, "a percentage", lambda _: None, example, shown=text)
+
+
 def parse_duration_ms(text: str) -> int:
     """Milliseconds from ``30s``, ``1h30m``, ``250ms``.
 
@@ -96,15 +107,18 @@ def _parse_amount(
     expected: str,
     suggested: Callable[[str], str | None],
     example: str,
+    *,
+    shown: str | None = None,
 ) -> float:
     """What was meant is looked for only where it is not what is ``expected``."""
     match = _NUMBER.fullmatch(text)
+    shown = text if shown is None else shown
     if match is None or match[2] not in units:
-        msg = f'"{text}" is not {expected}; write e.g. {suggested(text) or example}'
+        msg = f'"{shown}" is not {expected}; write e.g. {suggested(text) or example}'
         raise ValueError(msg)
     value = float(match[1]) * units[match[2]]
     if not isfinite(value):
-        msg = f'"{text}" is too large for {expected}'
+        msg = f'"{shown}" is too large for {expected}'
         raise ValueError(msg)
     return value
 
@@ -138,6 +152,15 @@ def format_rate(value: float) -> str:
     '5.00 /s'
     """
     return f"{_three_figures(value)} /s"
+
+
+def format_percent(value: float) -> str:
+    """Percent of one thread.
+
+    >>> format_percent(12.5)
+    '12.5 %'
+    """
+    return f"{_three_figures(value)} %"
 
 
 def format_duration_ms(value: float) -> str:

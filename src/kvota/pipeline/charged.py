@@ -11,7 +11,7 @@ from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.counters import BANDWIDTH_TYPES, BUCKET_TYPES, is_of
+from kvota.pipeline.counters import BANDWIDTH_TYPES, BUCKET_TYPES, REQUEST_TIME_TYPES, is_of
 from kvota.pipeline.unpack import Rows
 
 # Kafka's window, for charges from a time when no quota of their type existed.
@@ -24,7 +24,7 @@ class Counted:
     """How charges are counted in a replay; what is None is as recorded.
 
     Attributes:
-        algorithm: of bandwidth; mutations have but one.
+        algorithm: of bandwidth; others have but one.
         window: of sampled rates and mutations; Kafka's 11 x 1 s where none was recorded.
         burst_ms: of bandwidth by ``token_bucket``; 1 s where none was recorded.
         debt_max_ms: a Produce that comes while more is owed waits for its turn; no row says it.
@@ -97,6 +97,7 @@ class Counting:
 
     Attributes:
         bucket: per counter: the token bucket of mutations.
+        brief: per counter: no throttle is longer than a sample (request time).
         debt: per row: the token bucket of bandwidth; neither: a sampled rate.
         debt_max_ms: per counter; infinite: nobody waits for a turn.
         samples: per row.
@@ -104,6 +105,7 @@ class Counting:
     """
 
     bucket: Array
+    brief: Array
     debt: Array
     debt_max_ms: Array
     samples: Array
@@ -114,17 +116,19 @@ def counting(rows: Rows, counted: Counted) -> Counting:
     """Return how rows are counted in a replay."""
     bucket = is_of(rows.names, *BUCKET_TYPES)
     queues = is_of(rows.names, QuotaType.PRODUCE)
+    brief = is_brief(rows)
     was_debt = recorded_debt(rows, bucket)
     samples, sample_ms = rows.columns["samples"], rows.columns["sample_ms"]
     debt = was_debt
     if counted.algorithm is not None:
-        debt = rows.spread(~bucket & (counted.algorithm is Algorithm.TOKEN_BUCKET))
+        debt = rows.spread(~(bucket | brief) & (counted.algorithm is Algorithm.TOKEN_BUCKET))
     window = counted.window or _DEFAULT_WINDOW
     unknown = was_debt | (samples == 0) if counted.window is None else True
     burst_ms = counted.burst_ms or _DEFAULT_BUCKET.burst_ms
     no_burst = ~was_debt | (samples == 0) if counted.burst_ms is None else True
     return Counting(
         bucket,
+        brief,
         debt,
         np.where(queues, float(counted.debt_max_ms), np.inf),
         np.where(debt, 1, np.where(unknown, window.samples, samples)),
@@ -134,6 +138,11 @@ def counting(rows: Rows, counted: Counted) -> Counting:
             np.where(unknown, window.sample_ms, sample_ms),
         ),
     )
+
+
+def is_brief(rows: Rows) -> Array:
+    """Return for each counter whether no throttle of it is longer than a sample."""
+    return is_of(rows.names, *REQUEST_TIME_TYPES)
 
 
 def recorded_debt(rows: Rows, bucket: Array) -> Array:

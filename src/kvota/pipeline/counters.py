@@ -5,15 +5,22 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from kvota.model.quota_type import FACTS, Algorithm, QuotaType, types_counted_by
+from kvota.model.quota_type import (
+    BYTE_RATE_TYPES,
+    FACTS,
+    Algorithm,
+    QuotaType,
+    types_counted_by,
+)
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value
 from kvota.pipeline.arrow_columns import Array
 
 # The quota types that can be replayed so far; others have no kernel yet. Bandwidth can be counted by
-# either algorithm, mutations by Kafka's token bucket only.
-BANDWIDTH_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.SAMPLED_RATE))
+# either algorithm, request time by Kafka's sampled rate only and mutations by its token bucket.
+BANDWIDTH_TYPES = tuple(kind.value for kind in BYTE_RATE_TYPES)
+REQUEST_TIME_TYPES = (QuotaType.REQUEST.value,)
 BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
-REPLAYED_TYPES = (*BANDWIDTH_TYPES, *BUCKET_TYPES)
+REPLAYED_TYPES = (*BANDWIDTH_TYPES, *REQUEST_TIME_TYPES, *BUCKET_TYPES)
 
 # The columns that name a counter in tables for people.
 NAME = pa.schema(

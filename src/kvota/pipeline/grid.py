@@ -125,6 +125,7 @@ class GridRun:
             kinds,
             c.floors(rows.names)[counters],
             how.debt_max_ms[counters],
+            how.brief[counters],
             is_new,
             *(rows.columns[name] for name in ("ts_us", "value", "limit")),
             how.samples,

@@ -12,7 +12,7 @@ from kvota.model.quota_type import QuotaType
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import counters as c
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.charged import has, is_refused, recorded_debt
+from kvota.pipeline.charged import has, is_brief, is_refused, recorded_debt
 from kvota.pipeline.kernels.law_kernel import STATE_SIZE, compare_rows, law_rows
 from kvota.pipeline.unpack import Rows
 
@@ -94,6 +94,7 @@ class _Law:
             first,
             has(rows, s.COMPLETE),
             rows.spread(bucket),
+            rows.spread(is_brief(rows)),
             recorded_debt(rows, bucket),
             has(rows, s.STRICT),
             rows.spread(c.is_of(names, QuotaType.PRODUCE)),

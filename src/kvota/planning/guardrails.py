@@ -9,6 +9,7 @@ from kvota.model.quota_type import QuotaType
 FLOORS: Mapping[QuotaType, float] = {
     QuotaType.PRODUCE: 16_384.0,  # one batch of the Java producer's default size
     QuotaType.FETCH: 16_384.0,
+    QuotaType.REQUEST: 0.1,  # 10 requests of 100 µs in a second
     QuotaType.CONTROLLER_MUTATION: 0.1,  # a topic of six partitions in a minute
 }
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from math import floor, inf, isclose, log, log10
 
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import BYTE_RATE_TYPES, QuotaType
-from kvota.model.units import format_byte_rate, format_rate
+from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType, Unit
+from kvota.model.units import format_byte_rate, format_percent, format_rate
 from kvota.planning.fair_share import Claim, fair_shares
 from kvota.planning.guardrails import Guardrails
 
@@ -284,5 +284,7 @@ def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozense
 
 
 def format_quota(quota_type: QuotaType, quota: float) -> str:
-    """Write a quota with the unit of its type: ``8.00 MB/s`` or ``5.00 /s``."""
+    """Write a quota with the unit of its type: ``8.00 MB/s``, ``5.00 /s`` or ``20.0 %``."""
+    if FACTS[quota_type].unit is Unit.PERCENT:
+        return format_percent(quota)
     return format_byte_rate(quota) if quota_type in BYTE_RATE_TYPES else format_rate(quota)

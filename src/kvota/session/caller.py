@@ -72,6 +72,8 @@ class Caller:
         due: entries for the answers that have not come yet, oldest first (``session.due``).
         answer_left: bytes of the running answer that have not come yet.
         answered_us: when the broker last answered while the connection was paused, 0: never.
+        own_answers: how many requests the gateway has answered itself.
+        request_throttle_ms: what the answer that is taken now has to tell on behalf of REQUEST, 0: nothing.
         sends_tokens: true while the client sends bare login tokens (SaslHandshake v0).
         is_let_in: true once the broker has accepted a login, or has answered what it answers nobody before one.
         logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
@@ -104,8 +106,10 @@ class Caller:
         "logs_in",
         "node_id",
         "number",
+        "own_answers",
         "pausing",
         "principal",
+        "request_throttle_ms",
         "routes",
         "sends_tokens",
         "shared",
@@ -137,6 +141,8 @@ class Caller:
         self.due: deque[Entry] = deque()
         self.answer_left = 0
         self.answered_us = 0
+        self.own_answers = 0
+        self.request_throttle_ms = 0
         self.sends_tokens = False
         self.is_let_in = False
         self.logs_in = False
@@ -160,6 +166,7 @@ class Caller:
 
     def answer_locally(self, correlation: int, answer: Frame) -> None:
         """Send the gateway's own answer when everything asked before has been answered."""
+        self.own_answers += 1
         if self.due or self.answer_left:
             self.due.append((correlation, Due.LOCAL, answer))
         else:

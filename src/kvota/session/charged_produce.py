@@ -136,3 +136,16 @@ def append_rows(caller: Caller, charges: list[Charge], upstream_ms: int) -> None
             upstream_ms,
             charge.outcome,
         )
+
+
+def abandon_due(caller: Caller) -> None:
+    """No answer comes any more: record what was charged."""
+    for entry in caller.due:
+        if entry[1] == Due.PRODUCE:
+            _, _, _, memo, seq, ts_us, value, throttle_ms = entry
+            caller.append_row(memo, seq, ts_us, value, throttle_ms, NO_ANSWER)
+        elif entry[1] == Due.CHARGED:
+            append_rows(caller, entry[3], NO_ANSWER)
+        elif entry[1] in {Due.EXCHANGE, Due.TOKEN}:
+            entry[2].abandoned()
+    caller.due.clear()

@@ -7,17 +7,17 @@ are commands in ``commands``; whether to read on, and when to come back, follows
 from collections.abc import Callable
 
 from kvota.engine import Lane
-from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.answers import Answers
 from kvota.session.budget import User
 from kvota.session.caller import Caller
-from kvota.session.charged_produce import append_rows
+from kvota.session.charged_produce import abandon_due
 from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.giving_way import Standing
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.pausing import AT_ONCE, Pausing, Reason
 from kvota.session.principal import LoginRefusal
+from kvota.session.request_time import RequestTime
 from kvota.session.requests import Requests
 from kvota.session.shared import Shared
 from kvota.session.standing import holder_of, standing_of
@@ -53,6 +53,7 @@ class Connection:
     Attributes:
         from_client: takes the client's bytes and Unix µs, returns what goes upstream (or None).
         from_upstream: takes the broker's bytes and Unix µs, returns what goes to the client (or None).
+        request_time: is told how long each step has taken, while that is charged; else None.
         commands: for the driver to carry out, in order; doing one may add others.
         whole_answer: the memory of one that arrives, or that the client does not take.
     """
@@ -65,6 +66,7 @@ class Connection:
         "from_client",
         "from_upstream",
         "pausing",
+        "request_time",
         "whole_answer",
     )
 
@@ -96,6 +98,15 @@ class Connection:
         # Bound once: the driver calls them for each received chunk.
         self.from_client = self._requests.take
         self.from_upstream = self._answers.take
+        self.request_time: RequestTime | None = None
+
+    def charge_time(self, *, is_charged: bool) -> None:
+        """Charge REQUEST from now on, or not any more."""
+        if is_charged and self.request_time is None:
+            self.request_time = RequestTime(self.caller, self._requests, self._answers)
+            self.from_upstream = self.request_time.from_upstream
+        elif not is_charged:
+            self.request_time, self.from_upstream = None, self._answers.take
 
     # ------------------------------------------------------------------ going on
 
@@ -225,7 +236,10 @@ class Connection:
 
     def lanes(self) -> list[Lane]:
         """The lanes on which the last requests of each kind were charged."""
-        return [route.lane for route in self.caller.routes.values() if route.client_id is not None]
+        lanes = [route.lane for route in self.caller.routes.values() if route.client_id is not None]
+        if self.request_time is not None and self.request_time.lane is not None:
+            lanes.append(self.request_time.lane)
+        return lanes
 
     @property
     def incomplete(self) -> bool:
@@ -367,22 +381,19 @@ class Connection:
         self._requests.close()
         self._answers.close()
         self.caller.fetch_room.close()
-        for entry in self.caller.due:
-            if entry[1] == Due.PRODUCE:
-                _, _, _, memo, seq, ts_us, value, throttle_ms = entry
-                self.caller.append_row(memo, seq, ts_us, value, throttle_ms, NO_ANSWER)
-            elif entry[1] == Due.CHARGED:
-                append_rows(self.caller, entry[3], NO_ANSWER)
-            elif entry[1] in {Due.EXCHANGE, Due.TOKEN}:
-                entry[2].abandoned()
-        self.caller.due.clear()
+        abandon_due(self.caller)
         self._requests.unfinished.close()
         if self.caller.at_work is not None:
             self.caller.at_work.abandoned()
             self.caller.at_work = None
 
     def give_back_missing(self, now_us: int) -> None:
-        """Due behind ``close``: what has not come of the running frame was charged, and never comes."""
+        """Due behind ``close``: what has not come of the running frame was charged, and never comes.
+
+        What was spent on the connection was not charged, and is.
+        """
+        if self.request_time is not None:
+            self.request_time.end(now_us)
         self._requests.unfinished.give_back(self._requests.left, now_us)
 
     @property

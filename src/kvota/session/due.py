@@ -11,7 +11,7 @@ from typing import Any
 class Due(IntEnum):
     """Codes of entries; the hot path compares them as plain ints."""
 
-    PASS = 0  # forwarded untouched
+    PASS = 0  # (…, route): forwarded untouched
     PRODUCE = 1  # (…, route, memo, seq, ts_us, value, throttle_ms): charged once, the usual Produce
     FETCH = 2  # (…, route, client id): charged when the answer's head is here
     EXCHANGE = 3  # (…, exchange): the answer is read whole and given to the exchange

@@ -49,14 +49,19 @@ def charge_fetch(
         caller.look_up_now(route, client_id, now_us)
     value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
     error_code, session_id = head
-    verdict = _verdict(route, value, error_code, now_us // 1000)
+    request_ms = caller.request_throttle_ms if error_code == ErrorCode.NONE else 0
+    if request_ms:
+        verdict = _refused_for_time(route, value, now_us // 1000, request_ms)
+    else:
+        verdict = _verdict(route, value, error_code, now_us // 1000)
     sink, memo = caller.shared.sink, route.memo
     outcome = outcome_of(verdict.throttle_ms) if verdict.is_charged else REJECTED
     sink.append(memo, sink.next_seq(), now_us, value, verdict.throttle_ms, upstream_ms, outcome)
     _go_on(caller, route, value, now_us)
-    if not route.enforced or verdict.wait_ms <= 0:
+    if verdict.wait_ms <= 0 or not (route.enforced or request_ms):
         return data, b""
-    caller.mute(verdict.wait_ms, route.lane, memo.client_id, now_us // 1000)
+    if verdict.wait_ms > request_ms:  # else it is muted on behalf of REQUEST
+        caller.mute(verdict.wait_ms, route.lane, memo.client_id, now_us // 1000)
     if not verdict.is_delivered:
         wait_ms = max(1, route.answered_ms(memo, verdict.wait_ms, upstream_ms))
         return data, empty_answer(entry[0], route.version, wait_ms, session_id=session_id)
@@ -85,6 +90,16 @@ def _verdict(route: Route, value: int, error_code: int, now_ms: int) -> Verdict:
         return Verdict(throttle_ms, lane.peek(now_ms), is_charged=False)
     throttle_ms = lane.admit(value, now_ms)
     return Verdict(throttle_ms, throttle_ms)
+
+
+def _refused_for_time(route: Route, value: int, now_ms: int, request_ms: int) -> Verdict:
+    """REQUEST comes first: a Fetch that it throttles is emptied, and its bytes are not counted.
+
+    Source: Kafka 4.3.1 ``KafkaApis.handleFetchRequest``.
+    """
+    throttle_ms = route.lane.refuse(value, now_ms)
+    wait_ms = max(request_ms, throttle_ms if route.enforced else 0)
+    return Verdict(throttle_ms, wait_ms, is_delivered=False, is_charged=False)
 
 
 def _go_on(caller: Caller, route: Route, value: int, now_us: int) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kvota.engine import Lane
-from kvota.model.quota_type import Algorithm
+from kvota.model.quota_type import Algorithm, QuotaType
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +47,5 @@ class Muting:
         if left_ms > 0 and self.limit is not None and self.limit != now.limit:
             # Kafka's throttle of a charge: value / limit, and no window.
             left_ms = int((left_ms + now.window_ms) * self.limit / now.limit) - now.window_ms
-        return max(peek_ms, left_ms)
+        left_ms = max(peek_ms, left_ms)
+        return min(left_ms, now.sample_ms) if now.quota_type is QuotaType.REQUEST else left_ms

@@ -170,7 +170,7 @@ class Requests:
                     seq = self._next_seq()
                     due.append((correlation, _PRODUCE, route, route.memo, seq, now_us, size, 0))
             elif kind == 0:  # Kind.PASS
-                due.append((correlation, _PASS))
+                due.append((correlation, _PASS, route))
                 route.count.add(size)
                 if pausing.passing_until_us:
                     pausing.mute_again(now_us)

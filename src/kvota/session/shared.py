@@ -7,6 +7,7 @@ from kvota.engine import Answer, Question, QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
+from kvota.model.quota_type import QuotaType
 from kvota.quota_api.description import Descriptions
 from kvota.session.api_counts import ApiCounts
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
@@ -29,7 +30,7 @@ class Shared:
     """The gateway's one engine, one record, and what it knows of the cluster.
 
     ``settings``, ``broker_settings``, ``quota_admins`` and ``default_callback`` are replaced; nothing else is, but
-    for the flag.
+    for the flag and the sum.
 
     Attributes:
         default_callback: decides for clients about which ``engine.callback`` has not answered in time.
@@ -44,6 +45,7 @@ class Shared:
         early_charges: the charges of requests that are not here yet.
         asks_for_logins: true once a broker has accepted a login.
         api_counts: how many requests were taken.
+        exempt_ns: what requests took for which no time is charged, since it is charged for others.
     """
 
     engine: QuotaEngine
@@ -64,10 +66,22 @@ class Shared:
     early_charges: EarlyCharges = field(default_factory=EarlyCharges)
     asks_for_logins: bool = field(default=False, init=False)
     api_counts: ApiCounts = field(default_factory=ApiCounts)
+    exempt_ns: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)
         self.whole_answers = self.budgets.another(limit_bytes=_WHOLE_ANSWERS_BYTES)
+
+    @property
+    def charges_time(self) -> bool:
+        """True where requests are charged with the time they take: anybody has a REQUEST quota.
+
+        A callback that is not asked here may have one for anybody: then time is charged where REQUEST is enforced.
+        """
+        callback = self.engine.callback
+        if callback.answers_at_once:
+            return callback.enabled(QuotaType.REQUEST)
+        return QuotaType.REQUEST in self.settings.enforced
 
     def put_in_force(self, settings: ConnectionSettings) -> None:
         """Other settings from now on; connections find out what is enforced with their next request."""

@@ -1,11 +1,13 @@
 """A limit that a person wrote becomes a number and a text again, by AlterClientQuotas' rules."""
 
+from collections.abc import Callable
 from math import isfinite
+from typing import NamedTuple
 
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
-from kvota.model.quota_type import BYTE_RATE_TYPES, TYPE_OF_KEY, QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, TYPE_OF_KEY, QuotaType, Unit
 from kvota.model.suggested_units import suggested_byte_rate, suggested_rate
-from kvota.model.units import parse_byte_rate, parse_rate
+from kvota.model.units import parse_byte_rate, parse_percent, parse_rate
 
 # This is Kafka's LONG as a double: 2^63 itself passes, as on a broker.
 _BYTE_RATE_MAX = float(2**63 - 1)
@@ -19,9 +21,37 @@ _FRACTION_MAX = 1e-6
 _EXAMPLE_OF_BYTE_RATE = 'Write e.g. "8MB/s", "512KiB/s", or a number of bytes per second.'
 _NO_LIMIT = "Leave the quota out where there shall be no limit."
 _EXAMPLE_OF_RATE = 'Write e.g. "5/s", or a number per second.'
+_EXAMPLE_OF_PERCENT = 'Write e.g. "20%", or a number: percent of one thread.'
 
 _DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("B", 1))
 _BINARY_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+class _Way(NamedTuple):
+    """How limits of a unit are written.
+
+    Attributes:
+        name: what such a text is.
+        parse: reads it.
+        suggested: what was probably meant by another one.
+        example: a sentence.
+        suffix: behind the number, for units without prefixes.
+    """
+
+    name: str
+    parse: Callable[[str], float]
+    suggested: Callable[[str], str | None]
+    example: str
+    suffix: str = ""
+
+
+_RATE = _Way("rate", parse_rate, suggested_rate, _EXAMPLE_OF_RATE, "/s")
+_WAYS = {
+    Unit.BYTES_PER_S: _Way(
+        "byte rate", parse_byte_rate, suggested_byte_rate, _EXAMPLE_OF_BYTE_RATE
+    ),
+    Unit.PERCENT: _Way("percentage", parse_percent, lambda _: None, _EXAMPLE_OF_PERCENT, "%"),
+}
 
 
 class LimitError(ValueError):
@@ -89,10 +119,9 @@ def parse_limit(quota_type: QuotaType, written: object) -> float:
         problem = f"{shown} is too large"
         raise LimitError(problem, _NO_LIMIT) from None
     except ValueError:
-        is_byte_rate = quota_type in BYTE_RATE_TYPES
-        problem = f"{shown} is not a {'byte rate' if is_byte_rate else 'rate'}"
-        suggested = suggested_byte_rate if is_byte_rate else suggested_rate
-        meant = suggested(written) if isinstance(written, str) else None
+        way = _way(quota_type)
+        problem = f"{shown} is not a {way.name}"
+        meant = way.suggested(written) if isinstance(written, str) else None
         remedy = f"Write {meant}." if meant else _example(quota_type)
         raise LimitError(problem, remedy) from None
     check_limit(quota_type, limit, shown=shown)
@@ -132,16 +161,18 @@ def limit_text(quota_type: QuotaType, limit: float) -> str:
     ('1.5MB/s', '1MiB/s')
     >>> limit_text(QuotaType.CONTROLLER_MUTATION, 0.5)
     '0.5/s'
+    >>> limit_text(QuotaType.REQUEST, 12.5)
+    '12.5%'
     """
     if quota_type not in BYTE_RATE_TYPES:
-        return f"{_figures(limit)}/s"
+        return f"{_figures(limit)}{_way(quota_type).suffix}"
     texts = [f"{_figures(limit / size)}{unit}/s" for unit, size in _DECIMAL_UNITS + _BINARY_UNITS]
     return min((text for text in texts if parse_byte_rate(text) == limit), key=len)
 
 
 def _number(quota_type: QuotaType, written: object) -> float:
     if isinstance(written, str):
-        return parse_byte_rate(written) if quota_type in BYTE_RATE_TYPES else parse_rate(written)
+        return _way(quota_type).parse(written)
     return _plain_number(written)
 
 
@@ -164,7 +195,11 @@ def _as_written(value: object) -> str:
 
 
 def _example(quota_type: QuotaType) -> str:
-    return _EXAMPLE_OF_BYTE_RATE if quota_type in BYTE_RATE_TYPES else _EXAMPLE_OF_RATE
+    return _way(quota_type).example
+
+
+def _way(quota_type: QuotaType) -> "_Way":
+    return _WAYS.get(FACTS[quota_type].unit, _RATE)
 
 
 def _figures(number: float) -> str:

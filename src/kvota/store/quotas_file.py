@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kvota.files.whole_file import write_whole
-from kvota.model.client_quotas import ClientQuotas, idle_keys
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
@@ -97,9 +97,6 @@ def _entry_lines(entity: QuotaEntity, values: Mapping[str, float]) -> Iterator[s
     yield from _name_lines("client_id", entity.client_id)
     yield from _name_lines("ip", entity.ip)
     for key, value in values.items():
-        if key in idle_keys([key]):
-            msg = f"{key} of {entity} cannot be written to a quotas file"
-            raise UsageError(msg)
         try:
             check_value(key, value)
         except LimitError as error:

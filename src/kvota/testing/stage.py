@@ -23,7 +23,7 @@ from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 from kvota.session.budget import AnnouncedBudgets
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
@@ -38,7 +38,7 @@ from kvota.session.topology import Advertised, Topology
 from kvota.testing.manual_clock import ManualClock
 from kvota.wire.error_code import ErrorCode
 
-ALL_TYPES = frozenset({QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION})
+ALL_TYPES = frozenset(CONFIGURABLE_TYPES)
 GATEWAY = "gateway.example"
 NODE_PORT_BASE = 20_000
 NO_CLIENT_QUOTAS = FixedQuotas(
@@ -219,6 +219,7 @@ class Stage:
         asked: tokens and questions for the quota callback.
         finds: how often it has asked which broker was reached.
         errands: what it has asked for of the world around.
+        step_ns: how long each step takes, where that is charged: what one side sends, or time that passes.
     """
 
     def __init__(
@@ -242,6 +243,7 @@ class Stage:
         self.finds = 0
         self.errands: list[Errand] = []
         self.reads_broker = True
+        self.step_ns = 0
         self.pausing = _LoggedPausing(cap_ms=cap_ms, log=self.mutes)
         self._deadline_ms: int | None = None
         self.machine = Connection(
@@ -253,6 +255,10 @@ class Stage:
             client_host="192.0.2.1",
             wake=self._wake,
         )
+        self._charge_time_or_not()
+
+    def _charge_time_or_not(self) -> None:
+        self.machine.charge_time(is_charged=self.cluster.shared.charges_time)
 
     # ------------------------------------------------------------------ what comes in
 
@@ -262,6 +268,9 @@ class Stage:
         for chunk in chunks:
             self.to_broker += self.machine.from_client(chunk, self._now_us) or b""
             self._perform()
+            if self.machine.request_time is not None:
+                self.machine.request_time.took_from_client(chunk, self.step_ns, self._now_us)
+                self._perform()
         return self.to_broker[before:]
 
     def broker(self, *chunks: bytes) -> bytes:
@@ -270,6 +279,7 @@ class Stage:
         for chunk in chunks:
             self.to_client += self.machine.from_upstream(chunk, self._now_us) or b""
             self._perform()
+            self._took()
         return self.to_client[before:]
 
     def advance(self, ms: int) -> bytes:
@@ -342,6 +352,12 @@ class Stage:
     def _go_on(self, forwarded: bytes | bytearray | None) -> None:
         self.to_broker += forwarded or b""
         self._perform()
+        self._took()
+
+    def _took(self) -> None:
+        if self.machine.request_time is not None:
+            self.machine.request_time.took(self.step_ns, self._now_us)
+            self._perform()
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -378,5 +394,6 @@ class Stage:
 
     def look_again(self) -> None:
         """Quotas have changed."""
+        self._charge_time_or_not()
         self.machine.look_again(self._now_us)
         self._perform()

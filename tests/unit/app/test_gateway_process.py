@@ -63,7 +63,7 @@ def test_check_tells_what_would_run_and_starts_nothing(files: Callable[..., Path
     done = kvota("gateway", "--check", folder=folder)
 
     assert done.returncode == 0, done.stderr
-    assert "enforces FETCH; in shadow mode: PRODUCE, CONTROLLER_MUTATION" in done.stdout
+    assert "enforces FETCH; in shadow mode: PRODUCE, REQUEST, CONTROLLER_MUTATION" in done.stdout
     assert "quotas of 1 entities from quotas.toml" in done.stdout
     assert "upstream kafka-1:9092" in done.stdout
     assert "no fault found" in done.stdout
@@ -295,7 +295,10 @@ def wait_for(path: Path, text: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def test_the_first_lines_say_what_is_enforced_and_where_to_connect(gateway: GatewayProcess) -> None:
-    assert "enforces nothing; in shadow mode: PRODUCE, FETCH, CONTROLLER_MUTATION" in gateway.log
+    assert (
+        "enforces nothing; in shadow mode: PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION"
+        in gateway.log
+    )
     assert f"ready: clients bootstrap at {gateway.bootstrap_servers}" in gateway.log
 
 
@@ -328,7 +331,10 @@ def test_sighup_takes_over_what_is_enforced_and_by_which_algorithm(gateway: Gate
         "SIGHUP: PRODUCE: sampled_rate (11 x 1000 ms) -> token_bucket (burst 2 s, debt_max 15 s)"
         in gateway.log
     )
-    assert "SIGHUP: enforces PRODUCE; in shadow mode: FETCH, CONTROLLER_MUTATION" in gateway.log
+    assert (
+        "SIGHUP: enforces PRODUCE; in shadow mode: FETCH, REQUEST, CONTROLLER_MUTATION"
+        in gateway.log
+    )
 
 
 def test_sighup_says_what_needs_a_restart_and_what_has_not_changed(gateway: GatewayProcess) -> None:
@@ -373,7 +379,7 @@ def test_reload_needs_no_process_id_and_says_what_is_in_force(gateway: GatewayPr
 
     assert done.returncode == again.returncode == 0, done.stderr + again.stderr
     in_force = (
-        "enforces nothing; in shadow mode: PRODUCE, FETCH, CONTROLLER_MUTATION, connection_creation_rate; "
+        "enforces nothing; in shadow mode: PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, connection_creation_rate; "
         "quotas of 2 entities from quotas.toml"
     )
     assert done.stdout.splitlines() == ["+ user-principal 'b' PRODUCE none -> 5 B/s", in_force]

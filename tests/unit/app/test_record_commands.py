@@ -61,7 +61,7 @@ def wrong(*arguments: str) -> object:
         (["recommend", "--events", "."], "--capacity"),
         (
             ["recommend", "--events", ".", "--capacity", "DISK=1MB/s"],
-            '"DISK" is not one of PRODUCE, FETCH, CONTROLLER_MUTATION',
+            '"DISK" is not one of PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION',
         ),
         (["recommend", "--events", ".", "--capacity", "PRODUCE=fast"], '"fast" is not a byte rate'),
         (

@@ -33,6 +33,9 @@ from kvota.testing.frames import (
 )
 from kvota.testing.stage import ALL_TYPES, Rows
 
+# Where REQUEST is in force, too, callbacks of one's own are asked about it.
+BYTES_AND_MUTATIONS = ALL_TYPES - {QuotaType.REQUEST}
+
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"
 BALANCER_HOST = "127.0.0.4"
@@ -187,7 +190,7 @@ class World:
         started: tuple[int, ...] | None = None,
         table: ConfiguredQuotas | None = None,
         callback: ClientQuotaCallback | None = None,
-        enforced: frozenset[QuotaType] = ALL_TYPES,
+        enforced: frozenset[QuotaType] = BYTES_AND_MUTATIONS,
         limits: GatewayLimits | None = None,
         connection: ConnectionSettings | None = None,
         knows_brokers: bool = True,

@@ -71,6 +71,7 @@ def observed(rows: Rows) -> Observed:
         budgets={"announced": Budget(used_bytes=1, limit_bytes=2)},
         counters=5,
         counters_lost=0,
+        exempt_ns=1_500_000_000,
         quotas_version=1,
         entities=1,
         enforced=frozenset({PRODUCE}),

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 from tests.unit.store.test_quota_document import changes
 
 from kvota.model.client_quotas import (
-    KEYS,
     UNLIMITED,
     ClientQuotas,
     KeyChange,
-    idle_keys,
     of_engine,
 )
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
@@ -67,8 +65,3 @@ def test_the_batch_between_two_tables_leads_from_one_to_the_other(
 
 def test_two_tables_with_no_number_are_equal() -> None:
     assert ClientQuotas({ALICE: {"k": float("nan")}}) == ClientQuotas({ALICE: {"k": -float("nan")}})
-
-
-def test_keys_that_hold_nobody_back_are_known() -> None:
-    assert idle_keys(["producer_byte_rate", "connection_creation_rate"]) == []
-    assert set(idle_keys(KEYS)) <= {"request_percentage"}

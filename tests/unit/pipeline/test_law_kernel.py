@@ -55,6 +55,7 @@ def replayed(
         first,
         np.full(len(rows), complete),
         numbers(rows, "quota_type") == "CONTROLLER_MUTATION",
+        numbers(rows, "quota_type") == "REQUEST",
         is_debt(rows),
         np.array([version >= STRICT_SINCE.get(key, 99) for key, version in api]),
         numbers(rows, "quota_type") == "PRODUCE",

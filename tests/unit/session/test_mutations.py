@@ -865,3 +865,23 @@ def test_a_connection_that_asked_for_versions_knows_how_ids_are_asked_for() -> N
     stage.broker(metadata_answer(10, correlation=correlation, topics=[("a", 0, 5), ("b", 0, 7)]))
     stage.broker(deleted(("a", 0), version=6))
     assert charges(stage.cluster.rows) == [(5, ADMITTED)]
+
+
+# ------------------------------------------------------------------ beside REQUEST
+
+
+@pytest.mark.parametrize(("partitions", "told_ms"), [(3, 1_000), (200, 10_000)])
+def test_the_longer_throttle_of_partitions_and_of_time_is_told(
+    partitions: int, told_ms: int
+) -> None:
+    stage = Stage(Cluster(quotas(CONTROLLER_MUTATION=10, REQUEST=1.0), windows=WINDOW))
+    stage.step_ns = 500_000_000
+    question = stage.client(create(("new", partitions), version=5))
+    stage.step_ns = 0
+    tell(stage, question)
+    told = stage.broker(created(("new", 0, partitions), version=5))
+
+    assert throttle_of(told, CREATE_TOPICS, 5) == told_ms
+    assert max(stage.mutes) == told_ms
+    of_time = [row for row in stage.cluster.rows if row.memo.quota_type is QuotaType.REQUEST]
+    assert {(row.memo.api_key, row.throttle_ms) for row in of_time} == {(CREATE_TOPICS, 1_000)}

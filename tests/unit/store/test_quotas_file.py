@@ -146,7 +146,7 @@ def test_what_is_written_is_read_as_exactly_the_same_table(
         (QuotaEntity("a"), {PRODUCE: 0.0}, "producer_byte_rate of .*'a': 0.0 is not above 0"),
         (QuotaEntity("a"), {PRODUCE: 0.5}, "is not a whole number"),
         (QuotaEntity("a"), {MUTATION: float("inf")}, "inf is not a finite number"),
-        (QuotaEntity("a"), {QuotaType.REQUEST: 5.0}, "REQUEST quota .* has no key"),
+        (QuotaEntity("a"), {QuotaType.PRODUCER_ID: 5.0}, "PRODUCER_ID quota .* has no key"),
         (QuotaEntity("\udcff"), {PRODUCE: 5.0}, "is not Unicode text"),
     ],
 )

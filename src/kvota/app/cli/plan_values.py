@@ -4,11 +4,13 @@ import argparse
 from collections.abc import Callable
 
 from kvota.app.cli.durations import duration_ms
-from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
-from kvota.model.units import parse_byte_rate, parse_rate
+from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType, Unit
+from kvota.model.units import parse_byte_rate, parse_percent, parse_rate
 
 _PARSERS: dict[QuotaType, Callable[[str], float]] = {
-    quota_type: parse_byte_rate if quota_type in BYTE_RATE_TYPES else parse_rate
+    quota_type: {Unit.BYTES_PER_S: parse_byte_rate, Unit.PERCENT: parse_percent}.get(
+        FACTS[quota_type].unit, parse_rate
+    )
     for quota_type in CONFIGURABLE_TYPES
 }
 
@@ -32,7 +34,7 @@ def capacity(text: str) -> tuple[QuotaType, float]:
     except ValueError as error:
         msg = f'"{text}": {error}'
         raise argparse.ArgumentTypeError(msg) from error
-    if "/" not in rate:
+    if "/" not in rate and "%" not in rate:
         msg = f'"{text}": "{rate}" has no unit of a rate; write e.g. PRODUCE=20MB/s or CONTROLLER_MUTATION=10/s'
         raise argparse.ArgumentTypeError(msg)
     if rate_per_s <= 0:

@@ -22,8 +22,8 @@ from kvota.app.cli.spark_events import (
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import grouped_table, text_table, wrapped
 from kvota.model.errors import UsageError
-from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm
-from kvota.model.units import format_duration_ms, parse_byte_rate
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, FACTS, Algorithm, Unit
+from kvota.model.units import format_duration_ms, parse_byte_rate, parse_percent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,9 +33,14 @@ if TYPE_CHECKING:
 EXAMPLE = "{kvota} replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
 
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
-# By what a candidate's unit says: byte rates, or all others.
+# By what a candidate's unit says: byte rates, percentages, or all others.
 _BYTE_TYPES = tuple(quota_type.value for quota_type in BYTE_RATE_TYPES)
-_OTHER_TYPES = tuple(kind.value for kind in CONFIGURABLE_TYPES if kind not in BYTE_RATE_TYPES)
+_PERCENT_TYPES = tuple(
+    kind.value for kind in CONFIGURABLE_TYPES if FACTS[kind].unit is Unit.PERCENT
+)
+_OTHER_TYPES = tuple(
+    kind.value for kind in CONFIGURABLE_TYPES if kind not in {*_BYTE_TYPES, *_PERCENT_TYPES}
+)
 
 # The quota types that the candidates are for (None: all), and the candidates.
 _Group = tuple[tuple[str, ...] | None, list[float]]
@@ -57,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--candidates",
         type=_quotas,
         metavar="A,B,..",
-        help="quotas to try, e.g. 2MB/s,4MB/s (bandwidth) or 5/s,10/s (mutations)",
+        help="quotas to try, e.g. 2MB/s,4MB/s (bandwidth), 5/s,10/s (mutations) or 10%%,20%% (request time)",
     )
     question.add_argument(
         "--factors",
@@ -301,20 +306,25 @@ def _cell(value: object) -> str:
 
 
 def _quotas(text: str) -> list[_Group]:
-    """Read quotas; those with a unit of bytes are for bandwidth, others (``5/s``) for mutations."""
+    """Read quotas; a unit of bytes is for bandwidth, ``%`` for request time, another (``5/s``) for mutations."""
     of_bytes: list[float] = []
+    percents: list[float] = []
     others: list[float] = []
     for part in text.split(","):
         if not part.strip():
             msg = f'"{text}" has a quota missing; write them without blanks, e.g. 2MB/s,4MB/s'
             raise argparse.ArgumentTypeError(msg)
         try:
-            quota = parse_byte_rate(part)
+            is_percent = part.rstrip().endswith("%")
+            quota = parse_percent(part) if is_percent else parse_byte_rate(part)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
         if quota <= 0:
             msg = f'"{part}" is not above 0'
             raise argparse.ArgumentTypeError(msg)
+        if is_percent:
+            percents.append(quota)
+            continue
         if "/" not in part:
             msg = f'"{part}" has no unit; write e.g. {part.strip()}MB/s (bandwidth) or {part.strip()}/s (mutations)'
             raise argparse.ArgumentTypeError(msg)
@@ -322,6 +332,8 @@ def _quotas(text: str) -> list[_Group]:
     groups: list[_Group] = []
     if of_bytes:
         groups.append((_BYTE_TYPES, of_bytes))
+    if percents:
+        groups.append((_PERCENT_TYPES, percents))
     if others:
         groups.append((_OTHER_TYPES, others))
     return groups

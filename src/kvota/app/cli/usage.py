@@ -15,7 +15,7 @@ from kvota.app.cli.spark_events import (
     say_hidden,
 )
 from kvota.app.text_table import sparkline, text_table
-from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType
+from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan import format_quota
 
@@ -26,6 +26,7 @@ EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 
 # How many bars a picture of the whole record has.
 _BARS = 24
+_RAW_UNITS = {Unit.BYTES_PER_S: " B/s", Unit.PERCENT: " %"}
 
 Row = Mapping[str, Any]
 _Key = int  # a counter_id
@@ -155,7 +156,7 @@ def _rate(row: Row, name: str, *, raw: bool) -> str:
 def amount(quota_type: str, rate: float, *, raw: bool) -> str:
     """Write a rate with its unit; ``raw``: all its figures instead of three."""
     if raw:
-        return f"{rate!r} {'B' if quota_type in BYTE_RATE_TYPES else ''}/s".replace(" /s", "/s")
+        return f"{rate!r}{_RAW_UNITS.get(FACTS[QuotaType(quota_type)].unit, '/s')}"
     return format_quota(QuotaType(quota_type), rate)
 
 

@@ -168,8 +168,9 @@ def _closed_rate(
     samples: int,
     sample_ms: int,
     blocked: bool,
+    brief: bool,
 ) -> int:
-    """Return the throttle from ``sent_ms``."""
+    """Return the throttle from ``sent_ms``; ``brief``: it is no longer than a sample."""
     if amount < 0:
         # Both rows come later here. What is given back must not outlive its charge: only what is in a
         # sample that is not over yet is taken out of it.
@@ -196,6 +197,8 @@ def _closed_rate(
     total, window_ms = measure_rate(starts, lasts, totals, slots, sent_ms, samples, sample_ms)
     over = max(0.0, _rate_per_s(total, window_ms) - limit)
     wait_ms: int = _BLOCKED_THROTTLE_MS if blocked else _java_round(over / limit * window_ms)
+    if brief and not blocked:
+        wait_ms = min(wait_ms, sample_ms)
     return min(wait_ms, _WAIT_MS_MAX)
 
 
@@ -211,6 +214,7 @@ def closed_rows(
     quotas: Doubles,
     relative: bool,
     floor: float,
+    brief: bool,  # no throttle of a sampled rate is longer than a sample
     bucket: bool,
     mode: int,
     clock: Int64s,
@@ -261,6 +265,7 @@ def closed_rows(
                     width,
                     length_ms,
                     blocked,
+                    brief,
                 )
             own[OWN_FREE_MS, c] = _free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
             if counts:

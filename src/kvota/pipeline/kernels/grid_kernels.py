@@ -51,6 +51,7 @@ def replay_segments(
     kinds: Int64s,
     floors: Doubles,
     debts_max_ms: Doubles,  # infinite: nobody waits for a turn
+    briefs: Flags,  # no throttle of a sampled rate is longer than a sample
     is_new: Flags,  # per counter: it begins here
     ts_us: Int64s,
     value: Doubles,
@@ -141,6 +142,7 @@ def replay_segments(
                     own_quotas,
                     relative,
                     floor,
+                    briefs[segment],
                     clock,
                     starts[0],
                     lasts[0],
@@ -177,6 +179,7 @@ def replay_segments(
                     own_quotas,
                     relative,
                     floor,
+                    briefs[segment],
                     kind == BUCKET,
                     mode,
                     clock,

@@ -42,6 +42,7 @@ _refill = compiled.refill
 _spend = compiled.spend
 _bucket_throttle = compiled.bucket_throttle
 _rate_throttle = compiled.rate_throttle
+_request_throttle = compiled.request_throttle
 _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
@@ -73,6 +74,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     first: Flags,  # the row begins another counter
     complete: Flags,  # the run's first rows are in the record, so a new counter is really new
     bucket: Flags,  # the token bucket of mutations
+    brief: Flags,  # a sampled rate of which no throttle is longer than a sample
     debt: Flags,  # the token bucket of bandwidth; neither: a sampled rate
     strict: Flags,
     queues: Flags,  # a Produce: a refused one was not charged at all
@@ -102,6 +104,8 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
         judged[row] = True
         width = samples[row]
         if width == 0:  # no quota of this type existed: observed, moved no counter
+            if refused[row]:  # for another quota's sake
+                outcome[row] = REJECTED
             continue
         length_ms = sample_ms[row]
         now_ms = ts_us[row] // 1000
@@ -196,9 +200,12 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             starts, lasts, totals, state[_SLOTS], now_ms, width, length_ms
         )
         if checked:
-            throttle_ms[row] = (
-                _BLOCKED_THROTTLE_MS if blocked else _rate_throttle(total, bound, window_ms)
-            )
+            if blocked:
+                throttle_ms[row] = _BLOCKED_THROTTLE_MS
+            elif brief[row]:
+                throttle_ms[row] = _request_throttle(total, bound, window_ms, length_ms)
+            else:
+                throttle_ms[row] = _rate_throttle(total, bound, window_ms)
             if throttle_ms[row] > 0:  # below 0 (narrowed as Kafka narrows) neither
                 outcome[row] = THROTTLED
         if refused[row]:

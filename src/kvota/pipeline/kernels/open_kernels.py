@@ -153,6 +153,7 @@ def rate_open_rows(
     quotas: Doubles,
     relative: bool,
     floor: float,
+    brief: bool,  # no throttle is longer than a sample
     clock: Int64s,
     starts: Int64s,
     lasts: Int64s,
@@ -196,6 +197,8 @@ def rate_open_rows(
             for c in range(len(quotas)):
                 over = max(0.0, rate - limits[c])
                 throttle_ms = over / limits[c] * window_ms
+                if brief:
+                    throttle_ms = min(throttle_ms, float(length_ms))
                 if _is_blocked(limits[c], floor):
                     throttle_ms = float(_BLOCKED_THROTTLE_MS)
                 note(sums, c, now_ms, throttle_ms, amount)

@@ -49,6 +49,11 @@ class Conversation(Exchange):
         self._now_us = now_us
         self._talk: Talk = self._talk_over(caller, frame)
 
+    @property
+    def api(self) -> tuple[int, int] | None:
+        """Key and version of the client's request."""
+        return self._head.key, self._head.version
+
     @abstractmethod
     def _talk_over(self, caller: Caller, frame: bytes) -> Talk:
         """The conversation, from the whole request to the whole answer."""

@@ -30,7 +30,8 @@ class DescribedBrokers(Addresses):
         names = {each.name for each in settings.described} if settings is not None else ()
         asked = asked_brokers(frame, head.version, names)
         if asked is None:
-            caller.expect((head.correlation, Due.PASS))  # other resources have no addresses
+            route = caller.routes[head.key << 16 | head.version]
+            caller.expect((head.correlation, Due.PASS, route))  # other resources have no addresses
         else:
             exchange = cls(head.key, head.version, asked)
             caller.expect((head.correlation, Due.EXCHANGE, exchange))

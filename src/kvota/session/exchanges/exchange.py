@@ -33,6 +33,11 @@ class Exchange(ABC):
 
     ANSWER_BYTES_MAX: ClassVar[int] = WHOLE_ANSWER_BYTES_MAX
 
+    @property
+    def api(self) -> tuple[int, int] | None:
+        """Key and version of the client's request; None: its answer has no throttle time to be raised."""
+        return None
+
     @classmethod
     @abstractmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:

@@ -18,6 +18,11 @@ class Rewriting(Exchange):
         self._key = key
         self._version = version
 
+    @property
+    def api(self) -> tuple[int, int] | None:
+        """Key and version of the client's request."""
+        return self._key, self._version
+
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
         """The request goes on as it is."""

@@ -16,6 +16,11 @@ class Versions(Exchange):
     def __init__(self, version: int) -> None:
         self._version = version
 
+    @property
+    def api(self) -> tuple[int, int] | None:
+        """Key and version of the client's request."""
+        return API_VERSIONS, self._version
+
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
         """Ask the broker, unless the version is unknown here."""
