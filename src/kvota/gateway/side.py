@@ -15,15 +15,17 @@ class Side(asyncio.Protocol):
     Attributes:
         transport: asyncio's, once connected.
         paused: true while it is not read.
+        held_bytes: what it was last seen to hold (``gateway.backlog``).
         linger: aborts the transport when its orderly end takes too long (``gateway.closing``).
     """
 
-    __slots__ = ("linger", "paused", "transport")
+    __slots__ = ("held_bytes", "linger", "paused", "transport")
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
         self.paused = False
+        self.held_bytes = 0
         self.linger: asyncio.TimerHandle | None = None
 
     def pause(self) -> None:

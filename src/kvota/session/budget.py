@@ -343,7 +343,7 @@ class BudgetShare:
             self.give_back()
 
     def move(self, budget: AnnouncedBudget) -> None:
-        """Another broker is reached: it is that one's memory. (In its own it would let others in meanwhile.)"""
+        """Another broker is reached: it is that one's memory. In its own it would let others in meanwhile."""
         if budget is self._budget:
             return
         taken_bytes, is_granted, waits = self.taken_bytes, self._is_granted, self._asked_bytes > 0

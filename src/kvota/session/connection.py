@@ -255,6 +255,11 @@ class Connection:
         return (requests.swallowed_bytes or requests.budget.taken_bytes) - requests.left
 
     @property
+    def kept_bytes(self) -> int:
+        """How much is here that has not gone on, in both directions."""
+        return len(self._requests.buffered) + self._answers.kept_bytes
+
+    @property
     def is_inside_frame(self) -> bool:
         """True while the broker has the head of a frame and not its end."""
         return self._requests.left > 0 and not self._requests.swallowed_bytes
@@ -315,7 +320,7 @@ class Connection:
         A consumer asks again, wherever it is led to, and nothing was charged.
         """
         caller = self.caller
-        if caller.at_work or self._requests.left or caller.answer_left or self._answers.has_begun:
+        if caller.at_work or self._requests.left or caller.answer_left or self._answers.kept_bytes:
             return False
         return all(entry[1] == Due.FETCH for entry in caller.due)
 

@@ -8,6 +8,7 @@ from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.session.requests import EVIDENCE_BYTES
+from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
@@ -212,7 +213,7 @@ def test_a_large_frame_goes_on_when_its_first_part_is_here() -> None:
 
 
 def test_thousands_of_rare_requests_in_one_chunk_are_forwarded() -> None:
-    stage = Stage()
+    stage = Stage(Cluster(limits={"in_flight_max": 5_000}))
     frames = [request(API_VERSIONS, 0, correlation=number) for number in range(2_400)]
     mixed = b"".join(frame + heartbeat(1) for frame in frames)
 
@@ -245,6 +246,22 @@ def test_reading_pauses_when_too_many_answers_are_due_and_goes_on_when_half_have
     before = len(stage.to_broker)
     stage.broker(heartbeat_answer(2))
     assert stage.to_broker[before:] == heartbeat(5)
+    assert not stage.machine.pauses_reading
+
+
+def test_of_a_chunk_no_more_goes_up_than_may_be_in_flight_and_the_rest_follows() -> None:
+    stage = Stage()
+    at_once = ConnectionSettings().in_flight_max
+    sent = [heartbeat(number) for number in range(10_000)]
+
+    went_up = split(stage.client(b"".join(sent)))
+    assert len(went_up) == stage.machine.due_count == at_once + 1
+    assert stage.machine.pauses_reading
+
+    for number in range(10_000):
+        stage.broker(heartbeat_answer(number))
+        assert stage.machine.due_count <= at_once + 1
+    assert stage.to_broker == b"".join(sent)
     assert not stage.machine.pauses_reading
 
 
