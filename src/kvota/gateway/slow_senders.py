@@ -1,4 +1,4 @@
-"""Closes connections whose request does not arrive, or that are in the way where others need their room."""
+"""Closes connections whose request, or large answer, does not arrive, or that are in the way where others need room."""
 
 import asyncio
 from collections.abc import Mapping
@@ -58,6 +58,7 @@ class SlowSenders:
         self._seen: dict[int, _Seen] = {}
         self._in_the_way: dict[int, _Seen] = {}
         self._before_lines: dict[int, _Seen] = {}
+        self._answering: dict[int, _Seen] = {}
         self._next_look: asyncio.TimerHandle | None = None
         self._looked_ms = 0.0
         self._passed_ms = 0.0  # the time of all looks
@@ -123,8 +124,10 @@ class SlowSenders:
         self._looked_ms = now_ms
         if self._budgets.is_waited_for:
             self._look_for_room()
+            self._look_at_answers()
         else:
             self._in_the_way.clear()
+            self._answering.clear()
         if self._early_charges.are_in_the_way:
             self._look_at_lines()
         else:
@@ -159,6 +162,28 @@ class SlowSenders:
         if unfair:
             self._close_one_of(unfair)
         self._budgets.look()
+
+    def _look_at_answers(self) -> None:
+        """Close where an answer that is kept until it is whole takes memory that others wait for, and does not come.
+
+        Whether its broker has fallen silent or its client reads nothing: at the least rate it goes on.
+        """
+        before, self._answering = self._answering, {}
+        for driver in self._places:
+            here_bytes = driver.machine.answer_in_the_way
+            if driver.closing or here_bytes is None:
+                continue
+            seen = before.get(driver.number)
+            if seen is None or here_bytes < seen.arrived_bytes:
+                seen = _Seen(driver.machine.requests, here_bytes, self._passed_ms)
+            if self._is_behind(seen, here_bytes, self._limits.frame_bytes_per_s_min):
+                driver.close(
+                    f"{here_bytes - seen.arrived_bytes} bytes of an answer of its broker have come in "
+                    f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for memory for theirs",
+                    by="waited",
+                )
+                continue
+            self._answering[driver.number] = seen
 
     def _look_at_lines(self) -> None:
         """Close who was charged for what it does not send while others wait for their turn on that counter.

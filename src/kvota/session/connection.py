@@ -282,6 +282,13 @@ class Connection:
         return self._requests.budget.keeps_others_waiting or self.caller.whole.keeps_others_waiting
 
     @property
+    def answer_in_the_way(self) -> int | None:
+        """How much is here of an answer that takes memory others wait for; None: of none, or it is being worked on."""
+        answers = self._answers
+        is_due = answers.whole.keeps_others_waiting and not answers.is_held
+        return answers.kept_bytes if is_due else None
+
+    @property
     def keeps_line_waiting(self) -> float:
         """The limit of the counter that its running frame has been charged on and others wait for, in bytes/s; 0: none."""
         requests = self._requests

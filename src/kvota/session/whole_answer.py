@@ -32,6 +32,11 @@ class WholeAnswer:
             self.waits = True
             self._caller.commands.append((Do.READ_UPSTREAM, False))
 
+    @property
+    def keeps_others_waiting(self) -> bool:
+        """True while it takes memory that others wait for."""
+        return self._share.keeps_others_waiting
+
     def leave(self) -> None:
         """It has gone on (what had been read before the broker was left may have been all of it)."""
         self._share.leave()
