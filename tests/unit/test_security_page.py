@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvota.engine.kept_places import KEPT_MAX
+from kvota.gateway.backlog import HELD_BYTES_MAX, LARGE_READ_BYTES, LITTLE_READ_BYTES
 from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.leaving import HURRY_S, LEAVE_S
 from kvota.gateway.listeners import LET_IN_AT_ONCE
@@ -15,10 +16,13 @@ from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.caller import ASK_MS_MAX
 from kvota.session.exchanges.exchange import WHOLE_ANSWER_BYTES_MAX
+from kvota.session.fetch_room import WAITING_FETCHES_BYTES_MAX
 from kvota.session.giving_way import LOGIN_S
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.requests import CLIENT_ID_BYTES_MAX, EVIDENCE_BYTES
 from kvota.session.settings import ConnectionSettings
+from kvota.session.shared import WHOLE_ANSWERS_BYTES
+from kvota.session.whole_requests import LARGE_BUDGET_BYTES, SMALL_BUDGET_BYTES
 from kvota.wire.apis import MUTATION_BYTES_MAX, SASL_BYTES_MAX
 from kvota.wire.mutation_requests import TOPICS_MAX
 
@@ -49,6 +53,13 @@ DEFAULTS = {
     "WHOLE_ANSWER_BYTES_MAX": WHOLE_ANSWER_BYTES_MAX,
     "BUFFERED_FETCH_BYTES_MAX": BUFFERED_FETCH_BYTES_MAX,
     "limits.write_buffer_bytes": limits.write_buffer_bytes,
+    "LARGE_READ_BYTES": LARGE_READ_BYTES,
+    "LITTLE_READ_BYTES": LITTLE_READ_BYTES,
+    "HELD_BYTES_MAX": HELD_BYTES_MAX,
+    "SMALL_BUDGET_BYTES": SMALL_BUDGET_BYTES,
+    "LARGE_BUDGET_BYTES": LARGE_BUDGET_BYTES,
+    "WHOLE_ANSWERS_BYTES": WHOLE_ANSWERS_BYTES,
+    "WAITING_FETCHES_BYTES_MAX": WAITING_FETCHES_BYTES_MAX,
     "limits.mute_time_max": connection.mute_ms_max,
     "WAIT_MS_MAX": WAIT_MS_MAX,
     "KEPT_MAX": KEPT_MAX,

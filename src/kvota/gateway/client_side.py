@@ -84,6 +84,7 @@ class ClientSide(Side):
             reception.means.journal.refused(self.driver.host, refused)
             return
         self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
+        reception.means.backlog.came(self)
 
     def _comes_too_fast(self, node_id: int) -> bool:
         """True where its address has begun more connections than it may, and that counts."""
@@ -140,6 +141,7 @@ class ClientSide(Side):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
         """The client is gone (or was closed by us)."""
         self.forget_linger()
+        self._reception.means.backlog.forget(self)
         self._before_dialled.clear()
         if self._dialling is not None:
             self._dialling.cancel()

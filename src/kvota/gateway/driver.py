@@ -117,6 +117,7 @@ class Driver:
             self.client.resume()
         if self._eof:
             self._pass_eof()
+        self.means.backlog.look(self)
 
     def _perform(self, code: int, argument: object) -> None:
         match code:
@@ -399,8 +400,10 @@ class Driver:
             self.machine.give_back_missing(time_ns() // 1000)
         except Exception:  # a fault in the accounts must not keep its place and its client
             log.exception("connection %d from %s", self.number, self.peer)
+        self.means.backlog.look(self)
 
     def _leave_upstream(self, upstream: Side) -> None:
+        self.means.backlog.leave(upstream)
         leave_upstream(upstream, self.means.loop, is_inside_frame=self.machine.is_inside_frame)
 
     def _drop_waits(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
+from kvota.gateway.backlog import Backlog
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce, PreparedCallback
 from kvota.gateway.client_side import ClientSide, Reception
@@ -71,6 +72,7 @@ class Gateway:
         self._store = store
         self.counts = GatewayCounts()
         self._places = Places(settings.limits, self.counts)
+        self._backlog = Backlog(self._places, shared)
         self._own = OwnAddresses(
             host=settings.host, advertised_host=settings.advertised.host, ports=settings.ports
         )
@@ -117,6 +119,7 @@ class Gateway:
             brokers=self._brokers,
             counts=self.counts,
             turns=Turns(loop),
+            backlog=self._backlog,
             journal=Journal(loop.time),
             numbers=count(1),
         )
@@ -278,6 +281,7 @@ class Gateway:
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("", by="moved")
             self._places.look()
+            self._backlog.sweep()
             journal.sweep()
             self._slow_senders.sweep(loop.time() * 1000)
 

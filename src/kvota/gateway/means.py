@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kvota.gateway.backlog import Backlog
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce
 from kvota.gateway.errands import Errands
@@ -29,5 +30,6 @@ class Means:
     brokers: BrokerAddresses
     counts: GatewayCounts
     turns: Turns
+    backlog: Backlog
     journal: Journal
     numbers: Iterator[int]

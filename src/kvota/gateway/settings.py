@@ -29,8 +29,8 @@ class GatewayLimits:
             ``frame_bytes_per_s_min``.
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
             broker.
-        write_buffer_bytes: waiting for one slow reader before the other side is no longer read. The system's
-            own buffer, of megabytes, is in front of it; more makes no reader faster.
+        write_buffer_bytes: behind a slow reader the other side is no longer read when more than this waits
+            beside what is in the sockets: one read does, at the least (``gateway.backlog``).
     """
 
     connections_max: int = 2_000
@@ -39,7 +39,7 @@ class GatewayLimits:
     frame_ms: int = 30_000
     frame_bytes_per_s_min: int = 131_072
     announced_bytes_max: int = 128 * 2**20
-    write_buffer_bytes: int = 65_536
+    write_buffer_bytes: int = 1
     connect_ms: int = 10_000
     drain_ms: int = 10_000
 

@@ -15,17 +15,19 @@ class Side(asyncio.Protocol):
     Attributes:
         transport: asyncio's, once connected.
         paused: true while it is not read.
+        held_bytes: what it was last seen to hold (``gateway.backlog``).
         timed_bytes: of reads of more bytes than this is looked at how long they took.
         linger: aborts the transport when its orderly end takes too long (``gateway.closing``).
     """
 
-    __slots__ = ("linger", "paused", "timed_bytes", "transport")
+    __slots__ = ("held_bytes", "linger", "paused", "timed_bytes", "transport")
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
         self.paused = False
         self.timed_bytes = LARGE_READ_BYTES
+        self.held_bytes = 0
         self.linger: asyncio.TimerHandle | None = None
 
     def time_reads(self, *, are_charged: bool) -> None:

@@ -1,4 +1,4 @@
-"""Closes connections whose request does not arrive, or that are in the way where others need their room."""
+"""Closes connections whose request, or large answer, does not arrive, or that are in the way where others need room."""
 
 import asyncio
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class SlowSenders:
         self._seen: dict[int, _Seen] = {}
         self._in_the_way: dict[int, _Seen] = {}
         self._before_lines: dict[int, _Seen] = {}
-        self._unread: dict[int, _Seen] = {}
+        self._answering: dict[int, _Seen] = {}
         self._next_look: asyncio.TimerHandle | None = None
         self._looked_ms = 0.0
         self._passed_ms = 0.0  # the time of all looks
@@ -131,10 +131,10 @@ class SlowSenders:
         self._looked_ms = now_ms
         if self._budgets.is_waited_for:
             self._look_for_room()
-            self._look_at_readers()
+            self._look_at_answers()
         else:
             self._in_the_way.clear()
-            self._unread.clear()
+            self._answering.clear()
         if self._early_charges.are_in_the_way:
             self._look_at_lines()
         else:
@@ -168,25 +168,37 @@ class SlowSenders:
             self._close_one_of(unfair)
         self._budgets.look()
 
-    def _look_at_readers(self) -> None:
-        """Close who does not take a large answer while others need the memory for theirs; it is dropped at once."""
-        before, self._unread = self._unread, {}
+    def _look_at_answers(self) -> None:
+        """Close where an answer takes memory that others wait for, and neither comes nor is taken.
+
+        Whether its broker has fallen silent or its client reads nothing: at the least rate it goes on.
+        """
+        before, self._answering = self._answering, {}
         for driver in self._places:
-            machine = driver.machine
-            if driver.closing or not machine.whole_answer.keeps_others_waiting:
+            here_bytes = driver.machine.answer_in_the_way
+            if driver.closing or here_bytes is None:
                 continue
             unread_bytes = driver.client.transport.get_write_buffer_size()
-            now = _Seen(machine.requests, -unread_bytes, self._passed_ms)
-            seen = before.get(driver.number, now)
-            if self._is_behind(seen, -unread_bytes, self._limits.frame_bytes_per_s_min):
-                driver.close(
-                    f"its client has left {unread_bytes} bytes of an answer unread for "
-                    f"{self._passed_ms - seen.since_ms:.0f} ms, and others wait for memory for theirs",
-                    by="slow",
+            at_bytes = here_bytes - unread_bytes
+            seen = before.get(driver.number)
+            if seen is None or at_bytes < seen.arrived_bytes:
+                seen = _Seen(driver.machine.requests, at_bytes, self._passed_ms)
+            if self._is_behind(seen, at_bytes, self._limits.frame_bytes_per_s_min):
+                after_ms = self._passed_ms - seen.since_ms
+                what = (
+                    f"its client has left {unread_bytes} bytes of an answer unread for {after_ms:.0f} ms"
+                    if unread_bytes
+                    else f"{at_bytes - seen.arrived_bytes} bytes of an answer of its broker have come in "
+                    f"{after_ms:.0f} ms"
                 )
-                driver.client.transport.abort()
+                driver.close(
+                    f"{what}, and others wait for memory for theirs",
+                    by="slow" if unread_bytes else "waited",
+                )
+                if unread_bytes:
+                    driver.client.transport.abort()  # what it has not taken is dropped at once
                 continue
-            self._unread[driver.number] = seen
+            self._answering[driver.number] = seen
 
     def _look_at_lines(self) -> None:
         """Close who was charged for what it does not send while others wait for their turn on that counter.

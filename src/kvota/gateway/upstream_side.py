@@ -31,6 +31,7 @@ class UpstreamSide(BrokerSide):
         """The broker has accepted."""
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=self._means.limits.write_buffer_bytes)
+        self._means.backlog.came(self)
 
     def data_received(self, data: bytes) -> None:
         """The hot path, broker to client."""
@@ -114,6 +115,7 @@ class UpstreamSide(BrokerSide):
         A broker also closes once it has been told that the client has: what was due then, nobody waits for.
         """
         self.forget_linger()
+        self._means.backlog.forget(self)
         driver, machine, journal = self._driver, self._machine, self._means.journal
         machine.upstream_gone()
         if driver.closing:

@@ -159,9 +159,9 @@ class Answers:
         return data or None if begin < 0 else self._forwarded(data, begin)
 
     @property
-    def has_begun(self) -> bool:
-        """True while an answer is half here and kept."""
-        return bool(self._buffered)
+    def kept_bytes(self) -> int:
+        """Of an answer that is half here."""
+        return len(self._buffered)
 
     # ------------------------------------------------------------------ chunks
 
@@ -293,7 +293,7 @@ class Answers:
         """Take an answer that is neither a plain Produce's nor passed on as it is; perhaps only its beginning."""
         entry = self._due[0]
         size, available = frame_end - pos - 4, len(data) - pos
-        need = needed_of_answer(entry, size, available)
+        need = needed_of_answer(entry, size, available, self._caller.shared)
         if need:
             if need <= FREE_ANSWER_BYTES:
                 return self._keep(data, pos, begin, need)

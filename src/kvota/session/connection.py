@@ -272,6 +272,11 @@ class Connection:
         return (requests.swallowed_bytes or requests.budget.taken_bytes) - requests.left
 
     @property
+    def kept_bytes(self) -> int:
+        """How much is here that has not gone on, in both directions."""
+        return len(self._requests.buffered) + self._answers.kept_bytes
+
+    @property
     def is_inside_frame(self) -> bool:
         """True while the broker has the head of a frame and not its end."""
         return self._requests.left > 0 and not self._requests.swallowed_bytes
@@ -297,6 +302,12 @@ class Connection:
     def keeps_turn_waiting(self) -> bool:
         """True while a large request that has not arrived keeps another one of its user waiting."""
         return not self.caller.whole.in_use and self.caller.whole.keeps_turn_waiting
+
+    def answer_in_the_way(self) -> int | None:
+        """How much is here of an answer that takes memory others wait for; None: of none, or it is being worked on."""
+        answers = self._answers
+        is_due = answers.whole.keeps_others_waiting and not answers.is_held
+        return answers.kept_bytes if is_due else None
 
     @property
     def keeps_line_waiting(self) -> float:
@@ -337,7 +348,7 @@ class Connection:
         A consumer asks again, wherever it is led to, and nothing was charged.
         """
         caller = self.caller
-        if caller.at_work or self._requests.left or caller.answer_left or self._answers.has_begun:
+        if caller.at_work or self._requests.left or caller.answer_left or self._answers.kept_bytes:
             return False
         return all(entry[1] == Due.FETCH for entry in caller.due)
 

@@ -161,7 +161,7 @@ class RequestTime:
         caller = self._caller
         if self.spent_ns < self._charged_from_ns and not caller.request_throttle_ms:
             return self._take(data, now_us)
-        if caller.due and not (caller.answer_left or self._answers.has_begun):
+        if caller.due and not (caller.answer_left or self._answers.kept_bytes):
             caller.request_throttle_ms = 0
             self._answer_begins(caller.due[0], now_us)
         out = self._take(data, now_us)

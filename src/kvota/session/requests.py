@@ -186,24 +186,11 @@ class Requests:
                     pausing.mute_again(now_us)
             self.count += 1
             pos = frame_end
-            if pos < end and len(due) > in_flight_max:
-                return self._keep(data, pos, 1, ahead, begin, now_us)
+            if len(due) > in_flight_max:
+                pausing.reasons |= _IN_FLIGHT
         if pos > end:
             self.left = pos - end
-        if ahead is not None or len(due) > in_flight_max:
-            return self._forwarded(data, ahead, begin)
-        return data
-
-    def _forwarded(
-        self, data: bytes | bytearray, ahead: bytearray | None, begin: int
-    ) -> bytes | bytearray | None:
-        """What goes up for a chunk: itself, or ``ahead`` in place of ``data[:begin]``."""
-        if len(self._due) > self._in_flight_max:
-            self._pausing.reasons |= _IN_FLIGHT
-        if ahead is None:
-            return data
-        ahead += data[begin:]
-        return ahead or None
+        return data if ahead is None else _joined(ahead, data, begin)
 
     def _keep(
         self,
@@ -219,7 +206,7 @@ class Requests:
             self.place.kept_us = now_us
         self.buffered += data[pos:]
         self._need = need
-        return self._forwarded(data[:pos], ahead, begin) or None
+        return (data[:pos] if ahead is None else _joined(ahead, data[:pos], begin)) or None
 
     def go_on(self, now_us: int) -> bytes | bytearray | None:
         """A reason to pause is over: take what is buffered, unless there is another one."""
@@ -390,6 +377,12 @@ class Requests:
         self._caller.whole.close()
         self.place.close()
         self.buffered.clear()
+
+
+def _joined(ahead: bytearray, data: bytes | bytearray, begin: int) -> bytearray | None:
+    """What goes up for a chunk of which something was changed: ``ahead`` in place of ``data[:begin]``."""
+    ahead += data[begin:]
+    return ahead or None
 
 
 def _edited(

@@ -16,8 +16,8 @@ class ConnectionSettings:
         factor_told_ms_max: what a client is told at most while a factor below 1 lowers its limit (a disk is
             nearly full): it may be 1 again soon.
         request_bytes_max: cap of one request; Kafka's socket.request.max.bytes is 100 MiB.
-        in_flight_max: requests forwarded and not yet answered before reading pauses; clients keep 5 or
-            a few more. What is due takes 220 bytes each, so 2,000 connections some 220 MB at most.
+        in_flight_max: requests forwarded and not yet answered before reading pauses. A broker has one of
+            a connection in hand and leaves the others in its socket: behind these they are left in ours.
         mutation_partitions_max: partitions one request may ask for (KRaft's own bound on CreateTopics).
         default_partitions: assumed for a topic created with -1 where the broker does not tell.
     """
@@ -26,6 +26,6 @@ class ConnectionSettings:
     mute_ms_max: int = 30_000
     factor_told_ms_max: int = 30_000
     request_bytes_max: int = 100 * 2**20
-    in_flight_max: int = 500
+    in_flight_max: int = 200
     mutation_partitions_max: int = 10_000
     default_partitions: int = 1

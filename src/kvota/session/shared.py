@@ -22,7 +22,7 @@ from kvota.session.topology import Topology
 from kvota.session.whole_requests import WholeRequests
 
 # A dozen Metadata answers of a cluster with 100,000 partitions at a time; each is soon whole.
-_WHOLE_ANSWERS_BYTES = 128 * 2**20
+WHOLE_ANSWERS_BYTES = 128 * 2**20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +44,7 @@ class Shared:
         waiting_fetches: memory for large Fetches that wait for room.
         early_charges: the charges of requests that are not here yet.
         asks_for_logins: true once a broker has accepted a login.
+        is_memory_short: connections hold much: answers go on as early as they can.
         api_counts: how many requests were taken.
         exempt_ns: what requests took for which no time is charged, since it is charged for others.
     """
@@ -65,12 +66,13 @@ class Shared:
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
     early_charges: EarlyCharges = field(default_factory=EarlyCharges)
     asks_for_logins: bool = field(default=False, init=False)
+    is_memory_short: bool = field(default=False, init=False)
     api_counts: ApiCounts = field(default_factory=ApiCounts)
     exempt_ns: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)
-        self.whole_answers = self.budgets.another(limit_bytes=_WHOLE_ANSWERS_BYTES)
+        self.whole_answers = self.budgets.another(limit_bytes=WHOLE_ANSWERS_BYTES)
 
     @property
     def charges_time(self) -> bool:

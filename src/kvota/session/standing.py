@@ -37,7 +37,7 @@ def standing_of(caller: Caller, requests: Requests, answers: Answers) -> Standin
     reasons = caller.pausing.reasons
     if reasons and _keeps_back_sent_once(caller, requests.buffered):
         return Standing.SENT_ONCE
-    if caller.at_work or caller.answer_left or answers.has_begun or reasons & Reason.DIALLING:
+    if caller.at_work or caller.answer_left or answers.kept_bytes or reasons & Reason.DIALLING:
         return Standing.AT_WORK
     due = len(caller.due) - _is_last_half_here(caller, requests)
     if due:

@@ -29,11 +29,6 @@ class WholeAnswer:
         self._is_unread = False
         self.waits = False
 
-    @property
-    def keeps_others_waiting(self) -> bool:
-        """True while its client does not take what others need the memory of."""
-        return self._is_unread and self._share.keeps_others_waiting
-
     def take(self, need: int) -> None:
         """An answer of so many bytes arrives: without room for it the broker is read no further."""
         self._need = need
@@ -41,6 +36,11 @@ class WholeAnswer:
         if not self._share.take(need, self._caller.user) and not self.waits:
             self.waits = True
             self._caller.commands.append((Do.READ_UPSTREAM, False))
+
+    @property
+    def keeps_others_waiting(self) -> bool:
+        """True while it takes memory that others wait for."""
+        return self._share.keeps_others_waiting
 
     def leave(self) -> None:
         """It has gone on (what had been read before the broker was left may have been all of it)."""

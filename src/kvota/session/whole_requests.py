@@ -19,8 +19,8 @@ LARGE_TOPICS = 1_000
 _TIMES_ITS_BYTES = 7
 _TOPIC_BYTES = 750
 # One request of 4 MiB with 20,000 topics, or several that are not as large.
-_LARGE_BUDGET_BYTES = 64 * 2**20
-_SMALL_BUDGET_BYTES = 32 * 2**20
+LARGE_BUDGET_BYTES = 64 * 2**20
+SMALL_BUDGET_BYTES = 32 * 2**20
 
 
 class WholeRequests:
@@ -32,8 +32,8 @@ class WholeRequests:
     """
 
     def __init__(self, budgets: AnnouncedBudgets) -> None:
-        self.small: AnnouncedBudget = budgets.another(limit_bytes=_SMALL_BUDGET_BYTES)
-        self.large: AnnouncedBudget = budgets.another(limit_bytes=_LARGE_BUDGET_BYTES)
+        self.small: AnnouncedBudget = budgets.another(limit_bytes=SMALL_BUDGET_BYTES)
+        self.large: AnnouncedBudget = budgets.another(limit_bytes=LARGE_BUDGET_BYTES)
         self._budgets = budgets
         self._lines: dict[User, WaitingLine] = {}
 

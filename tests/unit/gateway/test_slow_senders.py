@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.adversary.frames import delete_topics
 from tests.unit.gateway.world import (
+    Broker,
     Client,
     World,
     Worlds,
@@ -14,6 +15,7 @@ from tests.unit.gateway.world import (
     silent,
     until,
 )
+from tests.unit.session.test_whole_answers import coordinators
 
 from kvota.gateway.driver import Driver
 from kvota.gateway.settings import GatewayLimits
@@ -21,10 +23,12 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.testing.frames import (
+    FIND_COORDINATOR,
     METADATA,
     fetch,
     produce,
     produce_answer,
+    request,
 )
 from kvota.testing.stage import quotas
 
@@ -429,3 +433,25 @@ async def test_who_is_closed_and_does_not_read_keeps_no_turn(worlds: Worlds) -> 
 
     assert deaf.closing
     assert world.brokers[0].frames.count(produce()) == 1  # not that of who has gone
+
+
+async def test_an_answer_that_falls_silent_makes_room_for_those_of_others(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = coordinators(1_600)  # 440 KB
+
+    async def stops_in_the_middle_of_the_first(broker: Broker, frame: bytes) -> bytes:
+        return large[:20_000] if len(broker.frames) == 1 else large
+
+    world = await worlds(behaviour=stops_in_the_middle_of_the_first)
+    world.shared.whole_answers.limit_bytes = 500_000
+    silenced, good = [await world.connect() for _ in range(2)]
+    silenced.send(request(FIND_COORDINATOR, 4))
+    await until(lambda: world.shared.whole_answers.used_bytes > 0)
+
+    answered = await good.ask(request(FIND_COORDINATOR, 4))
+
+    assert len(answered) > 400_000
+    assert await silenced.rest() == b""
+    assert "of an answer of its broker have come in" in caplog.text
+    await until(lambda: world.shared.whole_answers.used_bytes == 0)

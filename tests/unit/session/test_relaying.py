@@ -10,6 +10,7 @@ from kvota.model.errors import ProtocolError
 from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 from kvota.session.requests import EVIDENCE_BYTES
+from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
@@ -255,6 +256,22 @@ def test_reading_pauses_when_too_many_answers_are_due_and_goes_on_when_half_have
     before = len(stage.to_broker)
     stage.broker(heartbeat_answer(2))
     assert stage.to_broker[before:] == heartbeat(5)
+    assert not stage.machine.pauses_reading
+
+
+def test_of_a_chunk_no_more_goes_up_than_may_be_in_flight_and_the_rest_follows() -> None:
+    stage = Stage()
+    at_once = ConnectionSettings().in_flight_max
+    sent = [heartbeat(number) for number in range(10_000)]
+
+    went_up = split(stage.client(b"".join(sent)))
+    assert len(went_up) == stage.machine.due_count == at_once + 1
+    assert stage.machine.pauses_reading
+
+    for number in range(10_000):
+        stage.broker(heartbeat_answer(number))
+        assert stage.machine.due_count <= at_once + 1
+    assert stage.to_broker == b"".join(sent)
     assert not stage.machine.pauses_reading
 
 

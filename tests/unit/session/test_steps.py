@@ -43,8 +43,8 @@ def test_a_step_looks_up_so_many_clients(kind: str) -> None:
 
 
 def test_a_client_that_keeps_its_name_is_not_held_up() -> None:
-    machine = Stage().machine
-    sent = b"".join(produce(correlation=number) for number in range(500))
+    machine = Stage(Cluster(limits={"in_flight_max": 1_000})).machine
+    sent = b"".join(produce(correlation=number) for number in range(1_000))
 
     assert machine.from_client(sent, 1) == sent
     assert not machine.pausing.reasons

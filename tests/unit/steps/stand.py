@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any
 
+from kvota.gateway.backlog import Backlog
 from kvota.gateway.client_side import ClientSide, Reception
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Destination
@@ -164,6 +165,7 @@ class House:
         self.loop = HandLoop()
         gateway_limits = GatewayLimits(**(limits or {}))
         counts = GatewayCounts()
+        places = Places(gateway_limits, counts)
         means = Means(
             loop=self.loop,  # type: ignore[arg-type]
             limits=gateway_limits,
@@ -173,12 +175,13 @@ class House:
             errands=None,  # type: ignore[arg-type]
             counts=counts,
             turns=Turns(self.loop),  # type: ignore[arg-type]
+            backlog=Backlog(places, cluster.shared),
             journal=Journal(lambda: 0.0),
             numbers=count(1),
         )
         self.reception = Reception(
             means=means,
-            places=Places(gateway_limits, counts),
+            places=places,
             rates=ConnectionRates(ConnectionRateSettings()),
             held_back=HeldBack(self.loop),  # type: ignore[arg-type]
             dialler=_Dialler(),  # type: ignore[arg-type]
