@@ -132,7 +132,7 @@ class RequestTime:
 
     def end(self, now_us: int) -> None:
         """The connection is over: nobody is left to be told of the rest."""
-        if self.spent_ns:
+        if counted(self.spent_ns)[0]:
             self._charge(self._last_api, now_us)
 
     def _see_client(self, data: bytes | bytearray, now_us: int) -> None:
