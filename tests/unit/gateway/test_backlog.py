@@ -99,6 +99,7 @@ async def test_what_a_broker_has_not_taken_is_not_kept_for_a_client_that_has_gon
     (driver,) = world.drivers
     await until(lambda: world.gateway._backlog.is_long)
     upstream = driver.upstream
+    assert upstream is not None
 
     client.writer.transport.abort()
     driver.close("", by="client")
