@@ -7,7 +7,7 @@ from tests.adversary.field import Field
 from tests.adversary.target import Way
 
 SECONDS = 10.0
-# Of each connection 64 KiB and one read, or 500 requests that are due.
+# Of each connection 16 KiB and one read, or 200 requests that are due.
 GROWTH_MIB_MAX = 130
 
 

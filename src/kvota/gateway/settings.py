@@ -39,7 +39,7 @@ class GatewayLimits:
     frame_ms: int = 30_000
     frame_bytes_per_s_min: int = 131_072
     announced_bytes_max: int = 128 * 2**20
-    write_buffer_bytes: int = 1
+    write_buffer_bytes: int = 16_384
     connect_ms: int = 10_000
     drain_ms: int = 10_000
 

@@ -303,6 +303,7 @@ class Connection:
         """True while a large request that has not arrived keeps another one of its user waiting."""
         return not self.caller.whole.in_use and self.caller.whole.keeps_turn_waiting
 
+    @property
     def answer_in_the_way(self) -> int | None:
         """How much is here of an answer that takes memory others wait for; None: of none, or it is being worked on."""
         answers = self._answers
