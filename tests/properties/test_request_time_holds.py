@@ -19,6 +19,8 @@ LIMIT = 10.0
 # 11 samples of 1 s.
 WINDOW_S = 11.0
 NS_PER_PERCENT_S = 10_000_000
+# Less than 1 ms is worth no row of its own: it is charged with what comes next.
+WAITS_PERCENT_S = 0.1
 _CALM = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
 # What a request takes, in percent-seconds, and how long its client then waits, in ms.
@@ -65,12 +67,12 @@ def test_it_is_given_no_more_than_the_quota_a_window_and_one_request(
 ) -> None:
     charged = given_to(loop)
 
-    assert len(charged) == len(loop)
+    assert len(charged) <= len(loop)
     assert excess(charged) <= LIMIT * WINDOW_S
     spent = sum(percent_s for percent_s, _ in loop)
-    assert (
-        abs(sum(value for _, value in charged) - spent) <= len(loop) / COUNTS_PER_PERCENT_S + 1e-5
-    )
+    uncharged = spent - sum(value for _, value in charged)
+    rounding = len(loop) / COUNTS_PER_PERCENT_S + 1e-5
+    assert -rounding <= uncharged <= WAITS_PERCENT_S + rounding
 
 
 @_CALM

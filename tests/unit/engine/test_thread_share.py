@@ -106,7 +106,7 @@ def test_put_away_and_taken_out_it_goes_on() -> None:
     lane.charge(of_ms(150), START_MS)
     packed = PackedCounters()
     assert packed.put(lane, START_MS, asking=0)
-    back = packed.take(lane.tags, 1, counting)
+    back = packed.take(lane.tags, lane.node_id, counting)
     assert back is not None
     back.counter.configure(WINDOW, 1.0)
 
