@@ -60,6 +60,10 @@ class StaticQuotaCallback(ClientQuotaCallback):
             if not isinf(limit):
                 self._limits[quota_type] = limit
 
+    def enabled(self, quota_type: QuotaType) -> bool:
+        """False for REQUEST without a limit: to take the time of requests costs some of it."""
+        return quota_type is not QuotaType.REQUEST or quota_type in self._limits
+
     def quota_metric_tags(self, quota_type: QuotaType, user: str, client_id: str) -> Tags:  # noqa: ARG002
         """One counter for all, another one for those who have no limit."""
         if user in self._excluded:

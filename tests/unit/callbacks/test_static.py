@@ -86,3 +86,9 @@ def test_limits_are_to_be_looked_at_once_after_the_start() -> None:
 def test_a_wrong_property_is_named() -> None:
     with pytest.raises(ConfigurationError, match=rf'{P}\.produce: "lots" is not a number'):
         configured(produce="lots")
+
+
+def test_the_time_of_requests_is_taken_only_where_it_has_a_limit() -> None:
+    assert not configured(produce="1000").enabled(QuotaType.REQUEST)
+    assert configured(request="50").enabled(QuotaType.REQUEST)
+    assert configured(request="50").enabled(QuotaType.PRODUCE)
