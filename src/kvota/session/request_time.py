@@ -19,6 +19,7 @@ from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.session.answers import Answers
 from kvota.session.caller import Caller
 from kvota.session.due import Due, Entry
+from kvota.session.pausing import Reason
 from kvota.session.requests import Requests
 from kvota.wire import throttle_field
 from kvota.wire.apis import APIS, PRODUCE
@@ -237,7 +238,8 @@ class RequestTime:
         engine = caller.shared.engine
         self.lane = lane = engine.lane(_REQUEST, CLUSTER_NODE_ID, user, name, now_ms)
         if lane is None:
-            caller.ask(_REQUEST, name)
+            if not caller.pausing.reasons & Reason.ASKING:  # else another question comes first
+                caller.ask(_REQUEST, name)
             return None
         self._lane_version = lane.version
         self._user = user

@@ -23,7 +23,7 @@ from kvota.testing.frames import (
     produce_answer,
     request,
 )
-from kvota.testing.stage import Cluster, Stage, quotas
+from kvota.testing.stage import ALL_TYPES, Cluster, Stage, quotas
 
 
 class OneForAll(ClientQuotaCallback):
@@ -45,8 +45,11 @@ class OneForAll(ClientQuotaCallback):
         return False
 
 
-def asking(**limits: float) -> Stage:
-    return Stage(Cluster(quotas(**limits), callback=OneForAll()))
+BANDWIDTH_AND_MUTATIONS = ALL_TYPES - {QuotaType.REQUEST}
+
+
+def asking(enforced: frozenset[QuotaType] = BANDWIDTH_AND_MUTATIONS, **limits: float) -> Stage:
+    return Stage(Cluster(quotas(**limits), callback=OneForAll(), enforced=enforced))
 
 
 def heartbeat(correlation: int) -> bytes:
@@ -294,6 +297,32 @@ def test_answers_to_fetches_do_not_ask_again_while_a_question_is_open() -> None:
     assert len(stage.asked) == 2
     stage.advance(ASK_MS_MAX // 2)
     assert not stage.machine.pausing.reasons & Reason.ASKING
+
+
+def test_what_the_time_of_requests_costs_is_asked_behind_other_questions() -> None:
+    stage = asking(ALL_TYPES)
+    stage.step_ns = 5_000_000
+    stage.client(heartbeat(1))
+    stage.client(produce(correlation=2))
+    ((token, question),) = stage.asked
+    assert question.quota_type is QuotaType.PRODUCE
+
+    stage.broker(answer(HEARTBEAT, 4, correlation=1))
+    assert len(stage.asked) == 1
+    stage.answer(token, question.ask(OneForAll()))
+    stage.broker(produce_answer(correlation=2))
+    assert [question.quota_type for _, question in stage.asked] == [
+        QuotaType.PRODUCE,
+        QuotaType.REQUEST,
+    ]
+
+    stage.answer(stage.asked[1][0], stage.asked[1][1].ask(OneForAll()))
+    stage.client(heartbeat(3))
+    stage.broker(answer(HEARTBEAT, 4, correlation=3))
+    of_types = [row.memo.quota_type for row in stage.cluster.rows]
+    assert of_types[0] is QuotaType.PRODUCE
+    assert set(of_types[1:]) == {QuotaType.REQUEST}
+    assert len(stage.asked) == 2
 
 
 def test_a_mute_goes_on_beside_a_question() -> None:
