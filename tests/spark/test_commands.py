@@ -415,8 +415,12 @@ def usage_rows(
 
 
 def test_a_limit_is_shown_only_to_whom_it_binds(
-    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     made = {"quota_type": "PRODUCE", "user": "alice", "client_id": "app", "limit": 100.0}
     folder = write_events(
         [changed(row, tags="client-id=app,user=", **made) for row in recorded_rows[:50]]
@@ -435,8 +439,12 @@ def test_a_limit_is_shown_only_to_whom_it_binds(
 
 
 def test_who_is_enforced_and_who_in_shadow_mode_are_never_added_up(
-    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     made = {
         "quota_type": "PRODUCE",
         "user": "alice",

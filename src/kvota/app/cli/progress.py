@@ -1,11 +1,13 @@
 """Reports on stderr what a command is doing while somebody waits."""
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 # A shorter wait needs no report.
 _SILENT_S = 1.0
@@ -38,7 +40,7 @@ def working(title: str, *, how_far: Callable[[], HowFar] = HowFar) -> Iterator[N
     one at the end.
     """
     done = threading.Event()
-    report = _show if sys.stderr.isatty() else _tell
+    report = _show if _can_draw() else _tell
     reporter = threading.Thread(target=report, args=(title, how_far, done), daemon=True)
     reporter.start()
     try:
@@ -46,6 +48,12 @@ def working(title: str, *, how_far: Callable[[], HowFar] = HowFar) -> Iterator[N
     finally:
         done.set()
         reporter.join()
+
+
+def _can_draw() -> bool:
+    """Tell whether a bar can be drawn: a gateway alone is installed without rich."""
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal and find_spec("rich") is not None
 
 
 def _tell(title: str, how_far: Callable[[], HowFar], done: threading.Event) -> None:

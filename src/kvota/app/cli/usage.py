@@ -13,7 +13,6 @@ from kvota.app.cli.spark_events import (
     Record,
     add_event_options,
     add_top_option,
-    first_of,
     on_record,
     say_hidden,
 )
