@@ -44,12 +44,12 @@ def test_usage_ranks_by_share_of_the_quota(
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert code == 0
-    first, second = lines[2:6], lines[7:]
+    first, second, *further = (part.splitlines() for part in said.out.split("\n\n")[1:])
     assert first[0].split()[:4] == ["user", "quota", "broker", "requests"]
     assert second[0].split()[:5] == ["user", "quota", "broker", "of", "limit"]
-    assert len(second) == 4
-    assert {line.split()[0] for line in first[1:] + second[1:]} == {"alice"}
-    shares = [int(share) for line in second for share in re.findall(r" (\d+)% ", line)]
+    assert {len(part) for part in (first, second, *further)} == {4}
+    assert {line.split()[0] for part in (first, second, *further) for line in part[1:]} == {"alice"}
+    shares = [int(share) for line in second for share in re.findall(r" (\d+)%  ", line)]
     assert len(shares) == 3
     assert shares[0] > shares[-1]
     assert shares == sorted(shares, reverse=True)
