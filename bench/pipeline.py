@@ -41,7 +41,8 @@ from kvota.pipeline import (
 from kvota.pipeline.chunk_schema import COUNTER_COLUMNS
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
-from kvota.pipeline.pack import Packing, pack
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.unpack import unpack
 from kvota.record.event_schema import EVENT_SCHEMA
 

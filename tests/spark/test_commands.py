@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from kvota.app.cli.main import main
 from kvota.app.cli.spark_events import Record, on_record
 from kvota.engine import QuotaType
 from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import LAW_COLUMNS, law
 from kvota.store.quotas_file import load_quotas, write_quotas
@@ -42,12 +44,12 @@ def test_usage_ranks_by_share_of_the_quota(
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert code == 0
-    first, second = lines[2:6], lines[7:]
+    first, second, *further = (part.splitlines() for part in said.out.split("\n\n")[1:])
     assert first[0].split()[:4] == ["user", "quota", "broker", "requests"]
     assert second[0].split()[:5] == ["user", "quota", "broker", "of", "limit"]
-    assert len(second) == 4
-    assert {line.split()[0] for line in first[1:] + second[1:]} == {"alice"}
-    shares = [int(share) for line in second for share in re.findall(r" (\d+)% ", line)]
+    assert {len(part) for part in (first, second, *further)} == {4}
+    assert {line.split()[0] for part in (first, second, *further) for line in part[1:]} == {"alice"}
+    shares = [int(share) for line in second for share in re.findall(r" (\d+)%  ", line)]
     assert len(shares) == 3
     assert shares[0] > shares[-1]
     assert shares == sorted(shares, reverse=True)
@@ -97,13 +99,18 @@ def test_rows_wrap_by_column_and_say_what_is_hidden(
 def test_usage_for_programs_carries_units(
     recorded_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = main(["usage", "--events", str(recorded_folder), "--by", "client", "--output", "json"])
+    options = ["--top", "100", "--output", "json"]
 
-    rows = json.loads(capsys.readouterr().out)
+    code = main(["usage", "--events", str(recorded_folder), *options])
+
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert code == 0
     assert {row["unit"] for row in rows} == {"bytes", "partitions"}
+    assert all(isinstance(row["counter_id"], str) for row in rows)
+    page = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
+    assert [key for key in rows[0] if f"`{key}`" not in page] == []
     assert {"rate_mean_per_s", "limit_per_s", "throttled_ratio", "span_s"} <= rows[0].keys()
-    assert {row["level"] for row in rows} == {"client"}
+    assert {row["level"] for row in rows} == {"user"}
     limited = [row for row in rows if row["limit_per_s"]]
     assert len(limited) > 3
     shares = [row["rate_10s_max_per_s"] / row["limit_per_s"] for row in limited]
@@ -150,7 +157,7 @@ def test_rows_show_recorded_beside_replayed(
         ["replay", "--rows", "--events", str(recorded_folder), "--top", "2", "--output", "json"]
     )
 
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert code == 0
     assert [row["throttle_ms"] for row in rows] == [row["replayed_throttle_ms"] for row in rows]
     assert [row["equal"] for row in rows] == [True, True]
@@ -163,7 +170,7 @@ def test_candidates_with_bytes_are_for_bandwidth_and_others_for_mutations(
 
     code = main(["replay", "--events", str(recorded_folder), "--top", "100", *arguments])
 
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     tried = {(row["quota_type"], row["quota_per_s"]) for row in rows}
     assert code == 0
     assert tried == {
@@ -300,7 +307,7 @@ def test_a_part_of_the_record_can_be_asked_for(
 
     code = main(["usage", "--events", str(recorded_folder), "--until", until, "--output", "json"])
 
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     whole_s = max(row[0] for row in recorded_rows) / 1e6 - 1_900_000_000
     assert code == 0
     assert 0 < rows[0]["span_s"] < whole_s / 2
@@ -370,3 +377,121 @@ def test_the_session_of_somebody_else_is_left_running(
 
     assert spark.range(2).count() == 2
     assert capsys.readouterr().out
+
+
+def test_programs_are_told_how_much_is_hidden(
+    recorded_folder: Path, recorded_rows: list[EventRow], capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = ["--events", str(recorded_folder)]
+    main(["usage", *events, "--output", "json", "--top", "1000"])
+    every = json.loads(capsys.readouterr().out)
+    main(["usage", *events, "--output", "json", "--top", "3"])
+    few = json.loads(capsys.readouterr().out)
+
+    main(["replay", *events, "--output", "json", "--candidates", "1MB/s", "--top", "2"])
+    counters = json.loads(capsys.readouterr().out)
+    main(["replay", *events, "--output", "json", "--rows", "--top", "2"])
+    decisions = json.loads(capsys.readouterr().out)
+
+    lines, requests = len(every["rows"]), sum(row["events"] for row in every["rows"])
+    shown = sum(row["events"] for row in few["rows"])
+    assert (every["schema"], every["hidden_rows"], every["hidden_events"]) == (1, 0, 0)
+    assert (few["hidden_rows"], few["hidden_events"]) == (lines - 3, requests - shown)
+    assert counters["hidden_counters"] > 0
+    assert decisions["hidden_rows"] == len(recorded_rows) - 2
+
+
+def changed(row: EventRow, **columns: object) -> EventRow:
+    names = [column.name for column in EVENT_COLUMNS]
+    return tuple(columns.get(name, value) for name, value in zip(names, row, strict=True))
+
+
+def usage_rows(
+    folder: Path, capsys: pytest.CaptureFixture[str], *options: str
+) -> list[dict[str, object]]:
+    assert main(["usage", "--events", str(folder), "--output", "json", *options]) == 0
+    rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)["rows"]
+    return rows
+
+
+def test_a_limit_is_shown_only_to_whom_it_binds(
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    made = {"quota_type": "PRODUCE", "user": "alice", "client_id": "app", "limit": 100.0}
+    folder = write_events(
+        [changed(row, tags="client-id=app,user=", **made) for row in recorded_rows[:50]]
+    )
+
+    (of_user,), (of_client,), (of_both,) = (
+        {(row["limit_per_s"], row["limit_is_shared"]) for row in usage_rows(folder, capsys, *by)}
+        for by in ([], ["--by", "client"], ["--by", "user-client"])
+    )
+    main(["usage", "--events", str(folder)])
+
+    shown = capsys.readouterr()
+    assert (of_user, of_client, of_both) == ((None, True), (100.0, False), (None, True))
+    assert "%" not in shown.out.splitlines()[3].split("*")[1].split()[0]
+    assert "--by client or --by user-client shows it" in shown.err
+
+
+def test_who_is_enforced_and_who_in_shadow_mode_are_never_added_up(
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    made = {
+        "quota_type": "PRODUCE",
+        "user": "alice",
+        "node_id": 1,
+        "outcome": "throttled",
+        "value": 1.0,
+    }
+    folder = write_events(
+        [
+            changed(row, enforced=place % 3 > 0, **made)
+            for place, row in enumerate(recorded_rows[:90])
+        ]
+    )
+
+    rows = usage_rows(folder, capsys)
+    main(["usage", "--events", str(folder)])
+
+    counts = {row["enforced"]: (row["events"], row["throttled_events"]) for row in rows}
+    lines = capsys.readouterr().out.splitlines()[3:]
+    assert counts == {True: (60, 60), False: (30, 30)}
+    assert sorted("would be 100.0%" in line for line in lines) == [False, True]
+
+
+def test_everyone_without_a_login_is_told_to_look_at_clients(
+    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_events([changed(row, user="ANONYMOUS") for row in recorded_rows[:50]])
+
+    main(["usage", "--events", str(folder)])
+    main(["usage", "--events", str(folder), "--by", "client"])
+
+    assert capsys.readouterr().err.count("everyone is ANONYMOUS, because nobody logs in") == 1
+
+
+def test_times_are_utc_wherever_this_is(
+    recorded_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outs = []
+    for zone in ("UTC", "Asia/Kolkata", "America/St_Johns"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        main(["usage", "--events", str(recorded_folder), "--top", "5"])
+        outs.append(capsys.readouterr().out)
+    monkeypatch.undo()
+    time.tzset()
+
+    assert " from 2030-03-17 17:46:40 UTC" in outs[0]
+    assert outs[1:] == outs[:1] * 2

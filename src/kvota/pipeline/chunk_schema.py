@@ -17,7 +17,10 @@ from kvota.model.quota_type import Algorithm
 # Charges share counters as they did in the gateway, or anew per user, client id or both.
 By = Literal["counter", "user", "client", "user-client"]
 
-COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags")
+COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags", "enforcing")
+
+# What ``enforcing`` says of all rows of a counter: those of shadow mode and others may be kept apart.
+SHADOW_ROWS, ENFORCED_ROWS, ALL_ROWS = 0, 1, -1
 
 CHUNK = pa.schema(
     [
@@ -26,6 +29,7 @@ CHUNK = pa.schema(
         ("node_id", pa.int32()),
         ("quota_type", pa.string()),
         ("tags", pa.string()),
+        ("enforcing", pa.int32()),
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("rows", pa.int32()),
@@ -50,6 +54,7 @@ TOKEN_BUCKET = 8
 UNKNOWN_ALGORITHM = 16
 STRICT = 32
 COMPLETE = 64  # the run's first rows are in the record
+LIMIT_BINDS = 128  # the limit is of the counter made anew: nobody else is charged on it
 
 UNKNOWN_OUTCOME = 3
 

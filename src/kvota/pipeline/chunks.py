@@ -12,9 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
+from kvota.pipeline import rows_done
 from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.events import hadoop_pattern
-from kvota.pipeline.pack import TEXTS, Packing, pack
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import TEXTS, Packing
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_file import EventFile
 from kvota.record.event_schema import ARROW_TYPES
@@ -88,14 +90,15 @@ class Chunks:
     def stage(self, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema) -> DataFrame:
         """Return the table that ``work`` makes, task by task, from the rows of whole counters."""
         as_recorded = self.by == "counter"
+        folder = rows_done.folder_of(self.table.sparkSession)
 
         def of_task(batches: Batches) -> Batches:
-            return work(unpack(batches, as_recorded=as_recorded))
+            return work(_counted(unpack(batches, as_recorded=as_recorded), folder))
 
         return self.table.mapInArrow(of_task, spark_ddl(schema))
 
 
-def chunks_of_files(
+def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
     spark: SparkSession,
     found: FoundEvents,
     by: s.By = "counter",
@@ -103,6 +106,7 @@ def chunks_of_files(
     further: Iterable[str] = (),
     quota_types: Iterable[str] | None = None,
     period: Period = ALWAYS,
+    modes_apart: bool = False,
 ) -> Chunks:
     """Pack the charges in a record's files; workers read them without Spark's rows in between.
 
@@ -110,11 +114,14 @@ def chunks_of_files(
         spark: runs it; its workers have to reach the files.
         found: the files.
         by: the counters as recorded, or made anew per user, client id or both.
-        further: columns that the job asks for, of ``throttle_ms`` and ``upstream_throttle_ms``.
+        further: columns that the job asks for, of ``throttle_ms``, ``upstream_throttle_ms`` and ``tags``.
         quota_types: None: all.
         period: other rows are left out, and files without any inside are not read.
+        modes_apart: counters made anew are two, one for rows that were enforced, one for shadow mode.
     """
-    packing = _packing(by, found.runs, further, quota_types, period)
+    packing = replace(
+        _packing(by, found.runs, further, quota_types, period), modes_apart=modes_apart
+    )
     wanted = [file for file in found.files if file.is_within(period)]
     remote = [file for file in wanted if file.uri]
     tasks = _tasks(spark, sum(file.rows for file in wanted))
@@ -131,7 +138,8 @@ def _read_by_workers(
     reading = max(1, min(tasks, len(files)))
     table = spark.createDataFrame(_task_table(files, reading))
     ordered = table.repartitionById(reading, F.col("task")).sortWithinPartitions("place")
-    return ordered.mapInArrow(_file_packer(packing), spark_ddl(s.CHUNK))
+    packer = _file_packer(packing, rows_done.folder_of(spark))
+    return ordered.mapInArrow(packer, spark_ddl(s.CHUNK))
 
 
 def _read_by_spark(spark: SparkSession, files: Iterable[EventFile], packing: Packing) -> DataFrame:
@@ -163,6 +171,12 @@ def chunks_of_table(
     packed = events.select(*here).mapInArrow(_table_packer(packing), spark_ddl(s.CHUNK))
     tasks = _tasks(events.sparkSession, sum(run.rows for run in runs))
     return Chunks(_together(packed, tasks), by, runs)
+
+
+def _counted(parts: Iterator[Rows], folder: str) -> Iterator[Rows]:
+    for rows in parts:
+        yield rows
+        rows_done.count(folder, "worked", int(rows.starts[-1]))
 
 
 def _packing(
@@ -222,9 +236,14 @@ def _runs_of_table(events: DataFrame) -> tuple[Run, ...]:
     return joined_runs(Run(*row) for row in found.collect())
 
 
-def _file_packer(packing: Packing) -> Callable[[Batches], Batches]:
+def _file_packer(packing: Packing, folder: str) -> Callable[[Batches], Batches]:
+    def tables(batches: Batches) -> Iterator[pa.Table]:
+        for table in _tables(batches, packing.columns()):
+            yield table
+            rows_done.count(folder, "read", table.num_rows)
+
     def stage(batches: Batches) -> Batches:
-        yield from _packed(_tables(batches, packing.columns()), packing)
+        yield from _packed(tables(batches), packing)
 
     return stage
 

@@ -1,7 +1,6 @@
 """Turns a table of events into chunks: about one row per counter. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -9,77 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvota.model.event import EVENT_COLUMNS
-from kvota.model.quota_type import CLUSTER_NODE_ID, FACTS, QuotaType
-from kvota.model.strict_mutations import STRICT_FROM
+from kvota.model.quota_type import CLUSTER_NODE_ID
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.event_columns import Part, doubles, ints, ints_or_one, same_in_all, texts_of
 from kvota.pipeline.kernels import packing
-from kvota.record.period import ALWAYS, Period
-
-# The columns of events that are packed, beside those that only some jobs ask for.
-_ALWAYS = (
-    "ts_us",
-    "seq",
-    "gateway",
-    "run_id",
-    "node_id",
-    "quota_type",
-    "api_key",
-    "api_version",
-    "value",
-    "limit",
-    "samples",
-    "sample_ms",
-    "algorithm",
-    "outcome",
-    "enforced",
-)
-_NAMES_OF: Mapping[s.By, tuple[str, ...]] = {
-    "counter": ("tags",),
-    "user": ("user",),
-    "client": ("client_id",),
-    "user-client": ("user", "client_id"),
-}
-TEXTS = frozenset(column.name for column in EVENT_COLUMNS if column.type == "string")
+from kvota.pipeline.marks import enforced_in, marks_of
+from kvota.pipeline.packing_choice import NAMES_OF, Packing
+from kvota.record.period import ALWAYS
 
 # A broker's number that a row lacks: it is not known.
 _UNKNOWN_NODE = CLUSTER_NODE_ID - 1
 
 # Counters are told apart by a table of all combinations up to this size, beyond it by sorting.
 _COMBINATIONS_MAX = 1 << 22
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
-    """What is packed, and how.
-
-    Attributes:
-        by: the counters as recorded, or made anew per user, client id or both.
-        runs: (gateway, run_id) → its place among the runs, and whether its first rows are in the record.
-        further: columns that not every job needs: ``throttle_ms``, ``upstream_throttle_ms``.
-        quota_types: None: all.
-        period: rows outside of it are left out.
-    """
-
-    by: s.By
-    runs: Mapping[tuple[str, str], tuple[int, bool]]
-    further: frozenset[str] = field(default=frozenset())
-    quota_types: frozenset[str] | None = None
-    period: Period = ALWAYS
-
-    def columns(self) -> list[str]:
-        """Return the columns of the events table that are looked at."""
-        return [*_ALWAYS, *_NAMES_OF[self.by], *sorted(self.further)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One part of a counter's name: a code per row, and what the codes mean."""
-
-    codes: Array
-    texts: Sequence[str] | Array
 
 
 def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
@@ -95,10 +38,10 @@ def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
     if not wanted.num_rows:
         return None
     table = wanted.unify_dictionaries().combine_chunks()
-    part = {name: _texts(table, name) for name in ("gateway", "run_id", "quota_type")}
+    part = {name: texts_of(table, name) for name in ("gateway", "run_id", "quota_type")}
     rank, complete = _runs(part["gateway"], part["run_id"], packing_.runs)
-    ts_us, seq = _ints(table, "ts_us", 0), _ints(table, "seq", 0)
-    names = _names(table, part, packing_.by)
+    ts_us, seq = ints(table, "ts_us", 0), ints(table, "seq", 0)
+    names = _names(table, part, packing_)
     group, codes = _groups(names)
     order, starts = np.empty(len(group), np.int64), np.empty(len(codes) + 1, np.int64)
     packing.group_rows(group, order, starts)
@@ -110,9 +53,9 @@ def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
         "ts_us": ts_us,
         "seq": seq,
         "run": rank,
-        "samples": _ints_or_one(table, "samples", 0),
-        "sample_ms": _ints_or_one(table, "sample_ms", 0),
-        "marks": _marks(table, part["quota_type"], complete),
+        "samples": ints_or_one(table, "samples", 0),
+        "sample_ms": ints_or_one(table, "sample_ms", 0),
+        "marks": marks_of(table, part["quota_type"], complete, packing_),
         "throttle_ms": _further(table, "throttle_ms", packing_, s.NO_NUMBER),
         "upstream_ms": _further(table, "upstream_throttle_ms", packing_, 0),
     }
@@ -144,58 +87,12 @@ def _wanted(events: pa.Table, packing_: Packing) -> pa.Table:
     return events.filter(mask)
 
 
-def _texts(table: pa.Table, name: str) -> _Part:
-    """Return a column of texts; what is missing or null is an empty text."""
-    if name not in table.column_names:
-        return _Part(np.zeros(table.num_rows, np.int64), [""])
-    column = _one(table[name])
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    texts = [text or "" for text in column.dictionary.to_pylist()]
-    indices = column.indices
-    if indices.null_count:
-        indices = indices.fill_null(len(texts))
-        texts.append("")
-    codes = indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    first_of = {text: code for code, text in reversed(list(enumerate(texts)))}
-    if len(first_of) < len(texts):  # the same text twice, e.g. empty and null
-        codes = np.array([first_of[text] for text in texts])[codes]
-    return _Part(codes, texts)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _ints(table: pa.Table, name: str, missing: int) -> Array:
-    if name not in table.column_names:
-        return np.full(table.num_rows, missing, np.int64)
-    return _filled(table, name, missing).astype(np.int64)
-
-
-def _ints_or_one(table: pa.Table, name: str, missing: int) -> Array | int:
-    """Return the numbers of a column, or the one that it has in every row."""
-    if name not in table.column_names:
-        return missing
-    numbers = _filled(table, name, missing)
-    same = _same(numbers)
-    return numbers.astype(np.int64) if same is None else same
-
-
-def _filled(table: pa.Table, name: str, missing: int) -> Array:
-    column = _one(table[name])
-    if column.null_count:
-        column = column.fill_null(missing)
-    numbers: Array = column.to_numpy(zero_copy_only=False)
-    return numbers
-
-
 def _further(table: pa.Table, name: str, packing_: Packing, missing: int) -> Array | int:
-    return _ints_or_one(table, name, missing) if name in packing_.further else missing
+    return ints_or_one(table, name, missing) if name in packing_.further else missing
 
 
 def _runs(
-    gateway: _Part, run_id: _Part, runs: Mapping[tuple[str, str], tuple[int, bool]]
+    gateway: Part, run_id: Part, runs: Mapping[tuple[str, str], tuple[int, bool]]
 ) -> tuple[Array, Array]:
     """Return the rank of each row's run, and whether the run is complete."""
     ranks = np.full((len(gateway.texts), len(run_id.texts)), -1, np.int64)
@@ -216,57 +113,29 @@ def _runs(
     return rank, complete
 
 
-def _marks(table: pa.Table, quota_type: _Part, complete: Array) -> Array:
-    outcome, algorithm = _texts(table, "outcome"), _texts(table, "algorithm")
-    of_outcome = np.array([s.outcome_code(text) for text in outcome.texts])
-    of_algorithm = np.array(
-        [[_algorithm(kind, text) for text in algorithm.texts] for kind in quota_type.texts]
-    )
-    marks: Array = of_outcome[outcome.codes] | of_algorithm[quota_type.codes, algorithm.codes]
-    marks |= complete * s.COMPLETE
-    if "enforced" in table.column_names:
-        enforced = _one(table["enforced"]).fill_null(False)  # noqa: FBT003
-        marks |= enforced.to_numpy(zero_copy_only=False) * s.ENFORCED
-    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
-        marks |= _strict(table, quota_type) * s.STRICT
-    return marks
-
-
-def _algorithm(quota_type: str, text: str) -> int:
-    """Return the mark; rows from before there was more than one have none: it was the type's first."""
-    if not text and quota_type in FACTS:
-        text = FACTS[QuotaType(quota_type)].algorithms[0]
-    return s.algorithm_mark(text)
-
-
-def _strict(table: pa.Table, quota_type: _Part) -> Array:
-    key, version = _ints(table, "api_key", -1), _ints(table, "api_version", -1)
-    is_mutation = np.array([kind == QuotaType.CONTROLLER_MUTATION for kind in quota_type.texts])
-    strict: Array = is_mutation[quota_type.codes]
-    is_new = np.zeros(table.num_rows, np.bool_)
-    for api, since in STRICT_FROM.items():
-        is_new |= (key == api) & (version >= since)
-    return strict & is_new
-
-
-def _names(table: pa.Table, part: Mapping[str, _Part], by: s.By) -> list[_Part]:
+def _names(table: pa.Table, part: Mapping[str, Part], packing_: Packing) -> list[Part]:
     """Return the parts of a counter's name, of which the combinations are the counters."""
-    node_id = _node_ids(_ints(table, "node_id", _UNKNOWN_NODE))
-    of_names = [_texts(table, name) for name in _NAMES_OF[by]]
+    by = packing_.by
+    enforcing = Part(np.zeros(table.num_rows, np.int64), np.array([s.ALL_ROWS]))
+    if packing_.modes_apart:
+        modes = np.array([s.SHADOW_ROWS, s.ENFORCED_ROWS])
+        enforcing = Part(enforced_in(table).astype(np.int64), modes)
+    node_id = _node_ids(ints(table, "node_id", _UNKNOWN_NODE))
+    of_names = [texts_of(table, name) for name in NAMES_OF[by]]
     if by == "counter":
-        return [node_id, part["quota_type"], *of_names, part["gateway"], part["run_id"]]
-    return [node_id, part["quota_type"], *of_names]
+        of_names += [part["gateway"], part["run_id"]]
+    return [node_id, part["quota_type"], enforcing, *of_names]
 
 
-def _node_ids(node_id: Array) -> _Part:
+def _node_ids(node_id: Array) -> Part:
     least, most = int(node_id.min()), int(node_id.max())
     if most - least > _COMBINATIONS_MAX:
         numbers, codes = np.unique(node_id, return_inverse=True)
-        return _Part(codes, numbers)
-    return _Part(node_id - least, np.arange(least, most + 1))
+        return Part(codes, numbers)
+    return Part(node_id - least, np.arange(least, most + 1))
 
 
-def _groups(names: Sequence[_Part]) -> tuple[Array, Array]:
+def _groups(names: Sequence[Part]) -> tuple[Array, Array]:
     """Return the group of each row, and the codes of each group's parts (a row per group)."""
     codes = np.zeros(len(names[0].codes), np.int64)
     parts = np.zeros((1, 0), np.int64)  # of the groups found so far
@@ -313,38 +182,28 @@ def _cut(starts: Array) -> tuple[Array, Array]:
 def _payload(
     columns: Mapping[str, Array | int], table: pa.Table, order: Array, starts: Array
 ) -> pa.Array:
-    every = [columns[name] for name in s.INTS] + [_doubles(table, name) for name in s.DOUBLES]
+    every = [columns[name] for name in s.INTS] + [doubles(table, name) for name in s.DOUBLES]
     width = len(every)
     places, constants = np.full(width, -1), np.zeros(width, np.int64)
     varying: tuple[list[Array], list[Array]] = ([], [])  # whole and floating ones
     for place, values in enumerate(every):
-        same = _same(values)
+        same = same_in_all(values)
         if same is not None:
             constants[place] = same
             continue
         of_kind = varying[place >= len(s.INTS)]
         places[place] = len(of_kind)
         of_kind.append(np.asarray(values))
-    ints = _gathered(varying[0], order, np.dtype(np.int64))
-    doubles = _gathered(varying[1], order, np.dtype(np.float64))
+    whole = _gathered(varying[0], order, np.dtype(np.int64))
+    floating = _gathered(varying[1], order, np.dtype(np.float64))
     chunks = len(starts) - 1
     most = width * (chunks * packing.COLUMN_HEAD_BYTES + 8 * len(order))
     out, ends = np.empty(most, np.uint8), np.empty(chunks + 1, np.int64)
-    bits = doubles.view(np.int64)
-    packing.put_columns(starts, places, constants, len(s.INTS), ints, doubles, bits, out, ends)
+    bits = floating.view(np.int64)
+    packing.put_columns(starts, places, constants, len(s.INTS), whole, floating, bits, out, ends)
     content = out[: ends[-1]].copy()  # most of ``out`` was never touched
     offsets = pa.py_buffer(ends.astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), chunks, [None, offsets, pa.py_buffer(content)])
-
-
-def _same(values: Array | int) -> int | None:
-    """Return the one number (of a floating one its bits) that a column has in every row, or None."""
-    if isinstance(values, int):
-        return values
-    bits = values.view(np.int64) if values.dtype == np.float64 else values
-    first = bits[0]
-    # Most columns that vary do so among their first rows.
-    return int(first) if (bits[:1_000] == first).all() and (bits == first).all() else None
 
 
 def _gathered(columns: Sequence[Array], order: Array, dtype: np.dtype[Any]) -> Array:
@@ -355,32 +214,26 @@ def _gathered(columns: Sequence[Array], order: Array, dtype: np.dtype[Any]) -> A
     return rows
 
 
-def _doubles(table: pa.Table, name: str) -> Array:
-    if name not in table.column_names:
-        return np.full(table.num_rows, np.nan)
-    column = _one(table[name])
-    if column.null_count:
-        column = column.fill_null(np.nan)
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-
-
-def _name_columns(names: Sequence[_Part], codes: Array, by: s.By) -> list[pa.Array]:
-    """Return gateway, run_id, node_id, quota_type and tags of each chunk."""
-    node_id = pa.array(np.asarray(names[0].texts)[codes[:, 0]].astype(np.int32))
+def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Array]:
+    """Return ``COUNTER_COLUMNS`` of each chunk."""
+    node_id, enforcing = (
+        pa.array(np.asarray(names[place].texts)[codes[:, place]].astype(np.int32))
+        for place in (0, 2)
+    )
     quota_type = _taken(names[1], codes[:, 1])
     if by == "counter":
-        tags, gateway, run_id = (_taken(names[place], codes[:, place]) for place in (2, 3, 4))
-        return [gateway, run_id, node_id, quota_type, tags]
+        tags, gateway, run_id = (_taken(names[place], codes[:, place]) for place in (3, 4, 5))
+        return [gateway, run_id, node_id, quota_type, tags, enforcing]
     none = pa.array([""]).take(pa.array(np.zeros(len(codes), np.int64)))
-    tags = _made_tags(names[2:], codes[:, 2:], by)
-    return [none, none, node_id, quota_type, pa.array(tags, pa.string())]
+    tags = _made_tags(names[3:], codes[:, 3:], by)
+    return [none, none, node_id, quota_type, pa.array(tags, pa.string()), enforcing]
 
 
-def _taken(name: _Part, codes: Array) -> pa.Array:
+def _taken(name: Part, codes: Array) -> pa.Array:
     return pa.array(name.texts, pa.string()).take(pa.array(codes))
 
 
-def _made_tags(names: Sequence[_Part], codes: Array, by: s.By) -> list[str]:
+def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> list[str]:
     """Write tags as ``model.tags.tags_text`` writes these two."""
     encoded = [[sanitise(text) for text in name.texts] for name in names]
     rows = codes.tolist()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from kvota.files.run_folder import RunFolder
 from kvota.java.find import spark_java_home
 from kvota.model.errors import UnreachableError
+from kvota.pipeline import rows_done
 from kvota.pipeline.interrupts import interruptible, interrupts_later
 from kvota.pipeline.kernels import kept_code
 
@@ -73,6 +74,9 @@ def session(
     java_options = _JVM_OPTIONS_SHORT if short else _JVM_OPTIONS
     wanted = _settings(folder, master) | dict(settings or {})
     wanted.setdefault("spark.driver.memory", memory)
+    if master.startswith("local"):
+        (folder / "rows-done").mkdir()
+        wanted[rows_done.SETTING] = str(folder / "rows-done")
     wanted["spark.driver.defaultJavaOptions"] = f"{_LOG_OPTION} {java_options}"
     conf = (
         SparkConf(loadDefaults=False)

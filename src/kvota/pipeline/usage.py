@@ -9,7 +9,7 @@ from kvota.pipeline.usage_stage import WINDOWS, Windows, usage_stage
 WINDOW_S = 60
 
 # The columns that chunks need for usage beside those they always have.
-USAGE_COLUMNS = ("throttle_ms", "upstream_throttle_ms")
+USAGE_COLUMNS = ("throttle_ms", "upstream_throttle_ms", "tags")
 
 
 def usage(chunks: Chunks, *, window_s: int = WINDOW_S) -> DataFrame:
@@ -21,7 +21,8 @@ def usage(chunks: Chunks, *, window_s: int = WINDOW_S) -> DataFrame:
          rate_p50, rate_p95, rate_p99, rate_max, rate_10s_max double (per second; quantiles of the exact
          sums of seconds, nearest rank, quiet seconds are zeros), busy_s int, throttled, rejected,
          throttle_ms_sum long, share_throttled double, enforced boolean (false: would be throttled),
-         censored boolean (it was throttled, so it may have wanted more), limit_last double.
+         censored boolean (it was throttled, so it may have wanted more), limit_last double,
+         limit_binds boolean (nobody else is charged on the counter of this limit).
 
     Charges that were rejected and enforced used nothing; give-backs are subtracted. A Produce that
     waited for its turn counts where it went on; until then it is only a sign of wanting more (censored).

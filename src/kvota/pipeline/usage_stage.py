@@ -51,6 +51,7 @@ WINDOWS = pa.schema(
         ("enforced", pa.bool_()),
         ("censored", pa.bool_()),
         ("limit_last", pa.float64()),
+        ("limit_binds", pa.bool_()),
     ]
 )
 
@@ -112,6 +113,7 @@ def _seconds(rows: Rows, held: _Seconds | None) -> _Seconds:
         columns["limit"],
         columns["marks"] & s.OUTCOME_MASK,
         has(rows, s.ENFORCED),
+        has(rows, s.LIMIT_BINDS),
         columns["throttle_ms"],
         columns["upstream_ms"],
         before,
@@ -151,6 +153,7 @@ def _windows(seconds: _Seconds, windows: Windows) -> pa.RecordBatch:
         "busy_s": (end - begin).astype(np.int32),
         "share_throttled": not_admitted / np.maximum(found["events"], 1),
         "limit_last": seconds.used[k.LIMIT][end - 1],
+        "limit_binds": sums[k.LIMIT_BINDS][end - 1] > 0,
     }
     owners = pa.array(owner[begin])
     named = c.named(seconds.names).take(owners)

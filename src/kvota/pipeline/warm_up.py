@@ -7,7 +7,8 @@ from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
-from kvota.pipeline.pack import Packing, pack
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.pipeline.usage_stage import Windows, usage_stage
 from kvota.record.event_schema import EVENT_SCHEMA

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from kvota.app.cli.main import main
+from kvota.app.cli.replay import _JSON_NAMES
 from kvota.app.text_table import sparkline, text_table
+from kvota.pipeline.grid import RESULT
 
 
 def wrong(*arguments: str) -> object:
@@ -134,3 +136,10 @@ def test_a_sparkline_has_a_bar_per_value() -> None:
     assert sparkline([0, 1, 2, 4]) == "▁▃▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
+
+
+def test_the_page_on_the_record_names_every_key_of_a_replay() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
+    replayed = {_JSON_NAMES.get(name, name) for name in RESULT.names} | {"unit"}
+
+    assert [name for name in replayed if f"`{name}`" not in page] == []

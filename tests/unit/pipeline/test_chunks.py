@@ -16,7 +16,8 @@ from kvota.model.errors import KvotaError
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import pack as packing_module
 from kvota.pipeline.kernels import packing
-from kvota.pipeline.pack import Packing, pack
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.period import Period
@@ -26,7 +27,7 @@ NAMES = EVENT_SCHEMA.names
 RUNS = {("gateway 2", "run-2"): (0, True), ("gateway-1", "run-1"): (1, False)}
 FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms"})
 KEYS: dict[s.By, tuple[str, ...]] = {
-    "counter": s.COUNTER_COLUMNS,
+    "counter": s.COUNTER_COLUMNS[:-1],
     "user": ("node_id", "quota_type", "user"),
     "client": ("node_id", "quota_type", "client_id"),
     "user-client": ("node_id", "quota_type", "user", "client_id"),

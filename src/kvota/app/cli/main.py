@@ -41,6 +41,7 @@ EXTRA_OF = {
     "pyspark": "spark",
     "pandas": "spark",
     "numba": "spark",
+    "rich": "spark",
     "numpy": "spark",
     "kio": "client",
     "confluent_kafka": "demo",

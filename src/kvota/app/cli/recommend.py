@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.json_output import print_json
 from kvota.app.cli.plan_values import capacity, hours, percent, weight
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
 from kvota.app.text_table import text_table
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         args, "planning from", lambda record: _plan(record, args, quotas, capacities, rules)
     )
     if args.output == "json":
-        print(json.dumps(_json(found), indent=2))
+        print_json(_json(found))
     else:
         print(_text(found, raw=args.raw))
     for note in _notes(found):

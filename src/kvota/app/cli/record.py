@@ -1,7 +1,6 @@
 """``kvota record`` looks after a record: merges its files, checks them, shows what is there."""
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.event_options import add_period_options, add_place_option, period, say_bad
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.progress import working
+from kvota.app.cli.json_output import print_json
+from kvota.app.cli.progress import HowFar, working
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
 from kvota.model.units import format_bytes
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from kvota.record.runs import Run
 
 EXAMPLE = "{kvota} record show --events kvota-demo/shadow/record"
-
-# The version of the JSON that is printed: it grows where a key goes or means something else.
-_SCHEMA = 1
 
 # Lines of a table on a screen; JSON has them all.
 _LINES_MAX = 40
@@ -89,7 +86,7 @@ def _compact(args: argparse.Namespace) -> int:
         )
     if args.output == "json":
         rows = [{"folder": folder} | _compacted_json(what) for folder, what in done.items()]
-        print(json.dumps({"schema": _SCHEMA, "folders": rows}, indent=2))
+        print_json({"folders": rows})
     else:
         for name, what in done.items():
             print(f"{name}: {_compacted_line(what)}")
@@ -148,11 +145,15 @@ def _check(args: argparse.Namespace) -> int:
         nonlocal done
         done += 1
 
+    def how_far() -> HowFar:
+        text = f"{done:,} of {_count(len(found.files), 'file')}"
+        return HowFar(done / max(1, len(found.files)), text)
+
     title = f"reading {found.rows:,} decisions in {_count(len(found.files), 'file')}"
-    with working(title, how_far=lambda: f"({done} of {len(found.files)} files)"):
+    with working(title, how_far=how_far):
         checked = check(found, on_file=count)
     if args.output == "json":
-        print(json.dumps(_checked_json(checked, found), indent=2))
+        print_json(_checked_json(checked, found))
     else:
         print("\n".join(_checked_lines(checked, found)))
     return DONE if checked.is_sound else NEGATIVE
@@ -194,7 +195,6 @@ def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
 
 def _checked_json(checked: "Checked", found: "FoundEvents") -> dict[str, Any]:
     return {
-        "schema": _SCHEMA,
         "sound": checked.is_sound,
         "files": checked.files,
         "decisions": checked.rows,
@@ -213,7 +213,7 @@ def _show(args: argparse.Namespace) -> int:
     found = _found(args)
     say_bad(found)
     if args.output == "json":
-        print(json.dumps(_shown_json(found), indent=2))
+        print_json(_shown_json(found))
         return DONE
     size = sum(file.size_bytes for file in found.files)
     first_us = min(run.first_us for run in found.runs)
@@ -286,7 +286,6 @@ def _days(files: Sequence["EventFile"]) -> Mapping[str, list["EventFile"]]:
 
 def _shown_json(found: "FoundEvents") -> dict[str, Any]:
     return {
-        "schema": _SCHEMA,
         "decisions": found.rows,
         "runs": [asdict(run) | {"missing": max(0, run.missing)} for run in found.runs],
         "files": [

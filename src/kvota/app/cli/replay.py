@@ -1,7 +1,6 @@
 """``kvota replay`` tries other quotas on the record, and checks the law."""
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import (
     Record,
     add_event_options,
@@ -41,6 +41,17 @@ _PERCENT_TYPES = tuple(
 _OTHER_TYPES = tuple(
     kind.value for kind in CONFIGURABLE_TYPES if kind not in {*_BYTE_TYPES, *_PERCENT_TYPES}
 )
+
+# What columns of a replay are called for programs, where the name alone does not say the unit.
+_JSON_NAMES = {
+    "quota": "quota_per_s",
+    "over": "over_events",
+    "rejected": "rejected_events",
+    "throttled_ms": "throttled_span_ms",
+    "worst_ms": "throttle_ms_max",
+    "share_over": "over_ratio",
+    "share_throttled": "throttled_span_ratio",
+}
 
 # The quota types that the candidates are for (None: all), and the candidates.
 _Group = tuple[tuple[str, ...] | None, list[float]]
@@ -97,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 def _law(args: argparse.Namespace) -> int:
     result = on_record(args, "replaying", _law_of)
     if args.output == "json":
-        print(json.dumps(asdict(result) | {"holds": result.holds}, indent=2))
+        print_json(_law_json(result))
     else:
         for of_type in result.of_types:
             print(of_type)
@@ -109,6 +120,35 @@ def _law(args: argparse.Namespace) -> int:
     for note in _law_notes(result):
         print(f"kvota: {note}", file=sys.stderr)
     return DONE if result.holds else NEGATIVE
+
+
+def _law_json(result: "LawResult") -> dict[str, object]:
+    return {
+        "holds": result.holds,
+        "rows": result.rows,
+        "throttled_rows": result.throttled,
+        "differing_rows": result.differing,
+        "unjudged_rows": result.unjudged,
+        "missing_rows": result.missing,
+        "repeated_rows": result.repeated,
+        "not_replayed_rows": result.not_replayed,
+        "quota_types": [
+            {
+                "quota_type": of_type.quota_type,
+                "rows": of_type.rows,
+                "throttled_rows": of_type.throttled,
+                "differing_rows": of_type.differing,
+                "unjudged_rows": of_type.unjudged,
+            }
+            for of_type in result.of_types
+        ],
+        "differences": [_row_json(asdict(difference)) for difference in result.differences],
+    }
+
+
+def _row_json(row: Mapping[str, Any]) -> dict[str, object]:
+    """Give the limit its unit; the other columns have theirs."""
+    return {"limit_per_s" if name == "limit" else name: value for name, value in row.items()}
 
 
 def _law_of(record: Record) -> "LawResult":
@@ -140,7 +180,7 @@ def _law_notes(result: "LawResult") -> list[str]:
 def _rows(args: argparse.Namespace) -> int:
     shown, found = on_record(args, "replaying", lambda record: _first_rows(record, args.top))
     if args.output == "json":
-        print(json.dumps(shown, indent=2))
+        print_json({"hidden_rows": found - len(shown), "rows": [_row_json(row) for row in shown]})
     elif shown:
         header = list(shown[0])
         lines = [[_cell(row[name]) for name in header] for row in shown]
@@ -156,13 +196,14 @@ def _first_rows(record: Record, count: int) -> tuple[list[dict[str, Any]], int]:
     from kvota.pipeline.law import LAW_COLUMNS, replay_rows
 
     rows = replay_rows(record.chunks(further=LAW_COLUMNS))
-    order = (F.col("equal").asc_nulls_last(), "run_id", "seq")
+    order = (F.col("equal").asc_nulls_last(), "gateway", "run_id", "seq")
     first, found = first_of(rows, lambda table: table.orderBy(*order), count)
     return [row.asDict() for row in first], found
 
 
 def _candidates(args: argparse.Namespace) -> int:
     rows, found, runs = on_record(args, "replaying", lambda record: _replayed(record, args))
+    shown = len({row["counter_id"] for row in rows})
     if args.factors and rows and all(row["quota"] is None for row in rows):
         msg = (
             "--factors: no quota was in force in the record, and a multiple of none is none. Name the "
@@ -170,12 +211,12 @@ def _candidates(args: argparse.Namespace) -> int:
         )
         raise UsageError(msg)
     if args.output == "json":
-        print(json.dumps([_json(row) for row in rows], indent=2))
+        print_json({"hidden_counters": found - shown, "rows": [_json(row) for row in rows]})
     elif rows:
         print(_table(rows, runs, args))
     else:
         print("the record has no decision these candidates are for")
-    say_hidden(len({row["counter_id"] for row in rows}), found, "counters")
+    say_hidden(shown, found, "counters")
     return DONE if rows else NEGATIVE
 
 
@@ -291,14 +332,11 @@ def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
 
 
 def _json(row: Mapping[str, Any]) -> dict[str, object]:
-    named = dict(row) | {"unit": unit_of(row["quota_type"]), "quota_per_s": row["quota"]}
+    named = dict(row) | {"unit": unit_of(row["quota_type"])}
     named["counter_id"] = str(
         row["counter_id"]
     )  # beyond what a JSON reader's numbers can tell apart
-    named |= {"over_ratio": row["share_over"], "throttled_ratio": row["share_throttled"]}
-    for old in ("quota", "share_over", "share_throttled"):
-        del named[old]
-    return named
+    return {_JSON_NAMES.get(name, name): value for name, value in named.items()}
 
 
 def _cell(value: object) -> str:

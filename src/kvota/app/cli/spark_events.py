@@ -3,6 +3,7 @@
 import argparse
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from kvota.app.cli.event_options import (
     period,
     say_bad,
 )
-from kvota.app.cli.progress import working
+from kvota.app.cli.progress import HowFar, working
 from kvota.app.text_table import hidden
 from kvota.model.errors import KvotaError, NegativeError
 
@@ -81,6 +82,7 @@ class Record:
         *,
         further: Iterable[str] = (),
         quota_types: Iterable[str] | None = None,
+        modes_apart: bool = False,
     ) -> "Chunks":
         """Return its charges, packed."""
         from kvota.pipeline.chunks import chunks_of_files
@@ -92,6 +94,7 @@ class Record:
             further=further,
             quota_types=quota_types,
             period=self.period,
+            modes_apart=modes_apart,
         )
 
     def table(self) -> "DataFrame":
@@ -144,7 +147,7 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
             title = f"{doing} {now.rows:,} decisions in {len(now.files)} files"
             try:
                 with (
-                    working(title, how_far=lambda: tasks_done(spark)),
+                    working(title, how_far=_Rows(spark, now.within(period(args)).rows).how_far),
                     _spark_errors(),
                     while_it_works() if is_ours else nullcontext(),
                 ):
@@ -221,15 +224,45 @@ def _failed(text: str, error: Exception) -> str:
     return f"Spark failed: {reason}. --verbose shows all"
 
 
-def tasks_done(spark: "SparkSession") -> str:
-    """Return how many tasks of the running stages are done, e.g. ``(3 of 8 tasks)``."""
+class _Rows:
+    """How far Spark is with the rows of a record: it reads them all, then works them off.
+
+    A command may do several such jobs; after the first one only its tasks are told.
+    """
+
+    def __init__(self, spark: "SparkSession", rows: int) -> None:
+        from kvota.pipeline.rows_done import folder_of, rows_done
+
+        self._spark = spark
+        self._rows = rows
+        self._folder = folder_of(spark)
+        self._before = rows_done(self._folder) if self._folder else {}
+        self._began = time.monotonic()
+
+    def how_far(self) -> HowFar:
+        from kvota.pipeline.rows_done import rows_done
+
+        if not self._folder:
+            return HowFar(text=_tasks_done(self._spark))
+        now = rows_done(self._folder)
+        read, worked = (
+            min(now[phase] - before, self._rows) for phase, before in self._before.items()
+        )
+        share = (read + worked) / (2 * self._rows) if self._rows else None
+        if share is None or share >= 1:
+            return HowFar(text=_tasks_done(self._spark))
+        speed = (read + worked) / 2 / (time.monotonic() - self._began)
+        return HowFar(share, f"{share:.0%}, {speed:,.0f} rows/s")
+
+
+def _tasks_done(spark: "SparkSession") -> str:
+    """Return how many tasks of the running stages are done, e.g. ``3 of 8 tasks``."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]
     total = sum(stage.numTasks for stage in running)
-    return (
-        f"({sum(stage.numCompletedTasks for stage in running)} of {total} tasks)" if total else ""
-    )
+    done = sum(stage.numCompletedTasks for stage in running)
+    return f"{done} of {total} tasks" if total else ""
 
 
 def _setting(text: str) -> tuple[str, str]:

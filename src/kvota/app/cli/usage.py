@@ -1,16 +1,18 @@
 """``kvota usage`` shows from the record how much each tenant uses."""
 
 import argparse
-import json
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import (
     Record,
     add_event_options,
     add_top_option,
-    first_of,
     on_record,
     say_hidden,
 )
@@ -18,6 +20,7 @@ from kvota.app.text_table import sparkline, text_table
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan import format_quota
+from kvota.session.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +31,11 @@ EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 _BARS = 24
 _RAW_UNITS = {Unit.BYTES_PER_S: " B/s", Unit.PERCENT: " %"}
 
+_WAYS = ("user", "client", "user-client")
+
+# What stands for the limit of somebody else.
+_SHARED = "*"
+
 Row = Mapping[str, Any]
 _Key = int  # a counter_id
 
@@ -37,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_event_options(parser)
     parser.add_argument(
         "--by",
-        choices=("user", "client", "user-client"),
+        choices=_WAYS,
         default="user",
         help="whose charges are counted together (default: user)",
     )
@@ -46,38 +54,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print tenants by their share of the quota in force; return 1 if the record is empty."""
-    totals, windows, found = on_record(args, "counting", lambda record: _read(record, args))
+    used = on_record(args, "counting", lambda record: _read(record, args))
     if args.output == "json":
-        print(json.dumps([_json(row) for row in totals], indent=2))
-    elif totals:
-        print(_table(totals, windows, args))
+        print_json(_json(used, args))
+    elif used.totals:
+        print(_table(used, args))
     else:
         print("the record has no decision yet")
-    say_hidden(len(totals), found, "lines")
-    return DONE if totals else NEGATIVE
+    say_hidden(len(used.totals), used.lines, "lines")
+    for note in _notes(used, args):
+        print(f"kvota: {note}", file=sys.stderr)
+    return DONE if used.totals else NEGATIVE
 
 
-def _read(
-    record: Record, args: argparse.Namespace
-) -> tuple[list[Row], dict[_Key, list[float]], int]:
-    """Return the first lines, their pictures, and how many lines there are in all."""
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What tenants used.
+
+    Attributes:
+        totals: the first ones of the ranking.
+        lines: how many there are in all.
+        events: of all of them.
+        is_anonymous: every user is ANONYMOUS, that is, nobody has to log in.
+        bars: what is drawn of each counter.
+    """
+
+    totals: Sequence[Row]
+    lines: int
+    events: int
+    is_anonymous: bool
+    bars: Mapping[_Key, Sequence[float]]
+
+
+def _read(record: Record, args: argparse.Namespace) -> _Used:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
     from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
 
-    chunks = record.chunks(args.by, further=USAGE_COLUMNS).persist()
+    chunks = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
     try:
-        rows, found = first_of(usage_total(chunks), _ranked, args.top)
-        totals: list[Row] = [row.asDict() for row in rows]
-        if args.output == "json" or not totals:
-            return totals, {}, found
-        from_s = int(totals[0]["window_start"].timestamp())
-        window_s = -(-totals[0]["window_s"] // _BARS)
-        bars: dict[_Key, list[float]] = {
-            row["counter_id"]: [0.0] * (-(-row["window_s"] // window_s) + 1) for row in totals
-        }
-        for window in usage(chunks.of_counters(bars), window_s=window_s).collect():
-            place = int(window["window_start"].timestamp()) // window_s - from_s // window_s
-            bars[window["counter_id"]][place] = window["rate_mean"]
-        return totals, bars, found
+        of_all = Observation()
+        named = F.coalesce("user", F.lit(""))
+        totals = usage_total(chunks).observe(
+            of_all,
+            F.count("*").alias("lines"),
+            F.sum("events").alias("events"),
+            F.min(named).alias("first_user"),
+            F.max(named).alias("last_user"),
+        )
+        rows = [row.asDict() for row in _ranked(totals).limit(args.top).collect()]
+        every = of_all.get
+        users = {every["first_user"], every["last_user"]}
+        bars: dict[_Key, list[float]] = {}
+        if args.output == "table" and rows:
+            window_s = -(-rows[0]["window_s"] // _BARS)
+            first = rows[0]["start_us"] // 1_000_000 // window_s
+            count = -(-rows[0]["window_s"] // window_s) + 1
+            bars = {row["counter_id"]: [0.0] * count for row in rows}
+            drawn = usage(chunks.of_counters(bars), window_s=window_s)
+            starts = drawn.withColumn("start_us", F.unix_micros("window_start"))
+            for window in starts.select("counter_id", "start_us", "rate_mean").collect():
+                place = window["start_us"] // 1_000_000 // window_s - first
+                bars[window["counter_id"]][place] = window["rate_mean"]
+        return _Used(rows, every["lines"], every["events"] or 0, users == {ANONYMOUS}, bars)
     finally:
         chunks.unpersist()
 
@@ -86,25 +126,33 @@ def _ranked(totals: "DataFrame") -> "DataFrame":
     """Rank by the share of the quota first; without a quota by the amount used."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    has_limit = F.coalesce(F.col("limit_last") != 0, F.lit(col=False))
+    # A timestamp becomes the local time of this process on its way to Python.
+    in_utc = totals.withColumn("start_us", F.unix_micros("window_start")).drop("window_start")
+    has_limit = F.col("limit_binds") & F.coalesce(F.col("limit_last") != 0, F.lit(col=False))
     share = F.try_divide("rate_10s_max", "limit_last")
-    return totals.orderBy(
+    return in_utc.orderBy(
         F.when(has_limit, share).desc_nulls_last(),
         F.col("value_sum").desc(),
         "quota_type",
         "user",
         "client_id",
         "node_id",
+        "enforced",
     )
 
 
 def _share_of_quota(row: Row) -> float | None:
-    return row["rate_10s_max"] / row["limit_last"] if row["limit_last"] else None
+    return row["rate_10s_max"] / row["limit_last"] if _limit(row) else None
 
 
-def _table(
-    totals: Sequence[Row], windows: Mapping[_Key, Sequence[float]], args: argparse.Namespace
-) -> str:
+def _limit(row: Row) -> float | None:
+    """Return the limit in force at last, where it is this line's own."""
+    limit: float | None = row["limit_last"] if row["limit_binds"] else None
+    return limit
+
+
+def _table(used: _Used, args: argparse.Namespace) -> str:
+    totals = used.totals
     names = {"user": ["user"], "client": ["client_id"], "user-client": ["user", "client_id"]}[
         args.by
     ]
@@ -119,6 +167,7 @@ def _table(
         "limit",
         "of limit",
         "throttled",
+        "rejected",
         "over time",
     ]
     rows = [
@@ -128,25 +177,45 @@ def _table(
             "all" if row["node_id"] == -1 else str(row["node_id"]),
             f"{row['events']:,}",
             *(_rate(row, name, raw=args.raw) for name in ("rate_mean", "rate_p95", "rate_10s_max")),
-            "none" if row["limit_last"] is None else _rate(row, "limit_last", raw=args.raw),
+            _limit_cell(row, raw=args.raw),
             "" if (share := _share_of_quota(row)) is None else f"{share:.0%}",
-            _throttled(row),
-            sparkline(windows[row["counter_id"]]),
+            _would_be(row, row["throttled"]),
+            _would_be(row, row["rejected"]),
+            sparkline(used.bars[row["counter_id"]]),
         ]
         for row in totals
     ]
     span = format_duration_ms(totals[0]["window_s"] * 1000)
-    start = totals[0]["window_start"].strftime("%Y-%m-%d %H:%M:%S")
+    start = datetime.fromtimestamp(totals[0]["start_us"] / 1e6, UTC)
     table = text_table(
         header, rows, left=len(names) + 1, last_left=True, keys=header.index("broker") + 1
     )
-    return f"{span} from {start} UTC; rates per broker\n\n{table}"
+    return f"{span} from {start:%Y-%m-%d %H:%M:%S} UTC; rates per broker\n\n{table}"
 
 
-def _throttled(row: Row) -> str:
-    share = f"{row['share_throttled']:.1%}"
-    not_admitted = row["throttled"] + row["rejected"]
-    return share if row["enforced"] or not not_admitted else f"would be {share}"
+def _limit_cell(row: Row, *, raw: bool) -> str:
+    if row["limit_last"] is None:
+        return "none"
+    return _rate(row, "limit_last", raw=raw) if row["limit_binds"] else _SHARED
+
+
+def _would_be(row: Row, count: int) -> str:
+    """Return a share of requests; in shadow mode nobody was held back."""
+    share = f"{count / max(row['events'], 1):.1%}"
+    return share if row["enforced"] or not count else f"would be {share}"
+
+
+def _notes(used: _Used, args: argparse.Namespace) -> list[str]:
+    notes = []
+    if used.is_anonymous and args.by == "user":
+        notes.append("everyone is ANONYMOUS, because nobody logs in: try --by client")
+    if any(row["limit_last"] is not None and not row["limit_binds"] for row in used.totals):
+        others = " or ".join(f"--by {way}" for way in _WAYS if way != args.by)
+        notes.append(
+            f'"{_SHARED}": the limit is of a counter that this line is not alone on, or has only a part '
+            f"of: {others} shows it"
+        )
+    return notes
 
 
 def _rate(row: Row, name: str, *, raw: bool) -> str:
@@ -155,30 +224,43 @@ def _rate(row: Row, name: str, *, raw: bool) -> str:
 
 def amount(quota_type: str, rate: float, *, raw: bool) -> str:
     """Write a rate with its unit; ``raw``: all its figures instead of three."""
+    if quota_type not in FACTS:  # of a newer gateway
+        return f"{rate!r}/s" if raw else f"{rate:.6g}/s"
     if raw:
         return f"{rate!r}{_RAW_UNITS.get(FACTS[QuotaType(quota_type)].unit, '/s')}"
     return format_quota(QuotaType(quota_type), rate)
 
 
-def _json(row: Row) -> dict[str, object]:
+def _json(used: _Used, args: argparse.Namespace) -> dict[str, object]:
+    return {
+        "by": args.by,
+        "hidden_rows": used.lines - len(used.totals),
+        "hidden_events": used.events - sum(row["events"] for row in used.totals),
+        "rows": [_json_row(row) for row in used.totals],
+    }
+
+
+def _json_row(row: Row) -> dict[str, object]:
     rates = {
         f"{name}_per_s": row[name]
         for name in ("rate_mean", "rate_p50", "rate_p95", "rate_p99", "rate_max", "rate_10s_max")
     }
     return {
+        "counter_id": str(row["counter_id"]),  # beyond what a JSON reader's numbers can tell apart
         "quota_type": row["quota_type"],
         "level": row["level"],
         "user": row["user"],
         "client_id": row["client_id"],
         "node_id": row["node_id"],
         "unit": unit_of(row["quota_type"]),
-        "start_us": int(row["window_start"].timestamp()) * 1_000_000,
+        "start_us": row["start_us"],
         "span_s": row["window_s"],
         "events": row["events"],
         "value_sum": row["value_sum"],
         **rates,
         "busy_s": row["busy_s"],
-        "limit_per_s": row["limit_last"],
+        "limit_per_s": _limit(row),
+        "limit_is_shared": row["limit_last"] is not None and not row["limit_binds"],
         "throttled_events": row["throttled"],
         "rejected_events": row["rejected"],
         "throttled_ratio": row["share_throttled"],

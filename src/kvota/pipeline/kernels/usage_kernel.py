@@ -112,7 +112,8 @@ def order_windows(
 
 # What is summed of a second: rows of ``sums``.
 OWNER, SECOND, EVENTS, THROTTLED_ROWS, REJECTED_ROWS, TOLD_MS, IS_ENFORCED, IS_CENSORED = range(8)
-SUMS = 8
+LIMIT_BINDS = 8
+SUMS = 9
 # … and of ``rates``.
 USED, LIMIT = range(2)
 USED_ROWS = 2
@@ -128,6 +129,7 @@ def sum_seconds(  # noqa: C901  (one pass over columns)
     limit: Doubles,
     outcome: Int64s,
     enforced: Flags,
+    limit_binds: Flags,
     throttle_ms: Int64s,
     upstream_ms: Int64s,
     before: int,  # so many columns are filled: what the first counter did so far
@@ -171,4 +173,5 @@ def sum_seconds(  # noqa: C901  (one pass over columns)
             if upstream_ms[row] > 0 or (enforced[row] and (was_rejected or throttled)):
                 sums[IS_CENSORED, at] = 1
             used[LIMIT, at] = limit[row]
+            sums[LIMIT_BINDS, at] = limit_binds[row]
     return count

@@ -1,0 +1,71 @@
+"""What is said while somebody waits: a bar on a terminal, plain lines elsewhere."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+WAIT = """
+import threading
+from kvota.app.cli import progress
+progress._SILENT_S, progress._TICK_S, progress._LINE_EVERY_S = 0.01, 0.02, 0.05
+share = 0.0
+def how_far():
+    global share
+    share = min(0.9, share + 0.1)
+    return progress.HowFar(share, f"{share:.0%%}, 1,234 rows/s")
+with progress.working("counting", how_far=how_far):
+    threading.Event().wait(%s)
+"""
+
+
+def on_a_terminal(code: str) -> str:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], stderr=theirs, stdout=theirs):
+        os.close(theirs)
+        parts = []
+        while True:
+            try:
+                part = os.read(ours, 65_536)
+            except OSError:  # Linux: the other side is closed
+                break
+            if not part:
+                break
+            parts.append(part)
+    os.close(ours)
+    return b"".join(parts).decode()
+
+
+def elsewhere(code: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+@pytest.mark.timeout(60)
+def test_a_terminal_has_a_bar_with_speed_and_time_left() -> None:
+    shown = on_a_terminal(WAIT % 2)
+
+    assert "counting" in shown
+    assert "90%, 1,234 rows/s" in shown
+    assert " s left" in shown
+    assert shown.rstrip().endswith("\x1b[2K")  # nothing of it stays
+
+
+def test_elsewhere_there_are_lines() -> None:
+    lines = elsewhere(WAIT % 0.4)
+
+    assert lines[0] == "counting ..."
+    assert lines[1].startswith("counting: ")
+    assert "rows/s, " in lines[1]
+    assert lines[1].endswith(" s left")
+    assert lines[-1].startswith("counting: ")
+    assert "\x1b" not in "".join(lines)
+
+
+def test_who_does_not_wait_is_told_nothing() -> None:
+    assert elsewhere(WAIT.replace("0.01, 0.02", "30.0, 0.02") % 0) == []
