@@ -60,14 +60,16 @@ def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
     return at_once(metadata_by_name_in_steps(correlation_id, names))
 
 
-def metadata_by_name_in_steps(correlation_id: int, names: Sequence[str]) -> Steps[bytes]:
-    """Makes such a request frame, a little at a time."""
+def metadata_by_name_in_steps(
+    correlation_id: int, names: Sequence[str], *, creates: bool = False
+) -> Steps[bytes]:
+    """Makes such a request frame, a little at a time; ``creates``: the broker may create the topics."""
     body = bytearray(encode_count(len(names), flexible=False))
     for number, name in enumerate(names):
         body += encode_text(name, flexible=False)
         if number % STEP_PARTS == STEP_PARTS - 1:
             yield
-    body += _NO_AUTO_CREATION
+    body += b"\1" if creates else _NO_AUTO_CREATION
     return encode_request(METADATA, METADATA_NAMES_VERSION, correlation_id, bytes(body))
 
 
