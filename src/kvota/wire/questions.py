@@ -37,6 +37,7 @@ class TopicFacts:
     topic_id: bytes | None  # None: the version has no ids
     error_code: int
     partitions: int
+    at: int = -1  # offset of the error code in the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +209,7 @@ def _broker(scanner: Scanner, version: int) -> Broker:
 
 
 def _topic(scanner: Scanner, version: int) -> Steps[TopicFacts]:
+    at = scanner.at
     error_code = scanner.int16()
     name = scanner.text()
     topic_id = scanner.take(TOPIC_ID_BYTES) if version >= 10 else None
@@ -225,5 +227,9 @@ def _topic(scanner: Scanner, version: int) -> Steps[TopicFacts]:
         scanner.skip(4)  # authorized operations
     scanner.skip_tags()
     return TopicFacts(
-        name=name, topic_id=topic_id, error_code=error_code, partitions=max(0, partitions)
+        name=name,
+        topic_id=topic_id,
+        error_code=error_code,
+        partitions=max(0, partitions),
+        at=at,
     )

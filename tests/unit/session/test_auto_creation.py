@@ -176,18 +176,47 @@ def test_topics_by_id_create_nothing() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_unknown_topic_is_charged_with_the_default_partitions(version: int) -> None:
     stage = Stage(cluster())
-    frame = asks_for("new", "old", version=version, correlation=7)
+    frame = asks_for("new", version=version, correlation=7)
 
-    assert until_decided(stage, frame, ("old", NONE, 3)) == frame
+    assert until_decided(stage, frame) == frame
     assert not stage.to_client
-    stage.broker(told(("new", UNKNOWN, 0), ("old", NONE, 3), version=version, asked=frame))
+    stage.broker(told(("new", UNKNOWN, 0), version=version, asked=frame))
 
-    assert topics_of(stage.to_client, version) == {"new": (UNKNOWN, 0), "old": (NONE, 3)}
+    assert topics_of(stage.to_client, version) == {"new": (UNKNOWN, 0)}
     assert stage.to_client[4:8] == frame[8:12]
     (row,) = stage.cluster.rows
     assert (row.value, row.outcome, row.throttle_ms) == (DEFAULT_PARTITIONS, ADMITTED, 0)
     assert (row.memo.api_key, row.memo.api_version) == (CREATE_TOPICS, 7)
     assert not stage.muted
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_beside_known_topics_only_what_is_charged_is_created(version: int) -> None:
+    stage = Stage(cluster())
+    frame = asks_for("old", "new", "a/b", version=version)
+
+    question = until_decided(stage, frame, ("old", NONE, 3))
+    assert (names_of(question), creates(question)) == (["new", "a/b"], True)
+    behind = goes_up(stage, told(("new", UNKNOWN, 0), ("a/b", UNAUTHORIZED, 0), asked=question))
+    assert (names_of(behind), creates(behind)) == (["old", "new", "a/b"], False)
+    topics = [("old", NONE, 3), ("new", UNKNOWN, 0), ("a/b", UNKNOWN, 0)]
+    stage.broker(told(*topics, version=max(4, version), asked=behind))
+
+    # Why the last one was not created is not lost.
+    told_codes = {"old": (NONE, 3), "new": (UNKNOWN, 0), "a/b": (UNAUTHORIZED, 0)}
+    assert topics_of(stage.to_client, version) == told_codes
+    assert stage.to_client[4:8] == frame[8:12]
+    assert charges(stage.cluster.rows) == [(60, ADMITTED), (60, ADMITTED), (-60, ADMITTED)]
+    assert not stage.muted
+
+
+def test_an_old_client_that_leaves_while_known_topics_are_asked_for_owes_nothing() -> None:
+    shared = cluster()
+    stage = Stage(shared)
+    until_decided(stage, asks_for("old", version=0), ("old", NONE, 3), configs=False)
+    stage.end()
+    assert not shared.rows
+    assert shared.shared.whole_requests.small.used_bytes == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -197,8 +226,10 @@ def test_known_topics_go_on_and_none_is_created_that_goes_meanwhile(version: int
 
     behind = until_decided(stage, frame, ("old", NONE, 3), configs=False)
 
-    assert behind == asks_for("old", version=version, creates=version < 4)
-    stage.broker(told(("old", NONE, 3), version=version, asked=frame))
+    assert behind[8:12] == frame[8:12]
+    assert names_of(behind) == ["old"]
+    assert not creates(behind)
+    stage.broker(told(("old", NONE, 3), version=max(4, version), asked=behind))
     assert topics_of(stage.to_client, version) == {"old": (NONE, 3)}
     assert not stage.cluster.rows
 
@@ -245,13 +276,13 @@ def test_the_settings_are_asked_for_once() -> None:
 def test_where_the_cluster_creates_no_topics_nothing_is_charged() -> None:
     stage = Stage(cluster())
     for number in range(2):
-        frame = asks_for("new", version=3)
+        frame = asks_for("new")
         question = stage.client(frame)
         behind = goes_up(stage, told(("new", UNKNOWN, 0), asked=question))
         if not number:
             behind = goes_up(stage, settings(behind, creates="false"))
-        assert behind == frame
-        stage.broker(told(("new", UNKNOWN, 0), version=3, asked=frame))
+        assert behind == asks_for("new", creates=False)
+        stage.broker(told(("new", UNKNOWN, 0), version=12, asked=frame))
     assert not stage.cluster.rows
 
 
@@ -345,7 +376,8 @@ def test_of_several_topics_those_are_created_that_the_quota_admits(version: int)
     assert names_of(behind) == ["a", "b", "c"]
     topics = [(name, UNKNOWN, 0) for name in "abc"]
     stage.broker(told(*topics, version=max(4, version), asked=behind))
-    assert topics_of(stage.to_client, version) == dict.fromkeys("abc", (UNKNOWN, 0))
+    codes = {"a": (UNKNOWN, 0), "b": (INVALID, 0), "c": (UNKNOWN, 0)}
+    assert topics_of(stage.to_client, version) == codes
     assert charges(stage.cluster.rows) == [(60, REJECTED), (60, ADMITTED), (60, ADMITTED), (-60, ADMITTED)]  # fmt: skip
     assert stage.mutes == [DEBT_MS]
 

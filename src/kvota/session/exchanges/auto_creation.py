@@ -4,10 +4,14 @@ A broker asks the controller for them in the client's name, with a CreateTopics 
 charged, and recorded, as that request. Where a limit is in force for the client, its Metadata request is kept back
 while questions of the gateway's own find out which topics are unknown, and whether the cluster creates any. What the
 quota does not admit is asked for without creation: the client is told that the topic is unknown, and how long to wait.
+
+A topic that is there when it is asked about may be deleted a moment later. So where the limit is enforced only such topics
+are ever asked for with creation as have been charged.
 """
 
 from collections.abc import Generator
 
+from kvota.session.announced import limits_mutations
 from kvota.session.caller import Caller
 from kvota.session.exchanges.addresses import Addresses
 from kvota.session.exchanges.conversation import Conversation, Onward, Sent, Talk
@@ -16,6 +20,7 @@ from kvota.session.exchanges.mutation_charges import PERHAPS_DONE, MutationCharg
 from kvota.session.exchanges.mutation_counts import MutationCounts
 from kvota.wire import addresses, metadata_requests, old_metadata, questions, throttle_field
 from kvota.wire.apis import CREATE_TOPICS, METADATA
+from kvota.wire.encode import encode_int16
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.metadata_requests import FLAG_FROM, MetadataRequest
 from kvota.wire.mutations import MutationRequest, TopicAsk, TopicResult
@@ -55,8 +60,9 @@ class AutoCreation(Conversation):
         Raises:
             ProtocolError: the client has a limit, and its request cannot be read or has too many names.
         """
+        engine, user = caller.shared.engine, caller.principal.name
         if (
-            not caller.limits_mutations(frame, 0, now_us // 1000)
+            not limits_mutations(engine, user, frame, now_us // 1000)
             or metadata_requests.announced_names(frame) == 0
         ):
             caller.whole.give_back()
@@ -100,14 +106,13 @@ class AutoCreation(Conversation):
         if unknown and (yield from self._creates_topics(caller)):
             yield from self._decide(charges, request, unknown)
         del unknown
-        if not self._admitted and not self._has_rejected:
-            # None is created that is gone by now.
-            is_kept = charges.enforced and version >= FLAG_FROM
-            return Onward(
-                metadata_requests.without_creation(frame, request) if is_kept else frame, exchange
-            )
-        self._has_gone_up = True
-        if self._has_rejected:
+        is_quiet = not self._admitted and not self._has_rejected
+        if is_quiet and not charges.enforced:
+            return Onward(frame, exchange)
+        if is_quiet and version >= FLAG_FROM:
+            return Onward(metadata_requests.without_creation(frame, request), exchange)
+        self._has_gone_up = bool(self._topics)
+        if charges.enforced and len(self._admitted) < len(request.names):
             told = yield from self._ask_without_creation(charges, request, frame)
         else:
             told = yield Sent(correlation, frame)
@@ -117,11 +122,19 @@ class AutoCreation(Conversation):
             told, METADATA, version, self._shared.topology.address_of
         )
         caller.is_let_in = True
+        return self._with_wait(caller, charges, told, request.client_id)
+
+    def _with_wait(
+        self, caller: Caller, charges: MutationCharges, told: Frame, client_id: str
+    ) -> Frame:
+        """Where topics were rejected the client waits, and is told so."""
+        if not self._has_rejected or charges.lane is None:
+            return told
         wait_ms = min(charges.mute_ms(self._now_us), self._shared.settings.mute_ms_max)
-        if self._has_rejected and wait_ms > 0 and charges.lane is not None:
+        if wait_ms > 0:
             told = bytearray(told)
-            throttle_field.patch(told, METADATA, version, wait_ms)
-            caller.mute(wait_ms, charges.lane, request.client_id, self._now_us // 1000)
+            throttle_field.patch(told, METADATA, self._head.version, wait_ms)
+            caller.mute(wait_ms, charges.lane, client_id, self._now_us // 1000)
         return told
 
     def _ask_for(
@@ -170,6 +183,7 @@ class AutoCreation(Conversation):
     ) -> Generator[Sent | None, Frame, Frame]:
         """Have the admitted topics created, and nothing else; returns the answer to the client."""
         _, version, correlation = self._head
+        failed: dict[str, int] = {}
         if self._admitted:
             names = [self._topics[index].name or "" for index in self._admitted]
             question = yield from questions.metadata_by_name_in_steps(
@@ -181,11 +195,13 @@ class AutoCreation(Conversation):
             answer = yield from questions.scan_metadata_in_steps(
                 told, questions.METADATA_NAMES_VERSION
             )
-            yield from self._settle(charges, answer)
+            failed = yield from self._settle(charges, answer)
         if version >= FLAG_FROM:
-            return (yield Sent(correlation, metadata_requests.without_creation(frame, request)))
+            told = yield Sent(correlation, metadata_requests.without_creation(frame, request))
+            return (yield from _with_errors(told, version, failed))
         question = yield from questions.metadata_by_name_in_steps(correlation, request.names)
         told = yield Sent(correlation, question)
+        told = yield from _with_errors(told, questions.METADATA_NAMES_VERSION, failed)
         return (yield from old_metadata.older_in_steps(told, version))
 
     # ------------------------------------------------------------------ deciding
@@ -215,8 +231,9 @@ class AutoCreation(Conversation):
             else:
                 self._has_rejected = True
 
-    def _settle(self, charges: MutationCharges, answer: MetadataAnswer) -> Steps[None]:
-        """Take what the broker says of each topic: what it does not create is given back."""
+    def _settle(self, charges: MutationCharges, answer: MetadataAnswer) -> Steps[dict[str, int]]:
+        """Take what the broker says of each topic: what it does not create is given back; returns why not."""
+        failed: dict[str, int] = {}
         for number, index in enumerate(self._admitted):
             if number % STEP_PARTS == STEP_PARTS - 1:
                 yield
@@ -231,11 +248,26 @@ class AutoCreation(Conversation):
                 continue
             if said.error_code not in PERHAPS_DONE:
                 self._counts.refused(index, now_ms)
+            failed[name] = said.error_code
             self._outcomes[index] = Outcome(said.error_code, None)
         charges.owe(self._leave(charges), self._now_us)
         yield from charges.settle(
             self._outcomes, 0, refused_any=self._has_rejected, now_us=self._now_us
         )
+        return failed
+
+
+def _with_errors(told: Frame, version: int, failed: dict[str, int]) -> Steps[Frame]:
+    """The answer to a question without creation, with what came of the one before."""
+    if not failed:
+        return told
+    answer = yield from questions.scan_metadata_in_steps(told, version)
+    changed = bytearray(told)
+    for name, error_code in failed.items():
+        topic = answer.topics.get(name)
+        if topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            changed[topic.at : topic.at + 2] = encode_int16(error_code)
+    return changed
 
 
 def _with_default_partitions(name: str) -> TopicAsk:
