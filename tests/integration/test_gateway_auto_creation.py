@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -39,7 +40,7 @@ def gateway(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def asks_for(client_id: str, names: list[str], version: int) -> bytes:
     no_id = {"topic_id": None} if version >= 10 else {}
     rows: list[dict[str, object]] = [{"name": name, **no_id} for name in names]
-    flag = {"allow_auto_topic_creation": True} if version >= 4 else {}
+    flag: dict[str, Any] = {"allow_auto_topic_creation": True} if version >= 4 else {}
     topics = parts(METADATA, version, "request", "MetadataRequestTopic", *rows)
     return request(METADATA, version, client=client_id, topics=topics, **flag)
 
