@@ -305,6 +305,7 @@ def test_what_the_broker_does_not_create_is_given_back(error: int) -> None:
     stage.broker(told(("a/b", error, 0), version=12, asked=frame))
     assert charges(stage.cluster.rows) == [(60, ADMITTED), (-60, ADMITTED)]
     assert not stage.muted
+    assert stage.cluster.shared.facts.topics.last("a/b") is None
 
 
 def test_a_topic_that_is_there_at_once_is_charged_with_what_it_has() -> None:
