@@ -1,11 +1,12 @@
 """Topics that are created because Metadata asks for them: charged as the CreateTopics that a broker sends for it."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.session.test_asking import OneForAll
 
 from kvota.engine import QuotaWindow
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
@@ -168,6 +169,30 @@ def test_topics_by_id_create_nothing() -> None:
     stage = Stage(cluster())
     frame = asks_for(uuid.uuid4())
     assert stage.client(frame) == frame
+
+
+class NoLimit(OneForAll):
+    """Counts everybody, and limits nobody."""
+
+    def quota_limit(self, quota_type: QuotaType, tags: Mapping[str, str]) -> float | None:
+        return None
+
+
+@pytest.mark.parametrize("callback", [OneForAll(), NoLimit()], ids=["a limit", "none"])
+def test_a_callback_of_ones_own_is_asked_before_a_clients_first_topics(
+    callback: OneForAll,
+) -> None:
+    stage = Stage(Cluster(callback=callback, enforced=frozenset({QuotaType.CONTROLLER_MUTATION})))
+    frame = asks_for("new")
+    assert stage.client(frame) == b""
+    ((token, question),) = stage.asked
+    assert question.quota_type is QuotaType.CONTROLLER_MUTATION
+
+    up = stage.answer(token, question.ask(callback))
+
+    assert (up == frame) is isinstance(callback, NoLimit)
+    assert creates(up) is isinstance(callback, NoLimit)
+    assert len(stage.asked) == 1
 
 
 # ------------------------------------------------------------------ within the quota
