@@ -169,6 +169,7 @@ class Asks:
         return self._plain(HEARTBEAT, 0, 4)
 
     def metadata(self) -> Ask:
+        """Creates no topic: these brokers make none by themselves."""
         version = self._rng.randint(0, 13)
         client_id = self._client_id()
         names = [self._prefix + name for name in ("a", "b")]
@@ -177,7 +178,12 @@ class Asks:
         else:
             rows = [{"name": name} for name in names]
         topics = parts(METADATA, version, "request", "MetadataRequestTopic", *rows)
-        frame = _request(METADATA, version, client=client_id, topics=topics)
+        if version < 4:  # these cannot say that none shall be created: they ask for all there are
+            frame = _request(METADATA, version, client=client_id, topics=None if version else ())
+        else:
+            frame = _request(
+                METADATA, version, client=client_id, topics=topics, allow_auto_topic_creation=False
+            )
         return self._ask(frame, client_id=client_id)
 
     def api_versions(self) -> Ask:

@@ -90,7 +90,7 @@ class _Looked:
         if whole._place is None:
             return False
         user, turn = whole._place
-        return not whole._all.line_of(user).is_first(turn)
+        return not whole._all.is_first(turn, user)
 
     @property
     def _a_broker_is_slow(self) -> bool:

@@ -1,13 +1,13 @@
 """The client behind a connection: who it is, what is due to it, what its driver shall do."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Protocol
 
 from kvota.engine import Answer, Lane, Question
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, ChargeMemo, outcome_of
 from kvota.model.quota_type import QuotaType
+from kvota.session.announced import ANNOUNCED, HEAD_BYTES_MAX, announced_parts
 from kvota.session.budget import User
 from kvota.session.commands import Command, Do
 from kvota.session.due import Due, Entry
@@ -20,28 +20,10 @@ from kvota.session.shared import Shared
 from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
-from kvota.wire import alter_configs, client_quotas, mutations
-from kvota.wire.apis import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kvota.wire.varint import Bytes, Frame
+from kvota.wire.varint import Frame
 
 # The quota callback has so long to answer before a client counts as by the default one.
 ASK_MS_MAX = 1_000
-# A request's head with its client id, and tags that no client sends yet.
-_HEAD_BYTES_MAX = 4_096
-
-
-# Requests that are kept whole while they are decided on: how many things each announces.
-_ANNOUNCED: Mapping[int, Callable[[Bytes], int]] = {
-    **{
-        key: partial(mutations.announced_topics, key=key)
-        for key, quota_type in QUOTA_TYPE_OF_KEY.items()
-        if quota_type is QuotaType.CONTROLLER_MUTATION
-    },
-    # An entity takes what two topics take.
-    ALTER_CLIENT_QUOTAS: lambda head: 2 * client_quotas.announced_entries(head),
-    ALTER_CONFIGS: alter_configs.announced_items,
-    INCREMENTAL_ALTER_CONFIGS: alter_configs.announced_items,
-}
 
 
 class AtWork(Protocol):
@@ -231,17 +213,20 @@ class Caller:
         """Take nothing else of this connection: a mutation or a login is under way."""
         self.pausing.wait(at_most_ms)
 
-    def has_room(self, route: Route, data: bytes | bytearray, pos: int, size: int) -> bool:
+    def has_room(
+        self, route: Route, data: bytes | bytearray, pos: int, size: int, now_us: int
+    ) -> bool:
         """False: a mutation, of which the head is at ``pos``, waits for its turn, and for memory.
 
         Raises:
             ProtocolError: it announces more topics, or entities, than are taken.
         """
-        announced = _ANNOUNCED.get(route.key)
-        if announced is None:
+        if route.key not in ANNOUNCED:
             return True
-        head = data[pos : pos + min(size + 4, _HEAD_BYTES_MAX)]
-        if self.whole.take(size, announced(head), self.user):
+        engine, user = self.shared.engine, self.principal.name
+        head = data[pos : pos + min(size + 4, HEAD_BYTES_MAX)]
+        parts = announced_parts(engine, user, route.key, head, now_us // 1000)
+        if parts is None or self.whole.take(size, parts, self.user):
             return True
         self.pausing.reasons |= Reason.ROOM
         return False

@@ -264,7 +264,7 @@ class ClusterFacts:
         cluster: as the gateway has seen it itself last; empty where it does not look.
     """
 
-    # num.partitions only changes with a broker's restart.
+    # num.partitions, and auto.create.topics.enable, only change with a broker's restart.
     FRESH_MS = 600_000
 
     def __init__(self) -> None:
@@ -272,6 +272,8 @@ class ClusterFacts:
         self.cluster = ClusterView()
         self._default_partitions: int | None = None
         self._asked_ms: int | None = None
+        # By broker: whether it creates the topics that it is asked for, and when it has told.
+        self._creates_topics: dict[int, tuple[bool, int]] = {}
 
     def seen_partitions(self, name: str | bytes) -> int | None:
         """How many partitions the gateway has seen a topic of this name have; None: none."""
@@ -291,6 +293,15 @@ class ClusterFacts:
         if partitions is not None:
             self._default_partitions = partitions
             self._asked_ms = now_ms
+
+    def creates_topics(self, node_id: int, now_ms: int) -> bool | None:
+        """A broker's auto.create.topics.enable, None where it is not known."""
+        creates, told_ms = self._creates_topics.get(node_id, (None, 0))
+        return creates if abs(now_ms - told_ms) < self.FRESH_MS else None
+
+    def learn_creates_topics(self, node_id: int, creates: bool, now_ms: int) -> None:  # noqa: FBT001
+        """Keep what a broker has told."""
+        self._creates_topics[node_id] = creates, now_ms
 
     def _fresh(self, now_ms: int) -> bool:
         return self._asked_ms is not None and abs(now_ms - self._asked_ms) < self.FRESH_MS

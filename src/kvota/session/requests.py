@@ -139,7 +139,7 @@ class Requests:
             kind = route.kind
             frame_end = pos + 4 + size
             if frame_end > end:
-                need = self._needed(route, size, data, pos)
+                need = self._needed(route, size, data, pos, now_us)
                 if need:
                     return self._keep(data, pos, need, ahead, begin, now_us)
                 if kind == 1:  # Kind.PRODUCE, of which only a part is here
@@ -281,7 +281,7 @@ class Requests:
             if passing and self._pausing.mute_again(now_us):
                 return None
             is_ready = is_known(self._caller, route, data[pos + REQUEST_HEAD_BYTES : body])
-            if not is_ready or not self._caller.has_room(route, data, pos, size):
+            if not is_ready or not self._caller.has_room(route, data, pos, size, now_us):
                 return None
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
@@ -320,7 +320,7 @@ class Requests:
         frame_bytes = Token.frame_bytes(data)
         if len(data) < frame_bytes:  # a large one takes room, as it does in a request
             route = self._new_route(SASL_AUTHENTICATE << 16)
-            need = self._needed(route, frame_bytes - 4, data, 0)
+            need = self._needed(route, frame_bytes - 4, data, 0, now_us)
             return self._keep(data, 0, need, None, 0, now_us)
         if self._pausing.reasons:
             return self._keep(data, 0, frame_bytes, None, 0, now_us)
@@ -352,10 +352,12 @@ class Requests:
 
     # ------------------------------------------------------------------ the announced-bytes budget
 
-    def _needed(self, route: Route, size: int, data: bytes | bytearray, pos: int) -> int:
+    def _needed(
+        self, route: Route, size: int, data: bytes | bytearray, pos: int, now_us: int
+    ) -> int:
         """Of a frame that is not here whole: how much of it must be, 0 when it may go on."""
         need = min(size + 4, EVIDENCE_BYTES)
-        if len(data) - pos < need or not self._caller.has_room(route, data, pos, size):
+        if len(data) - pos < need or not self._caller.has_room(route, data, pos, size, now_us):
             return need
         # The budget is the broker's memory where the frame goes on at once, else our own.
         if not self.budget.take(size, self._caller.user):

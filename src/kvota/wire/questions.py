@@ -37,6 +37,7 @@ class TopicFacts:
     topic_id: bytes | None  # None: the version has no ids
     error_code: int
     partitions: int
+    at: int = -1  # offset of the error code in the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +61,16 @@ def metadata_by_name(correlation_id: int, names: Sequence[str]) -> bytes:
     return at_once(metadata_by_name_in_steps(correlation_id, names))
 
 
-def metadata_by_name_in_steps(correlation_id: int, names: Sequence[str]) -> Steps[bytes]:
-    """Makes such a request frame, a little at a time."""
+def metadata_by_name_in_steps(
+    correlation_id: int, names: Sequence[str], *, creates: bool = False
+) -> Steps[bytes]:
+    """Makes such a request frame, a little at a time; ``creates``: the broker may create the topics."""
     body = bytearray(encode_count(len(names), flexible=False))
     for number, name in enumerate(names):
         body += encode_text(name, flexible=False)
         if number % STEP_PARTS == STEP_PARTS - 1:
             yield
-    body += _NO_AUTO_CREATION
+    body += b"\1" if creates else _NO_AUTO_CREATION
     return encode_request(METADATA, METADATA_NAMES_VERSION, correlation_id, bytes(body))
 
 
@@ -206,6 +209,7 @@ def _broker(scanner: Scanner, version: int) -> Broker:
 
 
 def _topic(scanner: Scanner, version: int) -> Steps[TopicFacts]:
+    at = scanner.at
     error_code = scanner.int16()
     name = scanner.text()
     topic_id = scanner.take(TOPIC_ID_BYTES) if version >= 10 else None
@@ -223,5 +227,9 @@ def _topic(scanner: Scanner, version: int) -> Steps[TopicFacts]:
         scanner.skip(4)  # authorized operations
     scanner.skip_tags()
     return TopicFacts(
-        name=name, topic_id=topic_id, error_code=error_code, partitions=max(0, partitions)
+        name=name,
+        topic_id=topic_id,
+        error_code=error_code,
+        partitions=max(0, partitions),
+        at=at,
     )

@@ -209,7 +209,6 @@ ATTACKS = (
         unit="partitions",
         quotas={"controller_mutation_rate": 1},
     ),
-    # Not held by the gateway: docs/consequences.md says what to do.
     Attack(
         "creates_by_metadata",
         creates_by_metadata,

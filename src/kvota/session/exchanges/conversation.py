@@ -30,10 +30,17 @@ class Sent(NamedTuple):
     at_most_ms: int = QUESTION_MS_MAX
 
 
+class Onward(NamedTuple):
+    """The end of a conversation that has changed nothing: the request goes up, and ``exchange`` takes its answer."""
+
+    frame: bytes
+    exchange: Exchange
+
+
 # What comes back: the answer to what was sent, or the result of an errand.
 Back = Any  # type: ignore[explicit-any]
 # None: a step is done, and others may have their turn. In the end there is the answer for the client.
-Talk = Generator[Sent | Errand | None, Back, Frame]
+Talk = Generator[Sent | Errand | None, Back, Frame | Onward]
 
 
 class Conversation(Exchange):
@@ -112,8 +119,15 @@ class Conversation(Exchange):
             wanted = self._talk.send(answer)
         except StopIteration as end:
             caller.whole.give_back()
+            told: Frame = b""
+            if isinstance(end.value, Onward):
+                caller.expect((self._head.correlation, Due.EXCHANGE, end.value.exchange))
+                # Before anything that is taken next.
+                caller.commands.append((Do.SEND_UPSTREAM, end.value.frame))
+            else:
+                told = end.value
             caller.go_on()
-            return b"", end.value
+            return b"", told
         except ProtocolError:
             caller.at_work = self  # so that it is abandoned
             raise

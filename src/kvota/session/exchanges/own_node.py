@@ -6,6 +6,7 @@ brokers; where none of them has the dialled address, the driver compares what ad
 (``Do.FIND_NODE``). Meanwhile the request waits, uncharged.
 """
 
+from kvota.model.quota_type import QuotaType
 from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due
@@ -65,10 +66,12 @@ def is_node_known(caller: Caller) -> bool:
 
 def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool:
     """False: the broker, or what this client may mutate, is being asked for, and a mutation must wait."""
-    quota_type = QUOTA_TYPE_OF_KEY.get(route.key)
+    # Topics that are asked for may be created: one counter has these for all brokers.
+    by_asking = QuotaType.CONTROLLER_MUTATION if route.key == METADATA else None
+    quota_type = QUOTA_TYPE_OF_KEY.get(route.key, by_asking)
     if quota_type is None:
         return True
-    if not is_node_known(caller):
+    if route.key != METADATA and not is_node_known(caller):
         return False
     name = client_id.decode("utf-8", "replace")
     if caller.shared.engine.is_known(quota_type, caller.node_id, caller.principal.name, name):

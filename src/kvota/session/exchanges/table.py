@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from kvota.session.exchanges.addresses import Addresses
+from kvota.session.exchanges.auto_creation import AutoCreation
 from kvota.session.exchanges.broker_settings import AlterBrokerSettings
 from kvota.session.exchanges.client_quotas import AlterQuotas, DescribeQuotas
 from kvota.session.exchanges.described_brokers import DescribedBrokers
@@ -21,6 +22,7 @@ from kvota.wire.apis import (
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     Treatment,
@@ -28,6 +30,7 @@ from kvota.wire.apis import (
 
 EXCHANGES: Mapping[int, type[Exchange]] = {
     **{key: Addresses for key, api in APIS.items() if api.treatment is Treatment.REWRITE},
+    METADATA: AutoCreation,
     API_VERSIONS: Versions,
     SASL_HANDSHAKE: Handshake,
     SASL_AUTHENTICATE: Authenticate,
