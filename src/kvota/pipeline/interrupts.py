@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from pyspark import SparkContext
+
 
 @contextlib.contextmanager
 def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
@@ -27,6 +29,7 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
     def stop(_number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
         is_interrupted = True
+        _say_nothing_of_lost_updates()
         jvm.kill()
         if not _is_within_py4j(frame):
             raise KeyboardInterrupt
@@ -44,6 +47,14 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
             jvm.wait()
     if is_interrupted:
         raise KeyboardInterrupt
+
+
+def _say_nothing_of_lost_updates() -> None:
+    """The JVM may be in the midst of telling accumulators: Spark's server of them prints that as an error of its own."""
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 @contextlib.contextmanager
