@@ -10,9 +10,9 @@ SECONDS = 10.0
 FILLING_SECONDS = 5.0
 GROWTH_MIB_MAX = 100
 # A few times as long as it takes on a busy machine; who is kept out waits for as long as the attack lasts.
-SERVED_WITHIN_S = 2.0
+SERVED_WITHIN_S = 4.0
 # Who is connected already: longer than who is straight at the broker meanwhile, at the worst.
-KEPT_WAITING_MS_MAX = 1_000
+KEPT_WAITING_MS_MAX = 3_000
 
 
 async def test_connections_that_were_closed_in_a_mute_keep_no_places(field: Field) -> None:

@@ -284,6 +284,8 @@ class Driver:
         """The client is gone (or was closed by us)."""
         if not self.closing:
             self._give_up()
+        if self.upstream is not None and self.ended_by == "client":
+            self.means.backlog.leave(self.upstream)  # else what was taken has to arrive
         if self.upstream is None:
             self.machine.upstream_gone()
         # Cycles would keep all this until the collector's next full run, thousands of connections later.
@@ -403,7 +405,6 @@ class Driver:
         self.means.backlog.look(self)
 
     def _leave_upstream(self, upstream: Side) -> None:
-        self.means.backlog.leave(upstream)
         leave_upstream(upstream, self.means.loop, is_inside_frame=self.machine.is_inside_frame)
 
     def _drop_waits(self) -> None:

@@ -20,6 +20,7 @@ from kvota.session.shared import Shared
 from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
+from kvota.wire.apis import METADATA
 from kvota.wire.varint import Frame
 
 # The quota callback has so long to answer before a client counts as by the default one.
@@ -221,8 +222,8 @@ class Caller:
         Raises:
             ProtocolError: it announces more topics, or entities, than are taken.
         """
-        if route.key not in ANNOUNCED:
-            return True
+        if route.key not in ANNOUNCED or (route.key == METADATA and self.is_stranger):
+            return True  # whom the broker refuses, whatever topics are named
         engine, user = self.shared.engine, self.principal.name
         head = data[pos : pos + min(size + 4, HEAD_BYTES_MAX)]
         parts = announced_parts(engine, user, route.key, head, now_us // 1000)

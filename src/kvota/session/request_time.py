@@ -20,7 +20,7 @@ from kvota.session.answers import Answers
 from kvota.session.caller import Caller
 from kvota.session.due import Due, Entry
 from kvota.session.pausing import Reason
-from kvota.session.requests import Requests
+from kvota.session.requests import CLIENT_ID_BYTES_MAX, Requests
 from kvota.wire import throttle_field
 from kvota.wire.apis import APIS, PRODUCE
 from kvota.wire.headers import ANSWER_HEAD, REQUEST_HEAD_BYTES
@@ -34,6 +34,7 @@ UNANSWERED_NS = 10_000_000
 CHARGED_FROM_NS_MAX = 1_000_000
 
 _REQUEST = QuotaType.REQUEST
+_HEAD_BYTES_MAX = REQUEST_HEAD_BYTES + CLIENT_ID_BYTES_MAX
 _ANSWER_HEAD = ANSWER_HEAD.unpack_from
 # Key, version, and behind the correlation id the length of the client id.
 _REQUEST_HEAD = Struct(">4xhh4xh").unpack_from
@@ -65,6 +66,7 @@ class RequestTime:
         "_client_id",
         "_count",
         "_due",
+        "_head",
         "_is_between",
         "_lane_version",
         "_last_api",
@@ -94,6 +96,7 @@ class RequestTime:
         self._is_between = not (requests.left or requests.buffered or caller.sends_tokens)
         self._count = requests.count
         self._own_answers = caller.own_answers
+        self._head = b""  # of a request, of which more has to come
         self.lane: Lane | None = None
         self.spent_ns = 0
 
@@ -102,8 +105,11 @@ class RequestTime:
     def took_from_client(self, data: bytes | bytearray, spent_ns: int, now_us: int) -> None:
         """Bytes of the client have been taken, and all that comes of it at once."""
         requests, caller = self._requests, self._caller
-        if self._is_between and data[12 : self._client_end] != self._client_field:
-            self._see_client(data, now_us)
+        if self._is_between or self._head:
+            head = self._head + data[:_HEAD_BYTES_MAX] if self._head else data
+            self._head = b""
+            if head[12 : self._client_end] != self._client_field:
+                self._see_client(head, now_us)
         self._is_between = not (requests.left or requests.buffered or caller.sends_tokens)
         count, before = requests.count, self._count
         self._count = count
@@ -137,11 +143,17 @@ class RequestTime:
             self._charge(self._last_api, now_us)
 
     def _see_client(self, data: bytes | bytearray, now_us: int) -> None:
-        """Whose request begins here, where its head is here; what was spent for another one is charged first."""
+        """Whose request begins here, once its head is here; what was spent for another one is charged first."""
         if len(data) < REQUEST_HEAD_BYTES:
+            self._head = bytes(data)
             return
         key, version, length = _REQUEST_HEAD(data)
+        if length > CLIENT_ID_BYTES_MAX:
+            return  # it is refused
         client_id = bytes(data[14 : 14 + length]) if length > 0 else b""
+        if len(client_id) < length:
+            self._head = bytes(data)
+            return
         if self.spent_ns and self._last_api != _UNSEEN:
             self._charge(self._last_api, now_us)
         if key in APIS:

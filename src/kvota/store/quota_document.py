@@ -134,7 +134,7 @@ def text_of_setting(name: str, value: object) -> str:
         msg = f"{name} is no setting of the gateway"
         raise ValueError(msg)
     if not isinstance(value, str):
-        msg = f"{name}: {value!r} is no text"
+        msg = f"{name}: {type(value).__name__} is no text"  # it may be a password: not its value
         raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
     return value
 

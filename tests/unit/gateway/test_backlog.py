@@ -106,3 +106,25 @@ async def test_what_a_broker_has_not_taken_is_not_kept_for_a_client_that_has_gon
 
     await until(upstream.transport.is_closing)
     await until(lambda: not world.gateway._backlog.held_bytes)
+
+
+@pytest.mark.usefixtures("scarce")
+async def test_what_a_broker_has_not_taken_arrives_when_the_gateway_ends_the_connection(
+    worlds: Worlds,
+) -> None:
+    world = await worlds()
+    client = await world.connect()
+    assert await client.ask(heartbeat(7)) == heartbeat_answer(7)
+    world.brokers[0].gate.clear()
+    for _ in range(FRAMES):
+        client.send(FRAME)
+    (driver,) = world.drivers
+    await until(lambda: world.gateway._backlog.is_long)
+    upstream = driver.upstream
+    assert upstream is not None
+    await until(upstream.transport.get_write_buffer_size)
+
+    driver.close("", by="moved")
+    await until(lambda: not world.drivers)
+
+    assert upstream.transport.get_write_buffer_size()

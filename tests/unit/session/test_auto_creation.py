@@ -11,7 +11,7 @@ from tests.unit.session.test_asking import OneForAll
 from kvota.engine import QuotaWindow
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.errors import ProtocolError
-from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.testing.frames import (
     CREATE_TOPICS,
@@ -482,3 +482,13 @@ def test_thousands_of_names_are_worked_on_in_steps() -> None:
 
 def test_the_versions_are_those_that_are_offered() -> None:
     assert APIS[METADATA].versions == (0, max(VERSIONS))
+
+
+def test_who_has_not_logged_in_makes_no_counters_by_names_it_invents() -> None:
+    cluster = Cluster(quotas(QuotaEntity(client_id=DEFAULT), CONTROLLER_MUTATION=5))
+    cluster.shared.asks_for_logins = True
+    stage = Stage(cluster)
+    asked = b"".join(request(METADATA, 12, client="x" * 900 + str(n)) for n in range(100))
+
+    assert stage.client(asked) == asked
+    assert len(cluster.engine.counters) == 0

@@ -388,3 +388,19 @@ def test_values_are_whole_counts() -> None:
 
     for row in of_time(stage.cluster):
         assert row.value / percent_seconds(1) == int(row.value / percent_seconds(1))
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8, 13, 14, 15, 16, 20])
+def test_whose_time_it_is_does_not_depend_on_how_its_request_is_cut(cut: int) -> None:
+    stage = Stage(Cluster(quotas(QuotaEntity(client_id="app"), REQUEST=10.0)))
+    ask, told = request(HEARTBEAT, 4), answer(HEARTBEAT, 4)
+    for _ in range(3):
+        stage.step_ns = 30_000_000
+        stage.client(ask[:cut], ask[cut:])
+        stage.step_ns = 0
+        stage.broker(told)
+        stage.advance(20)
+
+    rows = [row for row in stage.cluster.rows if row.memo.quota_type is QuotaType.REQUEST]
+    assert rows
+    assert {(row.memo.client_id, row.memo.limit) for row in rows} == {("app", 10.0)}

@@ -340,7 +340,7 @@ async def test_settings_that_cannot_be_written_stay_as_they_were(path: Path) -> 
     ("settings", "words"),
     [
         (b'{"log.dirs": "/"}', "log.dirs is no setting of the gateway"),
-        (b'{"quota.window.num": 5}', "quota.window.num: 5 is no text"),
+        (b'{"quota.window.num": 5}', "quota.window.num: int is no text"),
         (b"[]", '"settings" is no object'),
     ],
 )

@@ -90,7 +90,7 @@ def test_settings_of_many_rows_are_the_last_ones() -> None:
         (KEY, b'{"value":1.0}', "its version is None"),
         (KEY, VALUE.replace(b"1,", b"2,"), "its version is 2, and this kvota knows 1: a newer one"),
         (KEY, b'{"version":1,"value":1.0,"until":5}', "other members"),
-        (NUM_KEY, b'{"version":1,"value":5}', "quota.window.num: 5 is no text"),
+        (NUM_KEY, b'{"version":1,"value":5}', "quota.window.num: int is no text"),
         (b'{"setting":"log.dirs"}', b'{"version":1,"value":"/"}', "no setting of the gateway"),
         (b'{"setting":"quota.window.num","user":"a"}', VALUE, 'its key has no "quota"'),
         (KEY, b'{"version":1,"value":"fast"}', "'fast' is no number"),

@@ -62,7 +62,8 @@ class AutoCreation(Conversation):
         """
         engine, user = caller.shared.engine, caller.principal.name
         if (
-            not limits_mutations(engine, user, frame, now_us // 1000)
+            caller.is_stranger  # whom the broker refuses
+            or not limits_mutations(engine, user, frame, now_us // 1000)
             or metadata_requests.announced_names(frame) == 0
         ):
             caller.whole.give_back()

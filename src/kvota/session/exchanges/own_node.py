@@ -71,6 +71,8 @@ def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool
     quota_type = QUOTA_TYPE_OF_KEY.get(route.key, by_asking)
     if quota_type is None:
         return True
+    if route.key == METADATA and caller.is_stranger:
+        return True  # who has not logged in has no quota, and is told of no topic
     if route.key != METADATA and not is_node_known(caller):
         return False
     name = client_id.decode("utf-8", "replace")
