@@ -35,7 +35,6 @@ DESCRIPTIONS = (
     "--describe --entity-type users --entity-type clients",
     "--describe --entity-type ips",
 )
-# quotas.toml has no request_percentage, and one of the entities has nothing else.
 VALUES = 10
 
 

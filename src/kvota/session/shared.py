@@ -21,7 +21,7 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
 from kvota.session.whole_requests import WholeRequests
 
-# A dozen Metadata answers of a cluster with 100,000 partitions at a time; each is soon whole.
+# Answers that are read whole: coordinators, settings, error texts. Of Metadata only the brokers are kept.
 WHOLE_ANSWERS_BYTES = 128 * 2**20
 
 
