@@ -68,6 +68,7 @@ async def gateway(
     folder: Path, broker: type[asyncio.Protocol]
 ) -> AsyncIterator[tuple[int, Memory]]:
     """A gateway's port and memory, with such a broker behind it."""
+    Kept.all.clear()  # those of another test, whose loop has ended
     server = await asyncio.get_running_loop().create_server(broker, "127.0.0.1", 0)
     first_port = free_port_range(10)
     config = gateway_toml(
@@ -81,9 +82,10 @@ async def gateway(
     with GatewayProcess(folder, config=config, quotas="", first_port=first_port) as process:
         yield first_port, Memory(process.pid)
     server.close()
-    while Kept.all:
-        Kept.all.pop().abort()
-    await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0.1)  # who was accepted last is known a little later
+        while Kept.all:
+            Kept.all.pop().abort()
 
 
 async def _ask(port: int, frame: bytes, count: int) -> None:
