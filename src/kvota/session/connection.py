@@ -301,7 +301,7 @@ class Connection:
     @property
     def keeps_turn_waiting(self) -> bool:
         """True while a large request that has not arrived keeps another one of its user waiting."""
-        return not self.caller.whole.in_use and self.caller.whole.keeps_turn_waiting
+        return self.caller.whole.keeps_turn_waiting
 
     @property
     def answer_in_the_way(self) -> int | None:

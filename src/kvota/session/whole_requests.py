@@ -59,7 +59,7 @@ class WholeRequests:
         if len(line) > 1:
             self._budgets.wait_no_more()
         line.leave(turn)
-        if not line and self._lines.get(user) is line:
+        if not line:
             del self._lines[user]
 
 
@@ -89,8 +89,8 @@ class WholeRequest:
 
     @property
     def keeps_turn_waiting(self) -> bool:
-        """True while others of its user wait for this one to end."""
-        if self._place is None:
+        """True while others of its user wait for this one, which still arrives, to end."""
+        if self.in_use or self._place is None:
             return False
         user, turn = self._place
         return self._all.keeps_others_waiting(turn, user)

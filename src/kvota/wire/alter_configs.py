@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvota.wire.apis import INCREMENTAL_ALTER_CONFIGS
-from kvota.wire.encode import encode_count, encode_int16, encode_int32, encode_text
+from kvota.wire.encode import encode_count, encode_int16, encode_int32, encode_text, encode_words
 from kvota.wire.headers import (
     answer_scanner,
     encode_answer,
@@ -18,7 +18,6 @@ from kvota.wire.headers import (
     request_scanner,
     with_size,
 )
-from kvota.wire.scanner import TEXT_BYTES_MAX
 from kvota.wire.steps import Steps
 from kvota.wire.varint import Bytes, Frame
 
@@ -230,15 +229,10 @@ def with_results(answer: Frame, key: int, version: int, results: Iterable[Result
 
 def _result(result: Result, *, flexible: bool) -> bytes:
     (resource_type, name), error_code, message = result
-    text = (
-        None
-        if message is None
-        else message.encode()[:TEXT_BYTES_MAX].decode(errors="ignore")  # it repeats what was sent
-    )
     return b"".join(
         (
             encode_int16(error_code),
-            encode_text(text, flexible=flexible),
+            encode_words(message, flexible=flexible),
             resource_type.to_bytes(1, "big", signed=True),
             encode_text(name, flexible=flexible),
             b"\0" if flexible else b"",

@@ -14,6 +14,7 @@ from kvota.wire.encode import (
     encode_int16,
     encode_int32,
     encode_text,
+    encode_words,
 )
 from kvota.wire.headers import (
     REQUEST_HEAD,
@@ -23,7 +24,7 @@ from kvota.wire.headers import (
     request_header_version,
     request_scanner,
 )
-from kvota.wire.scanner import TEXT_BYTES_MAX, Scanner
+from kvota.wire.scanner import Scanner
 from kvota.wire.steps import STEP_PARTS, Steps
 from kvota.wire.varint import Bytes
 
@@ -176,8 +177,7 @@ def alteration_answer(
     tags = b"\0" if flexible else b""
     encoded: list[bytes] = []
     for number, (parts, error_code, message) in enumerate(results, 1):
-        text = None if message is None else _cut(message)
-        encoded += encode_int16(error_code), encode_text(text, flexible=flexible)
+        encoded += encode_int16(error_code), encode_words(message, flexible=flexible)
         encoded += _parts(parts, flexible=flexible), tags
         if number % STEP_PARTS == 0:
             yield
@@ -224,12 +224,11 @@ def description_refusal(
 ) -> bytes:
     """Makes a whole answer frame to DescribeClientQuotas that says why nothing is described."""
     flexible = is_flexible(DESCRIBE_CLIENT_QUOTAS, version)
-    text = None if message is None else _cut(message)
     body = b"".join(
         (
             encode_int32(throttle_ms),
             encode_int16(error_code),
-            encode_text(text, flexible=flexible),
+            encode_words(message, flexible=flexible),
             encode_count(-1, flexible=flexible),
             b"\0" if flexible else b"",
         )
@@ -261,8 +260,3 @@ def _parts(parts: Sequence[Part], *, flexible: bool) -> bytes:
             tags,
         )
     return b"".join(encoded)
-
-
-def _cut(message: str) -> str:
-    """As much of it as a text may have; it repeats what the client has written."""
-    return message.encode()[:TEXT_BYTES_MAX].decode(errors="ignore")

@@ -2,6 +2,7 @@
 
 from struct import Struct
 
+from kvota.wire.scanner import TEXT_BYTES_MAX
 from kvota.wire.varint import uvarint
 
 _FLOAT64 = Struct(">d")
@@ -19,6 +20,12 @@ def encode_text(text: str | None, *, flexible: bool) -> bytes:
     if flexible:
         return uvarint(len(encoded) + 1) + encoded
     return len(encoded).to_bytes(2, "big", signed=True) + encoded
+
+
+def encode_words(words: str | None, *, flexible: bool) -> bytes:
+    """Encodes words that repeat what somebody else has written, or are longer than that: as much as a text may have."""
+    cut = None if words is None else words.encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
+    return encode_text(cut, flexible=flexible)
 
 
 def encode_count(count: int, *, flexible: bool) -> bytes:

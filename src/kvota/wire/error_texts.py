@@ -10,9 +10,8 @@ from collections.abc import Collection
 from kvota.model.address import address_text
 from kvota.wire.address_rewrite import AddressRewrite
 from kvota.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kvota.wire.encode import encode_text
+from kvota.wire.encode import encode_words
 from kvota.wire.headers import answer_scanner, request_scanner, with_size
-from kvota.wire.scanner import TEXT_BYTES_MAX
 from kvota.wire.steps import STEP_BYTES, Steps, at_once
 from kvota.wire.varint import Bytes, Frame
 
@@ -98,7 +97,7 @@ def without_addresses(
             if known:
                 hidden = is_known.sub(HIDDEN, hidden)
             if hidden != text:
-                rewrite.put(text_at, encode_text(_cut(hidden), flexible=scanner.flexible))
+                rewrite.put(text_at, encode_words(hidden, flexible=scanner.flexible))
         scanner.skip(1)  # resource type
         scanner.skip_text()  # resource name
         scanner.skip_tags()
@@ -110,11 +109,6 @@ def without_addresses(
     scanner.finish()
     parts = rewrite.parts()
     return answer if parts is None else with_size(parts)
-
-
-def _cut(text: str) -> str:
-    """As much of it as a string may have; a short address may have become a longer word."""
-    return text.encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 def _no_address(node_id: int, host: str, port: int) -> tuple[str, int]:

@@ -1,10 +1,12 @@
 """Where connections hold much that has not gone on, everybody is read in small parts, and nobody is closed."""
 
 import pytest
-from tests.unit.gateway.world import Worlds, heartbeat, heartbeat_answer, until
+from tests.unit.gateway.world import Client, World, Worlds, heartbeat, heartbeat_answer, until
 
 from kvota.gateway import backlog
 from kvota.gateway.backlog import LARGE_READ_BYTES, LITTLE_READ_BYTES
+from kvota.gateway.driver import Driver
+from kvota.gateway.side import BrokerSide
 from kvota.session.pausing import Reason
 from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer
 
@@ -86,10 +88,10 @@ async def test_before_clients_that_do_not_read_little_is_held_and_all_arrives(
             )
 
 
-@pytest.mark.usefixtures("scarce")
-async def test_what_a_broker_has_not_taken_is_not_kept_for_a_client_that_has_gone(
+async def behind_a_broker_that_reads_nothing(
     worlds: Worlds,
-) -> None:
+) -> tuple[World, Client, Driver, BrokerSide]:
+    """More than is taken has been sent, and memory is short."""
     world = await worlds()
     client = await world.connect()
     assert await client.ask(heartbeat(7)) == heartbeat_answer(7)
@@ -100,6 +102,14 @@ async def test_what_a_broker_has_not_taken_is_not_kept_for_a_client_that_has_gon
     await until(lambda: world.gateway._backlog.is_long)
     upstream = driver.upstream
     assert upstream is not None
+    return world, client, driver, upstream
+
+
+@pytest.mark.usefixtures("scarce")
+async def test_what_a_broker_has_not_taken_is_not_kept_for_a_client_that_has_gone(
+    worlds: Worlds,
+) -> None:
+    world, client, driver, upstream = await behind_a_broker_that_reads_nothing(worlds)
 
     client.writer.transport.abort()
     driver.close("", by="client")
@@ -112,16 +122,7 @@ async def test_what_a_broker_has_not_taken_is_not_kept_for_a_client_that_has_gon
 async def test_what_a_broker_has_not_taken_arrives_when_the_gateway_ends_the_connection(
     worlds: Worlds,
 ) -> None:
-    world = await worlds()
-    client = await world.connect()
-    assert await client.ask(heartbeat(7)) == heartbeat_answer(7)
-    world.brokers[0].gate.clear()
-    for _ in range(FRAMES):
-        client.send(FRAME)
-    (driver,) = world.drivers
-    await until(lambda: world.gateway._backlog.is_long)
-    upstream = driver.upstream
-    assert upstream is not None
+    world, _, driver, upstream = await behind_a_broker_that_reads_nothing(worlds)
     await until(upstream.transport.get_write_buffer_size)
 
     driver.close("", by="moved")

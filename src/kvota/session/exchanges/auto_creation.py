@@ -9,15 +9,15 @@ A topic that is there when it is asked about may be deleted a moment later. So w
 are ever asked for with creation as have been charged.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Set
 
 from kvota.session.announced import limits_mutations
 from kvota.session.caller import Caller
 from kvota.session.exchanges.addresses import Addresses
-from kvota.session.exchanges.conversation import Conversation, Onward, Sent, Talk
+from kvota.session.exchanges.charged_talk import ChargedTalk
+from kvota.session.exchanges.conversation import Onward, Sent, Talk
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.mutation_charges import PERHAPS_DONE, MutationCharges, Outcome
-from kvota.session.exchanges.mutation_counts import MutationCounts
 from kvota.wire import addresses, metadata_requests, old_metadata, questions, throttle_field
 from kvota.wire.apis import CREATE_TOPICS, METADATA
 from kvota.wire.encode import encode_int16
@@ -41,17 +41,18 @@ _CREATED = frozenset(
 )
 
 
-class AutoCreation(Conversation):
+class AutoCreation(ChargedTalk):
     """A Metadata request by which topics may be created; others are on their way at once."""
 
     def __init__(self, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> None:
         super().__init__(caller, head, frame, now_us)
-        self._counts = MutationCounts(caller.shared)
-        self._charges: MutationCharges | None = None
         self._topics: tuple[TopicAsk, ...] = ()
         self._admitted: list[int] = []  # their places
-        self._has_rejected = self._has_gone_up = False
-        self._outcomes: dict[int, Outcome] = {}  # told of, and not settled yet
+        self._has_rejected = False
+
+    @property
+    def _left_out(self) -> Set[int]:
+        return set(range(len(self._topics))).difference(self._admitted)
 
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:
@@ -69,24 +70,6 @@ class AutoCreation(Conversation):
             caller.whole.give_back()
             return Addresses.begin(caller, head, frame, now_us)
         return super().begin(caller, head, frame, now_us)
-
-    def abandoned(self) -> None:
-        """The connection ended before the answer: what was charged stays charged, and what has gone up is."""
-        super().abandoned()
-        if self._charges is None:
-            return
-        owed = self._leave(self._charges) + self._charges.unsettled(self._outcomes)
-        self._charges.abandon()
-        self._charges.owe(owed, self._now_us)
-
-    def _leave(self, charges: MutationCharges) -> int:
-        """Of topics that have no answer: what they may cost more."""
-        now_ms = self._now_us // 1000
-        if not self._has_gone_up:
-            self._counts.withdraw(now_ms)
-            return 0
-        out = set(range(len(self._topics))).difference(self._admitted) | charges.rejected
-        return self._counts.leave(out, charges.all_charged(), now_ms)
 
     # ------------------------------------------------------------------ the conversation
 

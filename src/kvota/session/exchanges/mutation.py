@@ -7,14 +7,15 @@ Metadata had said that it would fail is charged afterwards. While that goes on n
 of the connection is forwarded: a broker, too, has one request of a connection in hand.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Set
 from dataclasses import replace
 
 from kvota.session.caller import Caller
-from kvota.session.exchanges.conversation import QUESTION_MS_MAX, Conversation, Sent, Talk
+from kvota.session.exchanges.charged_talk import ChargedTalk
+from kvota.session.exchanges.conversation import QUESTION_MS_MAX, Sent, Talk
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.mutation_charges import PERHAPS_DONE, MutationCharges, Outcome
-from kvota.session.exchanges.mutation_counts import MutationCounts, key_of
+from kvota.session.exchanges.mutation_counts import key_of
 from kvota.wire import mutations, questions
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, METADATA
 from kvota.wire.error_code import ErrorCode
@@ -28,35 +29,17 @@ _DEFAULT_PARTITIONS = "num.partitions"
 _TIMEOUT_MS_MAX = 300_000
 
 
-class Mutation(Conversation):
+class Mutation(ChargedTalk):
     """One mutation request on its way through: questions, charges, the request, its answer."""
 
     def __init__(self, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> None:
         super().__init__(caller, head, frame, now_us)
         self._refusals: dict[int, Refusal] = {}
-        self._charges: MutationCharges | None = None
-        self._has_gone_up = False
         self._request: MutationRequest
-        self._counts = MutationCounts(caller.shared)
-        self._outcomes: dict[int, Outcome] = {}  # told of, and not settled yet
 
-    def abandoned(self) -> None:
-        """The connection ended before the answer: what was charged stays charged, and what has gone up is."""
-        super().abandoned()
-        if self._charges is None:
-            return
-        owed = self._leave(self._charges) + self._charges.unsettled(self._outcomes)
-        self._charges.abandon()
-        self._charges.owe(owed, self._now_us)
-
-    def _leave(self, charges: MutationCharges) -> int:
-        """Of topics that have no answer, or none that says what has become of them: what they may cost more."""
-        now_ms = self._now_us // 1000
-        if not self._has_gone_up:
-            self._counts.withdraw(now_ms)
-            return 0
-        out = self._refusals.keys() | charges.rejected
-        return self._counts.leave(out, charges.all_charged(), now_ms)
+    @property
+    def _left_out(self) -> Set[int]:
+        return self._refusals.keys()
 
     # ------------------------------------------------------------------ the conversation
 
