@@ -15,7 +15,7 @@ from kvota.gateway.held_back import HeldBack
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
 from kvota.gateway.request_time import took
-from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, Side
+from kvota.gateway.side import LONG_NS, TIMED_READ_BYTES, Side
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.errors import ProtocolError
@@ -119,7 +119,7 @@ class ClientSide(Side):
     def _took(self, data: bytes, began_ns: int) -> None:
         """Where much has come at once and that took long, others come before more of it is read."""
         took_ns = took(self.driver, began_ns, data)
-        if len(data) <= LARGE_READ_BYTES or took_ns <= LONG_NS:
+        if len(data) <= TIMED_READ_BYTES or took_ns <= LONG_NS:
             return
         if not self._machine.pausing.reasons & Reason.STEP:
             self.driver.pause(Reason.STEP)

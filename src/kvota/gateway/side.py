@@ -4,7 +4,7 @@ import asyncio
 from abc import abstractmethod
 
 # Reads that are larger may have thousands of requests or answers in them: how long they took is looked at.
-LARGE_READ_BYTES = 32_768
+TIMED_READ_BYTES = 32_768
 # Who has taken so long waits for others before more of it is read.
 LONG_NS = 2_000_000
 
@@ -26,13 +26,13 @@ class Side(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.paused = False
-        self.timed_bytes = LARGE_READ_BYTES
+        self.timed_bytes = TIMED_READ_BYTES
         self.held_bytes = 0
         self.linger: asyncio.TimerHandle | None = None
 
     def time_reads(self, *, are_charged: bool) -> None:
         """How long every read takes is charged from now on, or not any more."""
-        self.timed_bytes = -1 if are_charged else LARGE_READ_BYTES
+        self.timed_bytes = -1 if are_charged else TIMED_READ_BYTES
 
     def pause(self) -> None:
         """Leave what comes in the socket."""

@@ -8,7 +8,7 @@ from typing import cast
 from kvota.gateway.driver import Driver
 from kvota.gateway.means import Means
 from kvota.gateway.request_time import took
-from kvota.gateway.side import LARGE_READ_BYTES, LONG_NS, BrokerSide
+from kvota.gateway.side import LONG_NS, TIMED_READ_BYTES, BrokerSide
 from kvota.model.address import address_text
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
@@ -55,7 +55,7 @@ class UpstreamSide(BrokerSide):
     def _took(self, size: int, began_ns: int) -> None:
         """Where much has come at once and that took long, others come before more of it is read."""
         took_ns = took(self._driver, began_ns)
-        if size > LARGE_READ_BYTES and took_ns > LONG_NS:
+        if size > TIMED_READ_BYTES and took_ns > LONG_NS:
             self.pause()
             self._means.turns.join(self.look, brings_s=took_ns / 1e9)
 
