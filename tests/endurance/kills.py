@@ -160,7 +160,7 @@ class _Console:
         self._client = ClientProcess(folder, CONSOLE, command)
         self._ending = threading.Event()
         self._fed: list[str] = []
-        self._thread = threading.Thread(target=self._feed)
+        self._thread = threading.Thread(target=self._feed, daemon=True)
 
     def __enter__(self) -> Self:
         self._client.__enter__()

@@ -22,7 +22,7 @@ class PeakMemory:
         self._pid = pid
         self.peak_pss_mib = self.peak_rss_mib = 0.0
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
         forget_peak(self._pid)

@@ -24,7 +24,7 @@ class IdempotentProducer:
             }
         )
         self._stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run)
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def stop(self) -> None:

@@ -145,7 +145,7 @@ def test_every_record_is_read_once(gateway: GatewayProcess, kafka: LocalKafka, t
     def read(name: str) -> None:
         received[name] = sorted(int(value) for value in ways[name]())
 
-    threads = [threading.Thread(target=read, args=(name,)) for name in ways]
+    threads = [threading.Thread(target=read, args=(name,), daemon=True) for name in ways]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -88,7 +88,7 @@ class Memory:
         self._pid = pid
         self._stopping = threading.Event()
         self.at_start_mib = self.peak_mib = self._now_mib()
-        self._thread = threading.Thread(target=self._watch)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def growth_mib(self) -> float:

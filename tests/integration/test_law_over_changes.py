@@ -88,7 +88,7 @@ class Traffic:
 
     def __enter__(self) -> "Traffic":
         for work in (*[self._produce] * PRODUCERS, self._consume, self._create_topics):
-            self._threads.append(threading.Thread(target=self._run, args=(work,)))
+            self._threads.append(threading.Thread(target=self._run, args=(work,), daemon=True))
             self._threads[-1].start()
         return self
 

@@ -109,7 +109,9 @@ def main() -> None:
 
     threads = [
         threading.Thread(
-            target=LIBRARIES[library], args=(protocol, bootstrap, topic, group, number, say)
+            target=LIBRARIES[library],
+            args=(protocol, bootstrap, topic, group, number, say),
+            daemon=True,
         )
         for number in range(int(count))
     ]

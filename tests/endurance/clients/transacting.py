@@ -105,7 +105,7 @@ def main() -> None:
         }
         producer = Transactional(settings, topic, int(partitions))
         arguments = (number, name, producer, float(pause_s), int(count))
-        threads.append(threading.Thread(target=run, args=arguments))
+        threads.append(threading.Thread(target=run, args=arguments, daemon=True))
         threads[-1].start()
     sys.stdin.read()
     ended.set()

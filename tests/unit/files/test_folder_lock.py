@@ -24,7 +24,7 @@ def test_who_comes_second_is_told_and_waits(tmp_path: Path) -> None:
         with folder_lock(tmp_path, before_waiting=waits.set):
             steps.append("second")
 
-    thread = threading.Thread(target=second)
+    thread = threading.Thread(target=second, daemon=True)
     with folder_lock(tmp_path):
         thread.start()
         assert waits.wait(10)

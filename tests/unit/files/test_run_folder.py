@@ -86,7 +86,7 @@ def test_many_that_begin_at_once_leave_each_other_alone(cache: Path) -> None:
                 if not folder.path.exists():
                     lost.append(folder.path)
 
-    threads = [threading.Thread(target=make_many) for _ in range(4)]
+    threads = [threading.Thread(target=make_many, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -161,7 +161,7 @@ def test_what_a_killed_process_left_goes_with_the_next_write(
 
 def test_two_that_write_one_file_wait_for_each_other(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    writer = threading.Thread(target=write_whole, args=(path, b"second"))
+    writer = threading.Thread(target=write_whole, args=(path, b"second"), daemon=True)
 
     with (tmp_path / "a.tmp").open("wb") as first:
         fcntl.flock(first, fcntl.LOCK_EX)

@@ -174,7 +174,7 @@ def test_readers_beside_it_see_each_row_once(tmp_path: Path) -> None:
         while not over.is_set():
             seen.append(find_events([folder]).rows)
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
         for round_ in range(1, 6):

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -118,11 +120,9 @@ def _become_tool(args: argparse.Namespace) -> NoReturn:
 def _up(args: argparse.Namespace) -> int:
     from kvota.localkafka.cluster.detached import describe
 
-    signal.signal(signal.SIGTERM, _exit)
-    signal.signal(signal.SIGHUP, _exit)  # the terminal is gone
     kafka = _described(args, None)
     _say_starting(kafka, args)
-    with kafka:
+    with _leaving_at(signal.SIGTERM, signal.SIGHUP), kafka:  # SIGHUP: the terminal is gone
         _show(describe(kafka), args.output, "Ctrl-C ends it")
         while True:
             kafka.check()
@@ -137,8 +137,9 @@ def _up_detached(args: argparse.Namespace) -> int:
         _say_starting(kafka, args)
         return kafka
 
-    signal.signal(signal.SIGTERM, _exit)
-    _show(start_detached(make), args.output, f"{called()} kafka down")
+    with _leaving_at(signal.SIGTERM):
+        running = start_detached(make)
+    _show(running, args.output, f"{called()} kafka down")
     return DONE
 
 
@@ -225,6 +226,16 @@ def _user(text: str) -> tuple[str, str]:
     return name, secret
 
 
-def _exit(_number: int, _frame: FrameType | None) -> None:
-    # Leaves through the with blocks, which end the nodes.
-    sys.exit(DONE)
+@contextmanager
+def _leaving_at(*numbers: signal.Signals) -> Iterator[None]:
+    """Leave through the with blocks, which end the nodes; afterwards the signals mean what they did before."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(DONE)
+
+    before = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

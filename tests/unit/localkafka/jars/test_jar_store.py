@@ -138,7 +138,7 @@ def test_two_at_once_fetch_once(tmp_path: Path, told: list[str]) -> None:
         barrier.wait()
         results.append(store.paths("Kafka", JARS))
 
-    threads = [threading.Thread(target=fetch) for _ in range(2)]
+    threads = [threading.Thread(target=fetch, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
