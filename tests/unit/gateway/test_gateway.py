@@ -5,7 +5,14 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, until
+from tests.unit.gateway.world import (
+    World,
+    Worlds,
+    heartbeat,
+    heartbeat_answer,
+    reasons_of,
+    until,
+)
 
 from kvota.gateway.driver import Driver
 from kvota.gateway.journal import Journal
@@ -14,6 +21,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
+from kvota.session.pausing import Reason
 from kvota.testing.frames import produce, throttle_of
 from kvota.testing.stage import ALL_TYPES, quotas
 
@@ -116,6 +124,8 @@ async def test_who_is_muted_and_who_waits_in_line_go_on_when_what_holds_them_is_
 
     LET_GO[change](world)
 
+    # Long before the mute would have ended by itself.
+    await until(lambda: not any(reasons_of(driver) & Reason.MUTED for driver in world.drivers))
     assert await muted.frame() == heartbeat_answer(2)
     assert int.from_bytes((await waiting.frame())[4:8], "big") == 3
 

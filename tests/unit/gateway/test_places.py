@@ -1,6 +1,5 @@
 """As many connections as there are places."""
 
-import asyncio
 import logging
 
 import pytest
@@ -14,6 +13,7 @@ from tests.unit.gateway.world import (
     until,
 )
 
+from kvota.gateway.closing import gone_among
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.pausing import Reason
 from kvota.testing.frames import fetch, produce, produce_answer
@@ -71,13 +71,18 @@ async def muted(world: World, places: int) -> list[Client]:
     return clients
 
 
+async def have_gone(world: World, clients: int) -> None:
+    """So many have closed, and the gateway's sockets know it."""
+    await until(lambda: len(gone_among(driver.client for driver in world.drivers)) == clients)
+
+
 async def test_a_client_that_closes_in_a_mute_gives_its_place_back(worlds: Worlds) -> None:
     world = await worlds(table=PRODUCE_QUOTA, limits=GatewayLimits(drain_ms=100))
     clients = await muted(world, 3)
 
     for client in clients[:2]:
         client.writer.close()
-    await asyncio.sleep(0.05)
+    await have_gone(world, 2)
     world.gateway._places.look()
 
     await until(lambda: world.open_connections == 1)
@@ -104,7 +109,7 @@ async def test_places_of_clients_that_have_gone_are_free_at_once_for_others(
     world = await worlds(table=PRODUCE_QUOTA, limits=limits)
     for client in await muted(world, 5):
         client.writer.close()
-    await asyncio.sleep(0.05)
+    await have_gone(world, 5)
 
     others = [await world.connect() for _ in range(5)]
 
@@ -123,7 +128,7 @@ async def test_records_that_await_no_answer_are_kept_while_there_are_places(
     records = produce(acks=0, records=b"left behind")
     client.send(records)
     client.writer.close()
-    await asyncio.sleep(0.05)
+    await have_gone(world, 1)
 
     world.gateway._places.look()
 
@@ -139,7 +144,7 @@ async def test_who_has_gone_and_left_bytes_makes_room_when_all_places_are_taken(
     gone, muted_one = await muted(world, 2)
     gone.send(produce(acks=0))
     gone.writer.close()
-    await asyncio.sleep(0.05)
+    await have_gone(world, 1)
 
     newcomer = await world.connect()
 
@@ -267,6 +272,6 @@ async def test_who_has_gone_in_a_mute_does_not_count_for_its_address(worlds: Wor
     world = await worlds(table=PRODUCE_QUOTA, limits=limits)
     for client in await muted(world, 2):
         client.writer.close()
-    await asyncio.sleep(0.05)
+    await have_gone(world, 2)
 
     assert await (await world.connect()).ask(heartbeat()) == heartbeat_answer()
