@@ -13,6 +13,7 @@ from kvota.app.quota_opening import cluster_maker, stored_document
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.app.system_clock import SystemClock
 from kvota.client import BrokerConnection, BrokerError, Cluster, Security
+from kvota.client.record_batches import encode_batch
 from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
 from kvota.model.address import from_here
@@ -29,7 +30,7 @@ from kvota.store.file_store import (
 )
 from kvota.store.quota_document import QuotaDocument, value_of
 from kvota.store.quota_rows import LastRows, encode_rows, encode_settings
-from kvota.store.quota_topic import QuotaTopic
+from kvota.store.quota_topic import QuotaTopic, size_bytes
 from kvota.store.quotas_file import dump_quotas, load_client_quotas, write_quotas
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
@@ -307,13 +308,14 @@ async def _append(config: GatewayConfig, changes: Sequence[KeyChange], after: Cl
     """What is new gets all of them: a gateway takes what it has for what there is."""
     topic = QuotaTopic(config.quotas.topic, cluster_maker(config))
     try:
-        await topic.find_or_make()
-        rows = encode_rows(changes)
-        if await topic.is_new():
-            rows = encode_rows(ClientQuotas().changes_to(after))
-            document, _ = load_snapshot(config.quotas.file)
-            rows += encode_settings(document.settings)
-        await topic.append(rows, now_ms=SystemClock().now_us() // 1000)
+        rows = encode_rows(ClientQuotas().changes_to(after))
+        document, _ = load_snapshot(config.quotas.file)
+        rows += encode_settings(document.settings)
+        await topic.find_or_make(batch_bytes=size_bytes(rows))
+        if not await topic.is_new():
+            rows = encode_rows(changes)
+        batch = encode_batch(rows, now_ms=SystemClock().now_us() // 1000)
+        await topic.append(batch, len(rows))
     finally:
         await topic.close()
 

@@ -1,7 +1,7 @@
 """The topic that holds configured quotas: made with the right settings, checked, appended to and read."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
@@ -9,8 +9,9 @@ from uuid import UUID
 from kvota.client import CONTROLLER, BrokerError, Cluster
 from kvota.client.cluster import Destination
 from kvota.client.messages import Answer, Fields
-from kvota.client.record_batches import Decoded, decode_batches, encode_batch
+from kvota.client.record_batches import Decoded, decode_batches
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
+from kvota.store.quota_rows import EncodedRow
 from kvota.wire.apis import CREATE_TOPICS, DESCRIBE_CONFIGS, FETCH, LIST_OFFSETS, PRODUCE
 from kvota.wire.error_code import ErrorCode
 
@@ -19,8 +20,10 @@ _VERSIONS = {PRODUCE: 3, FETCH: 4, LIST_OFFSETS: 1, CREATE_TOPICS: 2, DESCRIBE_C
 _EARLIEST, _LATEST = -2, -1
 _TOPIC_RESOURCE = 2
 
-# Brokers take 1 MiB at once unless told otherwise.
-_BATCH_BYTES_MAX = 800_000
+# The largest alteration has 10,000 values: 1 MB with short names, and brokers take 1 MiB at once unless told otherwise.
+BATCH_BYTES_MAX = 8 * 2**20
+# Of a batch beside its rows; of a row beside its key and value, at most: lengths, offset, time.
+_BATCH_BYTES, _ROW_BYTES = 61, 32
 _FETCH_BYTES_MAX = 8 * 2**20
 # Rows of more bytes are read and written beside the event loop.
 _BYTES_AT_ONCE = 16_384
@@ -37,16 +40,24 @@ _EMPTY_MAX = 4
 _ANSWER_S = 10.0
 
 _POLICY = "cleanup.policy"
+_BATCH_BYTES_KEY = "max.message.bytes"
 _COMPACT = "compact"
 
 # As the brokers' quotas see whoever reads and writes the topic.
 CLIENT_ID = "kvota-quotas"
 
-EncodedRow = tuple[bytes, bytes | None]
-
 
 class TopicError(KvotaError):
     """The topic is not what quotas can be kept in; somebody has to mend it."""
+
+
+class TooLargeError(TopicError):
+    """The topic does not take so much at once."""
+
+
+def size_bytes(rows: Iterable[EncodedRow]) -> int:
+    """How large a batch of these rows is, at most."""
+    return _BATCH_BYTES + sum(len(key) + len(value or b"") + _ROW_BYTES for key, value in rows)
 
 
 class QuotaTopic:
@@ -59,11 +70,13 @@ class QuotaTopic:
 
     Attributes:
         topic_id: of the topic that was found last; None where brokers have none (before 2.8).
+        batch_bytes_max: the largest batch that it takes, as ``check`` has found out.
     """
 
     def __init__(self, name: str, make_cluster: Callable[[], Cluster]) -> None:
         self.name = name
         self.topic_id: UUID | None = None
+        self.batch_bytes_max = BATCH_BYTES_MAX
         self._reading = make_cluster()
         self._asking = make_cluster()
         self._leader: int | None = None
@@ -102,16 +115,20 @@ class QuotaTopic:
             raise UnreachableError(msg)
         return True
 
-    async def find_or_make(self) -> None:
-        """See that it is there, and fit to keep quotas.
+    async def find_or_make(self, *, batch_bytes: int = 0) -> bool:
+        """See that it is there, and fit to keep quotas; returns whether it was made here.
+
+        Args:
+            batch_bytes: where it is made it takes batches of so many bytes, at least.
 
         Raises:
             TopicError: it is not.
             UnreachableError: no broker answers.
             BrokerError: the brokers refuse.
         """
+        is_made = False
         if not await self.find():
-            await self.make()
+            is_made = await self.make(batch_bytes=max(batch_bytes, BATCH_BYTES_MAX))
             for _ in range(_LOOKS):
                 if await self._is_known():
                     break
@@ -120,6 +137,7 @@ class QuotaTopic:
                 msg = f"topic {self.name} has been created, and no broker knows it yet"
                 raise UnreachableError(msg)
         await self.check()
+        return is_made
 
     async def _is_known(self) -> bool:
         """Whether the broker that is asked has heard of it, and of its leader."""
@@ -136,8 +154,11 @@ class QuotaTopic:
         """
         return await self._offset(_LATEST) == 0
 
-    async def make(self) -> None:
-        """Create it; somebody else may have been quicker.
+    async def make(self, *, batch_bytes: int = BATCH_BYTES_MAX) -> bool:
+        """Create it; False: somebody else has been quicker.
+
+        Args:
+            batch_bytes: the largest batch that it takes.
 
         Raises:
             UnreachableError: no broker answers.
@@ -149,6 +170,8 @@ class QuotaTopic:
             # What somebody else's producer has compressed is made plain by the broker.
             "compression.type": "uncompressed",
             "min.insync.replicas": "2" if replicas == 3 else "1",
+            # An alteration is one batch, so that it is there whole or not at all.
+            _BATCH_BYTES_KEY: str(batch_bytes),
         }
         topic = {
             "name": self.name,
@@ -166,9 +189,10 @@ class QuotaTopic:
         if int(made.error_code) not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
             what = f"topic {self.name} cannot be created"
             raise BrokerError(what, int(made.error_code), made.error_message)
+        return int(made.error_code) == ErrorCode.NONE
 
     async def check(self) -> None:
-        """See that nothing in it is ever forgotten but what newer rows replace.
+        """See that nothing in it is ever forgotten but what newer rows replace, and how much it takes at once.
 
         Raises:
             TopicError: it is not compacted.
@@ -178,7 +202,7 @@ class QuotaTopic:
         resource = {
             "resource_type": _TOPIC_RESOURCE,
             "resource_name": self.name,
-            "configuration_keys": [_POLICY],
+            "configuration_keys": [_POLICY, _BATCH_BYTES_KEY],
         }
         answer = await self._ask(
             self._asking, DESCRIBE_CONFIGS, {"resources": [resource], "include_synonyms": False}
@@ -186,36 +210,33 @@ class QuotaTopic:
         (result,) = answer.results
         if int(result.error_code):
             raise self._error(result.error_code, result.error_message)
-        policy = next((config.value for config in result.configs if config.name == _POLICY), None)
+        configs = {str(config.name): config.value for config in result.configs}
+        policy = configs.get(_POLICY)
         if policy != _COMPACT:
             msg = (
                 f"topic {self.name} has {_POLICY}={policy}, and quotas in it would be forgotten one day: give "
                 f"it {_POLICY}={_COMPACT}, or name another topic in quotas.topic"
             )
             raise TopicError(msg)
+        self.batch_bytes_max = int(configs.get(_BATCH_BYTES_KEY) or BATCH_BYTES_MAX)
 
     # ------------------------------------------------------------------ its rows
 
-    async def append(self, rows: Sequence[EncodedRow], *, now_ms: int) -> int:
-        """Append rows, in their order; returns the last one's offset, when all in-sync replicas have it.
+    async def append(self, batch: bytes, count: int) -> int:
+        """Append a batch of so many rows; returns the last one's offset, when all in-sync replicas have it.
 
-        Rows of one batch are there together or not at all; more than 800 KB are several batches.
+        They are there together or not at all.
 
         Raises:
+            TooLargeError: the topic does not take so many bytes at once.
             UnreachableError: it cannot be reached, or the answer was lost: they may be there or not.
-            BrokerError: it is refused; what stands before is there.
+            BrokerError: it is refused.
         """
-        last = -1
-        for batch, size_bytes in _batches(rows):
-            if size_bytes > _BYTES_AT_ONCE:
-                encoded = await asyncio.to_thread(encode_batch, batch, now_ms=now_ms)
-            else:
-                encoded = encode_batch(batch, now_ms=now_ms)
-            last = await self._append_batch(encoded) + len(batch) - 1
-        return last
-
-    async def _append_batch(self, records: bytes) -> int:
-        topic = {"name": self.name, "partition_data": [{"index": 0, "records": records}]}
+        if len(batch) > self.batch_bytes_max:
+            await self.check()  # somebody may have given it more
+        if len(batch) > self.batch_bytes_max:
+            raise self._too_large(count, len(batch), f"={self.batch_bytes_max}")
+        topic = {"name": self.name, "partition_data": [{"index": 0, "records": batch}]}
         content = {
             "transactional_id": None,
             "acks": -1,
@@ -224,9 +245,18 @@ class QuotaTopic:
         }
         answer = await self._ask(self._asking, PRODUCE, content, to=await self._found())
         ((written,),) = (response.partition_responses for response in answer.responses)
-        if int(written.error_code):
-            raise self._error(written.error_code)
-        return int(written.base_offset)
+        code = int(written.error_code)
+        if code == ErrorCode.MESSAGE_TOO_LARGE:  # it took more when it was looked at
+            raise self._too_large(count, len(batch), " is less now")
+        if code:
+            raise self._error(code)
+        return int(written.base_offset) + count - 1
+
+    def _too_large(self, count: int, batch_bytes: int, limit: str) -> TooLargeError:
+        return TooLargeError(
+            f"{count} values are {batch_bytes} bytes, and the topic takes fewer at once ({_BATCH_BYTES_KEY}{limit}), "
+            f"so none was stored: give it {_BATCH_BYTES_KEY}={max(batch_bytes, BATCH_BYTES_MAX)}, or alter fewer at once"
+        )
 
     async def all_rows(self) -> AsyncIterator[Decoded]:
         """Yield what there is now, from the first offset on.
@@ -329,18 +359,3 @@ class QuotaTopic:
 
     def _error(self, code: int, message: str | None = None) -> BrokerError:
         return BrokerError(f"topic {self.name}", int(code), message)
-
-
-def _batches(rows: Sequence[EncodedRow]) -> Iterator[tuple[Sequence[EncodedRow], int]]:
-    """Batches, and how large each is, about."""
-    batch: list[EncodedRow] = []
-    size_bytes = 0
-    for key, value in rows:
-        row_bytes = len(key) + len(value or b"") + 32  # lengths, offset, time
-        if batch and size_bytes + row_bytes > _BATCH_BYTES_MAX:
-            yield batch, size_bytes
-            batch, size_bytes = [], 0
-        batch.append((key, value))
-        size_bytes += row_bytes
-    if batch:
-        yield batch, size_bytes

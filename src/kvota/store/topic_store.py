@@ -6,23 +6,22 @@ The topic is the truth. What it has had last is kept in a file, too, for a start
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from kvota.client import BrokerError
 from kvota.client.record_batches import Row, Unread
 from kvota.files.whole_file import write_whole
-from kvota.model.broker_settings import SettingChanges, Settings, with_changes
+from kvota.model.broker_settings import Settings, with_changes
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
-from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.file_store import load_snapshot
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import (
     Changes,
+    EncodedRow,
     LastRows,
     LeftOut,
     QuotaKey,
@@ -30,30 +29,31 @@ from kvota.store.quota_rows import (
     encode_rows,
     encode_settings,
 )
-from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, altered, nothing
-from kvota.store.quota_topic import QuotaTopic, TopicError
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, nothing
+from kvota.store.quota_topic import QuotaTopic, TopicError, size_bytes
+from kvota.store.topic_writer import RETRY_S, TopicWriter, Trouble, is_final
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
 
-# Between two attempts to reach the topic: longer and longer.
-_RETRY_S, _RETRY_S_MAX = 0.2, 5.0
+# Between two attempts to read what somebody has to mend, or a fault of ours to follow it.
+_MENDED_S = 5.0
+# Between two attempts to reach the cluster: whoever has a new leader has to be followed within a second.
+_RETRY_S_MAX = 0.5
 # So often a topic must be missing before it counts as gone: a broker that has just started knows little.
 _MISSING_TIMES = 3
+# Who has made the topic may take so long to put quotas into it.
+_FILLED_S = 2.0
 # So often it is looked whether another topic has taken its name.
 _LOOK_S = 10.0
-# A leader may be out of reach for so long before it is said.
-_OUT_OF_REACH_S = 5.0
-# An alteration may take so long to be appended; and so long to come back, once it is.
-_APPEND_S, _BACK_S = 20.0, 10.0
+# A leader may be out of reach for so long before it is said: brokers take 9 s to see that one is dead.
+_OUT_OF_REACH_S = 12.0
 # Of rows that cannot be read so many reasons are said in full.
 _REASONS_MAX = 20
 _SNAPSHOT_S = 1.0
-_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
-_Trouble = (UnreachableError, BrokerError, ProtocolError)
 
 
 class TopicStore:
@@ -75,7 +75,7 @@ class TopicStore:
 
     def __init__(self, topic: QuotaTopic, snapshot: Path, *, clock: Clock) -> None:
         self._topic = topic
-        self._clock = clock
+        self._writer = TopicWriter(topic, clock=clock)
         self._snapshot = snapshot
         document, problem = load_snapshot(snapshot)
         if problem is not None:
@@ -85,9 +85,7 @@ class TopicStore:
         self.on_settings: Callable[[], None] = nothing
         self._why_not: str | None = "it has not been read yet"
         self._in_force: InForce
-        self._wanted: asyncio.Queue[tuple[StoreQuotas, Done]] = asyncio.Queue()
         self._offset = 0  # of the next row
-        self._moved = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: dict[str, None] = {}
 
@@ -114,7 +112,7 @@ class TopicStore:
         if self.refusal is not None:
             done(self.refusal)
         else:
-            self._wanted.put_nowait((errand, done))
+            self._writer.want(errand, done)
 
     async def follow(self) -> None:
         """Read and write the topic until cancelled."""
@@ -122,12 +120,13 @@ class TopicStore:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._follow())
-                    tasks.create_task(self._append_wanted())
+                    tasks.create_task(self._writer.run())
                     tasks.create_task(self._keep_snapshot())
             except* Exception as group:  # a fault of ours must not end the traffic
                 log.exception("topic %s cannot be followed", self._topic.name)
                 self._why_not = f"it cannot be followed: {group.exceptions[0]!r}"
-            await asyncio.sleep(_RETRY_S_MAX)
+                self._writer.is_lost()
+            await asyncio.sleep(_MENDED_S)
 
     async def end(self) -> None:
         """Let go of the cluster, and keep what was in force last."""
@@ -138,19 +137,19 @@ class TopicStore:
     # ------------------------------------------------------------------ reading
 
     async def _follow(self) -> None:
-        pause_s = _RETRY_S
         while True:
+            pause_s = _RETRY_S_MAX
             try:
                 await self._load()
-                pause_s = _RETRY_S
                 await self._read_on()
                 self._cannot("it is gone, or another topic has its name")
+                pause_s = RETRY_S
             except TopicError as error:
                 self._cannot(str(error))
-            except _Trouble as error:
+                pause_s = _MENDED_S
+            except Trouble as error:
                 self._cannot(f"it cannot be read: {error}")
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _RETRY_S_MAX)
 
     async def _load(self) -> None:
         """Read all of the topic, which is made where it is missing; then it is what is in force.
@@ -160,29 +159,43 @@ class TopicStore:
             UnreachableError: the cluster does not answer.
             BrokerError: it refuses.
         """
+        await self._see_that_it_is_there()
+        topic_id = self._topic.topic_id
+        found, settings = await self._found()
+        await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
+        self._put_settings(settings)
+        self._writer.begin(topic_id)
+        self._is_in_force_to(self._offset)
+        self._can(f"has been read: quotas of {len(found)} entities are in force")
+
+    async def _see_that_it_is_there(self) -> None:
+        """Make it where it is missing. What was in force before stays, and is there for all who follow it."""
+        in_force: list[EncodedRow] = []
         if await self._is_missing():
             log.warning("there is no topic %s; it is made", self._topic.name)
-        await self._topic.find_or_make()
-        _, self._offset = await self._topic.bounds()
-        if self._offset == 0 and (len(self.quotas) or self.settings):
-            # It is new. What was in force before stays, and is there for all who follow it.
+            in_force = await self._rows_in_force()
+        # What is in force goes into it as one batch: half of it would be taken for all there is.
+        is_made_here = await self._topic.find_or_make(batch_bytes=size_bytes(in_force))
+        _, end = await self._topic.bounds()
+        if end == 0 and not is_made_here and (len(self.quotas) or self.settings):
+            await asyncio.sleep(_FILLED_S)  # who has made it is quicker
+            _, end = await self._topic.bounds()
+        if end == 0 and (len(self.quotas) or self.settings):
             log.warning(
                 "topic %s is new: the quotas of %d entities that are in force are put into it",
                 self._topic.name,
                 len(self.quotas),
             )
-            changes = ClientQuotas().changes_to(self.quotas)
-            rows = await _computed(len(changes), encode_rows, changes)
-            rows += encode_settings(self.settings)
-            await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
-        found, settings = await self._found()
-        await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
-        self._put_settings(settings)
-        self._can(f"has been read: quotas of {len(found)} entities are in force")
+            await self._writer.append(in_force or await self._rows_in_force())
+
+    async def _rows_in_force(self) -> list[EncodedRow]:
+        changes = ClientQuotas().changes_to(self.quotas)
+        return await _computed(len(changes), encode_rows, changes) + encode_settings(self.settings)
 
     async def _found(self) -> tuple[ClientQuotas, Settings]:
         """What all rows say; a quota of which none can be read stays as it is, whoever has written them."""
         rows = LastRows()
+        _, self._offset = await self._topic.bounds()
         async for decoded in self._topic.all_rows():
             left_out = await _computed(len(decoded.rows), rows.add, decoded.rows)
             self._say_left_out(left_out)
@@ -205,7 +218,7 @@ class TopicStore:
         for _ in range(_MISSING_TIMES):
             if await self._topic.find():
                 return False
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(RETRY_S)
         return True
 
     async def _read_on(self) -> None:
@@ -221,108 +234,48 @@ class TopicStore:
             try:
                 if loop.time() - looked_s > _LOOK_S:
                     looked_s = loop.time()
-                    if not await self._topic.find() or self._topic.topic_id != topic_id:
-                        return  # another one has its name, or none
+                    if not await self._topic.find():
+                        return
+                if self._topic.topic_id != topic_id:
+                    return  # another one has its name
                 rows, next_offset = await self._topic.read(self._offset)
-            except _Trouble as error:
-                if _is_final(error) or loop.time() - read_s > _OUT_OF_REACH_S:
+            except Trouble as error:
+                if is_final(error) or loop.time() - read_s > _OUT_OF_REACH_S:
                     raise
                 looked_s = float("-inf")
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(RETRY_S)
                 continue
             read_s = loop.time()
             if next_offset > self._offset:
                 changes = await self._changes(rows)
                 await self._put_in_force(changes.quotas)
                 self._put_settings(with_changes(self.settings, changes.settings))
-                self._offset = next_offset
-                self._moved.set()
+                self._is_in_force_to(next_offset)
 
     async def _changes(self, rows: Sequence[Row | Unread]) -> Changes:
-        changes, left_out = await _computed(len(rows), changes_of, rows)
+        work = partial(changes_of, known=self._writer.known)
+        changes, left_out = await _computed(len(rows), work, rows)
         self._say_left_out(left_out)
         return changes
 
     async def _put_in_force(self, changes: Sequence[KeyChange]) -> None:
-        for at in range(0, len(changes), CHANGES_PER_STEP):
-            some = _differing(self.quotas, changes[at : at + CHANGES_PER_STEP])
-            if some:
-                self.quotas = self.quotas.with_changes(some)
-                self._in_force(some)
-                self._changed.set()
+        """Whoever describes quotas, or keeps them, has all of these changes from now on; clients soon after."""
+        work = partial(_changed, self.quotas)
+        differing, self.quotas = await _computed(len(changes), work, changes)
+        for at in range(0, len(differing), CHANGES_PER_STEP):
+            self._in_force(differing[at : at + CHANGES_PER_STEP])
+            self._changed.set()
             await asyncio.sleep(0)
+
+    def _is_in_force_to(self, offset: int) -> None:
+        self._offset = offset
+        self._writer.is_in_force_to(offset)
 
     def _put_settings(self, settings: Settings) -> None:
         if settings != self.settings:
             self.settings = settings
             self._changed.set()
             self.on_settings()
-
-    # ------------------------------------------------------------------ writing
-
-    async def _append_wanted(self) -> None:
-        while True:
-            batch = [await self._wanted.get()]
-            while not self._wanted.empty():
-                batch.append(self._wanted.get_nowait())
-            changes = [change for errand, _ in batch for change in errand.changes]
-            settings = {
-                name: value for errand, _ in batch for name, value in errand.settings.items()
-            }
-            refusal: Refusal | None = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-            try:
-                refusal = await self._append(changes, settings)
-            finally:  # whatever becomes of us, nobody waits for good
-                self._tell(batch, refusal)
-
-    @staticmethod
-    def _tell(batch: Sequence[tuple[StoreQuotas, Done]], refusal: Refusal | None) -> None:
-        for errand, done in batch:
-            if refusal is None:
-                log.info("%s", altered(errand))
-            done(refusal)
-
-    async def _append(
-        self, changes: Sequence[KeyChange], settings: SettingChanges
-    ) -> Refusal | None:
-        """Append them, and wait until they are back; returns why that failed."""
-        rows = await _computed(len(changes), encode_rows, changes)
-        rows += encode_settings(settings)
-        try:
-            async with asyncio.timeout(_APPEND_S):
-                last = await self._append_at_last(rows)
-        except (KvotaError, TimeoutError) as error:
-            late = (
-                f"nothing has answered in {_APPEND_S:g} s. Describe them to see whether it has them"
-            )
-            words = (
-                f"The quotas could not be stored in topic {self._topic.name}: {str(error) or late}."
-            )
-            log.error("%s", words)  # noqa: TRY400  (its text says all)
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, words)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_BACK_S):
-                while self._offset <= last and self._why_not is None:
-                    self._moved.clear()
-                    await self._moved.wait()
-        if self._offset <= last:
-            log.warning("altered quotas are in topic %s and not in force yet", self._topic.name)
-        return None
-
-    async def _append_at_last(self, rows: Sequence[tuple[bytes, bytes | None]]) -> int:
-        """Append; a broker that has gone gives way to another one.
-
-        Rows that are there twice because an answer was lost say the same.
-        """
-        while True:
-            try:
-                return await self._topic.append(rows, now_ms=self._clock.now_us() // 1000)
-            except _Trouble as error:
-                if _is_final(error):
-                    raise
-            await asyncio.sleep(_RETRY_S)
-            with suppress(*_Trouble):  # until the time is over
-                await self._topic.find()
 
     # ------------------------------------------------------------------ the snapshot
 
@@ -351,7 +304,7 @@ class TopicStore:
     def _cannot(self, why: str) -> None:
         """What is in force stays; alterations are refused."""
         self._why_not = why
-        self._moved.set()
+        self._writer.is_lost()
         self._say_once(why, "%s. The quotas in force stay, and alterations are refused meanwhile")
 
     def _say_left_out(self, left_out: Sequence[LeftOut]) -> None:
@@ -373,8 +326,10 @@ async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -
     return work(given)
 
 
-def _differing(quotas: ClientQuotas, changes: Sequence[KeyChange]) -> list[KeyChange]:
-    """Those that change something, one after the other: who alters writes what is so already, too."""
+def _changed(
+    quotas: ClientQuotas, changes: Sequence[KeyChange]
+) -> tuple[list[KeyChange], ClientQuotas]:
+    """Those that change something, one after the other (who alters writes what is so already, too), and what is so then."""
     values: dict[QuotaKey, float | None] = {}
     differing = []
     for entity, key, value in changes:
@@ -382,12 +337,7 @@ def _differing(quotas: ClientQuotas, changes: Sequence[KeyChange]) -> list[KeyCh
         values[entity, key] = value
         if not is_same(before, value):
             differing.append(KeyChange(entity, key, value))
-    return differing
-
-
-def _is_final(error: Exception) -> bool:
-    """True where trying again does not help."""
-    return isinstance(error, BrokerError) and (error.code in _FINAL or not error.is_retriable)
+    return differing, quotas.with_changes(differing) if differing else quotas
 
 
 def _write(path: Path, quotas: ClientQuotas, settings: Settings) -> None:

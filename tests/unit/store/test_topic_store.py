@@ -2,20 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from kvota.client import Cluster
-from kvota.client.record_batches import Decoded, Row
+from kvota.client.record_batches import Decoded, Row, decode_batches
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_document import QuotaDocument
-from kvota.store.quota_rows import encode_rows, encode_settings
-from kvota.store.quota_topic import EncodedRow, QuotaTopic
+from kvota.store.quota_rows import EncodedRow, encode_rows, encode_settings
+from kvota.store.quota_topic import QuotaTopic
 from kvota.store.topic_store import TopicStore
 from kvota.testing.manual_clock import ManualClock
 
@@ -40,20 +40,24 @@ class Kept(QuotaTopic):
     def __init__(self, *rows: EncodedRow, empty: int = 0) -> None:
         super().__init__("quotas", lambda: Cluster(["127.0.0.1:9"]))
         self.rows = list(rows)
+        self.batches: list[int] = []
         self.empty = empty
         self.came = asyncio.Event()
 
     async def find(self) -> bool:
         return True
 
-    async def find_or_make(self) -> None:
-        """It is there."""
+    async def find_or_make(self, *, batch_bytes: int = 0) -> bool:  # noqa: ARG002
+        return True
 
     async def bounds(self) -> tuple[int, int]:
         return 0, len(self.rows)
 
-    async def append(self, rows: Sequence[EncodedRow], *, now_ms: int) -> int:
-        self.rows += rows
+    async def append(self, batch: bytes, count: int) -> int:
+        rows = decode_batches(batch, 0).rows
+        assert len(rows) == count
+        self.batches.append(count)
+        self.rows += [(row.key or b"", row.value) for row in rows if isinstance(row, Row)]
         self.came.set()
         return len(self.rows) - 1
 

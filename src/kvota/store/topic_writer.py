@@ -1,0 +1,220 @@
+"""Alterations on their way into a topic: each is there whole or not at all, and then in force, or its client is told why not."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import UUID
+
+from kvota.client import BrokerError
+from kvota.client.record_batches import encode_batch
+from kvota.model.clock import Clock
+from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
+from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store.quota_rows import EncodedRow, KnownRows, encode_rows, encode_settings
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, altered
+from kvota.store.quota_topic import QuotaTopic, TooLargeError, TopicError, size_bytes
+from kvota.wire.error_code import ErrorCode
+
+log = logging.getLogger(__name__)
+
+# Between two attempts to reach the topic.
+RETRY_S = 0.2
+# An alteration may take so long to be appended; and so long to come back, once it is.
+_APPEND_S, _BACK_S = 20.0, 10.0
+# Small alterations that wait go together; they are refused for the same reasons.
+_TOGETHER_BYTES_MAX = 65_536
+
+Trouble = (UnreachableError, BrokerError, ProtocolError)
+_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE})
+
+
+class _Alteration(NamedTuple):
+    errand: StoreQuotas
+    done: Done
+    rows: Sequence[EncodedRow]
+
+
+class TopicWriter:
+    """Appends what is wanted, a record batch for each alteration: brokers take a batch whole or not at all.
+
+    Args:
+        topic: where to.
+        clock: rows carry its time.
+
+    Attributes:
+        known: what the rows say that are being appended, so that nobody has to read them when they come back.
+    """
+
+    def __init__(self, topic: QuotaTopic, *, clock: Clock) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._wanted: deque[tuple[StoreQuotas, Done]] = deque()
+        self._is_wanted = asyncio.Event()
+        self._taken: _Alteration | None = None
+        self._followed: UUID | None = None
+        self._in_force_to = 0  # the next offset
+        self._is_followed = False
+        self._moved = asyncio.Event()
+        self.known: KnownRows = {}
+
+    def want(self, errand: StoreQuotas, done: Done) -> None:
+        """Append it; ``done`` is called when it is in force, or could not be appended."""
+        self._wanted.append((errand, done))
+        self._is_wanted.set()
+
+    def begin(self, topic_id: UUID | None) -> None:
+        """This topic is followed now."""
+        self._is_followed, self._followed = True, topic_id
+
+    def is_in_force_to(self, offset: int) -> None:
+        """What stands before this offset of it counts now."""
+        self._in_force_to = offset
+        self._moved.set()
+
+    def is_lost(self) -> None:
+        """The topic cannot be followed: nobody waits for what may not come back."""
+        self._is_followed = False
+        self._moved.set()
+
+    async def run(self) -> None:
+        """Append until cancelled."""
+        while True:
+            together: list[_Alteration] = []
+            refusal: Refusal | None = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            try:
+                await self._take_next(together)
+                refusal = await self._append(together)
+            finally:  # whatever becomes of us, nobody waits for good
+                self.known = {}
+                for errand, done, _ in together:
+                    if refusal is None:
+                        log.info("%s", altered(errand))
+                    done(refusal)
+
+    async def append(self, rows: Sequence[EncodedRow]) -> int:
+        """Append rows as one batch; returns the last one's offset.
+
+        Raises:
+            TooLargeError: the topic does not take as many at once.
+            UnreachableError: it cannot be reached, or the answer was lost: they may be there or not.
+            BrokerError: it is refused.
+        """
+        return await self._topic.append(await self._batch(rows), len(rows))
+
+    # ------------------------------------------------------------------ one after the other
+
+    async def _take_next(self, together: list[_Alteration]) -> None:
+        """Take the next one, and those behind it while all of them are small."""
+        together.append(await self._next())
+        size, most = (
+            size_bytes(together[0].rows),
+            min(_TOGETHER_BYTES_MAX, self._topic.batch_bytes_max),
+        )
+        while self._wanted and size < most:
+            alteration = await self._next()
+            size += size_bytes(alteration.rows)
+            if size > most:
+                self._taken = alteration
+                break
+            together.append(alteration)
+
+    async def _next(self) -> _Alteration:
+        if self._taken is not None:
+            taken, self._taken = self._taken, None
+            return taken
+        while not self._wanted:
+            self._is_wanted.clear()
+            await self._is_wanted.wait()
+        errand, done = self._wanted.popleft()
+        try:
+            if len(errand.changes) > CHANGES_PER_STEP:
+                rows = await asyncio.to_thread(encode_rows, errand.changes)
+            else:
+                rows = encode_rows(errand.changes)
+        except BaseException:
+            done(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None))
+            raise
+        return _Alteration(errand, done, rows + encode_settings(errand.settings))
+
+    async def _append(self, together: Sequence[_Alteration]) -> Refusal | None:
+        """Append them, and wait until they are in force; returns why that failed."""
+        rows = [row for alteration in together for row in alteration.rows]
+        self.known = {
+            row: change
+            for errand, _, of_errand in together
+            for row, change in zip(of_errand, errand.changes, strict=False)  # settings stand behind
+        }
+        try:
+            last = await self._append_at_last(await self._batch(rows), len(rows))
+        except KvotaError as error:
+            words = f"The quotas could not be stored in topic {self._topic.name}: {error}."
+            log.error("%s", words)  # noqa: TRY400  (its text says all)
+            is_too_large = isinstance(error, TooLargeError)
+            code = ErrorCode.POLICY_VIOLATION if is_too_large else ErrorCode.UNKNOWN_SERVER_ERROR
+            return Refusal(code, words)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BACK_S):
+                while self._in_force_to <= last and self._is_followed:
+                    self._moved.clear()
+                    await self._moved.wait()
+        if self._in_force_to <= last:
+            log.warning("altered quotas are in topic %s and not in force yet", self._topic.name)
+        return None
+
+    async def _batch(self, rows: Sequence[EncodedRow]) -> bytes:
+        now_ms = self._clock.now_us() // 1000
+        if len(rows) > CHANGES_PER_STEP:
+            return await asyncio.to_thread(encode_batch, rows, now_ms=now_ms)
+        return encode_batch(rows, now_ms=now_ms)
+
+    async def _append_at_last(self, batch: bytes, count: int) -> int:
+        """Append; a broker that has gone gives way to another one.
+
+        A batch that is there twice because an answer was lost says the same.
+
+        Raises:
+            KvotaError: it could not be appended; says so where it may be there all the same.
+        """
+        told: KvotaError | None = None
+        may_be_there = False
+        try:
+            async with asyncio.timeout(_APPEND_S):
+                while True:
+                    try:
+                        return await self._topic.append(batch, count)
+                    except Trouble as error:
+                        told = error
+                        may_be_there |= not _is_refused_whole(error)
+                        if is_final(error):
+                            break
+                    await asyncio.sleep(RETRY_S)
+                    await self._find_again()
+        except TimeoutError:
+            words = f"it has not taken them in {_APPEND_S:g} s"
+            told = UnreachableError(words if told is None else f"{words} ({told})")
+        if may_be_there:
+            msg = f"{told}. Describe them to see whether it has them: it has all of them or none"
+            raise UnreachableError(msg)
+        raise told
+
+    async def _find_again(self) -> None:
+        """Look for its leader; what is not the topic that is followed is not appended to."""
+        with suppress(*Trouble):  # until the time is over
+            if await self._topic.find() and self._topic.topic_id != self._followed:
+                msg = "another topic has its name"
+                raise TopicError(msg)
+
+
+def _is_refused_whole(error: Exception) -> bool:
+    """True where a broker has appended nothing; after any other error it may have."""
+    return is_final(error) or (
+        isinstance(error, BrokerError) and error.code == ErrorCode.NOT_ENOUGH_REPLICAS
+    )
+
+
+def is_final(error: Exception) -> bool:
+    """True where trying again does not help."""
+    return isinstance(error, BrokerError) and (error.code in _FINAL or not error.is_retriable)
