@@ -19,8 +19,10 @@ STORES = ("file", "topic")
 KEYS = ("producer_byte_rate", "consumer_byte_rate")
 USERS = description(("user", 2, None))
 EVERYTHING = description(strict=False)
-# Of ten alterations one is of many users.
-MANY = 200
+# Long names make the largest alterations of several MB.
+NAME_CHARS = 500
+# So long before its answer comes an alteration may be killed, until one has been answered.
+_ANSWER_S = 0.5
 _READY_S = 30.0
 _LOOK_S = 0.02
 
@@ -30,10 +32,18 @@ Values = dict[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Alterations:
-    """How often the gateway is killed, each time within half a second, and among how many users alterations go round."""
+    """How the gateway is killed.
+
+    Attributes:
+        kills: how often, each time while an alteration is not answered.
+        users: among whom alterations go round.
+        many: one in four alterations is of so many users, two values each; and each second kill is during one.
+        seed: of all that is random.
+    """
 
     kills: int
     users: int
+    many: int
     seed: int
 
 
@@ -43,23 +53,24 @@ def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alteratio
     process = _gateway(kafka, folder, store, f"altered-{plan.seed}")
     known: Values = {}
     count = many = lost = half = kept = 0
-    for _ in range(plan.kills):
-        process.__enter__()
+    with process:
         wait_until_it_takes_them(process)
-        acknowledged, waiting = _altered_until_killed(process, plan, rng, count)
-        count += len(acknowledged)
-        known |= {user: value for values in acknowledged for user, value in values.items()}
-        with process:
+        for number in range(plan.kills):
+            size = plan.many if number % 2 else 1
+            acknowledged, waiting = _altered_until_killed(process, plan, rng, count, size)
+            process.start()
             wait_until_it_takes_them(process)
+            count += len(acknowledged)
+            known |= {user: value for values in acknowledged for user, value in values.items()}
             found, halves = _found(process)
-        half += halves
-        there = {user for user, value in waiting.items() if found.get(user) == value}
-        half += 0 < len(there) < len(waiting)
-        kept += bool(there)
-        many += len(waiting) > 1
-        expected = known | {user: waiting[user] for user in there}
-        lost += sum(found.get(user) != value for user, value in expected.items())
-        known = expected
+            half += halves
+            there = {user for user, value in waiting.items() if found.get(user) == value}
+            half += 0 < len(there) < len(waiting)
+            kept += bool(there)
+            many += len(waiting) > 1
+            expected = known | {user: waiting[user] for user in there}
+            lost += sum(found.get(user) != value for user, value in expected.items())
+            known = expected
     found_all = Findings(
         {
             "kills": plan.kills,
@@ -68,9 +79,11 @@ def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alteratio
             "half": half,
             "not answered, and there": kept,
             "not answered, of many users": many,
+            "values in one of many users": plan.many * len(KEYS),
         }
     )
     found_all.expect(count > plan.kills, "hardly any was acknowledged")
+    found_all.expect(many == plan.kills // 2, "no kill came during a large one")
     found_all.expect(not lost, f"{lost} acknowledged values are not there")
     found_all.expect(not half, f"{half} alterations are there in part")
     log = process.log
@@ -129,24 +142,31 @@ def wait_until_it_takes_them(process: GatewayProcess) -> None:
 
 
 def _altered_until_killed(
-    process: GatewayProcess, plan: Alterations, rng: Random, begin: int
+    process: GatewayProcess, plan: Alterations, rng: Random, begin: int, last_size: int
 ) -> tuple[list[Values], Values]:
-    """Returns what was acknowledged, in its order, and the one that was not."""
+    """Returns what was acknowledged, in its order, and the one that was not: of so many users."""
     acknowledged: list[Values] = []
-    kill_s = time.monotonic() + rng.uniform(0.05, 0.5)
+    took_s: dict[int, float] = {}
+    sizes = [plan.many if rng.random() < 1 / 4 else 1 for _ in range(rng.randrange(2, 7))]
     with RawClient(address(process)) as client:
-        while True:
-            number = float(begin + len(acknowledged) + 1)
-            size = MANY if rng.random() < 0.1 else 1
-            users = rng.sample(range(plan.users), min(size, plan.users))
-            values = {f"user-{user}": number for user in users}
+        for size in sizes:
+            values = _values(plan, rng, size, begin + len(acknowledged) + 1)
+            sent_s = time.monotonic()
             client.send(_alteration_of(values))
-            if time.monotonic() > kill_s:
-                time.sleep(rng.uniform(0, 0.01))
-                process.kill()
-                return acknowledged, values
             assert {code for _, code, _ in altered(client.frame())} == {0}
+            took_s[size] = time.monotonic() - sent_s
             acknowledged.append(values)
+        values = _values(plan, rng, last_size, begin + len(acknowledged) + 1)
+        frame = _alteration_of(values)
+        client.send(frame)
+        time.sleep(rng.uniform(0, took_s.get(last_size, _ANSWER_S)))
+        process.kill()
+    return acknowledged, values
+
+
+def _values(plan: Alterations, rng: Random, size: int, number: int) -> Values:
+    users = rng.sample(range(plan.users), size)
+    return {f"user-{user}-".ljust(NAME_CHARS, "x"): float(number) for user in users}
 
 
 def _alteration_of(values: Mapping[str, float]) -> bytes:

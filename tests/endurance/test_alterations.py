@@ -7,7 +7,7 @@ from tests.endurance.alterations import STORES, Alterations, run_alterations
 
 from kvota.localkafka import LocalKafka
 
-PLAN = Alterations(kills=4, users=300, seed=9)
+PLAN = Alterations(kills=4, users=1_500, many=1_200, seed=9)
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -144,7 +144,7 @@ def _records(batch: bytes, first: int) -> list[Row]:
         msg = "it is too short"
         raise ValueError(msg)
     count = _CHECKED.unpack_from(batch, _CHECKED_FROM)[-1]
-    rows = []
+    rows: list[Row] = []
     for _ in range(count):
         size, at = _number(batch, at)
         end = at + size

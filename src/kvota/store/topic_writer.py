@@ -109,10 +109,8 @@ class TopicWriter:
     async def _take_next(self, together: list[_Alteration]) -> None:
         """Take the next one, and those behind it while all of them are small."""
         together.append(await self._next())
-        size, most = (
-            size_bytes(together[0].rows),
-            min(_TOGETHER_BYTES_MAX, self._topic.batch_bytes_max),
-        )
+        size = size_bytes(together[0].rows)
+        most = min(_TOGETHER_BYTES_MAX, self._topic.batch_bytes_max)
         while self._wanted and size < most:
             alteration = await self._next()
             size += size_bytes(alteration.rows)

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from kvota.client import Cluster
+from kvota.client import BrokerError, Cluster
 from kvota.client.record_batches import Decoded, Row, decode_batches
 from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_document import QuotaDocument
@@ -35,20 +37,34 @@ def keep(snapshot: Path, quotas: dict[QuotaEntity, dict[str, float]]) -> None:
 
 
 class Kept(QuotaTopic):
-    """A topic in memory; ``empty`` answers in a row have nothing."""
+    """A topic in memory.
 
-    def __init__(self, *rows: EncodedRow, empty: int = 0) -> None:
+    Args:
+        rows: what is in it.
+        empty: so many answers in a row have nothing.
+        filled_by_another: who has made it puts these rows into it a moment later.
+    """
+
+    def __init__(
+        self, *rows: EncodedRow, empty: int = 0, filled_by_another: Sequence[EncodedRow] = ()
+    ) -> None:
         super().__init__("quotas", lambda: Cluster(["127.0.0.1:9"]))
+        self.refusals: list[KvotaError | None] = []
+        self.finds_next: UUID | None = None
+        self._filled_by_another = list(filled_by_another)
         self.rows = list(rows)
         self.batches: list[int] = []
         self.empty = empty
         self.came = asyncio.Event()
 
     async def find(self) -> bool:
+        self.topic_id = self.finds_next
         return True
 
-    async def find_or_make(self, *, batch_bytes: int = 0) -> bool:  # noqa: ARG002
-        return True
+    async def find_or_make(self, *, batch_bytes: int = 0) -> bool:
+        if self._filled_by_another:
+            asyncio.get_running_loop().call_later(0.5, self.rows.extend, self._filled_by_another)
+        return not self._filled_by_another
 
     async def bounds(self) -> tuple[int, int]:
         return 0, len(self.rows)
@@ -56,9 +72,16 @@ class Kept(QuotaTopic):
     async def append(self, batch: bytes, count: int) -> int:
         rows = decode_batches(batch, 0).rows
         assert len(rows) == count
+        if len(batch) > self.batch_bytes_max:
+            raise self._too_large(count, len(batch), f"={self.batch_bytes_max}")
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None and not isinstance(refusal, UnreachableError):
+            raise refusal
         self.batches.append(count)
         self.rows += [(row.key or b"", row.value) for row in rows if isinstance(row, Row)]
         self.came.set()
+        if refusal is not None:  # its answer is lost
+            raise refusal
         return len(self.rows) - 1
 
     async def read(self, offset: int) -> Decoded:
@@ -80,10 +103,13 @@ class Followed:
         self.store = TopicStore(topic, snapshot, clock=ManualClock())
         self.store.begin(self.in_force.extend)
 
-    async def alter(self, *changes: KeyChange) -> Refusal | None:
+    def altering(self, changes: Sequence[KeyChange]) -> "asyncio.Future[Refusal | None]":
         answer: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         self.store.alter(StoreQuotas(changes, "admin from 10.0.0.1"), answer.set_result)
-        return await answer
+        return answer
+
+    async def alter(self, *changes: KeyChange) -> Refusal | None:
+        return await self.altering(changes)
 
 
 @asynccontextmanager
@@ -180,6 +206,92 @@ async def test_an_empty_answer_is_asked_again_before_it_is_believed(empty: int, 
 
     assert sum(len(chunk.rows) for chunk in chunks) == read
     assert chunks[-1].next_offset == 2
+
+
+# ------------------------------------------------------------------ whole or not at all
+
+MANY = [KeyChange(QuotaEntity(f"user-{number}"), RATE, 1e12) for number in range(10_000)]
+LONG = [KeyChange(QuotaEntity(f"user-{number}".ljust(900)), RATE, 1e12) for number in range(10_000)]
+TOPIC, ANOTHER = UUID(int=1), UUID(int=2)
+
+
+async def test_the_largest_alteration_is_one_batch_and_seen_whole(snapshot: Path) -> None:
+    topic = Kept()
+    async with following(topic, snapshot) as followed:
+        seen = set()
+        followed.store.begin(lambda _: seen.add(len(followed.store.quotas)))
+        assert await followed.alter(*MANY) is None
+
+        assert topic.batches == [10_000]
+        assert seen == {10_000}  # also for who describes, or keeps, them while they come into force
+        assert followed.store.quotas == ClientQuotas().with_changes(MANY)
+
+
+async def test_what_is_too_large_is_refused_whole_and_for_itself_alone(snapshot: Path) -> None:
+    topic = Kept()
+    async with following(topic, snapshot) as followed:
+        small = [followed.altering([each]) for each in MANY[:50]]
+        refused = followed.altering(LONG)
+        behind = followed.altering([KeyChange(ALICE, RATE, 1.0)])
+
+        assert {await each for each in (*small, behind)} == {None}
+        refusal = await refused
+        assert refusal is not None
+        assert refusal.error_code == 44
+        assert "10000 values are 9" in str(refusal.message)
+        assert "(max.message.bytes=8388608), so none was stored" in str(refusal.message)
+        assert len(followed.store.quotas) == 51
+        assert topic.batches == [50, 1]  # those that are small together go together
+
+
+async def test_what_a_topic_that_is_new_takes_is_one_batch(snapshot: Path) -> None:
+    keep(snapshot, {entity: {RATE: value or 0.0} for entity, _, value in LONG})
+    topic = Kept()
+    topic.batch_bytes_max = 16 * 2**20  # as it is made for so many
+    async with following(topic, snapshot):
+        assert topic.batches == [10_000]
+
+
+async def test_who_finds_a_topic_that_another_one_fills_takes_that(snapshot: Path) -> None:
+    keep(snapshot, {ALICE: {RATE: 5.0}})
+    topic = Kept(filled_by_another=[row_of(BOB, 6.0)])
+    async with following(topic, snapshot) as followed:
+        assert followed.store.quotas.entries() == {BOB: {RATE: 6.0}}
+        assert topic.batches == []
+
+
+async def test_an_answer_that_is_lost_is_no_failure(snapshot: Path) -> None:
+    topic = Kept()
+    topic.refusals = [UnreachableError("lost"), BrokerError("topic quotas", 19), None]
+    async with following(topic, snapshot) as followed:
+        assert await followed.alter(KeyChange(ALICE, RATE, 1.0)) is None
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 1.0}}
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_who_may_have_stored_it_is_told_so(snapshot: Path, *, is_lost: bool) -> None:
+    topic = Kept()
+    unauthorized = BrokerError("topic quotas", 29)
+    topic.refusals = [UnreachableError("lost"), unauthorized] if is_lost else [unauthorized]
+    async with following(topic, snapshot) as followed:
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+
+    assert refusal is not None
+    words = "Describe them to see whether it has them: it has all of them or none"
+    assert (words in str(refusal.message)) is is_lost
+    assert "topic_authorization_failed (29)" in str(refusal.message)
+
+
+async def test_nothing_is_appended_to_another_topic_of_the_name(snapshot: Path) -> None:
+    topic = Kept()
+    topic.finds_next = TOPIC
+    async with following(topic, snapshot) as followed:
+        topic.refusals = [BrokerError("topic quotas", 19)]
+        topic.finds_next = ANOTHER
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+
+        assert "another topic has its name" in str(refusal)
+        assert topic.rows == []
 
 
 # ------------------------------------------------------------------ the gateway's settings
