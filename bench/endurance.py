@@ -25,6 +25,7 @@ from tests.endurance.alterations import (  # noqa: E402
 )
 from tests.endurance.disk_full import DiskFull, Place, can_mount, run_disk_full  # noqa: E402
 from tests.endurance.findings import Findings  # noqa: E402
+from tests.endurance.followers import Followers, run_followers  # noqa: E402
 from tests.endurance.gated_kafka import HOST  # noqa: E402
 from tests.endurance.groups import GROUPS, Restarts, run_groups  # noqa: E402
 from tests.endurance.kills import Kills, run_kills  # noqa: E402
@@ -58,6 +59,7 @@ SLOW_READERS = SlowReaders(
     readers=200, answer_bytes=36_000_000, bytes_per_s=20_000, seconds=20.0, memory_mib_max=337.0
 )
 ALTERATIONS = Alterations(kills=50, users=6_000, many=5_000, seed=50)
+FOLLOWERS = Followers(alterations=200, deaths=5, within_ms=1_000)
 SAME_QUOTAS = {"file": 10_000, "topic": 3_000}
 DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
 
@@ -106,6 +108,12 @@ def alterations(folder: Path, _: Algorithm) -> Findings:
     return found
 
 
+def followers(folder: Path, _: Algorithm) -> Findings:
+    """Two gateways on one topic of quotas, three brokers, five deaths of its leader: from one's answer to the other one's description."""
+    with LocalKafka(nodes=3, host=HOST) as kafka:
+        return run_followers(kafka, folder, FOLLOWERS)
+
+
 def same_quotas(folder: Path, _: Algorithm) -> Findings:
     """Ten thousand random alterations to a broker and to a gateway: the same answers, and the same quotas at the end."""
     found = Findings()
@@ -123,6 +131,7 @@ PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
     "slow_readers": slow_readers,
     "disk_full": disk_full,
     "alterations": alterations,
+    "followers": followers,
     "same_quotas": same_quotas,
 }
 

@@ -50,7 +50,7 @@ class Alterations:
 def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alterations) -> Findings:
     """One alteration after the other; each kill comes while one is not answered."""
     rng = Random(plan.seed)
-    process = _gateway(kafka, folder, store, f"altered-{plan.seed}")
+    process = gateway_with_quotas(kafka, folder, store, f"altered-{plan.seed}")
     known: Values = {}
     count = many = lost = half = kept = 0
     with process:
@@ -97,7 +97,7 @@ def run_same_quotas(
 ) -> Findings:
     """Random alterations, right and wrong, to a broker and to a gateway: the same answers, and the same quotas at the end."""
     rng = Random(seed)
-    process = _gateway(straight, folder, store, f"same-{seed}")
+    process = gateway_with_quotas(straight, folder, store, f"same-{seed}")
     differing = 0
     with process:
         wait_until_it_takes_them(process)
@@ -121,7 +121,8 @@ def run_same_quotas(
     return found
 
 
-def _gateway(kafka: LocalKafka, folder: Path, store: str, topic: str) -> GatewayProcess:
+def gateway_with_quotas(kafka: LocalKafka, folder: Path, store: str, topic: str) -> GatewayProcess:
+    """One that keeps its quotas there; not started yet."""
     first_port = free_port_range(6)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="0-4", source=store
