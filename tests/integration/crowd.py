@@ -1,6 +1,16 @@
-"""Many busy connections of a few client ids, which notice whatever a client could."""
+"""Many busy connections of a few client ids, which notice whatever a client could.
+
+    python -m tests.integration.crowd HOST PORT TOPIC
+
+is a crowd in a process of its own: it prints "began" when everybody has been answered and, where there are limits, is over
+them, and what it has noticed when its
+standard input ends.
+"""
 
 import asyncio
+import json
+import os
+import sys
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -13,6 +23,8 @@ CONNECTIONS, TEAMS = 200, 20
 VALUE_BYTES = 400
 PACE_S = 0.1
 _END_S = 60.0
+# So long it takes until a counter of Kafka's windows is over a limit of which the crowd wants more than twice.
+_OVER_S = 6.0
 
 
 @dataclass
@@ -106,3 +118,18 @@ class Crowd:
         self.throttled += throttle_ms > 0
         if error:
             self.failed.append(f"error {error}")
+
+
+async def _main() -> None:
+    host, port, topic = sys.argv[1:]
+    async with Crowd((host, int(port)), topic) as crowd:
+        await crowd.everybody_answered()
+        await asyncio.sleep(_OVER_S)
+        print("began", flush=True)  # noqa: T201
+        await asyncio.to_thread(sys.stdin.read)
+        print(json.dumps({"throttled": crowd.throttled, "failed": crowd.failed}), flush=True)  # noqa: T201
+        os._exit(0)  # who has been told to wait is not waited for
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
