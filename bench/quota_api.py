@@ -4,7 +4,8 @@
 
 Each request is sent to the broker itself, to a gateway that keeps its quotas in a file, and to one that keeps them in a
 topic, one after the other in each round; times are from the last byte sent to the last byte received, medians over rounds.
-Another client asks for metadata all the while: its longest wait is what an alteration costs others. Then nobody else is
+Another client asks for metadata all the while: its longest wait is what an alteration costs others; then the same beside
+somebody who has all quotas described without a pause. Then nobody else is
 there, and the CPU time of the gateway's event loop is taken. Then two gateways follow one topic: how long until the other
 one describes what one has acknowledged.
 """
@@ -41,12 +42,15 @@ from kvota.app.gateway_process import (  # noqa: E402
     gateway_toml,
 )
 from kvota.localkafka import LocalKafka  # noqa: E402
+from relay import commit  # noqa: E402
 
 RESULT = HERE / "results" / "quota_api.json"
 ENTITIES, IN_ONE_REQUEST = 10_000, 500
 KEY = "producer_byte_rate"
 FOLLOWED = 50
 ALONE = 50  # of 500 each, so that ticks of 10 ms are fine enough
+# So long somebody asks for all quotas, again and again.
+BUSY_S = 3.0
 LOAD = GoodLoad(value_bytes=0, pace_s=0.001)
 
 
@@ -128,6 +132,7 @@ def measured(kafka: LocalKafka, folder: Path, rounds: int) -> dict[str, object]:
             times["nothing"] = {
                 "longest wait of another client, ms": {"file": round(good.waits().worst_ms, 1)}
             }
+        times["describing 10,000 in a loop"] = described_again_and_again(places, clients)
         loop_ms = {}
         for source, process in gateways.items():
             before = loop_s(process)
@@ -136,6 +141,34 @@ def measured(kafka: LocalKafka, folder: Path, rounds: int) -> dict[str, object]:
             loop_ms[source] = round((loop_s(process) - before) * 1_000 / ALONE, 1)
         times["alter 500, alone"] = {"CPU of the event loop for each, ms": loop_ms}
     return times
+
+
+def described_again_and_again(
+    places: Mapping[str, tuple[str, int]], clients: Mapping[str, RawClient]
+) -> dict[str, dict[str, float]]:
+    """What another client waits while one asks for all quotas without a pause, beside what it waits without that."""
+    everything = REQUESTS["describe 10,000"](0)
+    found: dict[str, dict[str, float]] = {}
+    for place, client in clients.items():
+        for is_busy in (False, True):
+            answers = 0
+            with GoodClient(places[place], "nothing", LOAD, None) as good:
+                end = time.monotonic() + BUSY_S
+                while time.monotonic() < end:
+                    if is_busy:
+                        took_ms(client, everything)
+                        answers += 1
+                    else:
+                        time.sleep(0.01)
+                waits = good.waits()
+            for what, value in (
+                ("p50", waits.p50_ms), ("p99", waits.p99_ms), ("worst", waits.worst_ms)
+            ):  # fmt: skip
+                name = f"another client, {'meanwhile' if is_busy else 'alone'}, {what} ms"
+                found.setdefault(name, {})[place] = round(value, 2)
+            if is_busy:
+                found.setdefault("descriptions a second", {})[place] = round(answers / BUSY_S, 1)
+    return found
 
 
 def followed(kafka: LocalKafka, folder: Path) -> dict[str, object]:
@@ -186,7 +219,7 @@ def main() -> int:
             print(f"  {'of the broker':<38}{line}")
     print(f"two gateways on one topic: {following}")
     command = f"./run bench quota_api --rounds {rounds}"
-    result = {"command": command, "requests": times, "following": following}
+    result = {"command": command, "commit": commit(), "requests": times, "following": following}
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
     return 0
 

@@ -5,7 +5,8 @@
 With Kafka's own rules, and with a quota callback of a user's own. Compared in the same run: the least that any relay has to do with it (read both heads, remember the
 correlation id, match the answer), and the machine of another checkout of kvota, if one is named. Each tree
 runs in a process of its own; the processes take turns, and the best round of each counts, as other work on
-the machine only ever adds. Calls are counted by the interpreter's own profiler, C functions included.
+the machine only ever adds. Calls are counted by the interpreter's own profiler, C functions included;
+tests/unit/session/test_calls_of_a_request.py holds them. The figures are kept with the commits they are of.
 """
 
 # What is measured is imported by the process that measures it, from the tree that it is told.
@@ -15,16 +16,19 @@ import argparse
 import inspect
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 TREE = Path(__file__).parent.parent
+RESULT = Path(__file__).parent / "results" / "round_trip.json"
 ROUNDS = 9
 COUNT = 20_000
 START_US = 1_700_000_000_000_000
@@ -209,21 +213,26 @@ def us_per_round_trip(
     return (time.perf_counter_ns() - start) / COUNT / 1000
 
 
+Way = tuple[Callable[[bytes, int], bytes], Callable[[bytes, int], bytes]]
+
+
+def way_of(connection: object, *, is_asked: bool = False) -> Way:
+    """Both directions of a connection that has had its first request; ``is_asked``: its callback has to be."""
+    there, back = connection.from_client, connection.from_upstream  # type: ignore[attr-defined]
+    request, answer = conversation()
+    out = there(request, START_US)
+    if is_asked:  # the first request waits until the callback has been asked
+        (_, (token, question)) = connection.commands.pop()  # type: ignore[attr-defined]
+        told = question.ask(connection.caller.shared.engine.callback)  # type: ignore[attr-defined]
+        out = connection.resolved(token, told, START_US)  # type: ignore[attr-defined]
+    if out != request or back(answer, START_US) != answer:
+        raise AssertionError
+    return there, back
+
+
 def measure() -> dict[str, object]:
     """The figures of the tree that is first on the path."""
-    default, own = machine(), machine(own_callback())
-    ways = []
-    for connection in (default, own):
-        there, back = connection.from_client, connection.from_upstream  # type: ignore[attr-defined]
-        request, answer = conversation()
-        out = there(request, START_US)
-        if connection is own:  # its first request waits until the callback has been asked
-            (_, (token, question)) = connection.commands.pop()  # type: ignore[attr-defined]
-            told = question.ask(own.caller.shared.engine.callback)  # type: ignore[attr-defined]
-            out = connection.resolved(token, told, START_US)  # type: ignore[attr-defined]
-        if out != request or back(answer, START_US) != answer:
-            raise AssertionError
-        ways.append((there, back))
+    ways = [way_of(machine()), way_of(machine(own_callback()), is_asked=True)]
     bare = least()
     timed = machine(is_timed=True)
     timed_us = 1e9
@@ -246,6 +255,16 @@ def measure() -> dict[str, object]:
         "least_us": best[2],
         "timed_us": timed_us,
     }
+
+
+def commit_of(tree: Path) -> str:
+    """The commit of a checkout; a plus sign: and changes of its sources that are not committed."""
+    commands = (["git", "rev-parse", "--short", "HEAD"], ["git", "status", "--porcelain", "src"])
+    name, changed = (
+        subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False).stdout
+        for command in commands
+    )
+    return f"{name.strip()}+" if changed.strip() else name.strip()
 
 
 def measured_in(tree: Path) -> dict[str, float]:
@@ -273,32 +292,67 @@ def main() -> int:
             return 2
         trees["the other"] = options.against.resolve()
     rounds = [{name: measured_in(tree) for name, tree in trees.items()} for _ in range(ROUNDS)]
-    least_us = min(one["least_us"] for figures in rounds for one in figures.values())
+    result = summary(trees, rounds)
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    show(result)
+    return 0
+
+
+Rounds = list[dict[str, dict[str, float]]]
+
+
+def summary(trees: Mapping[str, Path], rounds: Rounds) -> dict[str, object]:
+    """What is kept: the best of all rounds, and ratios as medians of them, with the least and the greatest."""
+    result: dict[str, object] = {
+        "command": " ".join(["./run bench round_trip", *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "least_us": round(
+            min(one["least_us"] for figures in rounds for one in figures.values()), 3
+        ),
+    }
+    for name, tree in trees.items():
+        result[name] = {
+            "commit": commit_of(tree),
+            "calls": rounds[0][name]["calls"],
+            "us": round(min(figures[name]["us"] for figures in rounds), 3),
+            "own callback: calls": rounds[0][name]["own_calls"],
+            "own callback: us": round(min(figures[name]["own_us"] for figures in rounds), 3),
+        }
+    this = [figures["this tree"] for figures in rounds]
+    result["with a REQUEST quota, us"] = round(min(one["timed_us"] for one in this), 3)
+    result["own callback / Kafka's own rules"] = ratios([one["own_us"] / one["us"] for one in this])
+    if "the other" in trees:
+        pairs = [(figures["this tree"], figures["the other"]) for figures in rounds]
+        result["this tree / the other"] = ratios([one["us"] / other["us"] for one, other in pairs])
+        result["this tree / the other, own callback"] = ratios(
+            [one["own_us"] / other["own_us"] for one, other in pairs]
+        )
+    return result
+
+
+def ratios(of_rounds: list[float]) -> dict[str, float]:
+    """Of some rounds."""
+    found = {"median": statistics.median(of_rounds), "min": min(of_rounds), "max": max(of_rounds)}
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def show(result: dict[str, Any]) -> None:
+    """For people."""
+    least_us = result["least_us"]
     print(f"{'':24} {'calls':>5}  {'µs':>6}  x the least   (best of {ROUNDS} rounds)")
-    for name in trees:
-        for what, prefix in (("", ""), (", own callback", "own_")):
-            best = min(figures[name][f"{prefix}us"] for figures in rounds)
-            count = rounds[0][name][f"{prefix}calls"]
+    for name in [one for one in ("this tree", "the other") if one in result]:
+        for what, prefix in (("", ""), (", own callback", "own callback: ")):
+            best, count = (result[name][f"{prefix}{one}"] for one in ("us", "calls"))
             print(f"{name + what:24} {count:5}  {best:6.3f}  {best / least_us:.2f}")
-    timed_us = min(figures["this tree"]["timed_us"] for figures in rounds)
-    more_us = timed_us - min(figures["this tree"]["us"] for figures in rounds)
+    timed_us = result["with a REQUEST quota, us"]
     print(
         f"{'with a REQUEST quota on':24} {'':5}  {timed_us:6.3f}  {timed_us / least_us:.2f}   "
-        f"{more_us:.2f} µs more (./run bench request_time: of a request's whole CPU)"
+        f"{timed_us - result['this tree']['us']:.2f} µs more (./run bench request_time: of a request's whole CPU)"
     )
     print(f"{'the least':24} {'':5}  {least_us:6.3f}  1.00")
-    ratios = [figures["this tree"]["own_us"] / figures["this tree"]["us"] for figures in rounds]
-    print(
-        f"own callback / Kafka's own rules: median {statistics.median(ratios):.3f}, "
-        f"{min(ratios):.3f} to {max(ratios):.3f}"
-    )
-    if options.against is not None:
-        ratios = [figures["this tree"]["us"] / figures["the other"]["us"] for figures in rounds]
-        print(
-            f"this tree / the other: median {statistics.median(ratios):.3f}, "
-            f"{min(ratios):.3f} to {max(ratios):.3f}"
-        )
-    return 0
+    for name, found in result.items():
+        if isinstance(found, dict) and "median" in found:
+            print(f"{name}: median {found['median']:.3f}, {found['min']:.3f} to {found['max']:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Clusters that the tests of this folder share; each is started when the first test asks for it."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.settings_client import MODULE
 
 from kvota.localkafka import Acl, LocalKafka
 from kvota.localkafka.cluster.acls import Operation
@@ -22,6 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A quota callback of somebody's own, which gateways can import."""
+    path = tmp_path / "dynamic_quotas.py"
+    path.write_text(MODULE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    return path
 
 
 @pytest.fixture(scope="session")

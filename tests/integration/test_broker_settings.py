@@ -1,201 +1,37 @@
-"""The gateway's settings by Kafka's own API: changed under load, kept, followed by others, refused."""
+"""The gateway's settings by Kafka's own API: kept, followed by others, refused."""
 
-import asyncio
-import itertools
 import logging
-import subprocess
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from tests.integration.raw_client import RawClient
-from tests.integration.test_callback_changes import CONNECTIONS, MODULE, Crowd
-from tests.integration.test_client_quotas import address, as_user, asked, gateway
+from tests.integration.settings_client import (
+    ALLOWED,
+    CLASS,
+    GROUP,
+    GROUPS,
+    LIMIT,
+    MINE,
+    MODULE,
+    NUM,
+    SIZE,
+    Settings,
+    alter,
+    content,
+    dynamic,
+)
+from tests.integration.test_client_quotas import address, as_user, gateway
 from tests.integration.test_quota_topic import sharing, until
-from tests.unit.quota_api.written import alteration
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess
 from kvota.localkafka import LocalKafka
-from kvota.testing.frames import DESCRIBE_CONFIGS, decoded, parts, request
 from kvota.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 log = logging.getLogger(__name__)
 
-TOPIC = "changed-settings"
-STAGE_S = 1.0
-BROKER = 4
-NUM, SIZE = "quota.window.num", "quota.window.size.seconds"
-CLASS = "client.quota.callback.class"
-MINE, LIMIT = "dynamic_quotas.ByTeam", "client.quota.callback.my.limit"
-GROUP = "client.quota.callback.group.all.client.id.prefixes"
-GROUPS = "kvota.callbacks.GroupQuotaCallback"
 THREADS = "background.threads"
-Settings = Mapping[str, str | None]
-
-
-def content(settings: Settings, *, name: str = "", validate_only: bool = False) -> dict[str, Any]:
-    configs = [
-        {"name": each, "value": value, "config_operation": int(value is None)}
-        for each, value in settings.items()
-    ]
-    resource = {"resource_type": BROKER, "resource_name": name, "configs": configs}
-    return {"resources": [resource], "validate_only": validate_only}
-
-
-def alteration_of(settings: Settings, *, name: str = "", validate_only: bool = False) -> bytes:
-    """None: it is deleted."""
-    ((resource,), _) = content(settings, name=name).values()
-    configs = parts(
-        INCREMENTAL_ALTER_CONFIGS, 1, "request", "AlterableConfig", *resource["configs"]
-    )
-    row = resource | {"configs": configs}
-    resources = parts(INCREMENTAL_ALTER_CONFIGS, 1, "request", "AlterConfigsResource", row)
-    return request(INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=validate_only)
-
-
-def alter(client: RawClient, settings: Settings, **more: Any) -> tuple[int, str | None]:
-    told = decoded(asked(client, alteration_of(settings, **more)), INCREMENTAL_ALTER_CONFIGS, 1)
-    (result,) = told.responses
-    return int(result.error_code), result.error_message
-
-
-def dynamic(client: RawClient) -> dict[str, str | None]:
-    """What is set for all brokers."""
-    wanted = {"resource_type": BROKER, "resource_name": "", "configuration_keys": None}
-    resources = parts(DESCRIBE_CONFIGS, 4, "request", "DescribeConfigsResource", wanted)
-    options = {"include_synonyms": True, "include_documentation": False}
-    told = client.ask(request(DESCRIBE_CONFIGS, 4, resources=resources, **options))
-    (result,) = told.results
-    assert int(result.error_code) == 0, result.error_message
-    # A broker of Kafka 4.3 always has this one.
-    return {each.name: each.value for each in result.configs if each.name != "min.insync.replicas"}
-
-
-@pytest.fixture
-def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A callback of somebody's own, which gateways can import."""
-    path = tmp_path / "dynamic_quotas.py"
-    path.write_text(MODULE)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
-    return path
-
-
-ALLOWED = f'[quotas]\ncallback_classes = ["{MINE}"]'
-
-
-# ------------------------------------------------------------------ under load
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What is altered, and how requests are counted because of it."""
-
-    settings: Settings
-    is_so: Callable[[Mapping[str, Any]], bool]
-
-
-def counted(tags: str, limit: float, samples: int) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda row: tags in row["tags"] and row["limit"] == limit and row["samples"] == samples
-
-
-STAGES = {
-    "as it begins": Stage({}, counted("user=", 1e7, 11)),
-    "a window": Stage({NUM: "5"}, counted("user=", 1e7, 5)),
-    "groups": Stage({CLASS: GROUPS, GROUP: "team-"}, counted("group=all", 2e8, 5)),
-    "my own": Stage({CLASS: MINE, LIMIT: "2e7", GROUP: None}, counted("team=", 2e7, 5)),
-    "its property": Stage({LIMIT: "3e7", NUM: "7"}, counted("team=", 3e7, 7)),
-    "as it began": Stage({CLASS: None, LIMIT: None, NUM: None}, counted("user=", 1e7, 11)),
-}
-
-
-@dataclass
-class Run:
-    """What became of it: when each stage was asked for and answered (Unix s), by its name."""
-
-    crowd: Crowd
-    asked_s: dict[str, float] = field(default_factory=dict)
-    answered_s: dict[str, float] = field(default_factory=dict)
-
-
-async def run(process: GatewayProcess, port: int) -> Run:
-    done = Run(Crowd(port, TOPIC))
-    with RawClient(address(process)) as client:
-        quotas = (
-            ({"client-id": None}, {"producer_byte_rate": 1e7}),
-            ({"user": "group:all"}, {"producer_byte_rate": 2e8}),
-        )
-        asked(client, alteration(*quotas))
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(CONNECTIONS):
-                tasks.create_task(done.crowd.connection(number))
-            await asyncio.sleep(STAGE_S)
-            for name, stage in itertools.islice(STAGES.items(), 1, None):
-                done.asked_s[name] = time.time()
-                assert await asyncio.to_thread(alter, client, stage.settings) == (0, None)
-                done.answered_s[name] = time.time()
-                await asyncio.sleep(STAGE_S)
-            done.crowd.stopping.set()
-        assert dynamic(client) == {}
-    return done
-
-
-@pytest.mark.timeout(180)
-async def test_each_takes_over_at_once_and_no_client_sees_an_error(
-    kafka: LocalKafka, own_module: Path
-) -> None:
-    kafka.create_topic(TOPIC)
-    folder, first_port = own_module.parent, free_port_range(4)
-    config = gateway_toml(
-        upstream=kafka.bootstrap_servers,
-        first_port=first_port,
-        node_ids="0-2",
-        enforce={"PRODUCE": True},
-        record="record",
-        source="file",
-    ).replace("[quotas]", ALLOWED)
-
-    process = GatewayProcess(folder, config=config, quotas="", first_port=first_port)
-    with process:
-        done = await run(process, first_port + 2)  # node 1
-
-    assert done.crowd.failed == []
-    assert done.crowd.answers > CONNECTIONS * len(STAGES)
-    columns = ["ts_us", "tags", "limit", "samples", "connection"]
-    rows = pq.read_table(folder / "record", columns=columns).to_pylist()
-    rows.sort(key=lambda row: row["ts_us"])
-    names = list(STAGES)
-    for before, name in itertools.pairwise(names):
-        # Every row is of one or the other until it is answered, and all behind that are of this one.
-        until_s = done.asked_s[names[names.index(name) + 1]] if name != names[-1] else float("inf")
-        within = [row for row in rows if done.asked_s[name] <= row["ts_us"] / 1e6 < until_s]
-        old = [row for row in within if not STAGES[name].is_so(row)]
-        assert len(old) < len(within), name
-        assert all(STAGES[before].is_so(row) for row in old), name
-        assert [row for row in old if row["ts_us"] / 1e6 > done.answered_s[name]] == [], name
-        # No connection was closed: the same ones go on.
-        assert {row["connection"] for row in within} == {row["connection"] for row in rows}, name
-        last_old_us = max((row["ts_us"] for row in old), default=0)
-        first_new_us = min(row["ts_us"] for row in within if STAGES[name].is_so(row))
-        in_force_s = max(last_old_us, first_new_us) / 1e6 - done.asked_s[name]
-        log.info("%s: in force %.3f s after it was asked for", name, in_force_s)
-    log.info("%d answers; the longest took %.3f s", done.crowd.answers, done.crowd.longest_s)
-    assert Counter(process.log.split())["closed"] == 2  # mine, and mine with other properties
-    law = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "kvota.app.cli.main", "replay", "--law", "--events", str(folder / "record")],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )  # fmt: skip
-    assert law.returncode == 0, law.stdout + law.stderr
-    assert "all equal" in law.stdout
 
 
 # ------------------------------------------------------------------ kept, followed

@@ -162,6 +162,14 @@ class DefaultQuotaCallback(ClientQuotaCallback):
         """Remove the quota of an entity; with the last of a kind the kind is gone."""
         self._of_type[quota_type].remove(entity)
 
+    def only_tags(self, entity: QuotaEntity) -> Tags | None:
+        """Those of an entity without defaults: one counter's, on each broker."""
+        user, client_id = entity.user or "", entity.client_id or ""
+        if not (isinstance(user, str) and isinstance(client_id, str)):
+            return None
+        # What is made of this class may have other tags.
+        return _tags(user, client_id) if type(self) is DefaultQuotaCallback else None
+
     def quota_reset_required(self, quota_type: QuotaType) -> bool:
         """True when clients may belong to other counters since the last call.
 

@@ -1,7 +1,7 @@
 """All counters and the lanes to them, by what they count; forgotten when idle."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 
 from kvota.engine.answer_room import AnswerRoom
@@ -276,8 +276,15 @@ class Counters:
             )
         ]
 
-    def ask_limits(self, quota_type: QuotaType, limit_of: LimitOf, *, by_node: bool) -> list[Lane]:
-        """Give every counter of a type its limit of now; contents stay (Kafka, KIP-257).
+    def ask_limits(
+        self,
+        quota_type: QuotaType,
+        limit_of: LimitOf,
+        *,
+        by_node: bool,
+        texts: Iterable[str] | None = None,
+    ) -> list[Lane]:
+        """Give every counter of a type, or those with these tags, their limit of now; contents stay (KIP-257).
 
         Not those whose tags another callback has made: nobody is led to them. ``by_node``: limits of the same
         tags can differ.
@@ -285,7 +292,9 @@ class Counters:
         counting = self._countings[quota_type]
         self._askings[quota_type] += 1
         changed = []
-        for lanes in self._of_type[quota_type].values():
+        of_type = self._of_type[quota_type]
+        every = of_type.values() if texts is None else [of_type.get(text, {}) for text in texts]
+        for lanes in every:
             limit: float | None = None
             is_asked = False
             for lane in lanes.values():

@@ -1,7 +1,7 @@
 """The façade the gateway talks to."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from kvota.engine.question import Answer, ClientKey, Question, ask, asks_by_brok
 from kvota.engine.receipt import Receipt
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
-from kvota.model.quota_callback import ClientQuotaCallback, tell
+from kvota.model.quota_callback import ClientQuotaCallback, only_texts, tell
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType, counter_node_id
 from kvota.model.quota_window import QuotaWindow
 
@@ -234,7 +234,8 @@ class QuotaEngine:
             tell(self.callback, change)
         for quota_type in dict.fromkeys(change.quota_type for change in batch):
             is_reset = self.callback.quota_reset_required(quota_type)
-            self._look_again(quota_type, is_reset=is_reset)
+            texts = only_texts(self.callback, batch, quota_type)
+            self._look_again(quota_type, is_reset=is_reset, texts=texts)
 
     def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
         """Put these quotas in force in place of all others."""
@@ -356,12 +357,14 @@ class QuotaEngine:
             lane.outdate()
         return forgotten
 
-    def _look_again(self, quota_type: QuotaType, *, is_reset: bool) -> None:
-        """Put in force what the callback says now."""
+    def _look_again(
+        self, quota_type: QuotaType, *, is_reset: bool, texts: Sequence[str] | None = None
+    ) -> None:
+        """Put in force what the callback says now, of all counters or of those with these tags."""
         changed: list[Lane] = []
         if self.callback.answers_at_once:
-            limit = partial(limit_of, self.callback)
-            changed = self._counters.ask_limits(quota_type, limit, by_node=self._answers.by_broker)
+            limit, by_node = partial(limit_of, self.callback), self._answers.by_broker
+            changed = self._counters.ask_limits(quota_type, limit, by_node=by_node, texts=texts)
         else:
             # It cannot be asked here, and any change may have led clients to other counters.
             is_reset = True

@@ -4,14 +4,14 @@ Source: KIP-257, ``org.apache.kafka.server.quota.ClientQuotaCallback``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from kvota.model.cluster_view import ClusterView
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.model.tags import Tags
+from kvota.model.tags import Tags, tags_text
 
 
 class ClientQuotaCallback(ABC):
@@ -100,8 +100,29 @@ class ClientQuotaCallback(ABC):
         """
         return True
 
+    def only_tags(self, entity: QuotaEntity) -> Tags | None:  # noqa: ARG002
+        """The only tags whose limit the quota of this entity can be; None: there may be others.
+
+        Not in KIP-257. It saves asking for the limits of all counters where only one has changed.
+        """
+        return None
+
     def close(self) -> None:  # noqa: B027
         """Free what the callback holds; called once, after everything else."""
+
+
+def only_texts(
+    callback: ClientQuotaCallback, changes: Iterable[QuotaChange], quota_type: QuotaType
+) -> list[str] | None:
+    """The texts of the only tags of a type whose limits these changes may change; None: any tags' may be."""
+    texts = []
+    for change in changes:
+        if change.quota_type is quota_type:
+            tags = callback.only_tags(change.entity)
+            if tags is None:
+                return None
+            texts.append(tags_text(tags))
+    return texts
 
 
 def tell(callback: ClientQuotaCallback, change: QuotaChange) -> None:

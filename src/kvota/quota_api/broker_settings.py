@@ -19,6 +19,7 @@ from kvota.model.broker_settings import (
 )
 from kvota.wire.alter_configs import APPEND, DELETE, SET, SUBTRACT, Operation
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.steps import STEP_PARTS, Steps
 
 # Of all settings together, with their names: so much stands in one row after the other of a topic.
 SETTINGS_MAX = 200
@@ -47,8 +48,8 @@ def judge(
     replaces: bool,
     of_all: bool,
     may_lag: bool = False,
-) -> SettingChanges | Refused:
-    """What one resource's part of a request changes of the gateway's settings.
+) -> Steps[SettingChanges | Refused]:
+    """What one resource's part of a request changes of the gateway's settings, many of them in steps.
 
     Args:
         operations: all of the resource, those on the broker's own settings among them.
@@ -60,6 +61,9 @@ def judge(
     refused = _misshapen(operations)
     if refused is not None:
         return refused
+    is_long = len(operations) > STEP_PARTS
+    if is_long:
+        yield
     of_gateway = [each for each in operations if is_gateways(each.name)]
     asked: dict[str, str | None] = dict.fromkeys(stored) if replaces and of_all else {}
     for name, value, operation, *_ in of_gateway:
@@ -69,10 +73,15 @@ def judge(
         if operation not in {SET, DELETE}:
             return Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
         asked[name] = None if operation == DELETE else value
+    if is_long:
+        yield
     changes = {name: value for name, value in asked.items() if may_lag or stored.get(name) != value}
     if not of_all:
         return _for_one_broker(asked)
-    return _fault_of_values(changes) or _too_much(with_changes(stored, changes)) or changes
+    fault = _fault_of_values(changes)
+    if is_long:
+        yield
+    return fault or _too_much(with_changes(stored, changes)) or changes
 
 
 def _misshapen(operations: Sequence[Operation]) -> Refused | None:

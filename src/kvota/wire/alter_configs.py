@@ -4,7 +4,7 @@ A request is scanned into slices, never decoded and encoded again: one for fewer
 settings, is made of the original's bytes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from kvota.wire.headers import (
     request_scanner,
     with_size,
 )
-from kvota.wire.steps import Steps
+from kvota.wire.steps import STEP_PARTS, Steps
 from kvota.wire.varint import Bytes, Frame
 
 # Resources and settings together, of a request that is looked into; others may have more.
@@ -189,11 +189,11 @@ def _resource(
 
 
 def own_answer(
-    key: int, version: int, correlation_id: int, results: Iterable[Result], *, throttle_ms: int
-) -> bytes:
-    """Makes a whole answer frame."""
+    key: int, version: int, correlation_id: int, results: Sequence[Result], *, throttle_ms: int
+) -> Steps[bytes]:
+    """Makes a whole answer frame, a little at a time."""
     flexible = is_flexible(key, version)
-    encoded = [_result(result, flexible=flexible) for result in results]
+    encoded = yield from _encoded(results, flexible=flexible)
     body = b"".join(
         (
             encode_int32(throttle_ms),
@@ -205,8 +205,8 @@ def own_answer(
     return encode_answer(key, version, correlation_id, body)
 
 
-def with_results(answer: Frame, key: int, version: int, results: Iterable[Result]) -> bytes:
-    """Returns a broker's whole answer frame with further results before its own.
+def with_results(answer: Frame, key: int, version: int, results: Sequence[Result]) -> Steps[bytes]:
+    """Returns a broker's whole answer frame with further results before its own, a little at a time.
 
     Raises:
         ProtocolError: the bytes are not such an answer.
@@ -216,7 +216,7 @@ def with_results(answer: Frame, key: int, version: int, results: Iterable[Result
     count_at = scanner.at
     count = scanner.count(_RESULT_BYTES_MIN)
     flexible = scanner.flexible
-    encoded = [_result(result, flexible=flexible) for result in results]
+    encoded = yield from _encoded(results, flexible=flexible)
     return with_size(
         [
             bytes(answer[:count_at]),
@@ -225,6 +225,14 @@ def with_results(answer: Frame, key: int, version: int, results: Iterable[Result
             memoryview(answer)[scanner.at :],
         ]
     )
+
+
+def _encoded(results: Sequence[Result], *, flexible: bool) -> Steps[list[bytes]]:
+    encoded: list[bytes] = []
+    for at in range(0, len(results), STEP_PARTS):
+        encoded += [_result(each, flexible=flexible) for each in results[at : at + STEP_PARTS]]
+        yield
+    return encoded
 
 
 def _result(result: Result, *, flexible: bool) -> bytes:

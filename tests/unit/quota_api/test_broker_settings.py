@@ -5,6 +5,7 @@ import pytest
 from kvota.model.broker_settings import SettingChanges
 from kvota.quota_api.broker_settings import SETTINGS_BYTES_MAX, SETTINGS_MAX, Refused, judge
 from kvota.wire.alter_configs import APPEND, DELETE, SET, SUBTRACT, Operation
+from kvota.wire.steps import at_once
 
 NUM, SIZE = "quota.window.num", "quota.window.size.seconds"
 CLASS, GROUP = "client.quota.callback.class", "client.quota.callback.group.a.users"
@@ -23,7 +24,8 @@ def judged(
     of_all: bool = True,
     may_lag: bool = False,
 ) -> SettingChanges | Refused:
-    return judge(operations, stored or {}, replaces=replaces, of_all=of_all, may_lag=may_lag)
+    steps = judge(operations, stored or {}, replaces=replaces, of_all=of_all, may_lag=may_lag)
+    return at_once(steps)
 
 
 def test_what_is_set_and_deleted() -> None:

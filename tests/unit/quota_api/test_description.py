@@ -141,9 +141,9 @@ def test_many_quotas_are_looked_through_in_steps() -> None:
     everything = asked(strict=False)
     descriptions = Descriptions()
 
-    assert len(list(matching(nothing, quotas))) == 3
-    assert len(list(matching(everything, quotas))) == 3
-    for steps in 24, 1:  # the second time they are known
+    assert len(list(matching(nothing, quotas))) == 10
+    assert len(list(matching(everything, quotas))) == 10
+    for steps in 96, 6:  # the second time they are known
         found = at_once(matching(everything, quotas))
         assert len(list(descriptions.encoded(found, of=12_000, flexible=True))) == steps
 

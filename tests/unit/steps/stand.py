@@ -160,8 +160,11 @@ class _AtOnce:
 class House:
     """What the connections of one gateway have in common."""
 
-    def __init__(self, cluster: Cluster, limits: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, limits: Mapping[str, int] | None = None, *, errands: object = None
+    ) -> None:
         self.cluster = cluster
+        self.errands = errands
         self.loop = HandLoop()
         gateway_limits = GatewayLimits(**(limits or {}))
         counts = GatewayCounts()
@@ -172,7 +175,7 @@ class House:
             shared=cluster.shared,
             asking=None,  # type: ignore[arg-type]
             brokers=None,  # type: ignore[arg-type]
-            errands=None,  # type: ignore[arg-type]
+            errands=errands,  # type: ignore[arg-type]
             counts=counts,
             turns=Turns(self.loop),  # type: ignore[arg-type]
             backlog=Backlog(places, cluster.shared),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from tests.unit.steps.hostile import ATTACKS
+from tests.unit.steps.quota_messages import ALL_ATTACKS as ATTACKS
 from tests.unit.steps.stand import Measure
 
 CALLS_MAX = 250_000

@@ -102,12 +102,12 @@ def test_what_is_left_of_a_request(key: int, version: int) -> None:
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_answers_of_our_own_and_beside_a_brokers(key: int, version: int) -> None:
     results = [Result(ALL, 42, "no"), Result(ONE, 0, None)]
-    own = own_answer(key, version, 7, results, throttle_ms=3)
+    own = at_once(own_answer(key, version, 7, results, throttle_ms=3))
 
     answer = decoded(own, key, version)
     assert answer.throttle_time.total_seconds() == 0.003
-    brokers = own_answer(key, version, 7, [Result(ORDERS, 0, None)], throttle_ms=5)
-    both = decoded(with_results(brokers, key, version, results), key, version)
+    brokers = at_once(own_answer(key, version, 7, [Result(ORDERS, 0, None)], throttle_ms=5))
+    both = decoded(at_once(with_results(brokers, key, version, results)), key, version)
     for found, expected in ((answer, results), (both, [*results, Result(ORDERS, 0, None)])):
         assert [
             ((each.resource_type, each.resource_name), int(each.error_code), each.error_message)
@@ -118,7 +118,7 @@ def test_answers_of_our_own_and_beside_a_brokers(key: int, version: int) -> None
 
 def test_a_text_is_cut_to_what_a_string_may_have() -> None:
     (told,) = decoded(
-        own_answer(33, 0, 1, [Result(ALL, 42, "ä" * 20_000)], throttle_ms=0), 33, 0
+        at_once(own_answer(33, 0, 1, [Result(ALL, 42, "ä" * 20_000)], throttle_ms=0)), 33, 0
     ).responses
 
     assert len(told.error_message.encode()) == 32_766

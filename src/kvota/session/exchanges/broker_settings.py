@@ -81,11 +81,13 @@ class AlterBrokerSettings(Conversation):
         )
         del request
         if rest is None:
-            told = wire.own_answer(key, version, correlation, results, throttle_ms=throttle_ms)
+            told = yield from wire.own_answer(
+                key, version, correlation, results, throttle_ms=throttle_ms
+            )
         else:
             told = yield Sent(correlation, rest, _ALTERED_MS_MAX)
             if results:
-                told = wire.with_results(told, key, version, results)
+                told = yield from wire.with_results(told, key, version, results)
         brokers = tuple(self._shared.topology.brokers.values())
         return (yield from error_texts.hide_addresses_in_steps(told, key, version, brokers))
 
@@ -118,7 +120,7 @@ class AlterBrokerSettings(Conversation):
             has_more = request.replaces or any(
                 not is_gateways(each.name) for each in resource.operations
             )
-            changes = judge(
+            changes = yield from judge(
                 resource.operations,
                 self._settings.stored,
                 replaces=request.replaces,
