@@ -116,6 +116,11 @@ class CallbackInForce:
         if self._host.wants_cluster:
             self._host.tell_cluster(cluster)
 
+    def forget_cluster(self) -> None:
+        """Nobody looks at it any more: whoever comes waits for what it is then."""
+        self._cluster = None
+        self._knows_cluster.clear()
+
     async def run(self) -> None:
         """Look after it until cancelled."""
         while True:
