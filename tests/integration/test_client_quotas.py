@@ -4,11 +4,8 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import pytest
-from tests.integration.quota_traffic import random_alteration, random_description
 from tests.integration.raw_client import RawClient
 from tests.unit.quota_api.written import alteration, altered, described, description
 
@@ -79,27 +76,6 @@ def same_description(direct: RawClient, client: RawClient, frame: bytes, version
     while (straight := entries_of(asked(direct, frame), version)) != told:
         assert time.monotonic() < end, (straight, told)
         time.sleep(0.02)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_answer_is_the_brokers(quota_kafka: LocalKafka, tmp_path: Path, seed: int) -> None:
-    rng = Random(seed)
-    everything = description(strict=False)
-    with (
-        gateway(tmp_path, quota_kafka.bootstrap_servers) as process,
-        RawClient(quota_kafka.nodes[0].address) as direct,
-        RawClient(address(process)) as client,
-    ):
-        cleaned(direct)
-        for number in range(150):
-            version = rng.randrange(2)
-            frame = random_alteration(rng, version)
-            assert asked(client, frame) == asked(direct, frame), (number, frame)
-            if rng.random() < 0.3:
-                same_description(direct, client, random_description(rng, version), version)
-        same_description(direct, client, everything, 1)
-        assert len(described(asked(client, everything))) > 8
-        assert " ERROR " not in process.log
 
 
 def cleaned(direct: RawClient) -> None:
