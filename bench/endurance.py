@@ -21,7 +21,6 @@ from tests.endurance.alterations import (  # noqa: E402
     STORES,
     Alterations,
     run_alterations,
-    run_same_quotas,
 )
 from tests.endurance.disk_full import DiskFull, Place, can_mount, run_disk_full  # noqa: E402
 from tests.endurance.findings import Findings  # noqa: E402
@@ -30,6 +29,7 @@ from tests.endurance.gated_kafka import HOST  # noqa: E402
 from tests.endurance.groups import GROUPS, Restarts, run_groups  # noqa: E402
 from tests.endurance.kills import Kills, run_kills  # noqa: E402
 from tests.endurance.reloads import Reloads, run_reloads  # noqa: E402
+from tests.endurance.same_quotas import run_same_quotas  # noqa: E402
 from tests.endurance.slow_readers import SlowReaders, run_slow_readers  # noqa: E402
 
 from kvota.localkafka import LocalKafka  # noqa: E402
@@ -60,7 +60,7 @@ SLOW_READERS = SlowReaders(
 )
 ALTERATIONS = Alterations(kills=50, users=6_000, many=5_000, seed=50)
 FOLLOWERS = Followers(alterations=200, deaths=5, within_ms=1_000)
-SAME_QUOTAS = {"file": 10_000, "topic": 3_000}
+SAME_QUOTAS = 10_000
 DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
 
 
@@ -115,13 +115,9 @@ def followers(folder: Path, _: Algorithm) -> Findings:
 
 
 def same_quotas(folder: Path, _: Algorithm) -> Findings:
-    """Ten thousand random alterations to a broker and to a gateway: the same answers, and the same quotas at the end."""
-    found = Findings()
+    """Ten thousand random alterations to a broker and to gateways with a file and a topic: the same answers, and the same quotas at the end."""
     with LocalKafka(host=HOST) as kafka:
-        for store in STORES:
-            count = SAME_QUOTAS[store]
-            found.add(store, run_same_quotas(kafka, folder / store, store, count=count, seed=10))
-    return found
+        return run_same_quotas(kafka, folder, count=SAME_QUOTAS)
 
 
 PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {

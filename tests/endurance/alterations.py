@@ -7,9 +7,8 @@ from pathlib import Path
 from random import Random
 
 from tests.endurance.findings import Findings
-from tests.integration.quota_traffic import random_alteration
 from tests.integration.raw_client import RawClient
-from tests.integration.test_client_quotas import address, asked, entries_of
+from tests.integration.test_client_quotas import address, asked
 from tests.unit.quota_api.written import alteration, altered, described, description
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
@@ -18,7 +17,6 @@ from kvota.localkafka import LocalKafka
 STORES = ("file", "topic")
 KEYS = ("producer_byte_rate", "consumer_byte_rate")
 USERS = description(("user", 2, None))
-EVERYTHING = description(strict=False)
 # Long names make the largest alterations of several MB.
 NAME_CHARS = 500
 # So long before its answer comes an alteration may be killed, until one has been answered.
@@ -92,35 +90,6 @@ def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alteratio
     return found_all
 
 
-def run_same_quotas(
-    straight: LocalKafka, folder: Path, store: str, *, count: int, seed: int
-) -> Findings:
-    """Random alterations, right and wrong, to a broker and to a gateway: the same answers, and the same quotas at the end."""
-    rng = Random(seed)
-    process = gateway_with_quotas(straight, folder, store, f"same-{seed}")
-    differing = 0
-    with process:
-        wait_until_it_takes_them(process)
-        with (
-            RawClient(straight.nodes[0].address) as direct,
-            RawClient(address(process)) as client,
-        ):
-            _remove_all(direct)
-            for _ in range(count):
-                frame = random_alteration(rng, rng.randrange(2))
-                differing += asked(client, frame) != asked(direct, frame)
-            is_same = _is_same(direct, client)
-            entities = len(described(asked(client, EVERYTHING)))
-            _remove_all(direct)
-    found = Findings(
-        {"alterations": count, "answers that differ": differing, "entities at the end": entities}
-    )
-    found.expect(not differing, f"{differing} answers differ")
-    found.expect(is_same, "the quotas at the end differ")
-    found.expect(entities > 0, "there is nothing at the end")
-    return found
-
-
 def gateway_with_quotas(kafka: LocalKafka, folder: Path, store: str, topic: str) -> GatewayProcess:
     """One that keeps its quotas there; not started yet."""
     first_port = free_port_range(6)
@@ -183,24 +152,3 @@ def _found(process: GatewayProcess) -> tuple[Values, int]:
     found = {str(entity[0][1]): values for entity, values in entries.items()}
     half = sum(len(set(values.values())) != 1 or len(values) != 2 for values in found.values())
     return {user: values[KEYS[0]] for user, values in found.items() if KEYS[0] in values}, half
-
-
-def _is_same(direct: RawClient, client: RawClient) -> bool:
-    """The broker may learn of what it has answered a little later."""
-    end = time.monotonic() + _READY_S
-    told = entries_of(asked(client, EVERYTHING), 1)
-    while time.monotonic() < end:
-        if entries_of(asked(direct, EVERYTHING), 1) == told:
-            return True
-        time.sleep(_LOOK_S)
-    return False
-
-
-def _remove_all(direct: RawClient) -> None:
-    """What somebody has left on the broker."""
-    end = time.monotonic() + _READY_S
-    while entries := described(asked(direct, EVERYTHING)):
-        nothing = [(list(entity), dict.fromkeys(values)) for entity, values in entries.items()]
-        asked(direct, alteration(*nothing))
-        assert time.monotonic() < end
-        time.sleep(_LOOK_S)

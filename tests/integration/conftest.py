@@ -65,6 +65,12 @@ def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(scope="session")
+def quota_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """One node for tests that set quotas on it, and may leave some behind."""
+    yield from _started(request, LocalKafka(host=HOST, java_options=SHORT_LIVED))
+
+
+@pytest.fixture(scope="session")
 def acl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """One node that asks an authorizer: operator may describe and configure all, alice and bob nothing.
 

@@ -9,6 +9,7 @@ from kvota.app.config import GatewayConfig
 from kvota.app.running_gateway import running_pid
 from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
+from kvota.callbacks.loading import is_kvotas_own
 from kvota.files.whole_file import DISK_IS_FULL
 from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
@@ -72,6 +73,8 @@ def doubts(config: GatewayConfig, stored: ClientQuotas, callback: ClientQuotaCal
 
 
 def _enforced_without_quota(config: GatewayConfig, callback: ClientQuotaCallback) -> Iterator[str]:
+    if not is_kvotas_own(callback):
+        return  # it may not be asked here: it may hang
     for quota_type in CONFIGURABLE_TYPES:
         if quota_type not in config.gateway.connection.enforced:
             continue
@@ -101,6 +104,8 @@ def _of_the_static_callback(
 def _groups(
     config: GatewayConfig, quotas: ConfiguredQuotas, callback: ClientQuotaCallback
 ) -> Iterator[str]:
+    if not is_kvotas_own(callback):
+        return  # nobody but its author knows what it takes for a group
     grouped = callback if isinstance(callback, GroupQuotaCallback) else None
     limited = {group for entity in quotas.entries() if (group := group_of(entity)) is not None}
     for group in sorted(limited):

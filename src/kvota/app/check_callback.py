@@ -11,10 +11,10 @@ from kvota.app.config import GatewayConfig, read_config
 from kvota.app.dynamic_settings import overlaid
 from kvota.app.quota_opening import stored_document
 from kvota.app.quota_settings import QuotaSourceKind
-from kvota.callbacks import load_callback
 from kvota.callbacks.faults import call_in, call_of, fault_of, place_of_method
 from kvota.callbacks.loading import is_kvotas_own
 from kvota.engine.question import Answer, ask
+from kvota.gateway.callback_loading import CallbackLoading
 from kvota.model.broker_settings import NO_SETTINGS, Settings
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.cluster_view import BrokerView, ClusterView, TopicView
@@ -109,8 +109,7 @@ def _loaded(
         ConfigurationError: something is wrong with it.
     """
     try:
-        chosen = config.kafka.callback
-        callback = load_callback(chosen.class_name, chosen.properties, quotas)
+        callback = CallbackLoading(config.kafka.callback, quotas).result()
     except ConfigurationError as error:
         raise placed(error, config, settings) from None
     faults = [] if is_kvotas_own(callback) else _Probe(callback).faults(quotas)
@@ -177,10 +176,8 @@ class _Probe:
         if isinstance(error, CallbackError):
             fault = Fault(place_of_method(of_class, error.method), str(error), "Mend it.")
         else:
-            said = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            said.__traceback__ = error.__traceback__
             found = call_of(self._callback, error.__traceback__)
-            fault = fault_of(self._callback, found[0] if found else method, said)
+            fault = fault_of(self._callback, found[0] if found else method, error)
         self._found.setdefault((method, f"{fault.place} {type(error).__name__}"), fault)
 
     def _note_hang(self, method: str, thread: Thread, seconds: float) -> None:

@@ -52,9 +52,11 @@ class RunningConfig:
         written: what gateway.toml says, as far as it was taken over.
         settings: what is set dynamically, and in force.
         config: both together.
+        said: why the stored settings are not in force, as it was said last; empty: nothing was.
     """
 
     def __init__(self, written: GatewayConfig, settings: Settings = NO_SETTINGS) -> None:
+        self.said = ""
         self.replace(written, settings)
 
     def replace(self, written: GatewayConfig, settings: Settings) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig
 from kvota.app.dynamic_settings import RunningConfig, overlaid, refusal_of
 from kvota.app.quota_opening import refusal_of_settings
-from kvota.callbacks import load_callback
 from kvota.gateway.callback_in_force import PreparedCallback
+from kvota.gateway.callback_loading import CallbackLoading
 from kvota.gateway.gateway import Gateway
 from kvota.model.broker_settings import DescribedSetting, Settings, with_changes
 from kvota.model.errors import ConfigurationError, KvotaError
@@ -19,6 +20,9 @@ from kvota.store.quota_store import QuotaStore
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger("kvota.gateway")
+
+# What is stored and cannot be put in force is tried again: after so long, then twice as long, up to the second.
+_RETRY_S, _RETRY_S_MAX = 1.0, 60.0
 
 
 class SettingsInForce:
@@ -35,7 +39,7 @@ class SettingsInForce:
         self._gateway = gateway
         self._store = store
         self._changed = asyncio.Event()
-        self._tried: Settings = store.settings
+        self._retry_s = _RETRY_S
         store.on_settings = self._changed.set
 
     # ------------------------------------------------------------------ what sessions see
@@ -97,24 +101,42 @@ class SettingsInForce:
         return refusal
 
     async def follow(self) -> None:
-        """Put in force what other gateways have stored, until cancelled."""
+        """Put in force what other gateways have stored, and what could not be in force before, until cancelled."""
         while True:
-            await self._changed.wait()
-            self._changed.clear()
+            await self._wait()
             async with self._gateway.quota_callback.changing:
                 try:
                     await self._catch_up()
                 except Exception:  # a fault of ours must not end the traffic
                     log.exception("settings could not be followed")
 
+    async def _wait(self) -> None:
+        """Until others are stored; where those that are stored are not in force, until these are tried again."""
+        quota_callback = self._gateway.quota_callback
+        while not self._changed.is_set():
+            is_behind = self._store.settings != self._running.settings
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), self._retry_s if is_behind else None)
+            self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
+            if (
+                is_behind and not quota_callback.is_loading
+            ):  # where one hangs, another one would, too
+                break
+        if self._changed.is_set():
+            self._changed.clear()
+            self._retry_s = _RETRY_S
+
     async def _catch_up(self) -> None:
-        """Put in force what is stored; what cannot be is said, and the settings in force stay."""
-        while self._store.settings not in (self._running.settings, self._tried):
-            settings = self._tried = self._store.settings
+        """Put in force what is stored; what cannot be is said once, and the settings in force stay."""
+        failed = None
+        while (settings := self._store.settings) not in (self._running.settings, failed):
             try:
                 callback = await self._prepared(settings)
             except KvotaError as error:
-                log.error("%s", not_in_force(error))  # noqa: TRY400  (its text says all)
+                failed, words = settings, not_in_force(error)
+                if words != self._running.said:
+                    log.error("%s", words)  # noqa: TRY400  (its text says all)
+                self._running.said = words
             else:
                 self._put_in_force(settings, callback)
 
@@ -144,7 +166,7 @@ class SettingsInForce:
         if not names:
             return
         running.replace(running.written, settings)
-        self._tried = settings
+        running.said = ""
         config = running.config
         gateway.put_in_force(
             gateway.shared.engine.quotas,
@@ -159,7 +181,10 @@ class SettingsInForce:
 
 def not_in_force(error: KvotaError) -> str:
     """What is said where stored settings cannot be put in force."""
-    return f"the settings that are set dynamically are not in force: {error}. Set others, or delete them"
+    return (
+        f"the settings that are set dynamically are not in force: {error}. They are tried again; set others, "
+        "or delete them"
+    )
 
 
 def begin_with(
@@ -171,16 +196,17 @@ def begin_with(
         ConfigurationError: the file's callback cannot be had, either.
     """
     quotas = store.quotas.configured()
-    if store.settings:
-        try:
-            running = RunningConfig(config, store.settings)
-            chosen = running.config.kafka.callback
-            return running, load_callback(chosen.class_name, chosen.properties, quotas)
-        except KvotaError as error:
-            log.error("%s", not_in_force(error))  # noqa: TRY400  (its text says all)
-    chosen = config.kafka.callback
+    of_file = config.kafka.callback
     try:
-        callback = load_callback(chosen.class_name, chosen.properties, quotas)
+        running = RunningConfig(config, store.settings)
+        chosen = running.config.kafka.callback
+        if chosen != of_file:
+            return running, CallbackLoading(chosen, quotas).result()
+    except KvotaError as error:
+        running = RunningConfig(config)
+        running.said = not_in_force(error)
+        log.error("%s", running.said)  # noqa: TRY400  (its text says all)
+    try:
+        return running, CallbackLoading(of_file, quotas).result()
     except ConfigurationError as error:
         raise placed(error, config) from None
-    return RunningConfig(config), callback

@@ -1,7 +1,8 @@
 """What is wrong with a callback's class, and where in its file."""
 
 import inspect
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, TracebackType
 
 from kvota.callbacks import own_module
@@ -23,6 +24,8 @@ _ARGUMENTS = {
 }
 # ``broker_limit`` may call another one of them.
 _METHODS = frozenset(_ARGUMENTS)
+# An error's text is not longer than this.
+_TEXT_MAX = 1_000
 
 
 def class_faults(name: str, of_class: type[ClientQuotaCallback]) -> list[Fault]:
@@ -38,7 +41,7 @@ def class_faults(name: str, of_class: type[ClientQuotaCallback]) -> list[Fault]:
     return faults
 
 
-def fault_of(callback: ClientQuotaCallback, what: str, error: Exception) -> Fault:
+def fault_of(callback: ClientQuotaCallback, what: str, error: BaseException) -> Fault:
     """A call of a method that has raised."""
     of_class = type(callback)
     place, words = words_of(error, own_module.file_of(of_class.__module__))
@@ -47,14 +50,23 @@ def fault_of(callback: ClientQuotaCallback, what: str, error: Exception) -> Faul
     return Fault(place or _place_of_class(of_class), problem, "Mend it.")
 
 
-def words_of(error: Exception, file: str) -> tuple[str, str]:
+def words_of(error: BaseException, file: str) -> tuple[str, str]:
     """Where in this file an error has come up (empty: nowhere), and what it says."""
     place, trace = "", error.__traceback__
     while trace is not None:
         if file and trace.tb_frame.f_code.co_filename == file:
             place = f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return place, f"{type(error).__name__}: {error}"
+    return place, f"{type(error).__name__}: {text_of(error, str)}"
+
+
+def text_of(error: BaseException, written: Callable[[object], str] = repr) -> str:
+    """The text of an error of somebody else's, not longer than a line of a log should be."""
+    try:
+        text = written(error)
+    except BaseException as another:  # noqa: BLE001  (even that is its own affair)
+        text = f"{type(error).__name__} (its text cannot be had: {type(another).__name__})"
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
 
 
 def place_of_method(of_class: type, method: str) -> str:
@@ -82,6 +94,17 @@ def call_in(callback: object, frame: FrameType | None) -> tuple[str, str] | None
         calls.append((frame, frame.f_lineno))
         frame = frame.f_back
     return _method_in(callback, calls[::-1])
+
+
+def line_in_package(package: str, frame: FrameType | None) -> str:
+    """Where in a package's files a thread is, as ``file:line``; empty: in none of them."""
+    modules = [
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package
+    ]
+    files = {getattr(module, "__file__", None) for module in modules}
+    while frame is not None and frame.f_code.co_filename not in files:
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _method_faults(name: str, of_class: type[ClientQuotaCallback]) -> Iterator[Fault]:

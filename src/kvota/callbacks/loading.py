@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from kvota.callbacks import own_module
 from kvota.callbacks.default import DefaultQuotaCallback
-from kvota.callbacks.faults import class_faults, fault_of, words_of
+from kvota.callbacks.faults import class_faults, fault_of, text_of, words_of
 from kvota.callbacks.grouped import GROUP_PREFIX, GroupQuotaCallback
 from kvota.callbacks.partition_share import SHARE_PREFIX, PartitionShareQuotaCallback
 from kvota.callbacks.static import StaticQuotaCallback
@@ -98,6 +98,8 @@ def load_callback(
 ) -> ClientQuotaCallback:
     """Make the callback, configure it and tell it the quotas.
 
+    For a thread of its own: its code may hang, and whatever it raises (``SystemExit``, too) is said as a fault.
+
     Args:
         name: dotted name of its class; importing it runs that module's code, so it must come from a
             file that only the operator writes.
@@ -113,15 +115,12 @@ def load_callback(
     faults = class_faults(name, of_class)
     if faults:
         raise ConfigurationError(faults)
-    if issubclass(of_class, DefaultQuotaCallback):
-        callback: ClientQuotaCallback = of_class(quotas)
-    else:
-        callback = _made(name, of_class)
+    callback = _made(name, of_class, quotas)
     try:
-        callback.configure(properties)
+        callback.configure(dict(properties))  # its own: it may take them apart
     except ConfigurationError:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise _refused(callback, error, name, properties) from error
     if not isinstance(callback, DefaultQuotaCallback):
         _tell_all(callback, quotas)
@@ -134,16 +133,16 @@ def _tell_all(callback: ClientQuotaCallback, quotas: ConfiguredQuotas) -> None:
         for quota_type, limit in limits.items():
             try:
                 callback.update_quota(quota_type, entity, limit)
-            except Exception as error:
+            except BaseException as error:
                 what = f"update_quota({quota_type}, {entity}, {limit:g})"
                 raise ConfigurationError([fault_of(callback, what, error)]) from error
 
 
 def _refused(
-    callback: ClientQuotaCallback, error: Exception, name: str, properties: Mapping[str, str]
+    callback: ClientQuotaCallback, error: BaseException, name: str, properties: Mapping[str, str]
 ) -> ConfigurationError:
     """A ValueError whose text begins with the name of a property is that property's."""
-    text = str(error)
+    text = text_of(error, str)
     key = text.partition(":")[0]
     if isinstance(error, ValueError) and key in properties:
         problem = text.removeprefix(f"{key}:").strip()
@@ -170,7 +169,7 @@ def _class(name: str) -> type[ClientQuotaCallback]:
         place = f"{error.filename}:{error.lineno}"
         problem = f"{module_name} cannot be imported: {error.msg}"
         raise ConfigurationError([Fault(place, problem, "Correct this line.")]) from error
-    except Exception as error:
+    except BaseException as error:
         place, words = words_of(error, own_module.file_of(module_name))
         problem = f"importing {module_name} fails: {words}"
         raise ConfigurationError([Fault(place or CALLBACK_CLASS, problem, _MEND)]) from error
@@ -187,10 +186,12 @@ def _class(name: str) -> type[ClientQuotaCallback]:
 _MEND = "Mend it, or choose another class."
 
 
-def _made(name: str, of_class: type[ClientQuotaCallback]) -> ClientQuotaCallback:
+def _made(
+    name: str, of_class: type[ClientQuotaCallback], quotas: ConfiguredQuotas
+) -> ClientQuotaCallback:
     try:
-        return of_class()
-    except Exception as error:
+        return of_class(quotas) if issubclass(of_class, DefaultQuotaCallback) else of_class()
+    except BaseException as error:
         place, words = words_of(error, own_module.file_of(of_class.__module__))
         problem = f"{name}() fails: {words}"
         raise ConfigurationError([Fault(place or CALLBACK_CLASS, problem, _MEND)]) from error

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from numbers import Real
 from types import MappingProxyType
 
@@ -92,7 +93,7 @@ def ask(
 def limit_of(
     callback: ClientQuotaCallback, quota_type: QuotaType, tags: Tags, node_id: int
 ) -> float | None:
-    """What the callback says of one counter.
+    """What the callback says of one counter; infinity is no limit.
 
     Raises:
         CallbackError: a limit that is no number from 0 on.
@@ -125,5 +126,5 @@ def _checked_limit(callback: ClientQuotaCallback, told: object) -> float | None:
         with suppress(OverflowError):
             told = float(told)
     if type(told) is float and told >= 0:  # NaN is not
-        return told
+        return told if told < inf else None
     raise CallbackError(callback, "quota_limit", told, "None or a number from 0 on")

@@ -181,13 +181,9 @@ class CallbackAsking:
     def _answer(self, question: Question) -> object:
         try:
             return question.ask(self._callback)
-        except Exception as error:  # noqa: BLE001  (whatever the callback raises is its answer)
-            failed = error
-        except BaseException as error:  # noqa: BLE001  (sys.exit() in a callback ends no thread of ours)
-            failed = RuntimeError(f"{type(error).__name__}: {error}")
-            failed.__traceback__ = error.__traceback__
-        self._faults.note(failed)
-        return failed
+        except BaseException as error:  # noqa: BLE001  (whatever the callback raises, sys.exit() too, is its answer)
+            self._faults.note(error)
+            return error
 
     def _deliver(self) -> None:
         """Hand answers on, some at a time."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from threading import Lock, Thread
 
-from kvota.callbacks.faults import call_in, call_of
+from kvota.callbacks.faults import call_in, call_of, text_of
 from kvota.model.errors import CallbackError
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class CallbackFaults:
         with self._lock:
             return dict(self._counts)
 
-    def note(self, error: Exception, method: str | None = None) -> None:
+    def note(self, error: BaseException, method: str | None = None) -> None:
         """A method has raised, or answered nonsense (a ``CallbackError`` of that method)."""
         place = ""
         if isinstance(error, CallbackError):
@@ -44,7 +44,7 @@ class CallbackFaults:
             found = call_of(self._callback, error.__traceback__)
             method = method or (found[0] if found else "ask")
             place = f" ({found[1]})" if found else ""
-            text = repr(error)
+            text = text_of(error)
         # Its frames would keep alive whatever the callback had in hand.
         error.__traceback__ = None
         self._say(method, text, "the quota callback %s failed in %s%s: %s", place, text)

@@ -5,17 +5,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Thread
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.callbacks.loading import ChosenCallback, load_callback
+from kvota.callbacks.loading import ChosenCallback
 from kvota.engine import Answer, Question
 from kvota.gateway.callback_host import CallbackHost
+from kvota.gateway.callback_loading import CallbackLoading
 from kvota.gateway.callback_retries import CallbackRetries
-from kvota.model.broker_settings import CALLBACK_CLASS
 from kvota.model.cluster_view import ClusterView
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import KvotaError, UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import QuotaType
 from kvota.session.shared import Shared
@@ -24,8 +22,6 @@ log = logging.getLogger(__name__)
 
 # How often it is looked whether anything has changed by other means, and who hangs.
 LOOK_S = 0.25
-# A callback has so long to be imported, made, configured and told of all quotas.
-LOAD_S = 30.0
 # So long a new one is asked about the clients there are before it takes over; and so long the first look at the
 # cluster is waited for.
 _WARM_S = 0.4
@@ -79,6 +75,7 @@ class CallbackInForce:
         self._knows_cluster = asyncio.Event()
         self.on_change: Callable[[ClientQuotaCallback], None] = lambda _: None
         self._closing: set[CallbackHost] = set()
+        self._loading: CallbackLoading | None = None
         self._loop: asyncio.AbstractEventLoop
         self._host: CallbackHost
 
@@ -97,6 +94,11 @@ class CallbackInForce:
         return self._host.callback
 
     @property
+    def is_loading(self) -> bool:
+        """Whether the one that was prepared last is still being made: maybe it hangs."""
+        return self._loading is not None and self._loading.is_running
+
+    @property
     def fault_counts(self) -> Mapping[str, int]:
         """How often the one in force has raised, answered nonsense or hung, by method."""
         return self._host.faults.counts
@@ -113,6 +115,11 @@ class CallbackInForce:
         self._knows_cluster.set()
         if self._host.wants_cluster:
             self._host.tell_cluster(cluster)
+
+    def forget_cluster(self) -> None:
+        """Nobody looks at it any more: whoever comes waits for what it is then."""
+        self._cluster = None
+        self._knows_cluster.clear()
 
     async def run(self) -> None:
         """Look after it until cancelled."""
@@ -133,7 +140,8 @@ class CallbackInForce:
         """
         if chosen.is_default:
             return PreparedCallback(chosen=chosen, host=CallbackHost(self._default(), self._loop))
-        host = CallbackHost(await _loaded(chosen, quotas), self._loop)
+        self._loading = CallbackLoading(chosen, quotas)
+        host = CallbackHost(await self._loading.wait(), self._loop)
         cluster = await self._cluster_for(host)
         if cluster is not None:
             host.tell_cluster(cluster)
@@ -274,46 +282,6 @@ class CallbackInForce:
         self._closing.add(host)
         host.closed.add_done_callback(lambda _: self._closing.discard(host))
         host.close()
-
-
-async def _loaded(chosen: ChosenCallback, quotas: ConfiguredQuotas) -> ClientQuotaCallback:
-    """Load a callback on a thread of its own: it may import what takes long, or hang.
-
-    Raises:
-        UsageError: it cannot be had, or not in time.
-    """
-    loop = asyncio.get_running_loop()
-    loaded: asyncio.Future[ClientQuotaCallback] = loop.create_future()
-
-    def take(found: ClientQuotaCallback | Exception) -> None:
-        if loaded.done():
-            if isinstance(found, ClientQuotaCallback):  # too late: nobody wants it any more
-                CallbackHost(found, loop).close()
-        elif isinstance(found, Exception):
-            loaded.set_exception(found)
-        else:
-            loaded.set_result(found)
-
-    def load() -> None:
-        found: ClientQuotaCallback | Exception
-        try:
-            found = load_callback(chosen.class_name, chosen.properties, quotas)
-        except KvotaError as error:
-            found = error
-        except BaseException as error:  # noqa: BLE001  (sys.exit() in somebody's module)
-            found = UsageError(
-                f"{CALLBACK_CLASS}: {chosen.class_name}: {type(error).__name__}: {error}"
-            )
-        with suppress(RuntimeError):  # the loop has closed
-            loop.call_soon_threadsafe(take, found)
-
-    Thread(target=load, name="kvota-callback-load", daemon=True).start()
-    try:
-        return await asyncio.wait_for(asyncio.shield(loaded), LOAD_S)
-    except TimeoutError:
-        loaded.cancel()
-        msg = f"{CALLBACK_CLASS}: {chosen.class_name} has not been made and configured within {LOAD_S:g} s"
-        raise UsageError(msg) from None
 
 
 def _name(callback: ClientQuotaCallback) -> str:

@@ -214,12 +214,8 @@ class CallbackTelling:
             self._method, self._since_s, self._is_said = method, monotonic(), False
         try:
             return call()
-        except Exception as error:  # noqa: BLE001  (whatever it raises is its own affair)
+        except BaseException as error:  # noqa: BLE001  (whatever it raises, sys.exit() too, is its own affair)
             self._faults.note(error, method)
-        except BaseException as error:  # noqa: BLE001  (sys.exit() in a callback ends no thread of ours)
-            said = RuntimeError(f"{type(error).__name__}: {error}")
-            said.__traceback__ = error.__traceback__
-            self._faults.note(said, method)
         finally:
             with self._lock:
                 self._since_s = 0.0

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _PAUSE_S, _PAUSE_S_MAX = 0.5, 30.0
 _BYTES_PER_S = 2**20
 # Where nobody answers: from the first to the last, twice as long each time.
-_RETRY_S, _RETRY_S_MAX = 0.5, 10.0
+_RETRY_S, _RETRY_S_MAX = 0.5, 2.0
 # What has not been seen for so long, or for three looks, is marked as old.
 _STALE_S = 5.0
 # num.partitions is asked for so often: it only changes with a broker's restart.
@@ -84,8 +84,10 @@ class ClusterWatch:
             return
         pause_s, retry_s, seen_s, asked_s = _PAUSE_S, _RETRY_S, loop.time(), 0.0
         while True:
-            if not self._always:
+            if not self._always and not self._callback.wants_cluster.is_set():
+                self._forget()
                 await self._callback.wants_cluster.wait()
+                seen_s = loop.time()
             began_s = loop.time()
             try:
                 view = await looks.look()
@@ -106,13 +108,21 @@ class ClusterWatch:
             await asyncio.sleep(pause_s)
 
     def _take(self, view: ClusterView) -> None:
+        self._facts.cluster_is_old = view.is_stale
         if view is not self.view:
             self.view = view
             self._facts.cluster = view
             self._callback.tell_cluster(view)
 
+    def _forget(self) -> None:
+        """Nobody wants to know, so nobody looks: it will be another one when somebody does."""
+        self.view = None
+        self._facts.cluster, self._facts.cluster_is_old = ClusterView(), False
+        self._callback.forget_cluster()
+
     def _mark_stale(self) -> None:
         """What is known is old now, and is said to be."""
+        self._facts.cluster_is_old = True
         if self.view is not None and not self.view.is_stale:
             self._take(replace(self.view, is_stale=True))
             log.warning(

@@ -133,6 +133,7 @@ class Glancing:
             quotas_version=shared.engine.quotas_version,
             entities=len(shared.engine.quotas),
             enforced=shared.settings.enforced,
+            cluster_is_old=shared.facts.cluster_is_old,
             callback_faults=watched.quota_callback.fault_counts,
             is_draining=watched.places.closed,
             unreachable=tuple(address_text(*one) for one in watched.dialler.unreachable),

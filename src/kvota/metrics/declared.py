@@ -266,6 +266,12 @@ CALLBACK_ERRORS = Metric(
     ("method",),
     "How often the quota callback in force has raised, answered nonsense or hung",
 )
+CLUSTER_STALE = Metric(
+    "kvota_cluster_stale",
+    _GAUGE,
+    (),
+    "1 while what is known of topics and leaders is old, or nothing is: the gateway looks, and nobody answers",
+)
 BUILD_INFO = Metric("kvota_build_info", _GAUGE, ("version",), "1, with the version of kvota")
 DRAINING = Metric("kvota_draining", _GAUGE, (), "1 while the gateway drains")
 HTTP_REQUESTS = Metric(

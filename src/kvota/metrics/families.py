@@ -294,6 +294,7 @@ def _of_gateway(observed: Observed) -> Iterator[AnyFamily]:
         {quota_type: int(quota_type in glance.enforced) for quota_type in CONFIGURABLE_TYPES},
     )
     yield _by("result", declared.RELOADS, glance.counts.reloads)
+    yield _one(declared.CLUSTER_STALE, int(glance.cluster_is_old))
     yield _one(declared.DRAINING, int(glance.is_draining))
     yield Family(declared.BUILD_INFO, [(label_text({"version": observed.version}), 1)])
     yield Family(

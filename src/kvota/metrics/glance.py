@@ -55,6 +55,7 @@ class GatewayGlance:
         quotas_version: how often configured quotas have been put in force.
         entities: how many have quotas.
         enforced: quota types that are in force; others are in shadow mode.
+        cluster_is_old: the gateway looks at topics and leaders, and nobody has answered for a while, or ever.
         callback_faults: what went wrong in the quota callback in force, by method.
         is_draining: it takes no new connections any more.
         unreachable: bootstrap servers and brokers that could not be reached last.
@@ -79,6 +80,7 @@ class GatewayGlance:
     quotas_version: int
     entities: int
     enforced: frozenset[QuotaType]
+    cluster_is_old: bool
     callback_faults: Mapping[str, int]
     is_draining: bool
     unreachable: tuple[str, ...]

@@ -262,6 +262,7 @@ class ClusterFacts:
     Attributes:
         topics: what mutations that have passed have made of topics.
         cluster: as the gateway has seen it itself last; empty where it does not look.
+        cluster_is_old: it looks, and nobody has answered for a while, or ever.
     """
 
     # num.partitions, and auto.create.topics.enable, only change with a broker's restart.
@@ -270,6 +271,7 @@ class ClusterFacts:
     def __init__(self) -> None:
         self.topics = TopicCounts()
         self.cluster = ClusterView()
+        self.cluster_is_old = False
         self._default_partitions: int | None = None
         self._asked_ms: int | None = None
         # By broker: whether it creates the topics that it is asked for, and when it has told.

@@ -123,7 +123,10 @@ def _other_settings() -> Iterator[tuple[str, ...]]:
     scram = "SCRAM-SHA-256=[iterations=4096,password=secret]"
     yield alter("--user scrammed", ADD, scram)
     yield describe("--entity-type users")
+    yield alter(f"--user scrammed {ADD} producer_byte_rate=10000,consumer_byte_rate=20000")
+    yield describe("--user scrammed")
     yield alter("--user scrammed", ADD, f"{scram},producer_byte_rate=1")
+    yield alter(f"--user scrammed {DELETE} producer_byte_rate,consumer_byte_rate")
     yield alter(f"--user scrammed {DELETE} SCRAM-SHA-256")
     yield alter(f"--entity-type brokers --entity-default {ADD} log.cleaner.threads=2")
     yield describe("--entity-type brokers --entity-default")

@@ -9,6 +9,7 @@ import pytest
 from kvota.app import check_callback
 from kvota.app.check_callback import check_files
 from kvota.callbacks import own_module
+from kvota.gateway import callback_loading
 from kvota.model.errors import ConfigurationError
 
 MODULE = """\
@@ -55,6 +56,16 @@ class OfAlice(Good):
 class Sleeps(Good):
     def quota_limit(self, quota_type, tags):
         time.sleep(30)
+
+class AtStart(Good):
+    def configure(self, properties):
+        time.sleep(30)  # of start
+
+class Leaves(Good):
+    def update_quota(self, quota_type, entity, limit):
+        raise SystemExit(0)  # of leaving
+    def enabled(self, quota_type):
+        time.sleep(30)  # of enabled
 
 class Half(ClientQuotaCallback):  # of half
     def quota_limit(self, quota_type, tags):
@@ -139,6 +150,30 @@ def test_one_that_does_not_come_back_is_said(check: Check, monkeypatch: pytest.M
     (fault,) = check("checked_quotas.Sleeps")
 
     assert "Sleeps.quota_limit has not come back for" in fault
+
+
+def test_one_that_hangs_before_it_is_one_is_said_with_its_line(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callback_loading, "LOAD_S", 0.1)
+
+    (fault,) = check("checked_quotas.AtStart")
+
+    assert fault.startswith(line("of start") + "checked_quotas.AtStart has not been made and configured within 0.1 s")  # fmt: skip
+
+
+@pytest.mark.parametrize("quotas", ["", QUOTAS], ids=["asked", "told"])
+def test_one_that_leaves_the_process_does_not_end_the_check(
+    check: Check, monkeypatch: pytest.MonkeyPatch, quotas: str
+) -> None:
+    monkeypatch.setattr(check_callback, "_ANSWER_S", 0.05)
+
+    faults = check("checked_quotas.Leaves", quotas=quotas)
+
+    assert faults[-1].startswith(line("of leaving"))
+    assert "SystemExit: 0" in faults[-1]
+    if not quotas:
+        assert "Leaves.enabled has not come back for" in faults[0]
 
 
 def test_a_class_that_lacks_methods_is_said_with_all_that_is_wrong_with_it(check: Check) -> None:

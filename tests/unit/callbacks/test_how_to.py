@@ -1,6 +1,8 @@
 """The callback of docs/quota-callbacks.md, as it is written there."""
 
+import os
 import re
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -18,11 +20,12 @@ from kvota.model.quota_type import QuotaType
 
 PAGE = Path(__file__).parents[3] / "docs" / "quota-callbacks.md"
 NAME = "team_quotas.TeamQuotaCallback"
+CODE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
 def module() -> Iterator[None]:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (code,) = CODE
     made = types.ModuleType("team_quotas")
     exec(compile(code, str(PAGE), "exec"), made.__dict__)
     sys.modules["team_quotas"] = made
@@ -68,6 +71,33 @@ def test_check_loads_it(
 
     told = capsys.readouterr()
     assert said in told.out + told.err
+
+
+@pytest.mark.timeout(90)
+def test_a_strict_type_checker_has_nothing_to_say(tmp_path: Path) -> None:
+    (code,) = CODE
+    (tmp_path / "team_quotas.py").write_text(code)
+    wrong = code.replace("-> float | None:", "-> str:")
+    (tmp_path / "wrong_quotas.py").write_text(wrong)
+
+    checked = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"),
+            *("--cache-dir", str(tmp_path / "cache"), "team_quotas.py", "wrong_quotas.py"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(PAGE.parents[1] / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert wrong != code
+    found = [line for line in checked.stdout.splitlines() if ": error: " in line]
+    assert all(line.startswith("wrong_quotas.py:") for line in found), checked.stdout
+    # It has understood the interface: another type of an answer is one.
+    assert any("[override]" in line for line in found), checked.stdout + checked.stderr
 
 
 KAFKA_TABLES = [

@@ -10,7 +10,7 @@ from tests.unit.gateway.own_callback import OwnCallback, fails
 from tests.unit.gateway.world import World, Worlds, reasons_of, until
 
 from kvota.callbacks import ChosenCallback, ClusterView, DefaultQuotaCallback, TopicView, own_module
-from kvota.gateway import callback_in_force as module
+from kvota.gateway import callback_loading
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
@@ -176,7 +176,7 @@ async def test_one_that_cannot_be_had_leaves_the_old_one_in_force(
 async def test_one_that_takes_too_long_to_be_made_is_left_and_closed_in_the_end(
     worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOAD_S", 0.05)
+    monkeypatch.setattr(callback_loading, "LOAD_S", 0.05)
     world = await worlds()
     monkeypatch.setattr("tests.unit.gateway.own_callback.time.sleep", lambda _: MADE[0].gate.wait(20))  # fmt: skip
 

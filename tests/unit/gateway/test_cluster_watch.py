@@ -56,6 +56,10 @@ class Watched:
         self.task = asyncio.get_running_loop().create_task(self.watch.run())
 
     @property
+    def is_stale_by_metric(self) -> bool:
+        return self.world.shared.facts.cluster_is_old
+
+    @property
     def default_partitions(self) -> int | None:
         return self.world.shared.facts.default_partitions(self.clock.now_ms())
 
@@ -136,8 +140,29 @@ async def test_a_callback_that_comes_where_nobody_answers_is_not_waited_for_long
     await world.gateway.quota_callback.change(SHARE)
 
     assert world.engine.callback.share("a", 2) == 1.0  # type: ignore[attr-defined]
+    await until(lambda: world.shared.facts.cluster_is_old)  # and that is shown
     looks.now = ONE
     await until(lambda: world.engine.callback.share("a", 2) == 0.5)  # type: ignore[attr-defined]
+    assert not world.shared.facts.cluster_is_old
+
+
+async def test_who_wants_to_know_later_is_not_told_what_was_so_before(
+    worlds: Worlds, watch: Watch, looks: Looks
+) -> None:
+    world = await worlds()
+    watched = watch(world, always=False)
+    await world.gateway.quota_callback.change(SHARE)
+    looks.now = UnreachableError("nobody is there")
+    await until(lambda: watched.is_stale_by_metric)
+
+    await world.gateway.quota_callback.change(ChosenCallback())
+
+    await until(lambda: not watched.is_stale_by_metric)
+    assert watched.watch.view is None
+    assert world.shared.facts.cluster == ClusterView()
+    looks.now = TWO
+    await world.gateway.quota_callback.change(SHARE)
+    assert world.engine.callback.share("a", 1) == 0.5  # type: ignore[attr-defined]
 
 
 async def test_while_nobody_answers_what_was_known_stays_and_is_marked_and_said_once(
@@ -154,8 +179,10 @@ async def test_while_nobody_answers_what_was_known_stays_and_is_marked_and_said_
     await until(lambda: looks.count > count + 2)
     assert watched.watch.view is not None
     assert watched.watch.view.topics == ONE.topics
+    assert watched.is_stale_by_metric
     looks.now = ONE
     await until(lambda: callback.of("update_cluster_metadata")[-1] == (ONE,))
+    assert not watched.is_stale_by_metric
 
     said = [text for text in caplog.messages if text.startswith("cluster: ")]
     assert said == [

@@ -75,6 +75,7 @@ def observed(rows: Rows) -> Observed:
         quotas_version=1,
         entities=1,
         enforced=frozenset({PRODUCE}),
+        cluster_is_old=True,
         callback_faults={"quota_limit": 2},
         is_draining=False,
         unreachable=(),
