@@ -53,8 +53,8 @@ def _levels_below(entity: QuotaEntity) -> list[QuotaEntity]:
     user, client_id, ip = entity
     if ip is not None:
         return [] if ip is DEFAULT else [QuotaEntity(ip=DEFAULT)]
-    users = {None: (None,), DEFAULT: (DEFAULT, None)}.get(user, (user, DEFAULT, None))
-    client_ids = (client_id, DEFAULT, None) if isinstance(client_id, str) else (DEFAULT, None)
-    levels = [(one, other) for one in users for other in client_ids]
+    users = dict.fromkeys((user, DEFAULT, None)) if user is not None else dict.fromkeys((user,))
+    names = (client_id,) if isinstance(client_id, str) else ()
+    levels = [(one, other) for one in users for other in (*names, DEFAULT, None)]
     below = levels[levels.index((user, client_id)) + 1 :]
     return [QuotaEntity(*level) for level in below if level != (None, None)]

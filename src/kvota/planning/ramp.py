@@ -6,6 +6,7 @@ first values and the goals alone, so a ramp that was stopped is gone on with by 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil, floor
 
 from kvota.model.client_quotas import KEYS, Number
@@ -62,23 +63,19 @@ class Ramp:
             return None if step >= last else difference.old
         if difference.old is None or step >= last:
             return difference.new
-        value = difference.old
-        for number, value in enumerate(self._way(difference), 1):
-            if number == step:
-                break
-        return value
+        # Behind its goal a limit stays there until the others have theirs.
+        return next(islice(self._way(difference), step - 1, None), difference.new)
 
     def _steps_of(self, difference: Difference) -> int:
         if difference.old is None or difference.new is None:
             return 1
-        for number, _ in enumerate(self._way(difference), 1):
-            if number > STEPS_MAX:
-                msg = (
-                    f"{difference.key} of {difference.entity} would take more than {STEPS_MAX} steps of "
-                    f"{self.percent:g} %; write a larger part"
-                )
-                raise ValueError(msg)
-            steps = number
+        steps = sum(1 for _ in islice(self._way(difference), STEPS_MAX + 1))
+        if steps > STEPS_MAX:
+            msg = (
+                f"{difference.key} of {difference.entity} would take more than {STEPS_MAX} steps of "
+                f"{self.percent:g} %; write a larger part"
+            )
+            raise ValueError(msg)
         return steps
 
     def _way(self, difference: Difference) -> Iterator[float]:

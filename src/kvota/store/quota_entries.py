@@ -115,7 +115,9 @@ class EntriesReader:
                 f"Add user, {self._default('user')}, client_id or {self._default('client_id')}.",
             )
         elif ip is not None and not (user is None and client_id is None):
-            self._fault(path, "for an ip and somebody else", f"Write {self._notation.a_one} for each.")
+            self._fault(
+                path, "for an ip and somebody else", f"Write {self._notation.a_one} for each."
+            )
         elif self._is_of_another(path, keys, of_ip=ip is not None):
             return
         elif not keys:
@@ -152,7 +154,9 @@ class EntriesReader:
         first = self._path_of.setdefault(entity, path)
         if first is not path:
             problem = f"{entity} has its quotas at {self._places.of(*first)} already"
-            self._fault(path, problem, f"Write all quotas of one entity in one {self._notation.one}.")
+            self._fault(
+                path, problem, f"Write all quotas of one entity in one {self._notation.one}."
+            )
             return
         if limits:
             self.quotas[entity] = limits

@@ -91,7 +91,8 @@ def unreachable_value(key: str, value: float) -> float:
     """
     if value != value or (value > 0 and KEYS[key].number is Number.DOUBLE):  # noqa: PLR0124
         return value
-    raise LimitError(f"{value} is no limit of {key}", _NO_LIMIT)
+    problem = f"{value} is no limit of {key}"
+    raise LimitError(problem, _NO_LIMIT)
 
 
 def value_text(key: str, value: float) -> str:

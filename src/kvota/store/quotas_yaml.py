@@ -39,7 +39,9 @@ _SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE.name}"
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.@/-]*")
 _WORDS_OF_YAML = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
-_NOT_AS_IT_IS = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_NOT_AS_IT_IS = re.compile(
+    "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
 _INDENT = "  "
 
 
@@ -66,6 +68,7 @@ class UndoHead:
 
     Attributes:
         made_at: when it began, ISO 8601.
+        command: what was typed.
         cluster_id: where; None: the cluster has not said.
         done: what was asked for and is in force.
         in_doubt: what was asked for without an answer.
@@ -76,6 +79,7 @@ class UndoHead:
     """
 
     made_at: str
+    command: str = ""
     cluster_id: str | None = None
     done: WantedQuotas = field(default_factory=WantedQuotas)
     in_doubt: WantedQuotas = field(default_factory=WantedQuotas)
@@ -162,7 +166,7 @@ class _DocumentReader:
 
     def _undo(self, content: object) -> UndoHead | None:
         lists = ("done", "in_doubt", "not_done")
-        known = ("made_at", "cluster_id", *lists, "ramp", "ramp_step", "ramp_step_at_ms")
+        known = ("made_at", "command", "cluster_id", *lists, "ramp", "ramp_step", "ramp_step_at_ms")
         head = self._mapping("undo", content, known)
         if head is None:
             return None
@@ -171,6 +175,7 @@ class _DocumentReader:
         )
         return UndoHead(
             made_at=self._text(head, "undo", "made_at") or "",
+            command=self._text(head, "undo", "command") or "",
             cluster_id=self._text(head, "undo", "cluster_id"),
             done=done,
             in_doubt=in_doubt,
@@ -249,7 +254,11 @@ def dump_document(
 
 
 def write_document(
-    path: Path, document: QuotasDocument, *, heading: str = "", reasons: Mapping[QuotaEntity, str] | None = None
+    path: Path,
+    document: QuotasDocument,
+    *,
+    heading: str = "",
+    reasons: Mapping[QuotaEntity, str] | None = None,
 ) -> None:
     """Write a file: a reader finds the old text or the new, never half of one.
 
@@ -267,7 +276,8 @@ def write_document(
 
 def _undo_lines(undo: UndoHead) -> Iterator[str]:
     yield "undo:"
-    yield from _fields(made_at=undo.made_at, cluster_id=undo.cluster_id, ramp=undo.ramp)
+    texts = {"made_at": undo.made_at, "command": undo.command, "cluster_id": undo.cluster_id}
+    yield from _fields(**texts, ramp=undo.ramp)
     if undo.ramp is not None:
         yield f"{_INDENT}ramp_step: {undo.ramp_step}"
         yield f"{_INDENT}ramp_step_at_ms: {undo.ramp_step_at_ms}"

@@ -86,9 +86,7 @@ def _known_instead(key: str, known: list[str]) -> str:
     return f"Known here: {', '.join(known)}."
 
 
-def read_text(
-    path: Path, *, bytes_max: int = FILE_BYTES_MAX, if_missing: str = IF_MISSING
-) -> str:
+def read_text(path: Path, *, bytes_max: int = FILE_BYTES_MAX, if_missing: str = IF_MISSING) -> str:
     """Return the text of a file that a person wrote.
 
     Raises:

@@ -139,7 +139,9 @@ class _Reader:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise _fault(self._file, mark, "a second document", "Write one, without a second ---.")
+                raise _fault(
+                    self._file, mark, "a second document", "Write one, without a second ---."
+                )
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             self._open.pop()
             self._key.pop()
