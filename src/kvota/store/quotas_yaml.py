@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvota.files.whole_file import write_whole
-from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.client_quotas import KEYS, ClientQuotas, KeyChange
 from kvota.model.errors import ConfigurationError, Fault, UnreachableError, UsageError
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.planning.wanted_quotas import WantedQuotas, entity_order
@@ -43,6 +43,7 @@ _NOT_AS_IT_IS = re.compile(
     "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 _INDENT = "  "
+_PLACE_OF_KEY = {key: place for place, key in enumerate(KEYS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class _DocumentReader:
         if version != VERSION or isinstance(version, bool):
             remedy = f"This kvota reads version {VERSION}; a newer one may have written it."
             self._fault(("version",), f"{_shown(version)} is not known", remedy)
-        if "quotas" not in data:
+        if "quotas" not in data and data.keys() <= set(known):  # else it is written otherwise
             self._fault(("quotas",), "is missing", 'Write "quotas: []" where there shall be none.')
         return QuotasDocument(
             wanted=self._entries(("quotas",), data.get("quotas", [])),
@@ -319,7 +320,7 @@ def _entry(entity: QuotaEntity, changes: Iterable[KeyChange]) -> Iterator[str]:
             yield f"{part}_default: true"
         elif name is not None:
             yield f"{part}: {_name(part, name)}"
-    for _, key, value in changes:
+    for _, key, value in sorted(changes, key=lambda change: _PLACE_OF_KEY[change.key]):
         yield f"{key}: {NONE if value is None else _value(entity, key, value)}"
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
+from kvota.app.quotas_as_code.alterable_quotas import InForce, NotAllowedError
 from kvota.app.quotas_as_code.applying import Applied, Wishes, apply, undo
-from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas, InForce
+from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas
 from kvota.app.quotas_as_code.difference_lines import shown_lines
 from kvota.app.quotas_as_code.other_formats import kafka_configs_lines, kafka_users
 from kvota.app.quotas_as_code.plan import (
@@ -139,8 +140,10 @@ async def _compared(
             prunes=_prunes(args, document),
             lower_percent_max=args.lower_max,
         )
-        if plan.differences:
+        try:
             await quotas.check(plan.differences)
+        except NotAllowedError as error:  # whoever only looks may plan
+            _say(f"the cluster has not checked this: {error}")
         return plan, cluster_id
 
 
@@ -156,8 +159,12 @@ def _apply(args: argparse.Namespace) -> int:
         ramp=args.ramp,
         undo_file=args.undo_file,
     )
-    applied = apply(_cluster(args), document, wishes, _Screen(args), SystemClock())
-    return _changed(args, asyncio.run(applied))
+
+    async def applied() -> Applied:
+        async with ClusterQuotas(_cluster(args)) as quotas:
+            return await apply(quotas, document, wishes, _Screen(args), SystemClock())
+
+    return _changed(args, asyncio.run(applied()))
 
 
 def _undo(args: argparse.Namespace) -> int:
@@ -167,8 +174,12 @@ def _undo(args: argparse.Namespace) -> int:
         is_forced=args.force,
         undo_file=args.undo_file,
     )
-    undone = undo(_cluster(args), wishes, _Screen(args), SystemClock())
-    return _changed(args, asyncio.run(undone))
+
+    async def undone() -> Applied:
+        async with ClusterQuotas(_cluster(args)) as quotas:
+            return await undo(quotas, wishes, _Screen(args), SystemClock())
+
+    return _changed(args, asyncio.run(undone()))
 
 
 def _schema(args: argparse.Namespace) -> int:
@@ -270,7 +281,11 @@ def _cluster(args: argparse.Namespace) -> "Cluster":
 
 
 def _typed(args: argparse.Namespace, action: str) -> str:
-    return f"{called()} quotas {action} {_words(args, args.file)}"
+    words = [f"{called()} quotas {action} {_words(args, args.file)}"]
+    words += [f"--{name}" for name in ("prune", "force") if getattr(args, name, False)]
+    if getattr(args, "ramp", None) is not None:
+        words.append(f"--ramp {args.ramp}")
+    return " ".join(words)
 
 
 def _words(args: argparse.Namespace, file: Path) -> str:

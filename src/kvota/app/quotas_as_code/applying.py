@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kvota.app.quotas_as_code.carrying_out import VALUES_PER_REQUEST_MAX, carry_out
-from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas
+from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, AlterableQuotas
+from kvota.app.quotas_as_code.carrying_out import carry_out
 from kvota.app.quotas_as_code.plan import (
     LOWER_PERCENT_MAX,
     QuotaPlan,
@@ -22,7 +22,6 @@ from kvota.app.quotas_as_code.undo_file import (
     new_undo_path,
     undo_files_beside,
 )
-from kvota.client import Cluster
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
@@ -92,7 +91,11 @@ class Applied:
 
 
 async def apply(
-    cluster: Cluster, document: QuotasDocument, wishes: Wishes, dialogue: Dialogue, clock: Clock
+    quotas: AlterableQuotas,
+    document: QuotasDocument,
+    wishes: Wishes,
+    dialogue: Dialogue,
+    clock: Clock,
 ) -> Applied:
     """Bring a file, or a plan, into force.
 
@@ -101,38 +104,39 @@ async def apply(
         UsageError: the cluster refuses some of it; nothing was changed.
         KvotaError: something went wrong; the text says how much was changed.
     """
-    async with ClusterQuotas(cluster) as quotas:
-        cluster_id = await quotas.cluster_id()
-        found = await quotas.in_force()
-        plan = make_plan(
-            document, found, prunes=wishes.prunes, lower_percent_max=wishes.lower_percent_max
+    cluster_id = await quotas.cluster_id()
+    found = await quotas.in_force()
+    plan = make_plan(
+        document, found, prunes=wishes.prunes, lower_percent_max=wishes.lower_percent_max
+    )
+    resumed = _resumed(wishes, plan, cluster_id)
+    if not plan.differences:
+        if resumed is not None:
+            resumed.reached()
+        return Applied(plan=plan)
+    if document.plan is not None and resumed is None:
+        check_fresh(document.plan, found, cluster_id)
+    dialogue.show(plan)
+    _check_guardrails(plan, wishes)
+    if wishes.ramp is not None:
+        _check_length(wishes.ramp, plan.differences)
+    if not await _is_agreed(quotas, plan, dialogue):
+        return Applied(plan=plan, is_agreed=False)
+    file = resumed or _begun(wishes, plan.differences, clock, cluster_id)
+    dialogue.undone_by(file.path)
+    if wishes.ramp is None:
+        await carry_out(
+            quotas, plan.differences, file, values_per_request=wishes.values_per_request
         )
-        resumed = _resumed(wishes, plan, cluster_id)
-        if document.plan is not None and resumed is None:
-            check_fresh(document.plan, found, cluster_id)
-        if not plan.differences:
-            if resumed is not None:
-                resumed.reached()
-            return Applied(plan=plan)
-        dialogue.show(plan)
-        _check_guardrails(plan, wishes)
-        if wishes.ramp is not None:
-            _check_length(wishes.ramp, plan.differences)
-        if not await _is_agreed(quotas, plan, dialogue):
-            return Applied(plan=plan, is_agreed=False)
-        file = resumed or _begun(wishes, plan.differences, clock, cluster_id)
-        dialogue.undone_by(file.path)
-        if wishes.ramp is None:
-            await carry_out(
-                quotas, plan.differences, file, values_per_request=wishes.values_per_request
-            )
-        else:
-            ramp = parse_ramp(wishes.ramp)
-            await Ramping(quotas=quotas, undo=file, ramp=ramp, clock=clock, say=dialogue.say).run()
-        return Applied(plan=plan, undo_file=file.path)
+    else:
+        ramp = parse_ramp(wishes.ramp)
+        await Ramping(quotas=quotas, undo=file, ramp=ramp, clock=clock, say=dialogue.say).run()
+    return Applied(plan=plan, undo_file=file.path)
 
 
-async def undo(cluster: Cluster, wishes: Wishes, dialogue: Dialogue, clock: Clock) -> Applied:
+async def undo(
+    quotas: AlterableQuotas, wishes: Wishes, dialogue: Dialogue, clock: Clock
+) -> Applied:
     """Bring back what was in force before a change, as far as it came.
 
     Raises:
@@ -141,35 +145,34 @@ async def undo(cluster: Cluster, wishes: Wishes, dialogue: Dialogue, clock: Cloc
         KvotaError: something went wrong; the text says how much was changed.
     """
     file = found_undo_file(wishes.file)
-    async with ClusterQuotas(cluster) as quotas:
-        back: UndoFile | None = None
-        cluster_id = await quotas.cluster_id()
-        if None not in (file.head.cluster_id, cluster_id) and file.head.cluster_id != cluster_id:
-            msg = f"{file.path} undoes a change of cluster {file.head.cluster_id}, and this is {cluster_id}"
-            raise UsageError(msg)
-        found = (await quotas.in_force()).quotas
-        others = _changed_by_others(file, found)
-        if others and not wishes.is_forced:
-            what = f"{file.path} does not know what is in force (--force goes back all the same): meanwhile somebody has changed"
-            raise moved_since(what, others)
-        plan = QuotaPlan(in_force=found, differences=file.wanted.differences(found))
-        if plan.differences:
-            dialogue.show(plan)
-            if not await _is_agreed(quotas, plan, dialogue):
-                return Applied(plan=plan, is_agreed=False)
-            back = _begun(wishes, plan.differences, clock, cluster_id)
-            dialogue.undone_by(back.path)
-            await carry_out(
-                quotas, plan.differences, back, values_per_request=wishes.values_per_request
-            )
-        try:
-            file.undone()
-        except UnreachableError as error:
-            dialogue.say(f"{error}; it is undone all the same")
-        return Applied(plan=plan, undo_file=None if back is None else back.path)
+    back: UndoFile | None = None
+    cluster_id = await quotas.cluster_id()
+    if None not in (file.head.cluster_id, cluster_id) and file.head.cluster_id != cluster_id:
+        msg = f"{file.path} undoes a change of cluster {file.head.cluster_id}, and this is {cluster_id}"
+        raise UsageError(msg)
+    found = (await quotas.in_force()).quotas
+    others = _changed_by_others(file, found)
+    if others and not wishes.is_forced:
+        what = f"{file.path} does not know what is in force: meanwhile somebody has changed"
+        raise moved_since(what, others, so="nothing was changed; --force goes back all the same")
+    plan = QuotaPlan(in_force=found, differences=file.wanted.differences(found))
+    if plan.differences:
+        dialogue.show(plan)
+        if not await _is_agreed(quotas, plan, dialogue):
+            return Applied(plan=plan, is_agreed=False)
+        back = _begun(wishes, plan.differences, clock, cluster_id)
+        dialogue.undone_by(back.path)
+        await carry_out(
+            quotas, plan.differences, back, values_per_request=wishes.values_per_request
+        )
+    try:
+        file.undone()
+    except UnreachableError as error:
+        dialogue.say(f"{error}; it is undone all the same")
+    return Applied(plan=plan, undo_file=None if back is None else back.path)
 
 
-async def _is_agreed(quotas: ClusterQuotas, plan: QuotaPlan, dialogue: Dialogue) -> bool:
+async def _is_agreed(quotas: AlterableQuotas, plan: QuotaPlan, dialogue: Dialogue) -> bool:
     """The cluster would take it, somebody says yes, and meanwhile nobody has changed anything."""
     await quotas.check(plan.differences)
     if not dialogue.agrees(plan):

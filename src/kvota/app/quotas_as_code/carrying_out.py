@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas, not_shown, raise_refusals
+from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, AlterableQuotas
+from kvota.app.quotas_as_code.cluster_quotas import not_shown, raise_refusals
 from kvota.app.quotas_as_code.undo_file import UndoFile
 from kvota.client import BrokerError
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.planning.wanted_quotas import Difference, requests
 
-# A controller writes no more values in one request.
-VALUES_PER_REQUEST_MAX = 10_000
-
 
 async def carry_out(
-    quotas: ClusterQuotas,
+    quotas: AlterableQuotas,
     differences: Sequence[Difference],
     undo: UndoFile,
     *,
@@ -57,7 +55,7 @@ async def carry_out(
     await quotas.until_in_force(differences)
 
 
-async def _look_what_is_true(quotas: ClusterQuotas, undo: UndoFile) -> None:
+async def _look_what_is_true(quotas: AlterableQuotas, undo: UndoFile) -> None:
     """What was asked for without an answer may be in force."""
     with suppress(KvotaError):
         found = (await quotas.in_force()).quotas

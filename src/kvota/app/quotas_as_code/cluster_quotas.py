@@ -3,15 +3,21 @@
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from kvota.admin import AdminClient, ClientQuotaAlteration, Results
+from kvota.app.quotas_as_code.alterable_quotas import (
+    VALUES_PER_REQUEST_MAX,
+    InForce,
+    LeftOut,
+    NotAllowedError,
+)
 from kvota.client import BrokerError, Cluster
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.entity_table import is_same
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_entity import QuotaEntity
-from kvota.planning.wanted_quotas import Difference
+from kvota.planning.wanted_quotas import Difference, requests
 from kvota.store.quota_document import value_of
 from kvota.wire.error_code import ErrorCode
 
@@ -19,21 +25,6 @@ from kvota.wire.error_code import ErrorCode
 _FOLLOWS_WITHIN_S = 15.0
 _LOOKS_AGAIN_AFTER_S = 0.01
 _REFUSALS_SHOWN = 20
-
-
-class LeftOut(NamedTuple):
-    """A value in force that a file of quotas cannot have."""
-
-    entity: QuotaEntity
-    key: str
-    sentence: str
-
-
-class InForce(NamedTuple):
-    """What a cluster has at a moment."""
-
-    quotas: ClientQuotas
-    left_out: Sequence[LeftOut]
 
 
 class ClusterQuotas:
@@ -67,16 +58,11 @@ class ClusterQuotas:
         await self._admin.close()
 
     async def cluster_id(self) -> str | None:
-        """The cluster's own name; None: it does not say."""
+        """As ``AlterableQuotas``."""
         return (await self._cluster.metadata([])).cluster_id
 
     async def in_force(self) -> InForce:
-        """Look.
-
-        Raises:
-            UsageError: this user may not see them, or the brokers are older than 2.6.
-            KvotaError: nobody answers, or the answer is an error.
-        """
+        """As ``AlterableQuotas``; brokers older than 2.6 do not tell."""
         try:
             described = await self._admin.describe_client_quotas()
         except BrokerError as error:
@@ -85,7 +71,7 @@ class ClusterQuotas:
             msg = (
                 f"this user may not see quotas ({error}); it needs DESCRIBE_CONFIGS on the cluster"
             )
-            raise UsageError(msg) from error
+            raise NotAllowedError(msg) from error
         changes: list[KeyChange] = []
         left_out: list[LeftOut] = []
         for entity, values in described.items():
@@ -98,27 +84,18 @@ class ClusterQuotas:
         return InForce(ClientQuotas().with_changes(changes), left_out)
 
     async def check(self, differences: Sequence[Difference]) -> None:
-        """Have the cluster check a change, and change nothing.
-
-        Raises:
-            UsageError: it would refuse some of it; names all of that.
-            KvotaError: it does not answer.
-        """
-        results = await self._admin.alter_client_quotas(
-            _alterations(differences), validate_only=True
-        )
-        raise_refusals(results, "nothing was changed")
+        """As ``AlterableQuotas``."""
+        for part in requests(differences, values_max=VALUES_PER_REQUEST_MAX):
+            alterations = _alterations(part)
+            results = await self._admin.alter_client_quotas(alterations, validate_only=True)
+            raise_refusals(results, "nothing was changed")
 
     async def alter(self, differences: Sequence[Difference]) -> Results[QuotaEntity, None]:
-        """Change them with one request; each entity is altered wholly or not at all."""
+        """As ``AlterableQuotas``."""
         return await self._admin.alter_client_quotas(_alterations(differences))
 
     async def until_in_force(self, differences: Sequence[Difference]) -> None:
-        """Wait until the cluster shows all of it: a broker follows its controller.
-
-        Raises:
-            UnreachableError: it does not in time.
-        """
+        """As ``AlterableQuotas``."""
         missing = list(differences)
         try:
             async with asyncio.timeout(_FOLLOWS_WITHIN_S):
@@ -139,6 +116,7 @@ def raise_refusals(results: Results[QuotaEntity, None], so: str) -> None:
     """Raise what has gone wrong.
 
     Raises:
+        NotAllowedError: the user may not alter quotas.
         UsageError: the cluster refuses some of it; names all of that.
         KvotaError: something else has gone wrong.
     """
@@ -149,7 +127,7 @@ def raise_refusals(results: Results[QuotaEntity, None], so: str) -> None:
         raise next(each for each in results.errors.values() if not isinstance(each, BrokerError))
     if all(each.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED for each in refused):
         msg = f"this user may not alter quotas ({refused[0]}); it needs ALTER_CONFIGS on the cluster; {so}"
-        raise UsageError(msg)
+        raise NotAllowedError(msg)
     lines = [_refusal(each) for each in refused[:_REFUSALS_SHOWN]]
     if len(refused) > _REFUSALS_SHOWN:
         lines.append(f"and {len(refused) - _REFUSALS_SHOWN} more")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kvota.app.quotas_as_code.cluster_quotas import InForce, LeftOut
-from kvota.app.quotas_as_code.difference_lines import shown_lines
+from kvota.app.quotas_as_code.alterable_quotas import InForce, LeftOut
+from kvota.app.quotas_as_code.difference_lines import entity_words, shown_lines
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.quota_entity import QuotaEntity
@@ -106,7 +106,7 @@ def check_fresh(head: PlanHead, found: InForce, cluster_id: str | None) -> None:
         NegativeError: it is stale; tells the difference.
         UsageError: it is of another cluster.
     """
-    if head.cluster_id is not None and cluster_id is not None and head.cluster_id != cluster_id:
+    if None not in (head.cluster_id, cluster_id) and head.cluster_id != cluster_id:
         msg = f"the plan is of cluster {head.cluster_id}, and this is {cluster_id}"
         raise UsageError(msg)
     differences = moved(head.in_force, found.quotas)
@@ -116,10 +116,14 @@ def check_fresh(head: PlanHead, found: InForce, cluster_id: str | None) -> None:
         raise moved_since(what, differences)
 
 
-def moved_since(what: str, differences: Sequence[Difference]) -> NegativeError:
+def moved_since(
+    what: str,
+    differences: Sequence[Difference],
+    *,
+    so: str = "nothing was changed; plan again",
+) -> NegativeError:
     """What to raise where quotas are not any more what a decision was based on."""
-    lines = shown_lines(differences)
-    return NegativeError("\n  ".join((f"{what}", *lines, "nothing was changed; plan again")))
+    return NegativeError("\n  ".join((what, *shown_lines(differences), so)))
 
 
 def plan_json(plan: QuotaPlan, *, cluster_id: str | None) -> dict[str, object]:
@@ -151,5 +155,5 @@ def entity_json(entity: QuotaEntity) -> Mapping[str, str | None]:
 def _objection(lowering: Lowering) -> str:
     key = lowering.difference.key
     held, holds = (value_text(key, value) for value in (lowering.held, lowering.holds))
-    line = f"{lowering.difference.entity}: {key} goes from {held} to {holds}, {lowering.percent:.3g} % lower"
+    line = f"{entity_words(lowering.difference.entity)}: {key} goes from {held} to {holds}, {lowering.percent:.3g} % lower"
     return line if lowering.difference.new is not None else f"{line} (that of the next level)"

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas, not_shown, raise_refusals
+from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, AlterableQuotas
+from kvota.app.quotas_as_code.cluster_quotas import not_shown, raise_refusals
 from kvota.app.quotas_as_code.plan import moved_since
 from kvota.app.quotas_as_code.undo_file import UndoFile, iso_time
 from kvota.model.client_quotas import ClientQuotas
@@ -17,7 +18,7 @@ from kvota.model.entity_table import is_same
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.units import format_duration_ms, parse_duration_ms, parse_percent
 from kvota.planning.ramp import Ramp
-from kvota.planning.wanted_quotas import Difference
+from kvota.planning.wanted_quotas import Difference, requests
 
 
 def parse_ramp(text: str) -> Ramp:
@@ -45,7 +46,7 @@ class Ramping:
         say: where to tell a person about it.
     """
 
-    quotas: ClusterQuotas
+    quotas: AlterableQuotas
     undo: UndoFile
     ramp: Ramp
     clock: Clock
@@ -83,7 +84,10 @@ class Ramping:
         ]
         if moved:
             what = f"the ramp of {self.undo.path} stays at step {noted} of {last}: meanwhile somebody has changed"
-            raise moved_since(what, moved)
+            so = (
+                "kvota quotas undo goes back; apply --force begins another ramp at what is in force"
+            )
+            raise moved_since(what, moved, so=so)
         return noted if not not_shown(here, found) else noted - 1
 
     async def _step(
@@ -92,12 +96,12 @@ class Ramping:
         wanted = self.ramp.at_step(differences, step, last=last)
         changing = not_shown(wanted, found)
         self.undo.stepping(step, self._now_ms())
-        results = await self.quotas.alter(changing)
-        if results.errors:
-            so = f"step {step} of {last} has failed; the same command goes on with it, kvota quotas undo {self.undo.path} goes back"
+        for part in requests(changing, values_max=VALUES_PER_REQUEST_MAX):
+            results = await self.quotas.alter(part)
             try:
-                raise_refusals(results, so)
+                raise_refusals(results, f"step {step} of {last} has failed")
             except KvotaError as error:
+                so = f"the same command goes on with step {step} of {last}, kvota quotas undo {self.undo.path} goes back"
                 msg = f"{error}\n  {so}"
                 raise UnreachableError(msg) from error
         await self.quotas.until_in_force(changing)
