@@ -22,6 +22,7 @@ from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import LAW_COLUMNS, law
 from kvota.store.quotas_file import load_quotas, write_quotas
+from kvota.store.quotas_yaml import load_document
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [
@@ -236,26 +237,34 @@ def test_a_plan_is_only_shown_unless_it_is_asked_for(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_plan_file_is_a_quotas_file(
+def test_a_plan_file_is_one_of_quotas_as_code(
     recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = tmp_path / "plan.toml"
+    plan, now = tmp_path / "plan.yaml", tmp_path / "now.yaml"
+    now.write_text("quotas:\n  - ip: 10.0.0.1\n    connection_creation_rate: 5/s\n")
 
     code = main(
         [
             *("recommend", "--events", str(recorded_folder), *CAPACITY, *RELAXED),
-            *("--plan-file", str(plan), "--output", "json"),
+            *("--plan-file", str(plan), "--output", "json", "--quotas", str(now)),
         ]
     )
 
     said = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert said["plan_id"] in plan.read_text()
-    written = load_quotas(plan).entries()
+    text = plan.read_text()
+    assert said["plan_id"] in text
+    document = load_document(plan)
+    assert document.plan is not None
+    assert document.plan.in_force == load_document(now).wanted.quotas
+    written = dict(document.wanted.quotas.entries())
+    assert written.pop(QuotaEntity(ip="10.0.0.1")) == {"connection_creation_rate": 5}
     proposed = {line["user"]: line["proposed_per_s"] for line in said["lines"]}
     assert {
-        entity.user: quotas[QuotaType.CONTROLLER_MUTATION] for entity, quotas in written.items()
-    } == (proposed)
+        entity.user: quotas["controller_mutation_rate"] for entity, quotas in written.items()
+    } == proposed
+    reasons = [f"{line['reason']}: {line['evidence']}" for line in said["lines"]]
+    assert all(f"  # CONTROLLER_MUTATION: {reason}\n" in text for reason in reasons)
 
 
 def test_yes_writes_the_quotas_in_force_and_says_how_to_undo_it(

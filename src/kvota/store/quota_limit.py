@@ -1,10 +1,11 @@
 """A limit that a person wrote becomes a number and a text again, by AlterClientQuotas' rules."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import isfinite
 from typing import NamedTuple
 
-from kvota.model.client_quotas import CONNECTION_RATE_KEY
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, KEYS, Number
 from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, TYPE_OF_KEY, QuotaType, Unit
 from kvota.model.suggested_units import suggested_byte_rate, suggested_rate
 from kvota.model.units import parse_byte_rate, parse_percent, parse_rate
@@ -82,6 +83,18 @@ def parse_value(key: str, written: object) -> float:
     return rate
 
 
+def unreachable_value(key: str, value: float) -> float:
+    """Return NaN or infinity, which hold nobody back and come before quotas of lower levels.
+
+    Raises:
+        LimitError: a broker does not take it for this key.
+    """
+    if value != value or (value > 0 and KEYS[key].number is Number.DOUBLE):  # noqa: PLR0124
+        return value
+    problem = f"{value} is no limit of {key}"
+    raise LimitError(problem, _NO_LIMIT)
+
+
 def value_text(key: str, value: float) -> str:
     """Return the shortest text that ``parse_value`` reads as exactly this value."""
     return (
@@ -120,6 +133,8 @@ def parse_limit(quota_type: QuotaType, written: object) -> float:
         raise LimitError(problem, _NO_LIMIT) from None
     except ValueError:
         way = _way(quota_type)
+        if isinstance(written, str) and _is_negative(way, written):
+            check_limit(quota_type, -1.0, shown=shown)
         problem = f"{shown} is not a {way.name}"
         meant = way.suggested(written) if isinstance(written, str) else None
         remedy = f"Write {meant}." if meant else _example(quota_type)
@@ -181,6 +196,16 @@ def _plain_number(written: object) -> float:
         return float(written)
     msg = "neither a number nor a text"
     raise ValueError(msg)
+
+
+def _is_negative(way: "_Way", written: str) -> bool:
+    amount = written.strip()
+    if not amount.startswith("-"):
+        return False
+    with suppress(ValueError):
+        way.parse(amount[1:])
+        return True
+    return False
 
 
 def _as_written(value: object) -> str:

@@ -7,18 +7,19 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from kvota.model.errors import ConfigurationError, Fault
-from kvota.store.toml_places import KeyPath, Places
+from kvota.store.toml_places import KeyPath, KnownPlaces, Places
 
 # 60,000 quotas of four lines are 6.6 MB; a file beyond this is a mistake, and would be read in memory.
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
-_IF_MISSING = "Create it, or correct the path."
-_LINE_OF_PLACE = re.compile(r":(\d+)(?:: |$)")
+IF_MISSING = "Create it, or correct the path."
+# A column follows where the file's kind tells it.
+_LINE_OF_PLACE = re.compile(r":(\d+)(?::\d+)?(?:: |$)")
 _AT_LINE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def load_toml(
-    path: Path, *, bytes_max: int = FILE_BYTES_MAX, if_missing: str = _IF_MISSING
+    path: Path, *, bytes_max: int = FILE_BYTES_MAX, if_missing: str = IF_MISSING
 ) -> tuple[dict[str, object], Places]:
     """Return the data of a TOML file, and where in the file each value stands.
 
@@ -30,7 +31,7 @@ def load_toml(
     Raises:
         ConfigurationError: the file cannot be read, is larger than ``bytes_max``, or is not TOML.
     """
-    text = _read_text(path, bytes_max, if_missing)
+    text = read_text(path, bytes_max=bytes_max, if_missing=if_missing)
     try:
         data = tomllib.loads(text)
     except RecursionError:
@@ -44,7 +45,7 @@ def load_toml(
 def unknown_keys(
     table: Mapping[str, object],
     known: Iterable[str],
-    places: Places,
+    places: KnownPlaces,
     path: KeyPath = (),
     *,
     remedies: Mapping[str, str] | None = None,
@@ -85,7 +86,12 @@ def _known_instead(key: str, known: list[str]) -> str:
     return f"Known here: {', '.join(known)}."
 
 
-def _read_text(path: Path, bytes_max: int, if_missing: str) -> str:
+def read_text(path: Path, *, bytes_max: int = FILE_BYTES_MAX, if_missing: str = IF_MISSING) -> str:
+    """Return the text of a file that a person wrote.
+
+    Raises:
+        ConfigurationError: it cannot be read, is larger than ``bytes_max``, or is not UTF-8.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(bytes_max + 1)

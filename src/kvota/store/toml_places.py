@@ -10,7 +10,7 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 KeyPath = tuple[str | int, ...]
 
@@ -28,6 +28,18 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class KnownPlaces(Protocol):
+    """Where the values of a file stand that a person wrote."""
+
+    def of(self, *path: str | int) -> str:
+        """Return ``file:line`` (and perhaps the column) of a value, or of what encloses a missing one."""
+        ...
+
+    def named(self, *path: str | int) -> str:
+        """Return the same with the path behind it, the place of a Fault."""
+        ...
 
 
 class Places:

@@ -33,7 +33,7 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
     ("words", "said"),
     [
         ("gatway", 'there is no command "gatway". Did you mean "gateway"?'),
-        ("quota", 'there is no command "quota". Known are demo, gateway'),
+        ("frobnicate", 'there is no command "frobnicate". Known are demo, gateway'),
         ("gateway start", '"start" is not one of run, reload, import-quotas.'),
         ("gateway relod", '"relod" is not one of run, reload, import-quotas. Did you mean "reload"?'),
         ("gateway -check", 'there is no option "-check", did you mean "--check"'),

@@ -31,6 +31,7 @@ EXTRA_OF_COMMAND = {
     "replay": "spark",
     "recommend": "spark",
     "kafka": "localkafka",
+    "quotas": "client",
 }
 # Packages that a command may miss, each with the extra that brings it.
 EXTRA_OF = {
@@ -44,6 +45,7 @@ EXTRA_OF = {
     "rich": "spark",
     "numpy": "spark",
     "kio": "client",
+    "yaml": "client",
     "confluent_kafka": "demo",
     "kafka": "demo",
 }
@@ -58,6 +60,7 @@ COMMANDS: dict[str, str] = {
     "usage": "who uses how much, from the record",
     "replay": "what other quotas would have done, from the record",
     "recommend": "a quota for every tenant, under a capacity you state",
+    "quotas": "keep quotas in a file: export, plan, apply, undo",
     "volumes": "how full the brokers' disks are, and whom that slows down",
     "kafka": "start and stop a real Apache Kafka on this machine",
 }

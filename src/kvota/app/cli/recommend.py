@@ -37,7 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     add_event_options(parser)
     parser.add_argument(
-        "--quotas", type=Path, metavar="FILE", help="quotas.toml in force (default: no quotas)"
+        "--quotas",
+        type=Path,
+        metavar="FILE",
+        help="quotas in force, quotas.toml or quotas.yaml (default: none)",
     )
     parser.add_argument(
         "--capacity",
@@ -60,7 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_counting_options(parser)
     _add_guardrails(parser)
     parser.add_argument(
-        "--plan-file", type=Path, metavar="FILE", help="write the quotas of the plan into this file"
+        "--plan-file",
+        type=Path,
+        metavar="FILE",
+        help="write the quotas of the plan into this file; kvota quotas apply takes a .yaml",
     )
     parser.add_argument(
         "--yes", action="store_true", help="write them into the file given with --quotas"
@@ -115,8 +121,6 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the plan and its proof, write if asked; return 1 if the replay does not confirm it."""
-    from kvota.store.quotas_file import load_client_quotas
-
     if args.yes and args.quotas is None:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
@@ -124,7 +128,9 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.plan_file, args.quotas if args.yes else None):
         if path is not None:
             _check_writable(path)
-    written = load_client_quotas(args.quotas) if args.quotas else ClientQuotas()
+    from kvota.app.plan_file import load_quotas_in_force
+
+    written = load_quotas_in_force(args.quotas) if args.quotas else ClientQuotas()
     quotas = written.configured()
     capacities = _capacities(args.capacity)
     found = on_record(
@@ -323,14 +329,16 @@ def _name(name: object) -> str | None:
 
 def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuotas) -> None:
     """Write what the plan makes of the quotas; what it says nothing of, such as an ip's, stays."""
-    from kvota.store.quotas_file import write_quotas
+    from kvota.app.plan_file import write_planned_quotas
+    from kvota.store.quotas_yaml import SUFFIXES
 
-    heading = f"kvota plan {found.plan_id}"
     kept = before.changes_to(ClientQuotas.of(before.configured()))
     others = [KeyChange(entity, key, before.value(entity, key)) for entity, key, _ in kept]
     new = ClientQuotas.of(found.new).with_changes(others)
     if args.plan_file is not None:
-        write_quotas(args.plan_file, new, heading=heading)
+        write_planned_quotas(
+            args.plan_file, new, found.plan, plan_id=found.plan_id, computed_from=before
+        )
         print(f"kvota: wrote {args.plan_file}", file=sys.stderr)
     if args.yes and found.changes:
         copy = args.quotas.with_name(f"{args.quotas.name}.before-{found.plan_id}")
@@ -339,8 +347,7 @@ def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuot
         except OSError as error:
             msg = f"{copy} could not be written: {error.strerror}. Nothing was changed"
             raise UnreachableError(msg) from error
-        write_quotas(args.quotas, new, heading=heading)
-        print(
-            f"kvota: wrote {args.quotas}; in force with: {called()} gateway reload", file=sys.stderr
-        )
+        write_planned_quotas(args.quotas, new, found.plan, plan_id=found.plan_id)
+        follows = "quotas apply" if args.quotas.suffix in SUFFIXES else "gateway reload"
+        print(f"kvota: wrote {args.quotas}; in force with: {called()} {follows}", file=sys.stderr)
         print(f"kvota: to undo: mv {copy} {args.quotas}", file=sys.stderr)

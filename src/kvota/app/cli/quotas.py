@@ -1,0 +1,188 @@
+"""``kvota quotas`` keeps the quotas of a cluster, or of a gateway in front of one, in a file."""
+
+import argparse
+from pathlib import Path
+
+from kvota.files.command_name import called
+
+EXAMPLE = (
+    "{kvota} quotas export --bootstrap-server 127.0.0.1:9092 --to quotas.yaml; edit it; "
+    "{kvota} quotas apply quotas.yaml --bootstrap-server 127.0.0.1:9092"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's actions and their options."""
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="export|plan|apply|undo|schema"
+    )
+    export = _action(
+        actions, "export", "write what is in force", "export --bootstrap-server kafka:9092"
+    )
+    _add_cluster(export, required=False)
+    export.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="a quotas.yaml or quotas.toml instead of a cluster, e.g. for another --format",
+    )
+    export.add_argument(
+        "--to", type=Path, metavar="FILE", help="write into this file (default: stdout)"
+    )
+    _add_format(export, ("yaml", "kafka-configs", "strimzi"), "yaml")
+
+    plan = _action(
+        actions,
+        "plan",
+        "say what a file would change; exit 0: nothing, 1: something",
+        "plan quotas.yaml --bootstrap-server kafka:9092",
+    )
+    _add_file(plan, "quotas.yaml")
+    _add_cluster(plan)
+    _add_wishes(plan)
+    plan.add_argument(
+        "--plan-file",
+        type=Path,
+        metavar="FILE",
+        help="write the plan into this file; apply takes it as long as nothing else has changed",
+    )
+    _add_format(plan, ("diff", "kafka-configs", "strimzi"), "diff")
+    plan.add_argument("--output", choices=("table", "json"), default="table")
+
+    apply = _action(
+        actions,
+        "apply",
+        "bring a file or a plan into force; what undoes it is written beside it first",
+        "apply quotas.yaml --bootstrap-server kafka:9092",
+    )
+    _add_file(apply, "quotas.yaml or a plan's file")
+    _add_cluster(apply)
+    _add_wishes(apply)
+    apply.add_argument(
+        "--ramp",
+        type=_ramp,
+        metavar="PERCENT/TIME",
+        help="go there in steps, e.g. 10%%/1h: every hour each limit by at most 10%% of what it is then; "
+        "the same command goes on with a ramp that was stopped",
+    )
+    _add_changing(apply, "do what guardrails refuse; begin a ramp anew from what is in force")
+
+    undo = _action(
+        actions,
+        "undo",
+        "bring back what was in force before an apply",
+        "undo quotas.undo.yaml --bootstrap-server kafka:9092",
+    )
+    _add_file(undo, "the file that apply has written")
+    _add_cluster(undo)
+    _add_changing(undo, "bring it back although somebody else has changed it since")
+
+    schema = _action(
+        actions,
+        "schema",
+        "write the JSON schema, by which editors check and complete the file",
+        "schema --to quotas.schema.json",
+    )
+    schema.add_argument("--to", type=Path, metavar="FILE", help="(default: stdout)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the action says."""
+    from kvota.app.cli import quotas_actions
+
+    return quotas_actions.ACTIONS[args.action](args)
+
+
+def _action(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    words: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    description = f"{words[0].upper()}{words[1:]}. Example: {called()} quotas {example}"
+    return actions.add_parser(name, help=words, description=description)
+
+
+def _add_file(parser: argparse.ArgumentParser, words: str) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help=words)
+
+
+def _add_cluster(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument(
+        "--bootstrap-server",
+        required=required,
+        metavar="HOST:PORT",
+        help="brokers, or a gateway; several with commas",
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="properties of a Kafka client, as Kafka's own tools have them: how to log in",
+    )
+
+
+def _add_wishes(parser: argparse.ArgumentParser) -> None:
+    from kvota.app.quotas_as_code.plan import LOWER_PERCENT_MAX
+
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="remove quotas that the file does not mention (default: they stay)",
+    )
+    parser.add_argument(
+        "--lower-max",
+        type=_percent,
+        default=LOWER_PERCENT_MAX,
+        metavar="PERCENT",
+        help=f"apply lowers no limit by more without --force (default: {LOWER_PERCENT_MAX:g}%%)",
+    )
+
+
+def _add_changing(parser: argparse.ArgumentParser, force: str) -> None:
+    parser.add_argument("--force", action="store_true", help=force)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--undo-file",
+        type=Path,
+        metavar="FILE",
+        help="write what undoes it here (default: beside the file, quotas.undo.yaml, quotas.undo-2.yaml, …)",
+    )
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+
+
+def _add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...], default: str) -> None:
+    parser.add_argument(
+        "--format",
+        choices=choices,
+        default=default,
+        help=f"(default: {default}); kafka-configs: command lines; strimzi: KafkaUser resources",
+    )
+    parser.add_argument(
+        "--kafka-resource",
+        default="my-cluster",
+        metavar="NAME",
+        help="with --format strimzi: the Kafka resource of the users (default: my-cluster)",
+    )
+
+
+def _percent(text: str) -> float:
+    from kvota.app.cli.plan_values import percent
+
+    found = 100 * percent(text)
+    if found > 100:
+        msg = f'"{text}" is more than all; write at most 100%'
+        raise argparse.ArgumentTypeError(msg)
+    return found
+
+
+def _ramp(text: str) -> str:
+    """Checked here, read where it is carried out: files have it as it was typed."""
+    from kvota.app.quotas_as_code.ramping import parse_ramp
+
+    try:
+        parse_ramp(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text.replace(" ", "")

@@ -1,0 +1,323 @@
+"""Applying: what is shown is done, or nothing is; what undoes it is on the disk before; what stops half way is known."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.app.quotas_as_code.held_quotas import Agreed, Clock, HeldQuotas, Killed
+
+from kvota.app.quotas_as_code.alterable_quotas import InForce
+from kvota.app.quotas_as_code.applying import Applied, Wishes, apply, undo
+from kvota.app.quotas_as_code.plan import LOWER_PERCENT_MAX, make_plan, plan_document
+from kvota.model.client_quotas import ClientQuotas
+from kvota.model.errors import KvotaError, NegativeError, UsageError
+from kvota.model.quota_entity import QuotaEntity
+from kvota.store.quotas_yaml import load_document, read_document_text, write_document
+
+RATE = "producer_byte_rate"
+MB = 1_000_000.0
+
+
+def of(**users: float) -> ClientQuotas:
+    return ClientQuotas({QuotaEntity(user=name): {RATE: value} for name, value in users.items()})
+
+
+def text(**users: object) -> str:
+    lines = [f"  - user: {name}\n    {RATE}: {value}" for name, value in users.items()]
+    return "quotas:\n" + "\n".join(lines) if lines else "quotas: []"
+
+
+class Bench:
+    """One file, quotas, and somebody who agrees."""
+
+    def __init__(self, folder: Path, quotas: ClientQuotas) -> None:
+        self.file = folder / "quotas.yaml"
+        self.held = HeldQuotas(quotas)
+        self.dialogue = Agreed()
+        self.clock = Clock()
+
+    def apply(self, content: str, **wishes: object) -> Applied:
+        self.file.write_text(content)
+        document = load_document(self.file)
+        wanted = Wishes(file=self.file, command="kvota quotas apply", **wishes)  # type: ignore[arg-type]
+        return asyncio.run(apply(self.held, document, wanted, self.dialogue, self.clock))
+
+    def undo(self, name: str = "quotas.undo.yaml", **wishes: object) -> Applied:
+        wanted = Wishes(file=self.file.with_name(name), command="kvota quotas undo", **wishes)  # type: ignore[arg-type]
+        return asyncio.run(undo(self.held, wanted, self.dialogue, self.clock))
+
+    def files(self) -> list[str]:
+        return sorted(each.name for each in self.file.parent.iterdir())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, of(a=MB, b=2 * MB))
+
+
+def test_it_is_one_request_and_then_there_is_nothing_to_do(bench: Bench) -> None:
+    done = bench.apply(text(a="2MB/s", c="5MB/s"))
+
+    assert bench.held.quotas == of(a=2 * MB, b=2 * MB, c=5 * MB)
+    assert len(bench.held.requests) == 1
+    assert done.undo_file == bench.file.with_name("quotas.undo.yaml")
+    assert bench.dialogue.heard == ["undo quotas.undo.yaml"]
+    again = bench.apply(text(a="2MB/s", c="5MB/s"))
+    assert again.undo_file is None
+    assert len(bench.held.requests) == 1
+    assert bench.files() == ["quotas.undo.yaml", "quotas.yaml"]
+
+
+def test_undone_it_is_as_before_and_that_can_be_undone(bench: Bench) -> None:
+    bench.apply(text(a="2MB/s", b="none", c="5MB/s"))
+    assert bench.held.quotas == of(a=2 * MB, c=5 * MB)
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+    assert bench.undo().undo_file is None  # nothing is left to undo
+    bench.undo("quotas.undo-2.yaml")
+    assert bench.held.quotas == of(a=2 * MB, c=5 * MB)
+
+
+def test_pruning_removes_what_is_not_mentioned(bench: Bench) -> None:
+    bench.apply(text(a="1MB/s"), prunes=True)
+
+    assert bench.held.quotas == of(a=MB)
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+def test_a_file_without_quotas_prunes_nothing_unless_forced(bench: Bench) -> None:
+    with pytest.raises(NegativeError, match="all 2 values in force would go"):
+        bench.apply(text(), prunes=True)
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+    bench.apply(text(), prunes=True, is_forced=True)
+    assert bench.held.quotas == ClientQuotas()
+
+
+def test_nothing_is_lowered_too_far_unless_forced(bench: Bench) -> None:
+    with pytest.raises(NegativeError, match=r"user b: .* from 2MB/s to 0.9MB/s, 55 % lower"):
+        bench.apply(text(a="3MB/s", b="900KB/s"))
+    assert not bench.held.requests
+    assert bench.files() == ["quotas.yaml"]
+    bench.apply(text(b="1MB/s"))  # exactly half
+
+    bench.apply(text(b="100KB/s"), is_forced=True)
+    assert bench.held.quotas == of(a=MB, b=1e5)
+
+
+def test_nothing_is_done_where_one_value_is_refused(bench: Bench) -> None:
+    content = text(a="2MB/s") + "\n  - ip: no-such-host\n    connection_creation_rate: 5"
+    with pytest.raises(
+        UsageError, match=r"nothing was changed(.|\n)*no-such-host is not a valid IP"
+    ):
+        bench.apply(content)
+
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+    assert bench.files() == ["quotas.yaml"]
+
+
+def test_nothing_is_done_where_nobody_agrees(bench: Bench) -> None:
+    bench.dialogue.answer = False
+
+    assert not bench.apply(text(a="2MB/s")).is_agreed
+    assert not bench.held.requests
+    assert bench.files() == ["quotas.yaml"]
+
+
+def test_what_changes_while_it_is_shown_stops_it(bench: Bench) -> None:
+    bench.held.meanwhile = [of(a=MB), of(a=MB, z=MB)]
+    with pytest.raises(NegativeError, match=r"user z .* none → 1MB/s(.|\n)*nothing was changed"):
+        bench.apply(text(a="2MB/s"))
+
+    assert not bench.held.requests
+
+
+# ------------------------------------------------------------------ plans
+
+
+def planned(bench: Bench, content: str, *, prunes: bool = False) -> Path:
+    document = read_document_text(content)
+    plan = make_plan(
+        document, InForce(bench.held.quotas, ()), prunes=prunes, lower_percent_max=LOWER_PERCENT_MAX
+    )
+    path = bench.file.with_name("plan.yaml")
+    written = plan_document(document, plan, made_at="then", cluster_id="held", prunes=prunes)
+    write_document(path, written)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (of(a=5 * MB, b=2 * MB), "1MB/s → 5MB/s"),
+        (of(a=MB), "2MB/s → none"),
+        (of(a=MB, b=2 * MB, x=MB), "none → 1MB/s"),
+    ],
+)
+def test_a_stale_plan_is_refused_with_the_difference(
+    bench: Bench, now: ClientQuotas, words: str
+) -> None:
+    plan = planned(bench, text(a="2MB/s"))
+    bench.held.quotas = now
+    with pytest.raises(NegativeError, match=f"the plan of then is stale(.|\n)*{words}"):
+        bench.apply(plan.read_text())
+
+    assert not bench.held.requests
+
+
+def test_a_fresh_plan_is_applied_and_a_second_time_finds_nothing_to_do(bench: Bench) -> None:
+    plan = planned(bench, text(a="2MB/s")).read_text()
+    bench.apply(plan)
+    assert bench.held.quotas == of(a=2 * MB, b=2 * MB)
+
+    assert bench.apply(plan).undo_file is None
+
+
+def test_a_plan_of_another_cluster_is_refused(bench: Bench) -> None:
+    plan = planned(bench, text(a="2MB/s")).read_text().replace('"held"', '"other"')
+    with pytest.raises(UsageError, match="the plan is of cluster other, and this is held"):
+        bench.apply(plan)
+
+
+# ------------------------------------------------------------------ several requests
+
+MANY = {f"u{number}": "3MB/s" for number in range(6)}
+
+
+@pytest.mark.parametrize(("fails", "done", "in_doubt"), [("lost", 4, 0), ("unsent", 2, 2)])
+def test_what_was_done_of_several_requests_is_written_and_undone(
+    bench: Bench, fails: str, done: int, in_doubt: int
+) -> None:
+    bench.held.fails = {2: fails}
+    with pytest.raises(KvotaError, match=rf"request 2 of 3: {done} of 6 values were changed"):
+        bench.apply(text(**MANY), values_per_request=2)
+
+    head = load_document(bench.file.with_name("quotas.undo.yaml")).undo
+    assert head is not None
+    counts = [len(list(part.values())) for part in (head.done, head.in_doubt, head.not_done)]
+    assert counts == [done, in_doubt, 2]
+    bench.held.fails = {}
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+@pytest.mark.parametrize("fails", ["killed before", "killed behind"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_killed_at_any_request_it_can_be_undone_and_be_applied(
+    bench: Bench, fails: str, number: int
+) -> None:
+    bench.held.fails = {number: fails}
+    with pytest.raises(Killed):
+        bench.apply(text(**MANY), values_per_request=2)
+    bench.held.fails = {}
+    half = bench.held.quotas
+
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+    bench.held.quotas = half
+    bench.apply(text(**MANY), values_per_request=2)
+    assert bench.held.quotas == of(a=MB, b=2 * MB, **dict.fromkeys(MANY, 3 * MB))
+
+
+def test_what_somebody_else_has_changed_since_is_not_undone_unless_forced(bench: Bench) -> None:
+    bench.apply(text(a="2MB/s", c="1MB/s"))
+    bench.held.quotas = of(a=7 * MB, b=MB, c=MB)
+    with pytest.raises(NegativeError, match=r"user a .* 2MB/s → 7MB/s(.|\n)*--force"):
+        bench.undo()
+    assert bench.held.quotas == of(a=7 * MB, b=MB, c=MB)
+
+    bench.undo(is_forced=True)
+    assert bench.held.quotas == of(a=MB, b=MB)  # b was never its
+
+
+def test_an_undo_file_that_cannot_be_written_stops_it(bench: Bench) -> None:
+    with pytest.raises(UsageError, match=r"cannot be written.*Nothing was changed"):
+        bench.apply(text(a="2MB/s"), undo_file=bench.file.parent / "no" / "undo.yaml")
+    there = bench.file.with_name("mine.yaml")
+    there.write_text("quotas: []")
+    with pytest.raises(UsageError, match="it is there already"):
+        bench.apply(text(a="2MB/s"), undo_file=there)
+
+    assert not bench.held.requests
+
+
+def test_a_file_that_undoes_nothing_is_refused(bench: Bench) -> None:
+    bench.file.write_text(text(a="2MB/s"))
+    with pytest.raises(UsageError, match='it has no "undo"'):
+        bench.undo("quotas.yaml")
+
+
+# ------------------------------------------------------------------ ramps
+
+RAMP = "50%/1h"
+GOAL = text(a="5MB/s", b="none", c="3MB/s")
+
+
+def test_a_ramp_goes_in_steps(bench: Bench) -> None:
+    bench.apply(GOAL, ramp=RAMP)
+
+    values = [{each.entity.user: each.new for each in request} for request in bench.held.requests]
+    assert values == [
+        {"a": 1.5 * MB, "c": 3 * MB},
+        {"a": 2.25 * MB},
+        {"a": 3.375 * MB},
+        {"a": 5 * MB, "b": None},
+    ]
+    assert bench.held.quotas == of(a=5 * MB, c=3 * MB)
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+@pytest.mark.parametrize("fails", ["killed before", "killed behind", "unsent", "lost"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_stopped_at_any_step_the_same_command_goes_on(
+    bench: Bench, fails: str, number: int
+) -> None:
+    bench.held.fails = {number: fails}
+    with pytest.raises((Killed, KvotaError)):
+        bench.apply(GOAL, ramp=RAMP)
+    bench.held.fails = {}
+    before = bench.held.quotas
+
+    bench.apply(GOAL, ramp=RAMP)
+    assert bench.held.quotas == of(a=5 * MB, c=3 * MB)
+    files = bench.files()
+    assert files == ["quotas.undo.yaml", "quotas.yaml"], before
+    ways = [each.new for part in bench.held.requests for each in part if each.entity.user == "a"]
+    steps = [1.5 * MB, 2.25 * MB, 3.375 * MB, 5 * MB]
+    assert list(dict.fromkeys(ways)) == steps
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+def test_a_ramp_that_was_undone_begins_anew(bench: Bench) -> None:
+    bench.held.fails = {3: "killed before"}
+    with pytest.raises(Killed):
+        bench.apply(GOAL, ramp=RAMP)
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+    bench.apply(GOAL, ramp=RAMP)
+    assert bench.held.quotas == of(a=5 * MB, c=3 * MB)
+    assert "quotas.undo-3.yaml" in bench.files()  # the second one undoes the undoing
+
+
+def test_a_ramp_stays_where_somebody_else_has_changed_its_quotas(bench: Bench) -> None:
+    bench.held.fails = {3: "killed before"}
+    with pytest.raises(Killed):
+        bench.apply(GOAL, ramp=RAMP)
+    bench.held.quotas = of(a=4 * MB, b=2 * MB, c=3 * MB)
+    with pytest.raises(NegativeError, match=r"stays at step 3 of 4(.|\n)*→ 4MB/s(.|\n)*--force"):
+        bench.apply(GOAL, ramp=RAMP)
+    assert bench.held.quotas == of(a=4 * MB, b=2 * MB, c=3 * MB)
+
+    bench.apply(GOAL, ramp=RAMP, is_forced=True)
+    assert bench.held.quotas == of(a=5 * MB, c=3 * MB)
+
+
+def test_a_ramp_without_end_is_refused_before_anything(bench: Bench) -> None:
+    with pytest.raises(UsageError, match="more than 5000 steps"):
+        bench.apply(text(a="999MB/s"), ramp="0.01%/1h")
+
+    assert not bench.held.requests
