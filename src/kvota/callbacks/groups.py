@@ -1,7 +1,8 @@
 """Groups by names, prefixes and patterns, as properties say them.
 
 Patterns are RE2's: whatever a pattern is, and whatever a client calls itself, matching takes time in proportion to the
-name. With Python's ``re`` a client id of 32 KB can hold the whole process for seconds under a pattern as plain as
+name. Compiling one holds the whole process, so a pattern is bounded, and so is what it becomes: sixteen times
+``a{1,900}`` would take a second, and each gateway with it, at each start. With Python's ``re`` a client id of 32 KB can hold the whole process for seconds under a pattern as plain as
 ``.*a.*b``.
 """
 
@@ -29,6 +30,11 @@ CLIENT_ID_ENDINGS = dict.fromkeys(
     (".client.ids", ".client.id.prefixes", ".client.id.pattern"), Kind.CLIENT_ID
 )
 TOPIC_ENDINGS = dict.fromkeys((".topics", ".topic.prefixes", ".topic.pattern"), Kind.TOPIC)
+
+# What a pattern and its program may take; either lets one compile for a fifth of a second at most.
+PATTERN_CHARS_MAX = 4_096
+_PROGRAM_BYTES_MAX = 128 * 1024
+_SAID_CHARS_MAX = 200
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -109,8 +115,12 @@ def _take(names: Names, ending: str, value: str) -> tuple[str, str] | None:
         try:
             names.pattern = _compiled(value)
         except ValueError as error:
-            remedy = "Correct it; look-ahead, look-behind and back-references are not taken."
-            return f'"{value}" is no regular expression: {error}', remedy
+            remedy = (
+                "Correct it; look-ahead, look-behind and back-references are not taken. A repetition like {1,60} "
+                "makes a pattern large: write + or *, or list names or prefixes."
+            )
+            said = value if len(value) <= _SAID_CHARS_MAX else f"{value[:_SAID_CHARS_MAX]}..."
+            return f'"{said}" is no regular expression: {error}', remedy
         except ImportError:
             return "patterns need the package google-re2", "Install kvota[gateway]."
         return None
@@ -128,12 +138,16 @@ def _compiled(expression: str) -> Pattern:
     """A regular expression of RE2, which only those need who have patterns.
 
     Raises:
-        ValueError: it is none; says why.
+        ValueError: it is none, or too large a one; says why.
         ImportError: RE2 is not there.
     """
     import re2  # noqa: PLC0415
 
+    if len(expression) > PATTERN_CHARS_MAX:
+        msg = f"it has {len(expression):,} characters, and {PATTERN_CHARS_MAX:,} is the most"
+        raise ValueError(msg)
     options = re2.Options()
+    options.max_mem = _PROGRAM_BYTES_MAX
     options.log_errors = False  # they are said here
     try:
         compiled: Pattern = re2.compile(expression, options)

@@ -271,8 +271,10 @@ class CallbackInForce:
     async def close(self) -> None:
         """Close the callback, as the last thing."""
         self._close(self._host)
-        for host in list(self._closing):
-            if not await host.wait_closed(_END_S):
+        closing = list(self._closing)  # all at once: who hangs shall not have the others wait
+        in_time = await asyncio.gather(*(host.wait_closed(_END_S) for host in closing))
+        for host, has_closed in zip(closing, in_time, strict=True):
+            if not has_closed:
                 log.warning("the quota callback %s has not closed in time", _name(host.callback))
 
     def _close(self, host: CallbackHost) -> None:

@@ -6,15 +6,12 @@ socket is kept for the throttle time, one sample at most, and then closed.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address
 
 from kvota.engine.sampled_rate import SampledRate
-from kvota.gateway.own_addresses import plain_ip
+from kvota.gateway.own_addresses import IP, literal_ip, plain_ip
 from kvota.gateway.settings import ConnectionRateSettings
 from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
 from kvota.model.quota_entity import DEFAULT
-
-IP = IPv4Address | IPv6Address
 
 # Kafka's default, which counts nobody.
 UNLIMITED = 2**31 - 1
@@ -55,7 +52,7 @@ class ConnectionRates:
         self._addresses = {
             name: address
             for name in of_name
-            if (address := self._addresses.get(name) or _literal(name)) is not None
+            if (address := self._addresses.get(name) or literal_ip(name)) is not None
         }
         self._apply()
         return frozenset(of_name) - self._addresses.keys()
@@ -69,7 +66,7 @@ class ConnectionRates:
 
     def limit(self, host: str) -> int:
         """The connections an address may begin each second; ``UNLIMITED`` without a quota."""
-        ip = _literal(host)
+        ip = literal_ip(host)
         return self._default if ip is None else self._of_ip.get(ip, self._default)
 
     def throttle_ms(self, host: str, node_id: int, now_ms: int) -> int:
@@ -80,7 +77,7 @@ class ConnectionRates:
             node_id: the broker for which it has come.
             now_ms: Unix milliseconds.
         """
-        ip, limit, window = _literal(host), self.limit(host), self.settings.window
+        ip, limit, window = literal_ip(host), self.limit(host), self.settings.window
         if limit == UNLIMITED or ip is None:  # whose address is not known has gone already
             return 0
         counter = self._counters.get((node_id, ip))
@@ -115,10 +112,3 @@ class ConnectionRates:
 def _whole(rate: float) -> int:
     """As Java makes an int of a double: cut, and 0 of what is no number."""
     return int(min(rate, UNLIMITED)) if rate == rate else 0  # noqa: PLR0124
-
-
-def _literal(name: str) -> IP | None:
-    try:
-        return plain_ip(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return None

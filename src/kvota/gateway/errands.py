@@ -1,11 +1,12 @@
 """Runs the errands of conversations: names are looked up, alterations stored."""
 
 import asyncio
+import re
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
 
+from kvota.gateway.own_addresses import literal_ip
 from kvota.session.outside import AlterSettings, Errand, LookUpHosts, Refusal
 from kvota.store.quota_store import QuotaStore
 
@@ -15,6 +16,10 @@ AlterTheSettings = Callable[[AlterSettings], Coroutine[None, None, Refusal | Non
 _LOOK_UP_S = 10.0
 # Names of one errand that are asked for; who writes that many means addresses.
 NAMES_MAX = 200
+# What Java takes for a host's name. The C library reads more: digits of other scripts, zones, what stands before a NUL,
+# and numbers that are hexadecimal or octal (0x7f.1, 010.0.0.1).
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_OTHER_NUMBERS = re.compile(r"(?=(?:.*\.)?0[xX0-9])(?:0[xX][0-9a-fA-F]*|[0-9]+|\.)+")
 
 
 class Errands:
@@ -69,7 +74,7 @@ class Errands:
 
     async def _unknown(self, names: frozenset[str]) -> frozenset[str]:
         """Which of the names are neither addresses nor known to anybody; too late is unknown, too."""
-        to_ask = sorted(name for name in names if not _is_address(name))
+        to_ask = sorted(name for name in names if literal_ip(name) is None)
         known = await self.addresses_of(to_ask[:NAMES_MAX])
         return frozenset(name for name in to_ask if name not in known)
 
@@ -79,15 +84,9 @@ def _tell(result: "asyncio.Future[object]", what: Refusal | frozenset[str] | Non
         result.set_result(what)
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name.removeprefix("[").removesuffix("]"))  # as a URL has an IPv6 address
-    except ValueError:
-        return False
-    return True
-
-
 def _address_of(name: str) -> str | None:
+    if not _HOST_NAME.fullmatch(name) or _OTHER_NUMBERS.fullmatch(name):
+        return None
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):  # ValueError: a name that cannot be asked for

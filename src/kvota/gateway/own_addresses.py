@@ -63,6 +63,20 @@ def plain_ip(ip: str) -> IP:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def literal_ip(name: str) -> IP | None:
+    """Returns the address that a name is, as Java reads it; None: it has to be looked up.
+
+    An IPv6 address may stand in brackets, as in a URL; zones (``%eth0``) are a host's own affair, and no address.
+    """
+    bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    if "%" in name or (bare != name and ":" not in bare):
+        return None
+    try:
+        return plain_ip(bare)
+    except ValueError:
+        return None
+
+
 def ips_of(host: str) -> set[str]:
     """Returns what a name means, nothing where it means nothing; blocks while it is looked up."""
     try:

@@ -25,6 +25,7 @@ from kvota.wire.steps import STEP_PARTS, Steps
 SETTINGS_MAX = 200
 SETTINGS_BYTES_MAX = 256 * 1024
 
+_JAVA_BLANKS = bytes(range(0x21)).decode("ascii")  # what Java's trim() cuts
 _INT = re.compile(r"[+-]?\d{1,11}")
 _INT_MAX = 2**31 - 1
 # A sample that is as long as a day, and a window of ten thousand of them, are beyond all use.
@@ -136,7 +137,7 @@ def fault_of_number(name: str, value: str) -> str | None:
 
 def number_of(value: str) -> int | None:
     """The number that Java reads as an INT, or None."""
-    text = value.strip()
+    text = value.strip(_JAVA_BLANKS)
     if not _INT.fullmatch(text):
         return None
     number = int(text)

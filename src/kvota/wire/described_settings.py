@@ -29,6 +29,7 @@ def with_settings(
     """
     scanner = answer_scanner(answer, DESCRIBE_CONFIGS, version, items_max=BROKER_CONFIGS_MAX)
     parts: list[Bytes] = []
+    brokers = iter(asked.brokers)  # answered in this order, whatever else stands between
     copied_to = 0
     scanner.skip(4)  # throttle
     for _ in range(scanner.count(_RESOURCE_BYTES_MIN)):
@@ -38,8 +39,9 @@ def with_settings(
         name = scanner.text() or ""
         configs_at = scanner.at
         kept, documentation = yield from _brokers_own(scanner, version)
-        if is_broker and not error_code and name in asked.names:
-            wanted = list(_wanted(settings, asked.names[name], of_all=not name))
+        asked_name, keys = next(brokers, (None, None)) if is_broker else (None, None)
+        if not error_code and name == asked_name:
+            wanted = list(_wanted(settings, keys, of_all=not name))
             own = [_entry(each, version, asked, documentation) for each in wanted]
             count = encode_count(len(kept) + len(own), flexible=scanner.flexible)
             parts += (answer[copied_to:configs_at], count)

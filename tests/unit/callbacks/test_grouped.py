@@ -116,6 +116,8 @@ def test_nothing_is_counted_while_nobody_has_a_quota() -> None:
         ({f"{G}b c.users": "a"}, "b c"),
         ({f"{G}batch.users": " , "}, "names nobody"),
         ({f"{G}batch.user.pattern": "("}, r'"\(" is no regular expression: missing \): \('),
+        ({f"{G}batch.user.pattern": "|".join(["a{1,900}"] * 32)}, "too large.*names or prefixes"),
+        ({f"{G}batch.user.pattern": "a" * 4_097}, "it has 4,097 characters, and 4,096 is the most"),
         ({f"{G}batch.user.pattern": r"(?=etl-)\w+"}, r"invalid perl operator: \(\?=.*look-ahead"),
     ],
 )
@@ -130,6 +132,18 @@ def test_no_name_is_slow(pattern: str) -> None:
     callback = grouped(batch__client__id__pattern=pattern)
 
     assert group_of(callback, "alice", 32_767 * "a") is None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "svc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        "|".join(f"team-{number}-[a-z0-9]{{1,30}}" for number in range(40)),
+        "|".join(f"team-{number}" for number in range(400)),
+    ],
+)
+def test_what_people_write_is_not_too_large(pattern: str) -> None:
+    assert group_of(grouped(batch__user__pattern=pattern), "nobody", "c") is None
 
 
 def test_all_faults_are_said_at_once() -> None:

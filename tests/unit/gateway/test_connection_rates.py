@@ -95,6 +95,13 @@ def test_one_address_in_two_spellings(written: str, host: str) -> None:
     assert rates({written: 7.0}).limit(host) == 7
 
 
+@pytest.mark.parametrize("name", ["[::1", "::1]", f"[{HOST}]", "::1%lo"])
+def test_what_is_no_address_is_looked_up(name: str) -> None:
+    of = rates({name: 7.0})
+
+    assert {of.limit(host) for host in ("::1", HOST)} == {UNLIMITED}
+
+
 def test_without_a_quota_nobody_is_counted() -> None:
     of = rates({OTHER: 1.0})
 

@@ -61,7 +61,7 @@ def test_numbers_that_java_reads(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "abc", "5.0", "0x5", "1,2", "1_0", "99999999999", "5s", "--5"]
+    "value", ["", "abc", "5.0", "0x5", "1,2", "1_0", "99999999999", "5s", "--5", "\u00a08"]
 )
 def test_what_is_no_number(value: str) -> None:
     words = f"Invalid value {value} for configuration {NUM}: Not a number of type INT"

@@ -112,9 +112,9 @@ def test_what_is_asked_of_brokers(version: int) -> None:
             configs_request(*kinds, settings=settings, version=version), version, NAMES
         )
 
-    assert asked(2, 4) == AskedBrokers({"r": None}, has_synonyms=False)
-    assert asked(4, 2, settings=0) == AskedBrokers({"r": None}, has_synonyms=False)
-    assert asked(2, 4, settings=3) == AskedBrokers({"r": frozenset("s")}, has_synonyms=False)
+    assert asked(2, 4) == AskedBrokers((("r", None),), has_synonyms=False)
+    assert asked(4, 2, settings=0) == AskedBrokers((("r", None),), has_synonyms=False)
+    assert asked(2, 4, settings=3) == AskedBrokers((("r", frozenset("s")),), has_synonyms=False)
     assert asked(2, 8, 2, settings=4) is None
     assert asked() is None
 

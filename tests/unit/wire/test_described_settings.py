@@ -78,7 +78,7 @@ def answer(version: int, *resources: tuple[int, str, int, Sequence[str]]) -> Any
 def told(
     message: Any, version: int, *, names: dict[str, frozenset[str] | None], synonyms: bool = True
 ) -> Any:
-    asked = AskedBrokers(names, has_synonyms=synonyms and version >= 1)
+    asked = AskedBrokers(tuple(names.items()), has_synonyms=synonyms and version >= 1)
     frame = at_once(with_settings(to_frame(message), version, asked, SETTINGS))
     return from_frame(frame, DESCRIBE_CONFIGS, version, "response")
 
@@ -135,6 +135,26 @@ def test_what_is_asked_for(version: int) -> None:
     assert version == 0 or results[0].configs[1].synonyms == ()
 
 
+def test_a_broker_that_is_asked_for_several_times_has_several_answers() -> None:
+    asked = AskedBrokers(
+        (("1", frozenset({NUM})), ("1", frozenset()), ("", None), ("1", None)), has_synonyms=True
+    )
+    broker = answer(
+        4,
+        (BROKER, "1", 0, []),
+        (TOPIC, "1", 0, ["a"]),
+        (BROKER, "1", 0, ["b"]),
+        (BROKER, "", 0, []),
+        (BROKER, "1", 0, ["b"]),
+    )
+
+    told = at_once(with_settings(to_frame(broker), 4, asked, SETTINGS))
+
+    results = from_frame(told, DESCRIBE_CONFIGS, 4, "response").results
+    names = [[each.name for each in result.configs] for result in results]
+    assert names == [[NUM], ["a"], ["b"], [NUM], ["b", NUM, CLASS, SECRET]]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_all_else_stays_as_it_is(version: int) -> None:
     others = answer(
@@ -147,7 +167,7 @@ def test_all_else_stays_as_it_is(version: int) -> None:
 @given(seed=st.integers(0, 2**32), version=st.sampled_from(VERSIONS))
 def test_damaged_answers_are_made_or_refused(seed: int, version: int) -> None:
     frame = to_frame(answer(version, (BROKER, "1", 0, ["a", NUM]), (BROKER, "", 0, ["b"])))
-    asked = AskedBrokers({"1": None, "": None}, has_synonyms=True)
+    asked = AskedBrokers((("1", None), ("", None)), has_synonyms=True)
     with suppress(ProtocolError):
         at_once(with_settings(mutate(frame, Random(seed)), version, asked, SETTINGS))
 
