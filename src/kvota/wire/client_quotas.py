@@ -70,12 +70,10 @@ class AlterRequest(NamedTuple):
     Attributes:
         entries: in request order.
         validate_only: nothing is to be changed.
-        validate_only_at: where the frame says so.
     """
 
     entries: tuple[Entry, ...]
     validate_only: bool
-    validate_only_at: int
 
 
 class Component(NamedTuple):
@@ -139,17 +137,10 @@ def scan_alteration(frame: bytes) -> Steps[AlterRequest]:
                 yield
         scanner.skip_tags()
         entries.append(Entry(parts, tuple(operations)))
-    validate_only_at = scanner.at
     validate_only = scanner.boolean()
     scanner.skip_tags()
     scanner.finish()
-    return AlterRequest(tuple(entries), validate_only, validate_only_at)
-
-
-def as_validation(frame: bytes, request: AlterRequest, correlation_id: int) -> bytes:
-    """Makes a request of our own of it, with which nothing is changed."""
-    at = request.validate_only_at
-    return b"".join((frame[:8], encode_int32(correlation_id), frame[12:at], b"\1", frame[at + 1 :]))
+    return AlterRequest(tuple(entries), validate_only)
 
 
 def scan_filter(frame: bytes) -> Filter:

@@ -34,6 +34,7 @@ from kvota.testing.frames import (
     throttle_of,
 )
 from kvota.testing.stage import BROKER, Cluster, Stage
+from kvota.wire.permission_questions import ALTER_VERSION, alter_nothing
 from kvota.wire.questions import OWN_CORRELATION, metadata_by_name
 
 ACLS = 29
@@ -63,7 +64,7 @@ def stage(source: Source | None = None, *, admins: QuotaAdmins | None = None, **
 
 
 def broker_altered(
-    *entries: tuple[Entity, int, str | None], version: int = 1, throttle_ms: int = 0
+    *entries: tuple[Entity, int, str | None], version: int = ALTER_VERSION, throttle_ms: int = 0
 ) -> bytes:
     """What the broker says of a validation."""
     rows = [
@@ -134,8 +135,10 @@ def test_the_broker_is_asked_by_a_mere_validation(version: int) -> None:
 
     asked = on.client(alteration(ONE, version=version, correlation=5))
 
-    own = {"correlation": OWN_CORRELATION, "validate_only": True}
-    assert asked == alteration(ONE, version=version, **own)
+    (asked_of,) = decoded(asked, ALTER, ALTER_VERSION, is_answer=False).entries
+    assert asked == alter_nothing(OWN_CORRELATION)
+    assert decoded(asked, ALTER, ALTER_VERSION, is_answer=False).validate_only
+    assert [op.remove for op in asked_of.ops] == [True]
     assert not on.errands
     assert on.to_client == b""
 

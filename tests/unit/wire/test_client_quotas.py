@@ -51,18 +51,6 @@ def test_alterations_are_what_kio_wrote(version: int, seed: int) -> None:
 
 @given(version=VERSIONS, seed=SEEDS)
 @settings(deadline=None)
-def test_a_validation_is_the_same_request_but_for_its_flag(version: int, seed: int) -> None:
-    _payload, frame = random_request(ALTER, version, seed)
-    request = at_once(wire.scan_alteration(frame))
-
-    validation = wire.as_validation(frame, request, -7)
-
-    assert at_once(wire.scan_alteration(validation)) == request._replace(validate_only=True)
-    assert validation[8:12] == (-7).to_bytes(4, "big", signed=True)
-
-
-@given(version=VERSIONS, seed=SEEDS)
-@settings(deadline=None)
 def test_filters_are_what_kio_wrote(version: int, seed: int) -> None:
     payload, frame = random_request(DESCRIBE, version, seed)
 

@@ -22,7 +22,6 @@ from kvota.wire.apis import ALTER_CONFIGS
 from kvota.wire.broker_configs import BROKER_RESOURCE
 from kvota.wire.encode import encode_text
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.permission_questions import ALTER_VERSION, alter_nothing
 from kvota.wire.questions import OWN_CORRELATION
 from kvota.wire.steps import STEP_PARTS
 
@@ -68,7 +67,7 @@ class AlterBrokerSettings(Conversation):
         results: list[Result] = []
         throttle_ms = 0
         if own:
-            verdict = yield from may_alter(caller, alter_nothing(OWN_CORRELATION), ALTER_VERSION)
+            verdict = yield from may_alter(caller)
             throttle_ms = verdict.throttle_ms
             if verdict.refusal is not None:
                 results = [Result(each.key, *verdict.refusal) for each in own]

@@ -15,7 +15,6 @@ from kvota.wire import client_quotas as wire
 from kvota.wire.client_quotas import AlterRequest, AlterResult
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.headers import is_flexible
-from kvota.wire.questions import OWN_CORRELATION
 
 
 class DescribeQuotas(Conversation):
@@ -44,10 +43,8 @@ class AlterQuotas(Conversation):
     def _talk_over(self, caller: Caller, frame: bytes) -> Talk:
         _key, version, correlation = self._head
         request = yield from wire.scan_alteration(frame)
-        validation = wire.as_validation(frame, request, OWN_CORRELATION)
         del frame
-        refused, throttle_ms = yield from may_alter(caller, validation, version)
-        del validation
+        refused, throttle_ms = yield from may_alter(caller)
         refused = refused or self._shared.client_quotas.refusal
         if refused is None:
             results = yield from self._alter(caller, request)

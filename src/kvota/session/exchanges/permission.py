@@ -59,18 +59,12 @@ def may_see(caller: Caller, version: int) -> Asking:
     return Verdict(_refused(said, {ErrorCode.NONE}), throttle_ms)
 
 
-def may_alter(caller: Caller, validation: bytes, version: int) -> Asking:
-    """Find out whether the caller may make an alteration.
-
-    Args:
-        caller: who asks.
-        validation: an AlterClientQuotas request frame of our own, with which nothing is altered.
-        version: of that request.
-    """
+def may_alter(caller: Caller) -> Asking:
+    """Find out whether the caller may alter; the right is one of the cluster's, whatever is to be altered."""
     if not _is_offered(caller, ALTER_CLIENT_QUOTAS):
         return (yield from _said_by_list(caller))
-    answer = yield Sent(OWN_CORRELATION, validation)
-    all_said, throttle_ms = yield from questions.scan_alteration(answer, version)
+    answer = yield Sent(OWN_CORRELATION, questions.alter_nothing(OWN_CORRELATION))
+    all_said, throttle_ms = yield from questions.scan_alteration(answer, questions.ALTER_VERSION)
     for said in all_said:
         refused = _refused(said, _ALLOWED)
         if refused is not None:
