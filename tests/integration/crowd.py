@@ -19,8 +19,8 @@ from typing import Self
 from tests.integration.bandwidth_frames import produce_frame, produce_result
 
 CONNECTIONS, TEAMS = 200, 20
-# 523 bytes a request: a team asks for some 50 KB/s, all of them for 1 MB/s.
-VALUE_BYTES = 400
+# Some 1,100 bytes a request: a team asks for up to 110 KB/s, all of them for 2 MB/s.
+VALUE_BYTES = 1_000
 PACE_S = 0.1
 _END_S = 60.0
 # So long it takes until a counter of Kafka's windows is over a limit of which the crowd wants more than twice.
