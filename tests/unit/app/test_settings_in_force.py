@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,9 +61,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     (tmp_path / "quotas.json").write_bytes(QuotaDocument(settings=STORED).content())
     yield tmp_path
-    loaded = sys.modules.pop("kept_quotas", None)
+    loaded = sys.modules.get("kept_quotas")
     if loaded is not None:
         loaded.GATE.set()
+    for thread in threading.enumerate():
+        if thread.name == "kvota-callback-load":  # the next test has another module of this name
+            thread.join(10)
+    sys.modules.pop("kept_quotas", None)
     own_module._imported.pop("kept_quotas", None)
 
 

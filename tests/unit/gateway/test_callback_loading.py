@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,9 +83,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(callback_loading, "LOAD_S", LOAD_S)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    module = sys.modules.pop("loaded_quotas", None)
+    module = sys.modules.get("loaded_quotas")
     if module is not None:
         module.GATE.set()
+    for thread in threading.enumerate():
+        if thread.name == "kvota-callback-load":  # the next test has another module of this name
+            thread.join(10)
+    sys.modules.pop("loaded_quotas", None)
     own_module._imported.pop("loaded_quotas", None)
 
 
