@@ -7,7 +7,7 @@ id through. Refused ids are not remembered.
 """
 
 from collections import OrderedDict
-from math import ceil
+from math import ceil, isnan
 from typing import NamedTuple
 
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, is_blocked, unit_ms
@@ -92,6 +92,15 @@ class UserIds(LayeredBloomFilter):
             self.bucket = DebtBucket(window, limit, debt_max_ms=enough_ms, born_ms=now_ms)
         self.bucket.configure(window, limit)
         self.bucket.set_debt_max(enough_ms)
+
+    def restore_owed(self, packed: bytes) -> bool:
+        """Owe what ``DebtBucket.packed`` has told; False: it is not a number."""
+        bucket = DebtBucket.unpacked(packed, QuotaWindow(), debt_max_ms=0)
+        if isnan(bucket.peek_debt_ms(bucket.last_ms)):
+            return False
+        self.bucket = bucket
+        self.configure(self.rate, self.last_ms)
+        return True
 
     def settle(self, now_ms: int) -> None:
         """Bring it to ``now_ms``; from a clock that went back on, tokens come back as before."""
