@@ -110,6 +110,28 @@ class Shape(NamedTuple):
         return cardinality <= 2 * -(-self.bits // _WORD_BITS)
 
 
+def indices(shape: Shape, seed: int, step: int) -> list[int]:
+    """The bits that two seeds of any size set, as many as there are hashes; one may come twice.
+
+    Source: enhanced double hashing, as in commons-collections ``EnhancedDoubleHasher``.
+
+    >>> indices(Shape(240, 7), 5, 3)
+    [5, 2, 0, 0, 3, 10, 22]
+    """
+    bits, hashes = shape
+    index, step = seed % bits, step % bits
+    found = [index]
+    for number in range(1, hashes):
+        index -= step
+        if index < 0:
+            index += bits
+        step -= number
+        if step < 0:
+            step += bits
+        found.append(index)
+    return found
+
+
 class BloomFilter:
     """A set of bits of one shape; what was added is always held, and little else.
 
@@ -153,10 +175,10 @@ class BloomFilter:
             index -= step
             if index < 0:
                 index += bits
+            number += 1
             step -= number
             if step < 0:
                 step += bits
-            number += 1
         return False
 
     def add_word(self, word: int) -> bool:
@@ -166,36 +188,18 @@ class BloomFilter:
     def holds(self, seed: int, step: int) -> bool:
         """True when these seeds may have been added, False when they surely were not."""
         are_set = self._set
-        return all(are_set[at >> 3] & _BIT_OF[at & 7] for at in self.indices(seed, step))
+        return all(are_set[at >> 3] & _BIT_OF[at & 7] for at in indices(self.shape, seed, step))
 
     def add(self, seed: int, step: int) -> bool:
         """Add these seeds; False when they were held already."""
         are_set = self._set
         is_new = False
-        for index in self.indices(seed, step):
+        for index in indices(self.shape, seed, step):
             place, bit = index >> 3, _BIT_OF[index & 7]
             if not are_set[place] & bit:
                 are_set[place] |= bit
                 is_new = True
         return is_new
-
-    def indices(self, seed: int, step: int) -> list[int]:
-        """The bits of these seeds, as many as there are hashes; one may come twice.
-
-        Source: enhanced double hashing, as in commons-collections ``EnhancedDoubleHasher``.
-        """
-        bits = self._bits
-        index, step = seed % bits, step % bits
-        found = [index]
-        for number in range(self._last):
-            index -= step
-            if index < 0:
-                index += bits
-            step -= number
-            if step < 0:
-                step += bits
-            found.append(index)
-        return found
 
     def cardinality(self) -> int:
         """How many bits are set."""
