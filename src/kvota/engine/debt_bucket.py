@@ -61,7 +61,7 @@ class DebtBucket:
     )
 
     def __init__(
-        self, window: QuotaWindow, limit: float | None, *, debt_max_ms: int, born_ms: int
+        self, window: QuotaWindow, limit: float | None, *, debt_max_ms: float, born_ms: int
     ) -> None:
         self.last_ms = born_ms
         self._gone_back_ms = 0
@@ -83,7 +83,7 @@ class DebtBucket:
         self._limit = UNLIMITED if limit is None else float(limit)
         self._unit_ms = unit_ms(self._limit) if self._limit > 0 else 0.0
 
-    def set_debt_max(self, debt_max_ms: int) -> None:
+    def set_debt_max(self, debt_max_ms: float) -> None:
         """Replace what may be owed before others have to wait."""
         is_closed = self._gate_ms == _CLOSED
         self._debt_max_ms = float(debt_max_ms)
@@ -108,7 +108,7 @@ class DebtBucket:
         return _PACKED.pack(self.last_ms, self._debt_ms)
 
     @classmethod
-    def unpacked(cls, contents: bytes, window: QuotaWindow, *, debt_max_ms: int) -> Self:
+    def unpacked(cls, contents: bytes, window: QuotaWindow, *, debt_max_ms: float) -> Self:
         """The counter that ``packed`` has made these bytes of; give it its limit by ``configure``."""
         last_ms, debt_ms = _PACKED.unpack(contents)
         bucket = cls(window, None, debt_max_ms=debt_max_ms, born_ms=last_ms)
