@@ -5,12 +5,12 @@ socket is kept for the throttle time, one sample at most, and then closed.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kvota.engine.sampled_rate import SampledRate
 from kvota.gateway.own_addresses import IP, literal_ip, plain_ip
 from kvota.gateway.settings import ConnectionRateSettings
-from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas, KeyChange
 from kvota.model.quota_entity import DEFAULT
 
 # Kafka's default, which counts nobody.
@@ -18,6 +18,7 @@ UNLIMITED = 2**31 - 1
 # So many addresses are counted at a time; a counter is some hundred bytes.
 COUNTERS_MAX = 20_000
 _FORGET_AFTER_MS = 3_600_000
+_NOBODY: Mapping[str, IP] = {}
 
 
 class ConnectionRates:
@@ -30,44 +31,73 @@ class ConnectionRates:
     def __init__(self, settings: ConnectionRateSettings) -> None:
         self.settings = settings
         self._default = UNLIMITED
-        self._of_name: Mapping[str, int] = {}
+        self._of_name: dict[str, int] = {}
         self._addresses: dict[str, IP] = {}
-        self._of_ip: dict[IP, int] = {}
+        # Of several names of one address the last one that was changed counts.
+        self._names: dict[IP, dict[str, None]] = {}
         # Not a plain dict: finding its first keys costs a walk over all that have left.
         self._counters: OrderedDict[tuple[int, IP], SampledRate] = OrderedDict()
 
     def replace(self, quotas: ClientQuotas) -> frozenset[str]:
         """Other quotas are in force; returns the names of hosts that have to be looked up (``learn``)."""
-        of_name: dict[str, int] = {}
+        known, self._addresses = self._addresses, {}
+        self._names.clear()
+        self._of_name.clear()
         self._default = UNLIMITED
-        for entity, values in quotas.entries().items():
-            rate = values.get(CONNECTION_RATE_KEY)
-            if rate is None or entity.ip is None:
+        return self.change(
+            (
+                KeyChange(entity, CONNECTION_RATE_KEY, values[CONNECTION_RATE_KEY])
+                for entity, values in quotas.entries().items()
+                if entity.ip is not None and CONNECTION_RATE_KEY in values
+            ),
+            known,
+        )
+
+    def change(
+        self, changes: Iterable[KeyChange], known: Mapping[str, IP] = _NOBODY
+    ) -> frozenset[str]:
+        """These of the quotas are others now; costs nothing for those that are not among them.
+
+        Args:
+            changes: those of other keys, and of entities without an ip, are left out.
+            known: addresses of names that need not be looked up.
+
+        Returns:
+            The names of hosts that have to be looked up (``learn``).
+        """
+        to_ask: dict[str, None] = {}
+        for entity, key, value in changes:
+            if entity.ip is None or key != CONNECTION_RATE_KEY:
                 continue
             if entity.ip is DEFAULT:
-                self._default = _whole(rate)
+                self._default = UNLIMITED if value is None else _whole(value)
+                continue
+            name = str(entity.ip)
+            address = self._forget(name) or known.get(name) or literal_ip(name)
+            to_ask.pop(name, None)
+            if value is None:
+                continue
+            self._of_name[name] = _whole(value)
+            if address is None:
+                to_ask[name] = None
             else:
-                of_name[str(entity.ip)] = _whole(rate)
-        self._of_name = of_name
-        self._addresses = {
-            name: address
-            for name in of_name
-            if (address := self._addresses.get(name) or literal_ip(name)) is not None
-        }
-        self._apply()
-        return frozenset(of_name) - self._addresses.keys()
+                self._remember(name, address)
+        return frozenset(to_ask)
 
     def learn(self, addresses: Mapping[str, str]) -> None:
         """These names mean these addresses."""
         for name, address in addresses.items():
             if name in self._of_name:
-                self._addresses[name] = plain_ip(address)
-        self._apply()
+                rate = self._of_name[name]
+                self._forget(name)
+                self._of_name[name] = rate
+                self._remember(name, plain_ip(address))
 
     def limit(self, host: str) -> int:
         """The connections an address may begin each second; ``UNLIMITED`` without a quota."""
         ip = literal_ip(host)
-        return self._default if ip is None else self._of_ip.get(ip, self._default)
+        names = None if ip is None else self._names.get(ip)
+        return self._of_name[next(reversed(names))] if names else self._default
 
     def throttle_ms(self, host: str, node_id: int, now_ms: int) -> int:
         """Count a connection; 0, or for how long its socket is kept because it is one too many.
@@ -94,8 +124,20 @@ class ConnectionRates:
         counter.charge(-1, now_ms)
         return min(throttle_ms, window.sample_ms)
 
-    def _apply(self) -> None:
-        self._of_ip = {address: self._of_name[name] for name, address in self._addresses.items()}
+    def _remember(self, name: str, address: IP) -> None:
+        self._addresses[name] = address
+        self._names.setdefault(address, {})[name] = None
+
+    def _forget(self, name: str) -> IP | None:
+        """It has no quota any more; returns the address that it had."""
+        self._of_name.pop(name, None)
+        address = self._addresses.pop(name, None)
+        if address is not None:
+            names = self._names[address]
+            del names[name]
+            if not names:
+                del self._names[address]
+        return address
 
     def _make_room(self, now_ms: int) -> None:
         """For each new counter two others are looked at, so that those of no use do not pile up."""

@@ -243,7 +243,9 @@ class Gateway:
     # ------------------------------------------------------------------ what goes on beside
 
     def _put_connection_rates_in_force(self) -> None:
-        names = self._rates.replace(self._store.quotas)
+        self._look_up(self._rates.replace(self._store.quotas))
+
+    def _look_up(self, names: frozenset[str]) -> None:
         if names:
             self._tasks.create_task(self._learn_addresses(names))
 
@@ -259,8 +261,7 @@ class Gateway:
         """Quotas have been stored: they count from now on."""
         self.shared.change_quotas(tuple(of_engine(changes)))
         self.look_again()
-        if any(change.entity.ip is not None for change in changes):
-            self._put_connection_rates_in_force()
+        self._look_up(self._rates.change(changes))
 
     def _look_at_some(self) -> None:
         for driver in list(self._to_look_again)[:_LOOK_AGAIN_AT_ONCE]:

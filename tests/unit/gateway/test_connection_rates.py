@@ -8,7 +8,7 @@ import pytest
 from kvota.engine.sampled_rate import SampledRate
 from kvota.gateway.connection_rates import COUNTERS_MAX, UNLIMITED, ConnectionRates
 from kvota.gateway.settings import ConnectionRateSettings
-from kvota.model.client_quotas import ClientQuotas
+from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.model.quota_window import QuotaWindow
 from kvota.testing.manual_clock import START_MS
@@ -143,6 +143,41 @@ def test_names_are_looked_up_by_others_and_remembered() -> None:
     assert of.limit(OTHER) == 2
     assert of.replace(quotas({"batch.example": 3.0})) == set()
     assert (of.limit(OTHER), of.limit(HOST)) == (3, UNLIMITED)
+
+
+def test_a_change_touches_nobody_else() -> None:
+    of = rates({DEFAULT: 9.0, HOST: 1.0, "batch.example": 2.0})
+    of.learn({"batch.example": OTHER})
+
+    changed = of.change(
+        [
+            KeyChange(QuotaEntity(ip=HOST), KEY, 5.0),
+            KeyChange(QuotaEntity(user="alice"), "producer_byte_rate", 7.0),
+            KeyChange(QuotaEntity(ip="new.example"), KEY, 4.0),
+            KeyChange(QuotaEntity(ip="gone.example"), KEY, 4.0),
+            KeyChange(QuotaEntity(ip="gone.example"), KEY, None),
+            KeyChange(QuotaEntity(ip=DEFAULT), KEY, None),
+        ]
+    )
+
+    assert changed == {"new.example"}
+    assert [of.limit(host) for host in (HOST, OTHER, "192.0.2.77")] == [5, 2, UNLIMITED]
+    assert of.change([KeyChange(QuotaEntity(ip="batch.example"), KEY, 3.0)]) == set()
+    assert of.limit(OTHER) == 3
+
+
+def test_of_two_names_of_one_address_the_last_change_counts() -> None:
+    of = rates({"a.example": 1.0, "b.example": 2.0})
+    of.learn({"a.example": OTHER})
+    of.learn({"b.example": OTHER})
+    assert of.limit(OTHER) == 2
+
+    of.change([KeyChange(QuotaEntity(ip="a.example"), KEY, 3.0)])
+    assert of.limit(OTHER) == 3
+    of.change([KeyChange(QuotaEntity(ip="a.example"), KEY, None)])
+    assert of.limit(OTHER) == 2
+    of.change([KeyChange(QuotaEntity(ip="b.example"), KEY, None)])
+    assert of.limit(OTHER) == UNLIMITED
 
 
 def test_whose_address_is_not_known_is_not_counted() -> None:
