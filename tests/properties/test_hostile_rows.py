@@ -120,9 +120,8 @@ async def follow_and_alter(rows: list[EncodedRow], snapshot: Path) -> None:
     assert document.settings == followed.store.settings
 
     # So it is for a gateway that starts with these rows, and none that it knows.
-    snapshot.unlink()
     with said() as lines:
-        async with following(topic, snapshot) as again:
+        async with following(topic, snapshot.with_name("another.json")) as again:
             see_that_they_are_in_force(again)
             assert again.store.quotas == followed.store.quotas
             assert again.store.settings == followed.store.settings

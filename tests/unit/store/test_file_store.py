@@ -402,7 +402,7 @@ async def test_behind_a_link_there_is_a_document_before(path: Path) -> None:
     await stored(link, 1.0, 2.0)
     assert link.is_symlink()
 
-    path.write_bytes(b"damaged")
+    damage(path, "garbage")
     document, problem = load_quota_file(link)
 
     assert document.quotas.value(ALICE, KEY) == 1.0
