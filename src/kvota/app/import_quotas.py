@@ -21,13 +21,8 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.quota_api.entity import TYPES, parts_of, quota_entity
-from kvota.store.file_store import (
-    StoreInUseError,
-    load_quota_file,
-    load_snapshot,
-    lock_quota_file,
-    write_changes,
-)
+from kvota.store.document_file import DocumentFile, StoreInUseError, lock_quota_file
+from kvota.store.file_store import load_quota_file, load_snapshot, write_changes
 from kvota.store.quota_document import QuotaDocument, value_of
 from kvota.store.quota_rows import LastRows, encode_rows, encode_settings
 from kvota.store.quota_topic import QuotaTopic, size_bytes
@@ -248,7 +243,7 @@ def _into_the_document(
             raise UsageError(problem)
         yield _undo(config, document.quotas, login)
         try:
-            write_changes(file, document, plan.changes)
+            write_changes(DocumentFile(file), document, plan.changes)
         except OSError as error:
             raise _unwritten(file, error) from error
         yield f"wrote {file}"

@@ -23,12 +23,14 @@ from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.errors import ConfigurationError, KvotaError, UsageError
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
 from kvota.planning.plan import format_quota
+from kvota.store.file_store import FileStore
 from kvota.store.quota_store import QuotaStore, TomlStore
 
 log = logging.getLogger("kvota.gateway")
 
 # More changed quotas than this are counted, not listed.
 _CHANGES_LOGGED_MAX = 20
+_NOTHING = "nothing has changed"
 
 
 class Reload:
@@ -96,11 +98,15 @@ class Reload:
                 except ConfigurationError as error:
                     raise placed(error, config, settings) from None
             lines = self._put_in_force(in_file, settings, written, callback)
+        edited = await self._edited(lines)
         self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas
         # A source, file or topic that is another one now needs a restart.
         of_quotas = self._running.config.quotas
-        warnings = doubts(replace(config, quotas=of_quotas), quotas, quota_callback.callback)
+        warnings = [
+            *edited,
+            *doubts(replace(config, quotas=of_quotas), quotas, quota_callback.callback),
+        ]
         entities = len(quotas.configured())
         lines.append(f"{in_force(config)}; quotas of {entities} entities from {of_quotas.place}")
         for line in lines:
@@ -108,6 +114,18 @@ class Reload:
         for warning in warnings:
             log.warning("SIGHUP: %s", warning)
         await self._tell_result(ACCEPTED, [*lines, *(f"warning: {text}" for text in warnings)])
+
+    async def _edited(self, lines: list[str]) -> list[str]:
+        """Take over a document that somebody has edited; adds to what is another now, returns what is wrong."""
+        if not isinstance(self._store, FileStore):
+            return []
+        try:
+            taken = await self._store.read_again()
+        except UsageError as error:
+            return [str(error)]
+        if taken is not None:
+            lines[:] = [*(line for line in lines if line != _NOTHING), taken]
+        return []
 
     def _settings_with(self, in_file: GatewayConfig) -> Settings:
         """What is set dynamically; where that cannot be in force with the file, what is in force of it.
@@ -213,7 +231,7 @@ def changes(
         lines.append(f"and {len(changed) - _CHANGES_LOGGED_MAX} other quotas")
     lines += _callback(before.kafka.callback, now.kafka.callback)
     lines += [f"{name} is another one now; it needs a restart" for name in _restarts(before, now)]
-    return lines or ["nothing has changed"]
+    return lines or [_NOTHING]
 
 
 def _callback(before: ChosenCallback, now: ChosenCallback) -> list[str]:

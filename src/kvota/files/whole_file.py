@@ -3,7 +3,7 @@
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -19,7 +19,8 @@ def write_whole(
     *,
     mode: int | None = None,
     modified_ns: int | None = None,
-) -> None:
+    when_complete: Callable[[], object] | None = None,
+) -> os.stat_result:
     """Write, flush to the disk, and only then give the file its name.
 
     Until then it is called ``*.tmp`` and locked. A killed process leaves it; the next one that
@@ -31,17 +32,25 @@ def write_whole(
         content: all of it.
         mode: permissions; without it those of the file that is replaced, else what the process gives new files.
         modified_ns: when it counts as modified, Unix nanoseconds; without it now.
+        when_complete: called when all of it is on the disk, before it takes the name; an ``OSError`` of its own
+            leaves the file that has the name.
+
+    Returns:
+        What the system says of the new file.
 
     Raises:
         OSError: it could not be written; names the file, of which nothing new is left.
     """
     try:
-        target = _behind_links(path)
+        target = behind_links(path)
         with _unfinished(target) as (file, unfinished):
             _set_mode(file, target, mode)
             _write_out(file, content)
             if modified_ns is not None:
                 os.utime(file.fileno(), ns=(modified_ns, modified_ns))
+            if when_complete is not None:
+                when_complete()
+            written = os.fstat(file.fileno())
             unfinished.rename(target)
     except OSError as error:
         # A full disk does not say which file it refused, and the unfinished name tells nobody anything.
@@ -49,6 +58,7 @@ def write_whole(
     # The file is complete; if only its name could not be made durable, writing it again would double it.
     with suppress(OSError):
         _flush_folder(target.parent)
+    return written
 
 
 def try_to_write(path: Path) -> None:
@@ -108,7 +118,12 @@ def has_name(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _behind_links(path: Path) -> Path:
+def behind_links(path: Path) -> Path:
+    """The file that a name leads to, whether it is there or not.
+
+    Raises:
+        OSError: it leads nowhere.
+    """
     try:
         return path.resolve()
     except (

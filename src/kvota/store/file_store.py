@@ -1,38 +1,24 @@
 """The quotas of one gateway in a file of its own: one JSON document, there whole or as it was before."""
 
 import asyncio
-import fcntl
 import logging
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
-from kvota.files.whole_file import write_whole
 from kvota.model.broker_settings import NO_SETTINGS, SettingChanges, Settings
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError, UsageError
 from kvota.session.outside import Refusal, StoreQuotas
-from kvota.store.quota_document import QuotaDocument, read_document
+from kvota.store.document_file import DocumentFile, lock_quota_file, previous_of, read_file
+from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, altered, nothing
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
 
-# 10,000 entities are 1 MB; a file beyond this is another one.
-_BYTES_MAX = 256 * 2**20
-# The document before the last alteration; used where the file itself cannot be read.
-_PREVIOUS = ".previous"
-_LOCK = ".lock"
-
 _Waiting = Sequence[tuple[StoreQuotas, Done]]
-
-
-class StoreInUseError(UsageError):
-    """Another process keeps its quotas there."""
 
 
 class FileStore:
@@ -55,6 +41,7 @@ class FileStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = lock_quota_file(path)
+        self._file = DocumentFile(path)
         self._document, self.problem = load_quota_file(path)
         if self.problem is not None:
             log.error("%s", self.problem)
@@ -98,6 +85,46 @@ class FileStore:
         if self._writing is None:
             self._write()
 
+    async def read_again(self) -> str | None:
+        """Put in force what somebody else has written into the file; says what was done, None: nobody has.
+
+        Raises:
+            UsageError: it cannot be in force; says why. What is in force stays.
+        """
+        if self.problem is not None:
+            return None  # it is to be mended, and the gateway started again
+        try:
+            found = await self._loop.run_in_executor(self._writer, self._edited)
+        except (CorruptDataError, OSError) as error:
+            msg = (
+                f"{self._path} has been written by somebody else, and cannot be used: "
+                f"{getattr(error, 'strerror', None) or error}. Its quotas in force stay, and the next alteration "
+                "writes them there again"
+            )
+            raise UsageError(msg) from None
+        if found is None:
+            return None
+        changes = self.quotas.changes_to(found.quotas)
+        names = {**self.settings, **found.settings}
+        settings = {
+            name: after
+            for name in names
+            if (after := found.settings.get(name)) != self.settings.get(name)
+        }
+        done: asyncio.Future[Refusal | None] = self._loop.create_future()
+        self.alter(StoreQuotas(changes, f"hand in {self._path}", settings), done.set_result)
+        refusal = await done
+        if refusal is not None:
+            self._file.forget()
+            raise UsageError(str(refusal.message))
+        return (
+            f"{self._path} has been written by somebody else: {len(changes)} values of quotas and "
+            f"{len(settings)} settings are others"
+        )
+
+    def _edited(self) -> QuotaDocument | None:
+        return self._file.read() if self._file.is_another else None
+
     async def follow(self) -> None:
         """Nothing goes on."""
 
@@ -115,7 +142,7 @@ class FileStore:
         changes = [change for errand, _ in batch for change in errand.changes]
         settings = {name: value for errand, _ in batch for name, value in errand.settings.items()}
         self._writing = self._loop.run_in_executor(
-            self._writer, write_changes, self._path, self._document, changes, settings
+            self._writer, write_changes, self._file, self._document, changes, settings
         )
         self._writing.add_done_callback(partial(self._written, batch, changes))
 
@@ -202,29 +229,20 @@ def load_snapshot(path: Path) -> tuple[QuotaDocument, str | None]:
 def _load(path: Path) -> tuple[QuotaDocument, str | None, Path | None]:
     """The document, why it is not the file's own, and which one it is then; no path: none could be read."""
     try:
-        return _read(path), None, None
+        return read_file(path), None, None
     except FileNotFoundError:
         return QuotaDocument(), None, None
     except (CorruptDataError, OSError) as error:
         reason = str(getattr(error, "strerror", None) or error)
-    previous = path.with_name(path.name + _PREVIOUS)
+    previous = previous_of(path)
     try:
-        return _read(previous), reason, previous
+        return read_file(previous), reason, previous
     except (CorruptDataError, OSError):
         return QuotaDocument(), reason, None
 
 
-def _read(path: Path) -> QuotaDocument:
-    with path.open("rb") as file:
-        content = file.read(_BYTES_MAX + 1)
-    if len(content) > _BYTES_MAX:
-        msg = f"it is larger than {_BYTES_MAX} bytes"
-        raise CorruptDataError(msg)
-    return read_document(content)
-
-
 def write_changes(
-    path: Path,
+    file: DocumentFile,
     before: QuotaDocument,
     changes: Sequence[KeyChange],
     settings: SettingChanges = NO_SETTINGS,
@@ -235,32 +253,5 @@ def write_changes(
         OSError: it could not be written, and is as it was.
     """
     after = before.with_changes(changes, settings)
-    previous = path.with_name(path.name + _PREVIOUS)
-    linking = path.with_name(path.name + _PREVIOUS + ".tmp")
-    with suppress(OSError):  # there is no file yet, or its disk has no links
-        linking.unlink(missing_ok=True)
-        os.link(path, linking)
-        linking.replace(previous)
-    write_whole(path, after.content())
+    file.write(after)
     return after
-
-
-def lock_quota_file(path: Path) -> BinaryIO | None:
-    """See that nobody else writes the file until this one is closed; None: its disk has no locks.
-
-    Raises:
-        StoreInUseError: somebody else does already.
-    """
-    lock = path.with_name(path.name + _LOCK)
-    file = None
-    try:
-        file = lock.open("ab")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        assert file is not None, "it was open"
-        file.close()
-        msg = f"quotas.file: another gateway keeps its quotas in {path}. Give each gateway a file of its own"
-        raise StoreInUseError(msg) from None
-    except OSError as error:  # what cannot be written is said again when it is to be
-        log.warning("%s: %s; no other gateway may use %s", lock, error.strerror or error, path)
-    return file

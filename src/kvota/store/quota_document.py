@@ -29,6 +29,7 @@ _PARTS = (USER, CLIENT_ID, IP)
 _VALUES, _SETTINGS = "values", "settings"
 _END = b"\n]}\n"
 _NO_NUMBERS = ("NaN", "Infinity")  # JSON has none of them, so they are texts
+_REASON_MAX = 300  # characters
 
 
 class QuotaDocument:
@@ -77,6 +78,22 @@ def read_document(content: bytes) -> QuotaDocument:
             name of the file.
     """
     try:
+        return _document_of(content)
+    except (
+        CorruptDataError,
+        RecursionError,
+    ) as error:  # what is nested too deep may be shown nowhere
+        raise CorruptDataError(one_line(str(error))) from None
+
+
+def one_line(reason: str) -> str:
+    """Why something cannot be read, as it can be said everywhere: it may repeat what cannot be written, or a book."""
+    cut = reason if len(reason) <= _REASON_MAX else f"{reason[: _REASON_MAX - 1]}…"
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
+
+
+def _document_of(content: bytes) -> QuotaDocument:
+    try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
         msg = f"it is no whole JSON document: {error}"
@@ -85,7 +102,7 @@ def read_document(content: bytes) -> QuotaDocument:
         msg = f'it has no "format": "{FORMAT}"'
         raise CorruptDataError(msg)
     version = data.get("version")
-    if version not in {VERSION, _VERSION_WITH_SETTINGS}:
+    if version not in (VERSION, _VERSION_WITH_SETTINGS):  # a list is in no set
         known = f"{VERSION} and {_VERSION_WITH_SETTINGS}"
         msg = (
             f"its version is {version!r}, and this kvota knows {known}: a newer one has written it"
@@ -136,7 +153,19 @@ def text_of_setting(name: str, value: object) -> str:
     if not isinstance(value, str):
         msg = f"{name}: {type(value).__name__} is no text"  # it may be a password: not its value
         raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
+    if not _is_text(name) or not _is_text(value):
+        msg = f"{name!a}: its name or its value is no text: half of a surrogate pair"
+        raise ValueError(msg)
     return value
+
+
+def _is_text(text: str) -> bool:
+    """False for half of a surrogate pair, as JSON can spell it, and nothing can write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_entry(entry: object) -> tuple[QuotaEntity, dict[str, float]]:
@@ -207,11 +236,9 @@ def _name(entry: Mapping[str, object], part: str) -> EntityName:
     if not isinstance(name, str):
         msg = f'"{part}" is neither a text nor null'
         raise ValueError(msg)  # noqa: TRY004  (of a document, not of a program)
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, as JSON can spell it
+    if not _is_text(name):
         msg = f'"{part}" is no text: {name!a}'
-        raise ValueError(msg) from None
+        raise ValueError(msg)
     return name
 
 

@@ -26,6 +26,7 @@ from kvota.store.quota_document import (
     entity_of,
     named_parts,
     number_text,
+    one_line,
     text_of_setting,
     value_of,
 )
@@ -121,8 +122,8 @@ def changes_of(
                 changes.settings[change.name] = change.value
             else:
                 changes.quotas.append(change)
-        except ValueError as error:
-            left_out.append(LeftOut(row.offset, str(error), of))
+        except (ValueError, RecursionError) as error:  # e.g. of showing what is nested too deep
+            left_out.append(LeftOut(row.offset, one_line(str(error)), of))
     return changes, left_out
 
 

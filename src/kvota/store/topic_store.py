@@ -17,6 +17,7 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
 from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store.document_file import content_to_write
 from kvota.store.file_store import load_snapshot
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import (
@@ -87,6 +88,7 @@ class TopicStore:
         self._in_force: InForce
         self._offset = 0  # of the next row
         self._changed = asyncio.Event()
+        self._writing: asyncio.Future[None] | None = None
         self._said: dict[str, None] = {}
 
     @property
@@ -131,6 +133,8 @@ class TopicStore:
     async def end(self) -> None:
         """Let go of the cluster, and keep what was in force last."""
         await self._topic.close()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])  # what is older must not be written last
         if self._changed.is_set():
             await self._write_snapshot()
 
@@ -288,8 +292,11 @@ class TopicStore:
     async def _write_snapshot(self) -> None:
         self._changed.clear()
         quotas, settings = self.quotas, self.settings
+        self._writing = asyncio.get_running_loop().run_in_executor(
+            None, _write, self._snapshot, quotas, settings
+        )
         try:
-            await asyncio.to_thread(_write, self._snapshot, quotas, settings)
+            await asyncio.shield(self._writing)  # begun is done: it counts as kept
         except OSError as error:
             reason = f"{self._snapshot} cannot be written: {error.strerror or error}"
             self._say_once(reason, "%s; a start without the cluster would have older quotas")
@@ -341,4 +348,4 @@ def _changed(
 
 
 def _write(path: Path, quotas: ClientQuotas, settings: Settings) -> None:
-    write_whole(path, QuotaDocument(quotas, settings).content())
+    write_whole(path, content_to_write(QuotaDocument(quotas, settings), path))

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.model.client_quotas import ClientQuotas
+from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quota_document import QuotaDocument
 
 pytestmark = pytest.mark.timeout(60)
@@ -55,3 +57,33 @@ def test_what_is_set_dynamically_goes_before_the_file(tmp_path: Path) -> None:
         assert "PRODUCE: sampled_rate (5 x 1000 ms) -> sampled_rate (5 x 2000 ms)" in process.log
         process.reload("", with_windows(9, 2))
         assert "SIGHUP: nothing has changed" in process.log
+
+
+def test_a_document_that_was_edited_by_hand_is_read_again(tmp_path: Path) -> None:
+    port = free_port_range(3)
+    file = tmp_path / "quotas.json"
+    edited = ClientQuotas({QuotaEntity("byhand"): {"producer_byte_rate": 7.0}})
+    with GatewayProcess(
+        tmp_path, config=config(port, "file"), quotas="", first_port=port
+    ) as process:
+
+        def said_at_reload() -> str:
+            before = len(process.log)
+            process.reload("")
+            return process.log[before:]
+
+        assert "SIGHUP: nothing has changed" in said_at_reload()
+        file.write_bytes(QuotaDocument(edited, {"quota.window.num": "5"}).content())
+        said = said_at_reload()
+        taken = "quotas.json has been written by somebody else: 1 values of quotas and 1 settings are others"
+        assert f"SIGHUP: {taken}" in said
+        assert "nothing has changed" not in said
+        assert "quotas of 1 entities from quotas.json" in said
+        assert "SIGHUP: nothing has changed" in said_at_reload()
+
+        file.write_bytes(b"{")
+        said = said_at_reload()
+        assert (
+            "WARNING SIGHUP: quotas.json has been written by somebody else, and cannot be" in said
+        )
+        assert "quotas of 1 entities from quotas.json" in said

@@ -14,6 +14,7 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store import document_file
 from kvota.store.file_store import FileStore, load_quota_file
 from kvota.store.quota_document import QuotaDocument, read_document
 
@@ -159,7 +160,7 @@ async def stored(path: Path, *values: float) -> None:
 
 
 def damage(path: Path, how: str) -> bytes | None:
-    """Damage the file; returns what is in it now, None: it is a folder."""
+    """Damage the file; returns what is in it now, None: it is a folder, or gone."""
     whole = path.read_bytes()
     damaged = {
         "half": whole[: len(whole) // 2],
@@ -170,7 +171,8 @@ def damage(path: Path, how: str) -> bytes | None:
         path.write_bytes(damaged[how])
         return damaged[how]
     path.unlink()
-    path.mkdir()
+    if how == "folder":
+        path.mkdir()
     return None
 
 
@@ -352,3 +354,222 @@ def test_what_are_no_settings(path: Path, settings: bytes, words: str) -> None:
     _, problem = load_quota_file(path)
 
     assert words in (problem or "")
+
+
+@pytest.mark.parametrize("where", ["name", "value"])
+def test_half_of_a_surrogate_pair_is_no_setting(path: Path, where: str) -> None:
+    name, value = "client.quota.callback.x", "1"
+    half = "\\ud800"
+    text = f'"{name + half}": "{value}"' if where == "name" else f'"{name}": "{value + half}"'
+    path.write_text(
+        f'{{"format": "kvota client quotas", "version": 2, "settings": {{{text}}}, "quotas": []}}'
+    )
+
+    _, problem = load_quota_file(path)
+
+    assert "is no text" in (problem or "")
+
+
+# ------------------------------------------------------------------ names, and what stands beside
+
+
+def linked(path: Path) -> Path:
+    """A link to the file, in a folder of its own."""
+    folder = path.parent / "linked"
+    folder.mkdir()
+    link = folder / path.name
+    link.symlink_to(path)
+    return link
+
+
+@pytest.mark.parametrize("is_linked_first", [True, False])
+async def test_two_gateways_do_not_write_one_file_by_two_names(
+    path: Path, *, is_linked_first: bool
+) -> None:
+    names = [linked(path), path]
+    first, second = names if is_linked_first else names[::-1]
+    store = FileStore(first)
+
+    with pytest.raises(UsageError, match=f"another gateway keeps its quotas in {second}"):
+        FileStore(second)
+
+    store.begin(lambda _changes: None)
+    await store.end()
+
+
+async def test_behind_a_link_there_is_a_document_before(path: Path) -> None:
+    link = linked(path)
+    await stored(link, 1.0, 2.0)
+    assert link.is_symlink()
+
+    damage(path, "garbage")
+    document, problem = load_quota_file(link)
+
+    assert document.quotas.value(ALICE, KEY) == 1.0
+    assert f"of {path}.previous" in (problem or "")
+
+
+async def test_a_link_that_leads_elsewhere_is_not_followed(path: Path) -> None:
+    link, other = linked(path), path.with_name("other.json")
+    await stored(other, 7.0)
+    store = FileStore(link)
+    told = Told(store)
+    assert await told.alter(errand(ALICE, 1.0)) == [None]
+    link.unlink()
+    link.symlink_to(other)
+
+    (refusal,) = await told.alter(errand(ALICE, 2.0))
+    await store.end()
+
+    assert f"its name leads to {other} now" in str(refusal and refusal.message)
+    assert (on_disk(path).value(ALICE, KEY), on_disk(other).value(ALICE, KEY)) == (1.0, 7.0)
+
+
+async def test_a_refused_write_leaves_the_document_before(path: Path) -> None:
+    await stored(path, 1.0, 2.0)
+    before = sorted(each.name for each in path.parent.iterdir())
+    store = FileStore(path)
+    told = Told(store)
+
+    with full_disk():
+        (refusal,) = await told.alter(errand(ALICE, 3.0))
+
+    assert refusal is not None
+    assert sorted(each.name for each in path.parent.iterdir()) == before
+    previous = path.with_name("quotas.json.previous")
+    assert [on_disk(each).value(ALICE, KEY) for each in (path, previous)] == [2.0, 1.0]
+
+    assert await told.alter(errand(ALICE, 4.0)) == [None]
+    await store.end()
+    assert [on_disk(each).value(ALICE, KEY) for each in (path, previous)] == [4.0, 2.0]
+    assert sorted(each.name for each in path.parent.iterdir()) == before
+
+
+async def test_what_would_not_be_read_again_is_not_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(path, 1.0)
+    store = FileStore(path)
+    told = Told(store)
+    fits = QuotaEntity("b" * 100)
+    size_bytes = len(store._document.with_changes([KeyChange(fits, KEY, 1.0)]).content())
+    monkeypatch.setattr(document_file, "BYTES_MAX", size_bytes)
+
+    (refusal,) = await told.alter(errand(QuotaEntity("b" * 101), 1.0))
+    assert f"have {size_bytes + 1} bytes, and more than {size_bytes} are not read" in str(
+        refusal and refusal.message
+    )
+    assert on_disk(path).entries() == {ALICE: {KEY: 1.0}}
+    assert await told.alter(errand(fits, 1.0)) == [None]
+    await store.end()
+
+    document, problem = load_quota_file(path)
+    assert (len(document.quotas), problem) == (2, None)
+
+
+# ------------------------------------------------------------------ edited by hand
+
+
+def edit(path: Path) -> None:
+    document = QuotaDocument(ClientQuotas({BOB: {KEY: 7.0}}), {NUM: "9"})
+    path.write_bytes(document.content())
+
+
+async def test_an_edit_by_hand_is_said_and_kept(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(errand(ALICE, 1.0))
+    await told.alter(errand(ALICE, 2.0))
+    edit(path)
+
+    assert await told.alter(errand(ALICE, 3.0)) == [None]
+    assert await told.alter(errand(ALICE, 4.0)) == [None]
+    await store.end()
+
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert f"{path} has been written by somebody else while the gateway ran" in warning
+    assert f"import-quotas --from {path}.edited" in warning
+    assert on_disk(path.with_name("quotas.json.edited")).entries() == {BOB: {KEY: 7.0}}
+    assert on_disk(path).entries() == {ALICE: {KEY: 4.0}}
+    assert on_disk(path.with_name("quotas.json.previous")).entries() == {ALICE: {KEY: 3.0}}
+
+
+async def test_a_file_that_was_taken_away_is_written_again(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(errand(ALICE, 1.0))
+    damage(path, "gone")
+
+    assert await told.alter(errand(BOB, 3.0)) == [None]
+    await store.end()
+
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert len(on_disk(path)) == 2
+
+
+async def test_what_cannot_be_kept_is_not_overwritten(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(errand(ALICE, 1.0))
+    edit(path)
+    path.with_name("quotas.json.edited").mkdir()
+
+    (refusal,) = await told.alter(errand(ALICE, 2.0))
+    await store.end()
+
+    assert "Is a directory" in str(refusal and refusal.message)
+    assert on_disk(path).entries() == {BOB: {KEY: 7.0}}
+
+
+async def test_an_edit_by_hand_can_be_read_again(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(errand(ALICE, 1.0))
+    assert await store.read_again() is None
+    edit(path)
+
+    assert "2 values of quotas and 1 settings are others" in str(await store.read_again())
+    assert store.quotas.entries() == {BOB: {KEY: 7.0}}
+    assert store.settings == {NUM: "9"}
+    assert told.events[-1] == [KeyChange(BOB, KEY, 7.0), KeyChange(ALICE, KEY, None)]
+    assert await store.read_again() is None
+    assert await told.alter(errand(ALICE, 2.0)) == [None]
+    await store.end()
+
+    assert not caplog.records
+    assert len(on_disk(path)) == 2
+    assert not path.with_name("quotas.json.edited").exists()
+
+
+@pytest.mark.parametrize("how", ["half", "newer", "garbage", "folder", "gone"])
+async def test_an_edit_that_is_no_document_changes_nothing(path: Path, how: str) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(errand(ALICE, 1.0))
+    damage(path, how)
+
+    with pytest.raises(UsageError, match=f"{path} has been written by somebody else, and cannot"):
+        await store.read_again()
+
+    assert store.quotas.entries() == {ALICE: {KEY: 1.0}}
+    await store.end()
+
+
+async def test_an_edit_that_could_not_be_put_in_force_is_kept(path: Path) -> None:
+    store = FileStore(path)
+    told = Told(store)
+    await told.alter(errand(ALICE, 1.0))
+    edit(path)
+    with full_disk(), pytest.raises(UsageError, match="could not be stored"):
+        await store.read_again()
+
+    assert await told.alter(errand(ALICE, 2.0)) == [None]
+    await store.end()
+
+    assert on_disk(path.with_name("quotas.json.edited")).entries() == {BOB: {KEY: 7.0}}

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import UUID
@@ -15,6 +17,7 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
+from kvota.store import document_file
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import EncodedRow, encode_rows, encode_settings
 from kvota.store.quota_topic import QuotaTopic
@@ -197,6 +200,69 @@ def test_a_damaged_snapshot_is_said(snapshot: Path, said: pytest.LogCaptureFixtu
     assert f"{snapshot} cannot be used: it is no whole JSON document" in line.getMessage()
     assert "nobody has a quota" in line.getMessage()
     assert "put a good copy in its place" in line.getMessage()
+
+
+@pytest.mark.parametrize("how", ["half", "garbage", "newer", "[]", "folder"])
+async def test_a_damaged_snapshot_is_written_anew_once_the_topic_has_been_read(
+    snapshot: Path, how: str
+) -> None:
+    keep(snapshot, {ALICE: {RATE: 5.0}, BOB: {RATE: 6.0}})
+    damage(snapshot, how)
+
+    async with following(Kept(row_of(ALICE, 1.0)), snapshot) as followed:
+        assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 1.0}, BOB: {RATE: 2.0}}
+
+    if how != "folder":  # which nobody overwrites
+        again = TopicStore(Kept(), snapshot, clock=ManualClock())
+        assert again.quotas == followed.store.quotas
+
+
+def content_of(snapshot: Path) -> bytes:
+    return snapshot.read_bytes()
+
+
+def damage(snapshot: Path, how: str) -> None:
+    whole = snapshot.read_bytes()
+    if how == "folder":
+        snapshot.unlink()
+        snapshot.mkdir()
+        return
+    damaged = {
+        "half": whole[: len(whole) // 2],
+        "garbage": b"\0" * 100,
+        "newer": whole.replace(b'"version": 1', b'"version": 3'),
+        "[]": whole.replace(b'"version": 1', b'"version": []'),
+    }
+    snapshot.write_bytes(damaged[how])
+
+
+async def test_a_snapshot_that_would_not_be_read_again_is_said_and_the_older_one_stays(
+    snapshot: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(snapshot, {ALICE: {RATE: 5.0}})
+    size_bytes = len(content_of(snapshot))
+    monkeypatch.setattr(document_file, "BYTES_MAX", size_bytes)
+
+    async with following(Kept(row_of(ALICE, 1.0)), snapshot) as followed:
+        assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
+
+    assert len(followed.store.quotas) == 2
+    assert f"more than {size_bytes} are not read" in said.text
+    assert TopicStore(Kept(), snapshot, clock=ManualClock()).quotas.value(ALICE, RATE) is not None
+
+
+async def test_what_is_altered_last_is_in_the_snapshot(snapshot: Path) -> None:
+    loop, is_free = asyncio.get_running_loop(), threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        loop.set_default_executor(threads)
+        async with following(Kept(), snapshot) as followed:
+            threads.submit(is_free.wait, 10)
+            assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
+            await asyncio.sleep(0.01)
+            loop.call_later(0.1, is_free.set)  # it is to be written, and the gateway ends
+
+    assert TopicStore(Kept(), snapshot, clock=ManualClock()).quotas.value(BOB, RATE) == 2.0
 
 
 @pytest.mark.parametrize(("empty", "read"), [(1, 2), (3, 2), (4, 0)])
