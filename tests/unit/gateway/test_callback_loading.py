@@ -157,6 +157,7 @@ async def test_one_that_comes_too_late_is_closed(
 async def test_who_is_not_waited_for_any_more_is_closed(folder: Path) -> None:
     late = loading(folder, "Configured", "hangs")
     waiting = asyncio.ensure_future(late.wait())
+    await asyncio.sleep(0)  # it waits
     await until(lambda: hasattr(sys.modules.get("loaded_quotas"), "Configured"))
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
