@@ -1,5 +1,6 @@
 """Where a limit in force comes from, and what would change it."""
 
+import json
 import shlex
 from collections.abc import Mapping
 
@@ -85,8 +86,20 @@ def _entity_options(entity: QuotaEntity) -> str:
         if name is DEFAULT:
             options.append(f"--entity-type {kind} --entity-default")
         elif isinstance(name, str):
-            options.append(f"--entity-type {kind} --entity-name {shlex.quote(name)}")
+            options.append(f"--entity-type {kind} --entity-name {_shell_text(name)}")
     return " ".join(options)
+
+
+def _shell_text(text: str) -> str:
+    r"""One word for bash, on one line.
+
+    >>> print(_shell_text("a b"), _shell_text("a'\n"))
+    'a b' $'a\'\u000a'
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    kept = (f"\\{char}" if char in {"\\", "'"} else char for char in text)
+    return f"$'{''.join(char if char.isprintable() else _escaped(char) for char in kept)}'"
 
 
 def _table(entity: QuotaEntity, config_key: str) -> str:
@@ -99,4 +112,18 @@ def _table(entity: QuotaEntity, config_key: str) -> str:
 def _name_line(key: str, name: EntityName) -> list[str]:
     if name is DEFAULT:
         return [f"{key}_default = true"]
-    return [f'{key} = "{name}"'] if isinstance(name, str) else []
+    return [f"{key} = {_toml_text(name)}"] if isinstance(name, str) else []
+
+
+def _toml_text(text: str) -> str:
+    r"""A basic string of TOML, on one line; what cannot be seen is escaped.
+
+    >>> print(_toml_text('"}\n'))
+    "\"}\n"
+    """
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else _escaped(char) for char in quoted)
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

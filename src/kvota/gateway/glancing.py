@@ -130,6 +130,7 @@ class Glancing:
             counters=len(shared.engine.counters),
             counters_lost=shared.engine.counters_lost,
             exempt_ns=shared.exempt_ns,
+            exempt_percent=shared.exempt_share.peek_rate(now_ms),
             quotas_version=shared.engine.quotas_version,
             entities=len(shared.engine.quotas),
             enforced=shared.settings.enforced,

@@ -29,6 +29,12 @@ REQUEST_TIME = Metric(
     CLUSTER_LABELS,
     "What requests took of the gateway's thread, in percent, over the quota window",
 )
+EXEMPT_REQUEST_TIME = Metric(
+    "kafka_server_request_exempt_request_time",
+    _GAUGE,
+    (),
+    "What requests took for which no time is charged (acks=0), in percent of the gateway's thread, over 30 to 60 s",
+)
 MUTATION_RATE = Metric(
     "kafka_server_controllermutation_mutation_rate",
     _GAUGE,

@@ -266,6 +266,7 @@ def _of_requests(observed: Observed) -> Iterator[AnyFamily]:
     )
     yield _by("api", declared.FETCHED_BYTES, {"Fetch": tally.fetched_bytes})
     yield _one(declared.REQUEST_TIME_EXEMPT, glance.exempt_ns / 1e9)
+    yield _one(declared.EXEMPT_REQUEST_TIME, glance.exempt_percent)
     yield _by(
         "budget",
         declared.BUDGET,

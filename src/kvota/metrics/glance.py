@@ -52,6 +52,7 @@ class GatewayGlance:
         counters: how many there are.
         counters_lost: how many were forgotten although they still counted.
         exempt_ns: what requests took for which no time is charged.
+        exempt_percent: the same over the last 30 to 60 s, in percent of the gateway's thread.
         quotas_version: how often configured quotas have been put in force.
         entities: how many have quotas.
         enforced: quota types that are in force; others are in shadow mode.
@@ -76,6 +77,7 @@ class GatewayGlance:
     counters: int
     counters_lost: int
     exempt_ns: int
+    exempt_percent: float
     quotas_version: int
     entities: int
     enforced: frozenset[QuotaType]

@@ -40,6 +40,11 @@ class AtWork(Protocol):
         """The connection has ended."""
 
 
+def untold(answer: Frame, _of_api: tuple[int, int], _now_us: int) -> Frame:
+    """The gateway's own answer where no time is charged: as it is."""
+    return answer
+
+
 class Caller:
     """What both directions of one connection, and every exchange on it, know and act on.
 
@@ -65,6 +70,7 @@ class Caller:
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
         commands: for the driver.
+        told_in: takes an answer that the gateway has made itself, and returns it with what REQUEST tells in it.
         whole: what this connection takes of the memory for requests that are kept whole.
         at_work: what goes on with ``Do.STEP``, or when an errand has been run.
     """
@@ -96,6 +102,7 @@ class Caller:
         "routes",
         "sends_tokens",
         "shared",
+        "told_in",
         "upstream_versions",
         "whole",
     )
@@ -126,6 +133,7 @@ class Caller:
         self.answered_us = 0
         self.own_answers = 0
         self.request_throttle_ms = 0
+        self.told_in: Callable[[Frame, tuple[int, int], int], Frame] = untold
         self.sends_tokens = False
         self.is_let_in = False
         self.logs_in = False

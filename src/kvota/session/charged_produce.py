@@ -73,7 +73,8 @@ def take_charged_produce(
         if not isinstance(charged, Charge):
             append_rows(caller, charges, NO_ANSWER)
             if charged:
-                caller.answer_locally(correlation, charged)
+                told = caller.told_in(charged, (route.key, route.version), now_us)
+                caller.answer_locally(correlation, told)
             place.leave()
             return b""
         charges.append(charged)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kvota.engine import Lane
 from kvota.session.answers import Answers
 from kvota.session.budget import User
-from kvota.session.caller import Caller
+from kvota.session.caller import Caller, untold
 from kvota.session.charged_produce import abandon_due
 from kvota.session.commands import Do
 from kvota.session.due import Due
@@ -105,8 +105,10 @@ class Connection:
         if is_charged and self.request_time is None:
             self.request_time = RequestTime(self.caller, self._requests, self._answers)
             self.from_upstream = self.request_time.from_upstream
+            self.caller.told_in = self.request_time.told_in
         elif not is_charged:
             self.request_time, self.from_upstream = None, self._answers.take
+            self.caller.told_in = untold
 
     # ------------------------------------------------------------------ going on
 

@@ -124,7 +124,9 @@ def _without_room(caller: Caller, asked: _Fetch, wait_ms: int, now_us: int) -> b
     mine.leave()
     mine.has_been_answered(now_us)
     answered_ms = max(1, route.answered_ms(route.memo, wait_ms, 0))
-    caller.answer_locally(correlation, empty_answer(correlation, route.version, answered_ms))
+    answer = empty_answer(correlation, route.version, answered_ms)
+    told = caller.told_in(answer, (route.key, route.version), now_us)
+    caller.answer_locally(correlation, told)
     return b""
 
 

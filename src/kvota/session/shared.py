@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvota.engine import Answer, Question, QuotaEngine
+from kvota.engine.thread_share import ThreadShare, counted
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
 from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
 from kvota.quota_api.description import Descriptions
 from kvota.session.api_counts import ApiCounts
 from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
@@ -23,6 +25,8 @@ from kvota.session.whole_requests import WholeRequests
 
 # Answers that are read whole: coordinators, settings, error texts. Of Metadata only the brokers are kept.
 WHOLE_ANSWERS_BYTES = 128 * 2**20
+# Of a broker's own metrics: 2 samples of 30 s.
+_EXEMPT_WINDOW = QuotaWindow(2, 30_000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class Shared:
         is_memory_short: connections hold much: answers go on as early as they can.
         api_counts: how many requests were taken.
         exempt_ns: what requests took for which no time is charged, since it is charged for others.
+        exempt_share: the same over the last 30 to 60 s, in percent of one thread, as a broker's.
     """
 
     engine: QuotaEngine
@@ -69,6 +74,9 @@ class Shared:
     is_memory_short: bool = field(default=False, init=False)
     api_counts: ApiCounts = field(default_factory=ApiCounts)
     exempt_ns: int = field(default=0, init=False)
+    exempt_share: ThreadShare = field(
+        default_factory=lambda: ThreadShare(_EXEMPT_WINDOW), init=False
+    )
 
     def __post_init__(self) -> None:
         self.whole_requests = WholeRequests(self.budgets)
@@ -84,6 +92,11 @@ class Shared:
         if callback.answers_at_once:
             return callback.enabled(QuotaType.REQUEST)
         return QuotaType.REQUEST in self.settings.enforced
+
+    def exempt_time(self, spent_ns: int, now_ms: int) -> None:
+        """Requests for which no time is charged have taken so long."""
+        before, self.exempt_ns = self.exempt_ns, self.exempt_ns + spent_ns
+        self.exempt_share.record(counted(self.exempt_ns)[0] - counted(before)[0], now_ms)
 
     def put_in_force(self, settings: ConnectionSettings) -> None:
         """Other settings from now on; connections find out what is enforced with their next request."""

@@ -1,6 +1,8 @@
 """Where a limit stands, and the command that would change it."""
 
 import shlex
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,35 @@ def test_kafkas_tool_is_called_for_its_own_file(
         *options,
         *["--add-config", "producer_byte_rate=NUMBER"],
     ]
+
+
+HOSTILE = ['"}\n', "a\\b'c\"", "\t\x7f\u2028", "日本 é", "$(rm -rf /)`x`"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_to_add_to_the_file_is_one_line_of_toml_that_names_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    entity = QuotaEntity(user=name, client_id=name)
+    advice = sources(tmp_path).to_change(entity, "producer_byte_rate", is_configured=False)
+    table = advice.partition("[[quota]] ")[2].rpartition(" producer_byte_rate")[0]
+    user, _, client_id = table.partition(" client_id = ")
+
+    assert advice.isprintable()
+    assert tomllib.loads(f"{user}\nclient_id = {client_id}") == {"user": name, "client_id": name}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_command_names_the_same_in_a_shell(tmp_path: Path, name: str) -> None:
+    known = sources(tmp_path, QuotaSourceKind.FILE)
+    command = known.to_change(QuotaEntity(user=name), "producer_byte_rate", is_configured=False)
+    words = command.partition("--entity-name ")[2].partition(" --add-config")[0]
+    printed = subprocess.run(
+        ["bash", "-c", f"printf %s {words}"],
+        capture_output=True,
+        check=True,
+        env={"LC_ALL": "C.UTF-8"},
+    )
+
+    assert command.isprintable()
+    assert printed.stdout.decode() == name

@@ -7,6 +7,7 @@ import pytest
 from kvota.app.amounts import amount_of_limit
 from kvota.app.cli.explain import explain_lines
 from kvota.app.cli.status import status_lines
+from kvota.app.text_width import columns_of
 from kvota.model.quota_type import QuotaType
 
 AT_MS = 1_790_000_000_000
@@ -77,10 +78,21 @@ def test_parts_of_a_line(changes: dict[str, Any], part: str) -> None:
     assert part in lines(tenant(**changes))[1]
 
 
-def test_a_line_has_80_columns_at_most_whatever_the_names_are() -> None:
+LONG_NAMES = [
+    ("x" * 500, "y" * 500),
+    ("日本語" * 20, "クライアント" * 20),
+    ("e\N{COMBINING ACUTE ACCENT}" * 100, "👩‍🔧" * 50),
+    ('"}\n' * 50, None),
+]
+
+
+@pytest.mark.parametrize(("user", "client_id"), LONG_NAMES)
+def test_a_line_has_80_columns_at_most_whatever_the_names_are(
+    user: str, client_id: str | None
+) -> None:
     long = tenant(
-        user="x" * 500,
-        client_id="y" * 500,
+        user=user,
+        client_id=client_id,
         quota_type="CONTROLLER_MUTATION",
         rate_per_s=123.4,
         limit_per_s=567.8,
@@ -91,9 +103,33 @@ def test_a_line_has_80_columns_at_most_whatever_the_names_are() -> None:
 
     shown = lines(long, tenant(node_id=2))
 
-    assert max(map(len, shown)) <= 80
+    assert max(map(columns_of, shown)) <= 80
     assert "…" in shown[1]
     assert shown[1].endswith("quotas.toml:4")
+
+
+def test_where_the_limit_stands_is_cut_last() -> None:
+    shown = lines(tenant(user="x" * 500, limit_from="/etc/" + "long-" * 30 + ".toml:4"))
+
+    assert columns_of(shown[1]) == 80
+    assert shown[1].startswith("x… PRODUCE 5.60/2.36 MB/s, muted 1.40 s, long-")
+
+
+@pytest.mark.parametrize("gateway", ["kvota", "gateway-" * 20])
+def test_the_first_line_has_80_columns_too(gateway: str) -> None:
+    status = {
+        "gateway": gateway,
+        "at_ms": AT_MS,
+        "connections": 123_456,
+        "enforced": ["CONTROLLER_MUTATION", "FETCH", "PRODUCE", "REQUEST"],
+        "tenants": [],
+    }
+    shown = status_lines(status, top=20)
+
+    assert max(map(columns_of, shown)) <= 80
+    assert "123456 connections" in shown[0]
+    assert "enforces CONTROLLER_MUTATION, FETCH, PRODUCE, REQUEST" in " ".join(shown)
+    assert shown[-1] == "nobody has produced, fetched or changed topics yet"
 
 
 def test_brokers_are_named_where_there_are_several() -> None:
@@ -106,6 +142,14 @@ def test_what_is_not_shown_is_said() -> None:
 
     assert len(shown) == 4
     assert shown[-1] == "and others (--top 4 shows more)"
+
+
+def test_a_thousand_lines_are_as_many_as_are_asked_for_and_the_rest_is_said() -> None:
+    shown = lines(*[tenant(user=f"team-{n}") for n in range(1_000)], top=1_000)
+    assert len(shown) == 1_001
+    assert max(map(columns_of, shown)) <= 80
+    of_5000 = lines(*[tenant(user=f"team-{n}") for n in range(5_000)], top=1_000)
+    assert of_5000[-1] == "and others (--top 1000 shows more)"
 
 
 @pytest.mark.parametrize(
@@ -260,3 +304,39 @@ def test_another_callback_is_named() -> None:
 
     assert "decided by   GroupQuotaCallback" in text
     assert "to change" not in text
+
+
+def test_an_explanation_has_80_columns_where_names_are_not_longer_than_usual() -> None:
+    both = {
+        "text": "the default user-principal, the default client-id",
+        "user": None,
+        "client_id": None,
+        "user_default": True,
+        "client_id_default": True,
+    }
+    levels = [
+        {
+            "level": 5,
+            "entity": both,
+            "limit_per_s": 2_360_000.0,
+            "limit_from": "/etc/kvota/quotas.toml:4",
+            "decides": True,
+        }
+    ]
+    text = explained(quota(levels=levels))
+
+    *shown, command = text.splitlines()  # which is on a line of its own, to be copied
+    assert command.startswith("    edit producer_byte_rate at")
+    assert max(map(columns_of, shown)) <= 80
+    assert "> level 5  the default user-principal, the default client-id" in text
+    assert "/etc/kvota/quotas.toml:4" in text
+
+
+def test_long_names_of_a_level_are_cut_and_hostile_ones_stay_on_their_line() -> None:
+    entity = quota()["levels"][1]["entity"] | {"text": "user-principal '" + '"}\n語' * 30 + "'"}
+    level = quota()["levels"][1] | {"entity": entity}
+    text = explained(quota(levels=[level]))
+
+    (shown,) = (line for line in text.splitlines() if "level 3" in line)
+    assert columns_of(shown) <= 80
+    assert "…" in shown

@@ -72,6 +72,7 @@ def observed(rows: Rows) -> Observed:
         counters=5,
         counters_lost=0,
         exempt_ns=1_500_000_000,
+        exempt_percent=2.5,
         quotas_version=1,
         entities=1,
         enforced=frozenset({PRODUCE}),

@@ -8,12 +8,17 @@ from typing import Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.running_options import add_running_options, url_of
+from kvota.app.text_width import columns_of, cut_to, filled_to, on_one_line
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms
 
 EXAMPLE = "{kvota} explain --user analytics --client-id app"
 
 _WIDTH = 80
+# Of an entity's text: as long as that of both defaults. The whole names are in the first line.
+_WHO_MAX = 49
+_GAP = "  "
+_UNDER_LEVEL = " " * 15
 _Json = Mapping[str, Any]
 
 
@@ -45,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def explain_lines(explained: _Json) -> list[str]:
     """The explanation as people read it, in at most 80 columns but for long names."""
     client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
-    lines = [_on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
+    lines = [on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
     for quota in explained["quotas"]:
         lines += ["", *_quota_lines(quota, explained)]
     return lines
@@ -90,18 +95,28 @@ def _held_text(counter: _Json) -> str:
 
 
 def _level_lines(quota: _Json) -> Iterator[str]:
+    levels = [(*_level_texts(quota, level), level) for level in quota["levels"]]
+    width = max((columns_of(who) for who, _, _ in levels), default=0)
+    for who, amount, level in levels:
+        mark = ">" if level["decides"] else " "
+        line = f"  {mark} level {level['level']}  {filled_to(who, width)} {amount:>9}"
+        place = on_one_line(level["limit_from"])
+        if columns_of(line) + len(_GAP) + columns_of(place) <= _WIDTH:
+            yield f"{line}{_GAP}{place}".rstrip()
+        else:
+            yield line
+            yield f"{_UNDER_LEVEL}{place}"
+
+
+def _level_texts(quota: _Json, level: _Json) -> tuple[str, str]:
+    """Who is meant by it, as long as fits with the rest into a line, and what they may use."""
     from kvota.planning.plan import format_quota
 
-    for level in quota["levels"]:
-        if level["entity"] is None:
-            who, amount = "(a client id, which this client has not)", "-"
-        else:
-            limit = level["limit_per_s"]
-            who = level["entity"]["text"]
-            amount = "-" if limit is None else format_quota(QuotaType(quota["quota_type"]), limit)
-        mark = ">" if level["decides"] else " "
-        line = f"  {mark} level {level['level']}  {_on_one_line(who):<46} {amount:>11}"
-        yield f"{line}  {level['limit_from']}".rstrip()
+    if level["entity"] is None:
+        return "(a client id, which this client has not)", "-"
+    limit = level["limit_per_s"]
+    amount = "-" if limit is None else format_quota(QuotaType(quota["quota_type"]), limit)
+    return cut_to(on_one_line(level["entity"]["text"]), _WHO_MAX), amount
 
 
 def _counter_lines(quota: _Json, counter: _Json) -> Iterator[str]:
@@ -109,7 +124,7 @@ def _counter_lines(quota: _Json, counter: _Json) -> Iterator[str]:
     names = ", ".join(f"{key}={value}" for key, value in (quota["tags"] or {}).items() if value)
     where = "" if counter["node_id"] in {None, -1} else f" at broker {counter['node_id']}"
     fresh = ", which is not there yet" if counter["new"] else ""
-    yield _on_one_line(f"  counter      {names or 'one for everybody'}{where}{fresh}")
+    yield on_one_line(f"  counter      {names or 'one for everybody'}{where}{fresh}")
     if counter["limit_per_s"] is not None:
         yield f"  limit        {_limit_text(quota_type, counter)}"
         yield f"  now          {_now_text(quota_type, counter)}"
@@ -171,12 +186,12 @@ def _change_lines(quota: _Json) -> Iterator[str]:
 
 
 def _titled(title: str, text: str) -> Iterator[str]:
-    line = _on_one_line(f"  {title:<12} {text}")
-    if len(line) <= _WIDTH:
+    line = on_one_line(f"  {title:<12} {text}")
+    if columns_of(line) <= _WIDTH:
         yield line
     else:
         yield f"  {title}:"
-        yield f"    {_on_one_line(text)}"
+        yield f"    {on_one_line(text)}"
 
 
 def _held_until(quota: _Json) -> int | None:
@@ -186,7 +201,3 @@ def _held_until(quota: _Json) -> int | None:
 
 def _clock(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000 // 100}"
-
-
-def _on_one_line(text: str) -> str:
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

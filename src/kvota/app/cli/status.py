@@ -12,13 +12,14 @@ from typing import Any
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.running_options import add_running_options, url_of
+from kvota.app.text_width import columns_of, cut_to, on_one_line
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms
 
 EXAMPLE = "{kvota} status --watch"
 
 _WIDTH = 80
-_NAME_MAX = 28
+_NAME_MIN, _NAME_MAX = 2, 28
 _RED, _PLAIN, _CLEAR = "\x1b[31m", "\x1b[0m", "\x1b[H\x1b[2J"
 
 
@@ -75,7 +76,14 @@ def status_lines(status: Mapping[str, Any], *, top: int, colours: bool = False) 
     nodes = {tenant["node_id"] for tenant in tenants if tenant["node_id"] >= 0}
     at = time.strftime("%H:%M:%S", time.localtime(status["at_ms"] / 1000))
     connections = _counted(status["connections"], "connection")
-    lines = [f"{status['gateway']} at {at}: {held} held back, {connections}; enforces {enforced}"]
+    rest = f" at {at}: {held} held back, {connections}"
+    gateway = cut_to(on_one_line(status["gateway"]), _WIDTH - columns_of(rest))
+    lines = [f"{gateway}{rest}"]
+    enforces = f"; enforces {enforced}"
+    if columns_of(lines[0] + enforces) <= _WIDTH:
+        lines[0] += enforces
+    else:
+        lines.append(enforces.removeprefix("; "))
     for tenant in tenants[:top]:
         line = _fitted(tenant, with_node=len(nodes) > 1)
         lines.append(f"{_RED}{line}{_PLAIN}" if colours and is_held(tenant) else line)
@@ -92,21 +100,19 @@ def is_held(tenant: Mapping[str, Any]) -> bool:
 
 
 def _fitted(tenant: Mapping[str, Any], *, with_node: bool) -> str:
-    """One line of 80 columns at most: first the numbers of connections go, then the end of the name."""
-    name = tenant_name(tenant)
-    name = name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
+    """One line of 80 columns at most: first the numbers of connections go, then the end of the name, then of the rest."""
+    name = cut_to(tenant_name(tenant), _NAME_MAX)
     parts = _parts(tenant)
     optional = _optional_parts(tenant)
     where = [f"broker {tenant['node_id']}"] if with_node and tenant["node_id"] >= 0 else []
     if tenant["limit_from"]:
-        where.append(PurePath(tenant["limit_from"]).name)
+        where.append(on_one_line(PurePath(tenant["limit_from"]).name))
     while True:
         rest = f" {tenant['quota_type']} {', '.join([*parts, *optional, *where])}"
-        if len(name) + len(rest) <= _WIDTH or not optional:
+        if columns_of(name) + columns_of(rest) <= _WIDTH or not optional:
             break
         optional.pop()
-    room = max(2, _WIDTH - len(rest))
-    return (name if len(name) <= room else f"{name[: room - 1]}…") + rest
+    return cut_to(cut_to(name, max(_NAME_MIN, _WIDTH - columns_of(rest))) + rest, _WIDTH)
 
 
 def _parts(tenant: Mapping[str, Any]) -> list[str]:
@@ -145,7 +151,7 @@ def tenant_name(tenant: Mapping[str, Any]) -> str:
         name = user or f"client {client_id}"
     else:
         name = tenant["tags"] or "everybody"
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
+    return on_one_line(name)
 
 
 def _counted(number: int, noun: str) -> str:

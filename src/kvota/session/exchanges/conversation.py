@@ -125,7 +125,7 @@ class Conversation(Exchange):
                 # Before anything that is taken next.
                 caller.commands.append((Do.SEND_UPSTREAM, end.value.frame))
             else:
-                told = end.value
+                told = caller.told_in(end.value, self._head[:2], now_us)
             caller.go_on()
             return b"", told
         except ProtocolError:

@@ -1,0 +1,57 @@
+"""How many columns a text takes on a terminal, and cutting it to that many."""
+
+from unicodedata import category, combining, east_asian_width
+
+_CUT = "…"
+_WIDE = frozenset("WF")
+# Marks that stand on the letter before them, and what is not seen at all.
+_NO_COLUMN = frozenset({"Mn", "Me", "Cf"})
+
+
+def columns_of(text: str) -> int:
+    r"""The columns of a text on one line: two for a wide character, none for a mark on another one.
+
+    >>> columns_of("app"), columns_of("日本"), columns_of("e\N{COMBINING ACUTE ACCENT}")
+    (3, 4, 1)
+    """
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def cut_to(text: str, columns: int) -> str:
+    """The text, or as much of its beginning as fits with a sign that there is more.
+
+    >>> cut_to("analytics", 9), cut_to("analytics", 5), cut_to("日本語", 4)
+    ('analytics', 'anal…', '日…')
+    """
+    if columns_of(text) <= columns:
+        return text
+    room, end = columns - 1, 0
+    for end, char in enumerate(text):  # noqa: B007  (where it stops)
+        room -= _columns(char)
+        if room < 0:
+            break
+    return text[:end] + _CUT if columns > 0 else ""
+
+
+def filled_to(text: str, columns: int) -> str:
+    """The text with blanks behind it.
+
+    >>> filled_to("日本", 6) + "|"
+    '日本  |'
+    """
+    return text + " " * (columns - columns_of(text))
+
+
+def on_one_line(text: str) -> str:
+    r"""The text with a sign in place of whatever would end the line, or cannot be seen.
+
+    >>> on_one_line('"}\n')
+    '"}�'
+    """
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _columns(char: str) -> int:
+    if east_asian_width(char) in _WIDE:
+        return 2
+    return 0 if combining(char) or category(char) in _NO_COLUMN else 1
