@@ -1,6 +1,7 @@
 """Checks of what a client got: one answer for each request, in order, and only changed where it must be."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -24,6 +25,7 @@ from kvota.testing.frames import (
 )
 from kvota.testing.scripted_broker import Reply, described, fetched, produced
 from kvota.testing.stage import GATEWAY, NODE_PORT_BASE, Row
+from kvota.wire import throttle_field
 from kvota.wire.apis import ANSWERED_HERE
 
 # With what the gateway refuses a topic itself.
@@ -48,6 +50,7 @@ def check_answers(
     row_of: dict[Upward, tuple[Row, ...]],
     *,
     refusal: Any,
+    time_ms: tuple[int, ...] = (),
 ) -> None:
     """Every request that has an answer got it, in its turn.
 
@@ -56,6 +59,7 @@ def check_answers(
         reply_of: what the broker said to what went up.
         row_of: the rows of each Produce and Fetch.
         refusal: makes the answer to a Produce that a further quota has refused.
+        time_ms: throttle times of REQUEST, one of which an answer may tell in place of a shorter one.
     """
     if b"inside" in watch.to_client:
         raise watch.fail("a broker's address has reached the client")
@@ -77,14 +81,41 @@ def check_answers(
             raise watch.fail(f"not the answer whose turn it was, {ask}: {answer[:12].hex()}")
         upward = up_of.get(ask)
         if upward is None:
-            _check_local(watch, ask, answer, refusal)
-        else:
-            rows = row_of.get(upward, ())
-            if not _fits(watch, upward, answer, reply_of[upward], rows):
-                raise watch.fail(f"another answer than expected to {ask}: {answer[:80].hex()}")
+            _check_local(watch, ask, answer, refusal, time_ms)
+            continue
+        rows, reply = row_of.get(upward, ()), reply_of[upward]
+        if not _fits(watch, upward, answer, reply, rows) and not any(
+            _fits_over_time(watch, upward, answer, reply, rows, told_ms) for told_ms in time_ms
+        ):
+            raise watch.fail(f"another answer than expected to {ask}: {answer[:80].hex()}")
 
 
-def _check_local(watch: Watch, ask: Ask, answer: bytes, refusal: Any) -> None:
+def _fits_over_time(
+    watch: Watch, upward: Upward, answer: bytes, reply: Reply, rows: tuple[Row, ...], told_ms: int
+) -> bool:
+    """The same where REQUEST keeps its client back: told, if it is longer; and a Fetch brings nothing."""
+    ask = upward.ask
+    assert ask is not None
+    if ask.is_token:
+        return False
+    told_ms = max(told_ms, reply.throttle_ms)
+    is_emptied = ask.key == FETCH and bool(rows) and rows[-1].outcome == REJECTED
+    if is_emptied and _is_empty(ask, answer, session_id=dict(reply.fields)["session_id"], least_ms=told_ms):
+        return True
+    as_told = replace(reply, throttle_ms=told_ms, answer=_telling(ask, reply.answer, told_ms))
+    return _fits(watch, upward, answer, as_told, rows)
+
+
+def _telling(ask: Ask, answer: bytes, told_ms: int) -> bytes:
+    """The answer with this throttle time, if it is longer and there is a place for it."""
+    told = bytearray(answer)
+    throttle_field.patch(told, ask.key, ask.version, told_ms)
+    return bytes(told)
+
+
+def _check_local(
+    watch: Watch, ask: Ask, answer: bytes, refusal: Any, time_ms: tuple[int, ...]
+) -> None:
     """An answer of the gateway's own."""
     fits = False
     if ask.is_too_new:
@@ -94,7 +125,9 @@ def _check_local(watch: Watch, ask: Ask, answer: bytes, refusal: Any) -> None:
         # In a session only the broker can go on.
         fits = not is_incremental(ask) and _is_empty(ask, answer, session_id=0, least_ms=1)
     elif ask.key == PRODUCE:
-        fits = ask.is_refused and answer == refusal(ask.version, ask.correlation)
+        refused = refusal(ask.version, ask.correlation)
+        told = {refused, *(_telling(ask, refused, told_ms) for told_ms in time_ms)}
+        fits = ask.is_refused and answer in told
     elif ask.is_mutation:
         fits = all(result.error_code in _REFUSED for result in results_of(ask, answer))
         fits = fits and _names_all(ask, answer)
@@ -113,7 +146,8 @@ def _fits(watch: Watch, upward: Upward, answer: bytes, reply: Reply, rows: tuple
         fields = dict(reply.fields)
         brokers = tuple(map(_served, fields["brokers"]))
         topics = fields["topics"]
-        return answer == described(ask.version, ask.correlation, brokers=brokers, topics=topics)
+        made = described(ask.version, ask.correlation, brokers=brokers, topics=topics)
+        return answer == _telling(ask, made, reply.throttle_ms)
     if ask.key == API_VERSIONS:
         message = decoded(answer, API_VERSIONS, ask.version)
         offered = decoded(reply.answer, API_VERSIONS, ask.version)

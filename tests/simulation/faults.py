@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.brokers import BrokerEnd
+from tests.simulation.request_time import RequestTimes
 from tests.simulation.timeline import Timeline
 
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 from kvota.testing.stage import Cluster
 
 Entries = dict[QuotaEntity, dict[QuotaType, float]]
@@ -65,6 +66,7 @@ class Faults:
             end early.
         limits: of each table that was in force, with the tick at which it came.
         modes: what was enforced, and what counted by ``token_bucket``, with the tick at which it came.
+        times: what the world has of REQUEST; its mode stays as it is.
         lifted: quota types that were enforced and then not: what was charged may be told to nobody.
         lowered: quota types that have had a factor below 1: clients are told less then.
         buckets: quota types that have counted by ``token_bucket`` at some time.
@@ -76,6 +78,7 @@ class Faults:
     timeline: Timeline
     rng: Random
     tick: Callable[[], int]
+    times: RequestTimes | None = None
     excuses_ms: list[int] = field(default_factory=list)
     limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
     modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]] = field(
@@ -124,7 +127,7 @@ class Faults:
     def note_limits(self, entries: Entries) -> None:
         """These are in force from now on, each with the factor of its type."""
         self._entries = entries
-        of_type: dict[QuotaType, set[float]] = {quota_type: set() for quota_type in _LIMITS}
+        of_type: dict[QuotaType, set[float]] = {one: set() for one in CONFIGURABLE_TYPES}
         for limits in entries.values():
             for quota_type, limit in limits.items():
                 of_type[quota_type].add(limit * self._factors.get(quota_type, 1.0))
@@ -146,7 +149,8 @@ class Faults:
         rng = self.rng
         what = rng.choice(("quotas", "quotas", "factor", "enforce", "counting"))
         if what == "quotas":
-            self._put_in_force(drawn_quotas(rng), look_again)
+            entries = drawn_quotas(rng)
+            self._put_in_force(self.times.added_to(entries) if self.times else entries, look_again)
             return
         if what == "factor":
             quota_type = rng.choice(list(_LIMITS))
@@ -157,6 +161,7 @@ class Faults:
             self.note_limits(self._entries)
         elif what == "enforce":
             enforced = frozenset(one for one in _LIMITS if rng.random() < 0.7)
+            enforced |= self.times.enforced if self.times else frozenset()
             self.cluster.enforce(enforced)
             self.note_modes(enforced, self.modes[-1][2])
         else:

@@ -49,6 +49,7 @@ def check_mutes(
     *,
     cap_ms: int,
     excuses_ms: list[int],
+    time_ms: tuple[int, ...] = (),
 ) -> None:
     """No request goes up while a throttle time runs, but one that is no Produce after each cap.
 
@@ -60,8 +61,9 @@ def check_mutes(
         cap_ms: after so long one request is let through.
         excuses_ms: when a running mute may have become a shorter one: other quotas are in force, or
             somebody set the wall clock forward, on which what is left behind a cap is reckoned.
+        time_ms: throttle times of REQUEST: a mute of theirs began with its row, and not with the answer.
     """
-    begins = _fetch_mutes(rows, row_of) + _mutation_mutes(watch, reply_of)
+    begins = _fetch_mutes(rows, row_of) + _mutation_mutes(watch, reply_of, time_ms)
     # Where a cap begins is known from the machine alone: a broker's longer throttle hides its own.
     begins += [(tick, at_ms, 0.0) for tick, at_ms, for_ms in watch.mutes if for_ms]
     begins.sort()
@@ -102,6 +104,7 @@ def check_mutes_have_rows(
     *,
     excuses_ms: list[int],
     stepped_back_ms: int,
+    time_ms: tuple[int, ...] = (),
 ) -> None:
     """Nobody is muted for longer than a row says, and everybody whose answer was emptied.
 
@@ -111,6 +114,7 @@ def check_mutes_have_rows(
         charged: the rows of this connection.
         excuses_ms: once quotas have changed, running mutes are other ones than the rows say.
         stepped_back_ms: by how much the wall clock was set back in all.
+        time_ms: throttle times of REQUEST: what that empties has been muted when the first of it came.
     """
     mutation_ms = max(
         (row.throttle_ms for row in charged if row.memo.quota_type is _MUTATION), default=0
@@ -120,6 +124,8 @@ def check_mutes_have_rows(
     of_fetch = [row for row in rows.rows if row.memo.quota_type is QuotaType.FETCH]
     muted_ms = {at_ms for _, at_ms, for_ms in watch.mutes if for_ms}
     for row in charged:
+        if row.throttle_ms <= max(time_ms, default=-1):
+            continue
         if _is_emptied(row) and row.memo.enforced and rows.decided[row.seq][1] not in muted_ms:
             raise watch.fail(f"an answer was emptied, and nobody muted: {row}")
     for _, at_ms, for_ms in watch.mutes:
@@ -160,7 +166,9 @@ def _fetch_mutes(
     return begins
 
 
-def _mutation_mutes(watch: Watch, reply_of: dict[Upward, Reply]) -> list[tuple[int, int, float]]:
+def _mutation_mutes(
+    watch: Watch, reply_of: dict[Upward, Reply], time_ms: tuple[int, ...]
+) -> list[tuple[int, int, float]]:
     """The same for answers to mutations that name a longer throttle time than the broker did."""
     asked = [ask for ask in watch.asks if ask.is_answered]
     broker_ms = {upward.ask: reply.throttle_ms for upward, reply in reply_of.items()}
@@ -169,6 +177,6 @@ def _mutation_mutes(watch: Watch, reply_of: dict[Upward, Reply]) -> list[tuple[i
         if ask.is_mutation:
             message = decoded(answer, ask.key, ask.version)
             throttle_ms = round(message.throttle_time.total_seconds() * 1000)
-            if throttle_ms > broker_ms.get(ask, 0):
+            if throttle_ms > broker_ms.get(ask, 0) and throttle_ms not in time_ms:
                 begins.append((tick, at_ms, float(throttle_ms)))
     return begins

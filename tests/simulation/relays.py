@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from tests.simulation.asked_callback import Asking
 from tests.simulation.pipe import Pipe
+from tests.simulation.request_time import RequestTimes
 from tests.simulation.timeline import Timeline, Timer
 from tests.simulation.watch import Watch
 
@@ -65,6 +66,7 @@ class Relay:
         asking: answers questions to the quota callback.
         cap_ms: how long one mute lasts at most.
         dial: connects to the broker: the pipe up, the pipe down, its end; None: nobody is there.
+        times: draws how long steps take.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Relay:
         *,
         cap_ms: int,
         dial: Dial,
+        times: RequestTimes | None = None,
     ) -> None:
         self.watch = watch
         self.closed = False
@@ -96,6 +99,9 @@ class Relay:
         if rng.random() < 0.3:
             self.machine.caller._work = _Impatient(rng)
             self.machine._answers._spent = _Impatient(rng)
+        self._cluster = cluster
+        self._times = times
+        self._charge_time_or_not()
         self._clock = cluster.clock
         self._timeline = timeline
         self._rng = rng
@@ -126,6 +132,7 @@ class Relay:
         self.largest_piece = max(self.largest_piece, len(data))
         self._step(partial(self.machine.from_client, data, self._clock.now_us()))
         self._settle()
+        self._took(data)
 
     def _half_closed(self) -> None:
         if self._up is None and self._before_dialled is None:
@@ -191,6 +198,22 @@ class Relay:
     def _resume(self, reason: int) -> None:
         self._step(partial(self.machine.resume, reason, self._clock.now_us()))
         self._settle()
+        self._took()
+
+    def _took(self, data: bytes | None = None) -> None:
+        """Where time is charged: a step, with ``data`` of the client, has taken some."""
+        request_time = self.machine.request_time
+        if self._times is None or request_time is None or self.closed:
+            return
+        spent_ns, now_us = self._times.spend(self.watch.number), self._clock.now_us()
+        if data is None:
+            request_time.took(spent_ns, now_us)
+        else:
+            request_time.took_from_client(data, spent_ns, now_us)
+        self._settle()
+
+    def _charge_time_or_not(self) -> None:
+        self.machine.charge_time(is_charged=self._cluster.shared.charges_time)
 
     def _perform(self, code: int, argument: object) -> None:
         match code:
@@ -251,6 +274,7 @@ class Relay:
     def look_again(self) -> None:
         """Quotas have changed."""
         if not self.closed:
+            self._charge_time_or_not()
             self.machine.look_again(self._clock.now_us())
             self._settle()
 
@@ -273,6 +297,7 @@ class Relay:
         now_ms, now_us = self._clock.monotonic_ms(), self._clock.now_us()
         self._step(partial(self.machine.deadline_passed, now_ms, now_us))
         self._settle()
+        self._took()
 
     def _wake(self) -> None:
         self._timeline.after_us(self._rng.choice((0, 0, 700)), self._woken)
@@ -281,12 +306,14 @@ class Relay:
         if not self.closed:
             self._step(partial(self.machine.step, self._clock.now_us()))
             self._settle()
+            self._took()
 
     def _read_on(self) -> None:
         if not self.closed:
             self._deliver(self.machine.read_on(self._clock.now_us()))
             self._settle()
             self._read_down()
+            self._took()
 
     def _woken(self) -> None:
         if self.closed:
@@ -345,6 +372,7 @@ class Relay:
         self.watch.fed(data)
         self._deliver(self.machine.from_upstream(data, self._clock.now_us()))
         self._settle()
+        self._took()
 
     def _broker_full(self, full: bool) -> None:
         if self.closed:

@@ -31,6 +31,7 @@ from tests.simulation.law import check_law
 from tests.simulation.mutes import check_mutes, check_mutes_have_rows
 from tests.simulation.pipe import STYLES, Pipe
 from tests.simulation.relays import Relay
+from tests.simulation.request_time import RequestTimes
 from tests.simulation.rows import (
     check_limits,
     check_modes,
@@ -70,10 +71,11 @@ _PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
 
 
 class World:
-    """One run; make it with its seed, then ``run`` it once."""
+    """One run; make it with its seed, then ``run`` it once. ``times``: it has quotas on time, too."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, times: RequestTimes | None = None) -> None:
         self.seed = seed
+        self._times = times
         self._rng = rng = Random(seed)
         clock = ManualClock()
         self.rows = TimedRows(clock)
@@ -87,11 +89,13 @@ class World:
         self.adversaries = Adversaries.drawn(rng, seed) if rng.random() < RATIO else None
         self._is_bulk = self.adversaries.wants_room if self.adversaries else is_bulk
         entries = self.adversaries.quotas if self.adversaries else drawn_quotas(rng)
+        entries = times.added_to(entries) if times else entries
         quotas = ConfiguredQuotas(entries)
         self._is_asked = not self.adversaries and rng.random() < 0.2
         callback = AskedCallback(quotas) if self._is_asked else None
         self._cap_ms = rng.choice((3_000, 30_000))
         self._buckets, bucket, enforced = self._drawn_counting()
+        enforced |= times.enforced if times else frozenset()
         is_large = not (self._is_bulk or self.adversaries)
         sizes = (1_000, 20_000, 70_000) + (128 * 2**20,) * is_large
         self._budget_bytes = rng.choice(sizes)
@@ -113,7 +117,7 @@ class World:
         )
         if self.adversaries:
             self.adversaries.limit_memory(self.cluster.shared)
-        self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks))
+        self.faults = Faults(self.cluster, self.timeline, rng, lambda: next(self.rows.ticks), times)
         self.faults.note_limits(entries)
         self.faults.note_modes(self.cluster.enforced, self._buckets)
         self._asking = Asking(self.cluster.engine.callback, self.timeline, rng)
@@ -176,6 +180,11 @@ class World:
         if self.timeline.run(self._check_now):
             self._check_end()
 
+    @property
+    def asks_a_callback(self) -> bool:
+        """True where some callback in it has to be asked."""
+        return self._is_asked
+
     def transcript(self) -> list[object]:
         """Everything that has happened, comparable between runs."""
         seen: list[object] = [row.columns() for row in self.rows.rows]
@@ -230,6 +239,7 @@ class World:
             self._asking,
             cap_ms=self._cap_ms,
             dial=self._dial,
+            times=self._times,
         )
         self.relays.append(relay)
         to_gateway, to_client = self._pipe(), self._pipe()
@@ -346,6 +356,9 @@ class World:
         if not self._is_asked:
             check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
+        if self._times:
+            watches = [relay.watch for relay in self.relays]
+            self._times.check(self.rows, watches, self.cluster.shared.exempt_ns)
         by_connection = rows_of(self.rows)
         doubtful: set[object] = set()
         shares_topics = self.adversaries is not None and self.adversaries.shares_topics
@@ -379,7 +392,8 @@ class World:
         mutations = rows.get((watch.number, QuotaType.CONTROLLER_MUTATION), [])
         if self.adversaries:
             self.adversaries.mutations.note(watch, mutations, replies)
-        check_answers(watch, replies, row_of, refusal=refusal)
+        time_ms = self._times.told_ms(watch, self.rows.rows) if self._times else ()
+        check_answers(watch, replies, row_of, refusal=refusal, time_ms=time_ms)
         check_mutations(watch, mutations, replies, doubtful)
         charged = [row for row in self.rows.rows if row.memo.connection == watch.number]
         excuses_ms = self.faults.excuses_ms
@@ -389,6 +403,7 @@ class World:
             charged,
             excuses_ms=excuses_ms,
             stepped_back_ms=self.faults.stepped_back_ms,
+            time_ms=time_ms,
         )
         check_mutes(
             watch,
@@ -397,4 +412,5 @@ class World:
             replies,
             cap_ms=self._cap_ms,
             excuses_ms=excuses_ms,
+            time_ms=time_ms,
         )
