@@ -100,7 +100,9 @@ def _fits_over_time(
         return False
     told_ms = max(told_ms, reply.throttle_ms)
     is_emptied = ask.key == FETCH and bool(rows) and rows[-1].outcome == REJECTED
-    if is_emptied and _is_empty(ask, answer, session_id=dict(reply.fields)["session_id"], least_ms=told_ms):
+    if is_emptied and _is_empty(
+        ask, answer, session_id=dict(reply.fields)["session_id"], least_ms=told_ms
+    ):
         return True
     as_told = replace(reply, throttle_ms=told_ms, answer=_telling(ask, reply.answer, told_ms))
     return _fits(watch, upward, answer, as_told, rows)

@@ -25,6 +25,9 @@ from kvota.web.views import explanation_view, tenants_view
 
 T = TypeVar("T")
 
+# Looked up once: it is read from a file.
+_VERSION = version("kvota")
+
 # Both threads answer within some ms; a loop that has not for so long is stuck.
 _ANSWER_S = 5.0
 _STUCK_S = 10.0
@@ -69,7 +72,7 @@ class Observatory:
             process=process_facts(self.started_s),
             http_requests=dict(self.http.pages.requests),
             http_closed=dict(self.http.doorkeeper.closed),
-            version=version("kvota"),
+            version=_VERSION,
         )
 
     def _forget_gone(

@@ -51,9 +51,7 @@ def shown(stage: Stage, quota_type: QuotaType, user: str, client_id: str) -> Jso
     """What the page says of a client of this one connection."""
     cluster = stage.cluster
     caller, clock = stage.machine.caller, cluster.clock
-    explained = explain(
-        cluster.engine, cluster.shared.settings, user, client_id, cluster.now_ms
-    )
+    explained = explain(cluster.engine, cluster.shared.settings, user, client_id, cluster.now_ms)
     uses = {
         CounterKey(lane.quota_type, lane.tags, lane.node_id): Use(
             connections=1,

@@ -192,12 +192,13 @@ async def test_work_is_shared_and_begins_after_it_was_asked_for() -> None:
         return len(begun)
 
     shared = SharedWork(work)
+    asked = asyncio.get_running_loop().time()
     first = await shared.fresh()
     results = await asyncio.gather(*[shared.fresh() for _ in range(50)])
 
     assert first == 1
     assert results == [2] * 50
-    assert begun[1] - begun[0] >= BETWEEN_S * 0.9
+    assert begun[1] - asked >= BETWEEN_S * 0.99  # a timer may be early by the clock's step
 
 
 async def test_work_that_fails_fails_for_those_who_asked_and_is_done_again() -> None:
