@@ -10,11 +10,15 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
@@ -24,6 +28,8 @@ from kvota.testing.frames import produce, throttle_of
 
 PROMTOOL = shutil.which("promtool")
 MONITORING = Path(__file__).parents[2] / "monitoring"
+# What a thousand connections at the HTTP port may cost: 64 are kept, each with a page that is not read.
+CROWD_BYTES_MAX = 40 * 2**20
 QUOTAS = '[[quota]]\nuser_default = true\nproducer_byte_rate = "100KB/s"\n'
 
 
@@ -140,12 +146,118 @@ def test_somebody_who_is_throttled_is_found_and_explained(gateway: GatewayProces
         assert _kvota("explain", "--client-id", "app", "--url", url)[0] == 0
 
 
+SMALL = 20_000
+TABLE = f"""
+[[quota]]
+client_id = "small"
+producer_byte_rate = {SMALL}
+
+[[quota]]
+client_id_default = true
+producer_byte_rate = 1_000_000_000
+
+[[quota]]
+user = "ANONYMOUS"
+client_id = "of both"
+producer_byte_rate = {SMALL}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A client, what it has sent, and what must be said of the next request."""
+
+    client_id: str
+    sent: tuple[int, ...] = ()
+    outlook: str
+    level: int | None
+    enforced: bool = True
+
+
+CASES = {
+    "never seen": Case(client_id="new", outlook="passes", level=8),
+    "within its quota": Case(client_id="other", sent=(1_000,), outlook="passes", level=8),
+    "over its quota": Case(client_id="small", sent=(300_000,), outlook="throttled", level=7),
+    "by user and client id": Case(
+        client_id="of both", sent=(300_000,), outlook="throttled", level=1
+    ),
+    "no client id": Case(client_id="", sent=(300_000,), outlook="passes", level=None),
+    "hostile": Case(client_id='"}\n', sent=(1_000,), outlook="passes", level=8),
+    "in shadow mode": Case(
+        client_id="small", sent=(300_000,), outlook="passes", level=7, enforced=False
+    ),
+}
+
+
+def test_explain_says_what_the_wire_then_does(gateway: GatewayProcess) -> None:
+    """``tests/unit/session/test_explaining`` has the whole table; here are sockets and a broker around it."""
+    gateway.reload(TABLE)
+    for name, case in CASES.items():
+        if not case.enforced:
+            _enforce_nothing(gateway)
+        with Producer(gateway, case.client_id) as before:
+            for size in case.sent:
+                before.send(size)
+            asked_s = time.monotonic()
+            said = ask(gateway.http_url, "/v1/explain", {"client_id": case.client_id})["quotas"][0]
+            (counter,) = said["counters"]
+            with Producer(gateway, case.client_id) as after:
+                told_ms = after.send(10)
+        spent_ms = (time.monotonic() - asked_s) * 1000
+
+        assert (counter["outlook"], said["enforced"]) == (case.outlook, case.enforced), name
+        decides = [level["level"] for level in said["levels"] if level["decides"]]
+        assert decides == ([case.level] if case.level else []), name
+        if case.outlook == "passes":
+            assert (told_ms, counter["throttled_until_ms"]) == (0, None), name
+        else:
+            # What the request itself costs is 10 bytes and its head: some ms of its limit.
+            assert counter["wait_ms"] - spent_ms - 1 <= told_ms <= counter["wait_ms"] + 20, name
+            assert counter["throttled_until_ms"] > said_at(gateway), name
+
+
+def said_at(gateway: GatewayProcess) -> int:
+    at_ms: int = ask(gateway.http_url, "/v1/tenants")["at_ms"]
+    return at_ms
+
+
+def _enforce_nothing(gateway: GatewayProcess) -> None:
+    config = (gateway.folder / "gateway.toml").read_text()
+    gateway.reload(TABLE, config.replace("enforce = true", "enforce = false"))
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_names_of_tenants_never_leave_their_quotes(gateway: GatewayProcess, accept: str) -> None:
+    names = ['"}\n', '\\"', 'x",user="root', "\u2028\x85", "é 日本", "kvota_up 1\n# HELP"]
+    for name in names:
+        with Producer(gateway, name) as producer:
+            producer.send(1_000)
+    request = urllib.request.Request(gateway.http_url + "/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=15) as answer:
+        text = answer.read().decode()
+    parse = openmetrics_families if "openmetrics" in accept else text_string_to_metric_families
+    samples = [sample for family in parse(text) for sample in family.samples]
+
+    charged = {
+        sample.labels.get("client_id", ""): sample.value
+        for sample in samples
+        if sample.name == "kvota_quota_charged_total"
+    }
+    # The quota is the user's: its clients share one counter, so no name of theirs is a label.
+    assert charged.keys() == {""}
+    assert {sample.labels.get("user") for sample in samples} <= {None, "ANONYMOUS", "__other__"}
+    tenants = ask(gateway.http_url, "/v1/tenants")["tenants"]
+    assert [tenant["user"] for tenant in tenants] == ["ANONYMOUS"]
+
+
 def test_promtool_has_nothing_to_say(gateway: GatewayProcess) -> None:
     """Where there is no promtool its parser's twin in Python has read the same text in every other test."""
     if PROMTOOL is None:
         pytest.skip("no promtool on this machine: the metrics' names and the rules are not linted")
-    with Producer(gateway, '"}\n') as producer:
-        producer.send(1_000)
+    gateway.reload(TABLE)
+    for name in ('"}\n', "é 日本", "a"):
+        with Producer(gateway, name) as producer:
+            producer.send(1_000)
     with urllib.request.urlopen(gateway.http_url + "/metrics", timeout=15) as answer:
         text = answer.read()
 
@@ -164,21 +276,30 @@ def test_promtool_has_nothing_to_say(gateway: GatewayProcess) -> None:
 
 
 def test_a_crowd_at_the_http_port_does_not_touch_traffic(gateway: GatewayProcess) -> None:
+    """A thousand connections, half of which send what is no HTTP, and never read."""
     host, port = gateway.http_url.removeprefix("http://").split(":")
-    crowd = [socket.create_connection((host, int(port)), timeout=15) for _ in range(300)]
-    for number, one in enumerate(crowd):
-        with contextlib.suppress(OSError):
-            one.sendall(
-                (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03")[number % 2]
-            )
     with Producer(gateway) as producer:
+        assert producer.send(100) == 0
+        before = memory_bytes(gateway)
+        crowd = [socket.create_connection((host, int(port)), timeout=15) for _ in range(1_000)]
+        for number, one in enumerate(crowd):
+            with contextlib.suppress(OSError):
+                one.sendall(
+                    (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03")[number % 2]
+                )
         for _ in range(20):
             assert producer.send(100) == 0
+        assert memory_bytes(gateway) - before < CROWD_BYTES_MAX
         for one in crowd:
             one.close()
 
         assert ask(gateway.http_url, "/v1/tenants")["connections"] == 1
     assert "Traceback" not in gateway.log
+
+
+def memory_bytes(gateway: GatewayProcess) -> int:
+    status = Path(f"/proc/{gateway.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 def _kvota(*arguments: str) -> tuple[int, str]:

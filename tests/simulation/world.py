@@ -341,7 +341,7 @@ class World:
         if self.adversaries:
             check_memory(self.cluster.shared, self.relays, self._budget_bytes)
 
-    def _check_end(self) -> None:
+    def _check_nothing_is_left(self) -> None:
         budgets = self.cluster.shared.budgets
         if budgets.used_bytes or any(budget.is_waited_for for budget in budgets._of.values()):
             raise InvariantError(f"{budgets.used_bytes} bytes of the budget are never given back")
@@ -351,6 +351,9 @@ class World:
                     raise InvariantError(f"{len(lane.line)} wait for {lane.tags} at the end")
                 if lane.room is not None and (lane.room.line or lane.room._reserved_for):
                     raise InvariantError(f"room of {lane.tags} that is never given back")
+
+    def _check_end(self) -> None:
+        self._check_nothing_is_left()
         check_sequence(self.rows)
         check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
         if not self._is_asked:
