@@ -112,12 +112,14 @@ class BusyCounter:
     Attributes:
         key: of the counter.
         rate: charged per second, over 10 s.
+        limit: in force with its last decision, per second; None: unlimited.
         refused_ms: when somebody was last throttled or rejected, Unix time; None: never yet.
         last_ms: of the last decision.
     """
 
     key: CounterKey
     rate: float
+    limit: float | None
     refused_ms: int | None
     last_ms: int
 
@@ -335,6 +337,7 @@ class Tally:
             BusyCounter(
                 key=found[index].key,
                 rate=float(rates[index]),
+                limit=found[index].limit,
                 refused_ms=int(cells.refused_ms[slots[index]]) or None,
                 last_ms=int(cells.last_ms[slots[index]]),
             )

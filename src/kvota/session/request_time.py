@@ -109,27 +109,29 @@ class RequestTime:
     def took_from_client(self, data: bytes | bytearray, spent_ns: int, now_us: int) -> None:
         """Bytes of the client have been taken, and all that comes of it at once."""
         requests, caller = self._requests, self._caller
-        if self._is_between or self._head:
-            head = self._head + data[:_HEAD_BYTES_MAX] if self._head else data
-            self._head = b""
+        if self._is_between:
+            if data[12 : self._client_end] != self._client_field:
+                self._see_client(data, now_us)
+        elif self._head:
+            head, self._head = self._head + data[:_HEAD_BYTES_MAX], b""
             if head[12 : self._client_end] != self._client_field:
                 self._see_client(head, now_us)
         self._is_between = not (requests.left or requests.buffered or caller.sends_tokens)
-        count, before = requests.count, self._count
-        self._count = count
         if self._undecided_ns or not caller.due:
-            spent_ns = self._unless_exempt(spent_ns, now_us, is_new=count != before)
-        if spent_ns > 0:  # as _add, which would cost a tenth of this step
+            spent_ns = self._unless_exempt(spent_ns, now_us)
+        if spent_ns > 0:  # as in took: a call would cost a tenth of all this
             self.spent_ns += spent_ns
             if self.spent_ns >= UNANSWERED_NS and not caller.due:
                 self._charge(self._last_api, now_us)
 
-    def _unless_exempt(self, spent_ns: int, now_us: int, *, is_new: bool) -> int:
+    def _unless_exempt(self, spent_ns: int, now_us: int) -> int:
         """The time of a step behind which no answer is due; 0 where none ever will be: acks are 0.
 
         As on a broker no time is charged for that. Of a request whose end is not here the time is kept until it is.
         """
-        if not (is_new or self._undecided_ns):
+        count, before = self._requests.count, self._count
+        self._count = count
+        if count == before and not self._undecided_ns:
             return spent_ns
         spent_ns = max(0, spent_ns) + self._undecided_ns
         self._undecided_ns = 0
@@ -144,9 +146,6 @@ class RequestTime:
     def took(self, spent_ns: int, now_us: int) -> None:
         """Any other step has taken so long (a clock that has stepped back meanwhile: nothing)."""
         self._count = self._requests.count
-        self._add(spent_ns, now_us)
-
-    def _add(self, spent_ns: int, now_us: int) -> None:
         if spent_ns > 0:
             self.spent_ns += spent_ns
             if self.spent_ns >= UNANSWERED_NS and not self._caller.due:

@@ -57,7 +57,8 @@ def _tenant(
     at_ms: int,
 ) -> Json:
     key = busy.key
-    limit = None if reading is None else reading.limit
+    # Of one that is put away or gone, what its last decision was held against.
+    limit = busy.limit if reading is None else reading.limit
     rate = busy.rate if reading is None or reading.rate is None else reading.rate
     wait_ms = 0 if reading is None else max(0, reading.throttle_ms, reading.turn_in_ms)
     held_ms = max(use.mute_left_ms, wait_ms) if is_enforced else 0

@@ -1,5 +1,6 @@
 """The lines of ``kvota status`` and ``kvota explain``: 80 columns, worst first, nothing hidden silently."""
 
+import time
 from typing import Any
 
 import pytest
@@ -297,6 +298,15 @@ def explained(*quotas: dict[str, Any], callback: str = "") -> str:
 )
 def test_an_explanation_in_words(changes: dict[str, Any], said: str) -> None:
     assert said in explained(quota(**changes))
+
+
+def test_the_second_line_says_by_what_it_is_held_back_and_until_when() -> None:
+    free = quota(quota_type="FETCH", counters=[counter(throttled_until_ms=None, wait_ms=0)])
+    held = explained(free, quota(), quota(quota_type="REQUEST")).splitlines()
+    until = time.strftime("%H:%M:%S", time.localtime((AT_MS + 1_400) / 1000))
+
+    assert held[1] == f"held back now by PRODUCE until {until}.4, REQUEST until {until}.4"
+    assert explained(free).splitlines()[1] == "not held back now"
 
 
 def test_another_callback_is_named() -> None:

@@ -26,6 +26,7 @@ from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import sanitise
 from kvota.record.record_limits import RecordStatus
+from kvota.web.views import tenants_view
 
 ROOT = Path(__file__).parents[3]
 PRODUCE, FETCH, MUTATION = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.CONTROLLER_MUTATION
@@ -244,6 +245,20 @@ def test_a_counter_that_is_gone_has_no_kafka_metrics_any_more(make_tally) -> Non
         "kvota_quota_decisions_total",
         "kvota_quota_throttle_seconds_total",
     }
+
+
+def test_a_counter_that_is_put_away_is_listed_with_the_limit_of_its_last_decision(
+    make_tally,
+) -> None:
+    tally, rows = make_tally()
+    rows.add((memo("alice", limit=500.0), 0, 5_000), (memo("bob", limit=None), 0, 5_000))
+    glance = observed(rows).glance
+    glance.readings.clear()  # type: ignore[attr-defined]
+    alice, bob = tenants_view(tally.busiest(10, START_MS), glance, lambda _: "quotas.toml:1")
+
+    assert (alice["user"], alice["limit_per_s"]) == ("alice", 500.0)
+    assert alice["share"] == pytest.approx(alice["rate_per_s"] / 500.0)
+    assert (bob["user"], bob["limit_per_s"], bob["share"]) == ("bob", None, None)
 
 
 def test_the_page_on_metrics_has_each_of_them_as_declared() -> None:

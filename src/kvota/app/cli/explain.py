@@ -51,6 +51,9 @@ def explain_lines(explained: _Json) -> list[str]:
     """The explanation as people read it, in at most 80 columns but for long names."""
     client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
     lines = [on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
+    ends = ((quota["quota_type"], _held_until(quota)) for quota in explained["quotas"])
+    held = ", ".join(f"{kind} until {_clock(end)}" for kind, end in ends if end)
+    lines.append(f"held back now by {held}" if held else "not held back now")
     for quota in explained["quotas"]:
         lines += ["", *_quota_lines(quota, explained)]
     return lines
