@@ -22,6 +22,7 @@ NAMES = (
     "caught_up",
     "quota_api",
     "admin",
+    "quotas_as_code",
 )
 
 
