@@ -23,6 +23,7 @@ NAMES = (
     "quota_api",
     "changes",
     "admin",
+    "quotas_as_code",
 )
 
 

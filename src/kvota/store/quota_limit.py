@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
@@ -169,6 +170,7 @@ def check_limit(quota_type: QuotaType, limit: float, *, shown: str | None = None
     raise LimitError(problem, remedy)
 
 
+@lru_cache(maxsize=4096)  # a file has the same few limits again and again
 def limit_text(quota_type: QuotaType, limit: float) -> str:
     """Return the shortest text with a unit that ``parse_limit`` reads as exactly this limit.
 
