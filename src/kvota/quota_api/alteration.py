@@ -82,8 +82,7 @@ def judge(
     changing = 0
     for number, (parts, operations) in enumerate(entries, 1):
         entity = entity_map(parts)
-        items = entity.items()
-        identity = next(iter(items)) if len(entity) == 1 else frozenset(items)
+        identity = parts[0] if len(parts) == 1 else _identity(entity)
         values = dict(operations)
         before = results.get(identity)
         if before is not None:
@@ -96,12 +95,13 @@ def judge(
         else:
             message = _fault(entity, values, unknown_hosts)
             if message is None:
-                valid = _changes(entity, values)
-                differing = [change for change in valid if _differs(change, quotas)]
-                changing += len(differing)
-                changes += valid if may_lag else differing
+                for change in _changes(entity, values):
+                    differs = not is_same(quotas.value(change.entity, change.key), change.value)
+                    changing += differs
+                    if may_lag or differs:
+                        changes.append(change)
         results[identity] = AlterResult(
-            parts if len(parts) == 1 else tuple(Part(*item) for item in items),
+            parts if len(parts) == 1 else tuple(Part(*item) for item in entity.items()),
             ErrorCode.NONE if message is None else ErrorCode.INVALID_REQUEST,
             message,
         )
@@ -179,5 +179,7 @@ def _changes(entity: EntityMap, values: Mapping[str, float | None]) -> list[KeyC
     ]
 
 
-def _differs(change: KeyChange, quotas: ClientQuotas) -> bool:
-    return not is_same(quotas.value(change.entity, change.key), change.value)
+def _identity(entity: EntityMap) -> _Identity:
+    """A part is a tuple: equal to its type and name."""
+    items = entity.items()
+    return next(iter(items)) if len(entity) == 1 else frozenset(items)
