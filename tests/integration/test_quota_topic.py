@@ -20,11 +20,17 @@ from kvota.app.gateway_process import GatewayProcess
 from kvota.client import BrokerConnection
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.model.address import Address
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_topic import CLIENT_ID
-from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CONFIGS
+from kvota.wire.apis import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
 
 EVERYTHING = description(strict=False)
 WAIT_S = 30.0
@@ -110,14 +116,14 @@ def test_the_topic_is_made_with_the_right_settings(
         "max.message.bytes": str(8 * 2**20),
         "min.insync.replicas": "2",
     }
-    assert settings_of(kafka3, topic).items() >= expected.items()
+    assert settings_of(kafka3.nodes[0].address, topic).items() >= expected.items()
 
 
-def settings_of(kafka: LocalKafka, topic: str) -> dict[str, str | None]:
+def settings_of(node: Address, topic: str) -> dict[str, str | None]:
     async def described() -> dict[str, str | None]:
         resource = {"resource_type": 2, "resource_name": topic, "configuration_keys": None}
         content = {"resources": [resource], "include_synonyms": False}
-        connection = await BrokerConnection.open(kafka.nodes[0].address)
+        connection = await BrokerConnection.open(node)
         answer = await connection.ask(DESCRIBE_CONFIGS, content, version=1)
         await connection.close()
         return {str(config.name): config.value for config in answer.results[0].configs}
@@ -186,6 +192,55 @@ def test_a_topic_that_forgets_is_refused(
 
     assert code == -1
     assert "cleanup.policy=compact" in str(words)
+
+
+def test_what_a_broker_finds_too_large_is_stored_in_no_part_and_later_whole(
+    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient
+) -> None:
+    small = {"cleanup.policy": "compact", "max.message.bytes": "20000"}
+    admin.create_topics([NewTopic(topic, 1, 1, topic_configs=small)])
+    many = [({"user": f"user-{number}"}, {"producer_byte_rate": 5.0}) for number in range(1_000)]
+    with sharing(tmp_path, kafka3, topic) as process:
+        said(process, "has been read: quotas of")
+        with RawClient(address(process)) as client, RawClient(address(process)) as other:
+            client.send(alteration(*many))
+            assert altered(asked(other, alteration(({"user": "alice"}, {"producer_byte_rate": 6.0}))))[0][1] == 0  # fmt: skip
+            refused = altered(client.frame())
+            assert {code for _, code, _ in refused} == {44}
+            assert "(max.message.bytes=20000), so none was stored" in str(refused[0][2])
+            assert quotas(process) == {"alice": {"producer_byte_rate": 6.0}}
+
+            set_batch_bytes_max(kafka3, topic, 10**6)
+            assert {code for _, code, _ in altered(asked(client, alteration(*many)))} == {0}
+            assert len(quotas(process)) == 1_001
+
+            # What it took is less now than when it was looked at.
+            set_batch_bytes_max(kafka3, topic, 20_000)
+            gone = [(entity, {"producer_byte_rate": None}) for entity, _ in many]
+            refused = altered(asked(client, alteration(*gone)))
+            assert {code for _, code, _ in refused} == {44}
+            assert "(max.message.bytes is less now), so none was stored" in str(refused[0][2])
+            assert len(quotas(process)) == 1_001
+
+
+def set_batch_bytes_max(kafka: LocalKafka, topic: str, most: int) -> None:
+    """When it is in force at the brokers, too, which follow the controller."""
+    config = {"name": "max.message.bytes", "config_operation": 0, "value": str(most)}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [config]}
+    content = {"resources": [resource], "validate_only": False}
+
+    async def alter() -> None:
+        connection = await BrokerConnection.open(kafka.nodes[0].address)
+        answer = await connection.ask(INCREMENTAL_ALTER_CONFIGS, content)
+        assert [int(each.error_code) for each in answer.responses] == [0]
+        await connection.close()
+
+    asyncio.run(alter())
+    end = time.monotonic() + WAIT_S
+    for node in kafka.nodes:
+        while settings_of(node.address, topic)["max.message.bytes"] != str(most):
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
 
 def test_rows_that_are_none_are_said_and_left_out(

@@ -19,7 +19,7 @@ from kvota.gateway.driver import Driver
 from kvota.gateway.errands import AlterTheSettings, Errands
 from kvota.gateway.glancing import Glancing, Watched
 from kvota.gateway.held_back import HeldBack
-from kvota.gateway.journal import Journal
+from kvota.gateway.journal import Journal, printable
 from kvota.gateway.listeners import Listeners
 from kvota.gateway.loop_lag import watch_lag
 from kvota.gateway.means import Means
@@ -254,7 +254,8 @@ class Gateway:
         self._rates.learn(found)
         for name in sorted(names - found.keys()):
             log.warning(
-                "the connection_creation_rate of %s holds nobody back: it has no address", name
+                "the connection_creation_rate of %s holds nobody back: it has no address",
+                printable(name),
             )
 
     def _in_force(self, changes: Sequence[KeyChange]) -> None:

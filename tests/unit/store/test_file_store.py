@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from kvota.store.quota_document import QuotaDocument, read_document
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
 KEY = "producer_byte_rate"
+_NOBODY = 65_534
 
 
 def errand(entity: QuotaEntity, value: float | None) -> StoreQuotas:
@@ -266,20 +268,36 @@ async def test_a_folder_that_has_gone_is_said(path: Path) -> None:
     await store.end()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
-async def test_a_read_only_folder_is_said(path: Path) -> None:
-    await stored(path, 1.0)
-    path.parent.chmod(0o500)
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nobody may write there; root becomes nobody, for nothing is read-only to it."""
+    is_root = os.geteuid() == 0
+    folder.chmod(0o755 if is_root else 0o500)
+    if is_root:
+        os.seteuid(_NOBODY)
     try:
-        store = FileStore(path)
-        (refusal,) = await Told(store).alter(errand(ALICE, 2.0))
-        await store.end()
+        yield
     finally:
-        path.parent.chmod(0o700)
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+
+
+async def test_a_read_only_folder_is_said_and_the_next_change_tries_again() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's are in one that nobody else may enter
+        path = Path(folder) / "quotas.json"
+        await stored(path, 1.0)
+        with read_only(path.parent):
+            store = FileStore(path)
+            told = Told(store)
+            (refusal,) = await told.alter(errand(ALICE, 2.0))
+            assert store.quotas == on_disk(path) == ClientQuotas({ALICE: {KEY: 1.0}})
+        assert await told.alter(errand(ALICE, 3.0)) == [None]
+        await store.end()
+        assert on_disk(path).value(ALICE, KEY) == 3.0
 
     assert refusal is not None
     assert "Permission denied" in str(refusal.message)
-    assert on_disk(path).value(ALICE, KEY) == 1.0
 
 
 # ------------------------------------------------------------------ the gateway's settings

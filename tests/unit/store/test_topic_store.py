@@ -17,7 +17,7 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
-from kvota.store import document_file
+from kvota.store import document_file, topic_writer
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import EncodedRow, encode_rows, encode_settings
 from kvota.store.quota_topic import QuotaTopic
@@ -359,6 +359,40 @@ async def test_nothing_is_appended_to_another_topic_of_the_name(snapshot: Path) 
 
         assert "another topic has its name" in str(refusal)
         assert topic.rows == []
+
+
+async def test_too_few_replicas_are_said_when_the_time_is_over(
+    snapshot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_writer, "_APPEND_S", 0.3)
+    topic = Kept()
+    async with following(topic, snapshot) as followed:
+        topic.refusals = [BrokerError("topic quotas", 19)] * 100
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+        assert refusal is not None
+        assert "has not taken them in 0.3 s (topic quotas: not_enough_replicas" in str(refusal)
+        assert "Describe them" not in str(refusal)  # it is known that nothing is there
+        assert topic.rows == []
+
+        topic.refusals = []
+        assert await followed.alter(KeyChange(ALICE, RATE, 2.0)) is None
+
+
+async def test_a_snapshot_that_cannot_be_written_is_said_and_the_topic_goes_on(
+    snapshot: Path, said: pytest.LogCaptureFixture
+) -> None:
+    blocked = snapshot.with_name(f"{snapshot.name}.tmp")
+    blocked.mkdir()  # what is written first has this name
+    async with following(Kept(), snapshot) as followed:
+        assert await followed.alter(KeyChange(ALICE, RATE, 1.0)) is None
+        async with asyncio.timeout(10):
+            while "a start without the cluster would have older quotas" not in said.text:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert followed.store.refusal is None
+        blocked.rmdir()
+        assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
+
+    assert TopicStore(Kept(), snapshot, clock=ManualClock()).quotas.value(BOB, RATE) == 2.0
 
 
 # ------------------------------------------------------------------ the gateway's settings
