@@ -1,0 +1,165 @@
+"""One request to the right broker, before a deadline, and what is known when there is no answer."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+
+from kvota.client import (
+    Answer,
+    BrokerConnection,
+    Cluster,
+    Destination,
+    Fields,
+    ProtocolError,
+    UnreachableError,
+)
+from kvota.model.address import Address, address_text
+from kvota.model.errors import KvotaError
+
+_JITTER = 0.2
+_MS = timedelta(milliseconds=1)
+
+
+class NotSentError(KvotaError):
+    """No broker has got the request."""
+
+
+class AnswerLostError(KvotaError):
+    """The request was sent, and what became of it is not known."""
+
+
+class Deadline:
+    """A moment on the event loop's clock.
+
+    Args:
+        timeout_ms: from now on.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._at_s = now_s() + timeout_ms / 1000
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then, never below 0."""
+        return max(0.0, self._at_s - now_s())
+
+    def timeout(self) -> asyncio.Timeout:
+        """Return what ends a block then."""
+        return asyncio.timeout_at(self._at_s)
+
+    async def sleep(self, seconds: float) -> bool:
+        """Sleep, at most until then; False: it is then."""
+        await asyncio.sleep(min(seconds, self.left_s))
+        return self.left_s > 0
+
+
+def now_s() -> float:
+    """The event loop's clock."""
+    return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long is waited, for what.
+
+    Attributes:
+        request_timeout_ms: for one answer.
+        default_api_timeout_ms: for a whole call, all tries together.
+        retry_backoff_ms: before the second try; twice as long before each further one, a fifth more or less by chance.
+        retry_backoff_max_ms: not longer than this (KIP-580).
+    """
+
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+    def backoff_s(self, failures: int, chance: Random) -> float:
+        """The wait after so many failures in a row, 1 at least."""
+        doubled = self.retry_backoff_ms << min(failures - 1, 30)
+        wait_ms = min(doubled, self.retry_backoff_max_ms)
+        return wait_ms / 1000 * chance.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+# The request's fields, by the version that both speak and the milliseconds there are for the answer.
+Content = Callable[[int, int], Fields]
+
+
+class Asker:
+    """Sends requests, and holds them back where a broker has said that it does not listen.
+
+    A broker that answers with a throttle time reads nothing from that connection until it is over (KIP-219).
+    What is not sent meanwhile is known not to have been carried out.
+    """
+
+    def __init__(self, cluster: Cluster, patience: Patience, chance: Random) -> None:
+        self.cluster = cluster
+        self.patience = patience
+        self.chance = chance
+        self._mute_until_s: dict[Address, float] = {}
+
+    async def ask(
+        self, key: int, content: Content, *, to: Destination, deadline: Deadline
+    ) -> Answer:
+        """Send one request, once, and return its answer.
+
+        Raises:
+            NotSentError: no broker has got it.
+            AnswerLostError: a broker may have got it.
+            UsageError: no version is spoken by both, it cannot be said in it, or there is no such broker.
+            BrokerError: the login is refused.
+        """
+        connection = await self._listening(to, deadline)
+        version = connection.version_of(key)
+        seconds = min(self.patience.request_timeout_ms / 1000, deadline.left_s)
+        fields = content(version, max(1, int(seconds * 1000)))
+        try:
+            answer = await connection.ask(key, fields, version=version, timeout_s=seconds)
+        except (UnreachableError, ProtocolError) as error:
+            raise AnswerLostError(str(error)) from error
+        throttle_ms = throttle_time_ms(answer)
+        if throttle_ms:
+            self._mute_until_s[connection.address] = now_s() + throttle_ms / 1000
+        return answer
+
+    async def look_again(self, deadline: Deadline) -> None:
+        """Learn which brokers there are now, and which of them is the controller; it may fail."""
+        with suppress(UnreachableError, ProtocolError, TimeoutError):
+            async with deadline.timeout():
+                await self.cluster.metadata([])
+
+    async def _listening(self, to: Destination, deadline: Deadline) -> BrokerConnection:
+        """An open connection to a broker that listens."""
+        try:
+            async with deadline.timeout():
+                while True:
+                    connection = await self.cluster.connection_to(to)
+                    mute_s = self._mute_until_s.get(connection.address, 0.0) - now_s()
+                    if mute_s <= 0:
+                        return connection
+                    await asyncio.sleep(mute_s)
+        except UnreachableError as error:
+            raise NotSentError(str(error)) from error
+        except TimeoutError as error:
+            whom = f"broker {to}" if isinstance(to, int) else to.value
+            msg = f"{whom} did not listen in time{self._mutes()}"
+            raise NotSentError(msg) from error
+
+    def _mutes(self) -> str:
+        now = now_s()
+        mutes = [
+            f"{address_text(*address)} does not listen for {until - now:.1f} s more"
+            for address, until in self._mute_until_s.items()
+            if until > now
+        ]
+        return f" ({'; '.join(mutes)})" if mutes else ""
+
+
+def throttle_time_ms(answer: Answer) -> int:
+    """How long the broker does not listen to this connection."""
+    throttle: timedelta = getattr(answer, "throttle_time", timedelta())
+    return max(0, throttle // _MS)
