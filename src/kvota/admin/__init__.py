@@ -14,27 +14,87 @@ from kvota.admin.client_quotas import (
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
+from kvota.admin.configs import (
+    AlterConfigOp,
+    Config,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    OpType,
+)
 from kvota.admin.errors import ApiTimeoutError, OutcomeUnknownError, ThrottlingQuotaExceededError
+from kvota.admin.log_dirs import LogDirDescription, ReplicaInfo
+from kvota.admin.offsets import OffsetInfo, OffsetSpec
 from kvota.admin.results import Results
-from kvota.client import BrokerError, Security, UnreachableError
+from kvota.admin.scram_users import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kvota.admin.topics import (
+    ClusterDescription,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    TopicListing,
+    TopicPartition,
+)
+from kvota.client import (
+    Broker,
+    BrokerError,
+    Partition,
+    ProtocolError,
+    Security,
+    Topic,
+    UnreachableError,
+)
 from kvota.model.errors import KvotaError, UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 
 __all__ = [
     "DEFAULT",
     "AdminClient",
+    "AlterConfigOp",
     "ApiTimeoutError",
+    "Broker",
     "BrokerError",
     "ClientQuotaAlteration",
     "ClientQuotaFilter",
     "ClientQuotaFilterComponent",
+    "ClusterDescription",
+    "Config",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ConfigSynonym",
+    "CreatedTopic",
     "KvotaError",
+    "LogDirDescription",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetInfo",
+    "OffsetSpec",
+    "OpType",
     "OutcomeUnknownError",
+    "Partition",
     "Patience",
+    "ProtocolError",
     "QuotaEntity",
+    "ReplicaInfo",
     "Results",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "Security",
     "ThrottlingQuotaExceededError",
+    "Topic",
+    "TopicListing",
+    "TopicPartition",
     "UnreachableError",
     "UsageError",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

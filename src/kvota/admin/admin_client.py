@@ -1,16 +1,41 @@
 """The admin client: what can be asked of a cluster, a method each."""
 
-from collections.abc import Iterable
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
-from kvota.admin import client_quotas
+from kvota.admin import (
+    client_quotas,
+    configs,
+    log_dirs,
+    offsets,
+    scram_users,
+    topic_changes,
+    topic_looks,
+)
 from kvota.admin.asking import Asker, Deadline, Patience
 from kvota.admin.client_quotas import ClientQuotaAlteration, ClientQuotaFilter
-from kvota.admin.operation import carry_out
-from kvota.admin.results import Results
-from kvota.client import ClientLimits, Cluster, Security
+from kvota.admin.configs import AlterConfigOp, Config, ConfigResource
+from kvota.admin.log_dirs import LogDirs
+from kvota.admin.offsets import OffsetInfo
+from kvota.admin.operation import Operation, carry_out
+from kvota.admin.results import K, Results, V, merged
+from kvota.admin.scram_users import Credentials, UserScramCredentialAlteration
+from kvota.admin.topics import (
+    ClusterDescription,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    TopicKey,
+    TopicListing,
+    TopicPartition,
+)
+from kvota.client import ClientLimits, Cluster, Destination, Security, Topic
+from kvota.model.errors import KvotaError
 from kvota.model.quota_entity import QuotaEntity
 
 
@@ -83,6 +108,175 @@ class AdminClient:
         """Close all connections."""
         await self.close()
 
+    # ------------------------------------------------------------------ topics
+
+    async def create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        retry_on_quota_violation: bool = True,
+        timeout_ms: int | None = None,
+    ) -> Results[str, CreatedTopic]:
+        """Create topics.
+
+        Of those that a quota on topic mutations refuses (KIP-599), with ``retry_on_quota_violation`` only they are
+        asked for again, after the wait that the broker names, until the time is up; what is refused then, or at
+        once without it, has a ``ThrottlingQuotaExceededError`` as its result.
+
+        Raises:
+            UsageError: a topic is named twice; nothing was created.
+        """
+        names, operation = topic_changes.creation(new_topics, validate_only=validate_only)
+        deadline = self._deadline(timeout_ms)
+        return await self._carry_out(operation, names, deadline, retry_on_quota_violation)
+
+    async def delete_topics(
+        self,
+        topics: Iterable[TopicKey],
+        *,
+        retry_on_quota_violation: bool = True,
+        timeout_ms: int | None = None,
+    ) -> Results[TopicKey, None]:
+        """Delete topics, by name or by id (Kafka 2.8); quotas as with ``create_topics``.
+
+        A deletion by name whose answer was lost is not tried again, for another topic may have that name by then.
+        """
+        names, ids = _by_name_and_id(topics)
+        operations = [
+            (topic_changes.deletion_by_name(), names),
+            (topic_changes.deletion_by_id(), ids),
+        ]
+        return await self._together(operations, timeout_ms, retry_on_quota_violation)
+
+    async def create_partitions(
+        self,
+        topic_partitions: Mapping[str, NewPartitions],
+        *,
+        validate_only: bool = False,
+        retry_on_quota_violation: bool = True,
+        timeout_ms: int | None = None,
+    ) -> Results[str, None]:
+        """Give topics more partitions; quotas as with ``create_topics``."""
+        operation = topic_changes.growth(topic_partitions, validate_only=validate_only)
+        deadline = self._deadline(timeout_ms)
+        return await self._carry_out(
+            operation, topic_partitions, deadline, retry_on_quota_violation
+        )
+
+    async def describe_topics(
+        self, topics: Iterable[TopicKey], *, timeout_ms: int | None = None
+    ) -> Results[TopicKey, Topic]:
+        """Describe topics, by name or by id (Kafka 3.1): partitions, leaders, replicas."""
+        names, ids = _by_name_and_id(topics)
+        operations = [
+            (topic_looks.description_by_name(), names),
+            (topic_looks.description_by_id(), ids),
+        ]
+        return await self._together(operations, timeout_ms)
+
+    async def list_topics(
+        self, *, list_internal: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicListing]:
+        """Return the topics that the user may see, by name."""
+        found = await self._one(topic_looks.listing(), timeout_ms)
+        return {
+            name: topic for name, topic in found.items() if list_internal or not topic.is_internal
+        }
+
+    async def list_offsets(
+        self, topic_partitions: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> Results[TopicPartition, OffsetInfo]:
+        """Ask for an offset of each partition: an ``OffsetSpec``, or a time in Unix milliseconds.
+
+        Raises:
+            UsageError: the brokers are too old for that.
+        """
+        deadline = self._deadline(timeout_ms)
+        return await offsets.list_offsets(topic_partitions, self._asker, deadline)
+
+    # ------------------------------------------------------------------ brokers and settings
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """Return the brokers that are alive."""
+        return await self._one(topic_looks.cluster_description(), timeout_ms)
+
+    async def describe_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        *,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[ConfigResource, Config]:
+        """Return all settings of topics, brokers, …; a broker is asked for its own."""
+        operations = [
+            (
+                configs.description(
+                    to,
+                    include_synonyms=include_synonyms,
+                    include_documentation=include_documentation,
+                ),
+                resources,
+            )
+            for to, resources in _by_destination(config_resources).items()
+        ]
+        return await self._together(operations, timeout_ms)
+
+    async def incremental_alter_configs(
+        self,
+        wanted: Mapping[ConfigResource, Sequence[AlterConfigOp]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[ConfigResource, None]:
+        """Alter some settings and leave the others; of one resource all are altered or none (Kafka 2.3)."""
+        operations = [
+            (
+                configs.alteration(
+                    to, {each: wanted[each] for each in resources}, validate_only=validate_only
+                ),
+                resources,
+            )
+            for to, resources in _by_destination(wanted).items()
+        ]
+        return await self._together(operations, timeout_ms)
+
+    async def describe_log_dirs(
+        self, broker_ids: Iterable[int], *, timeout_ms: int | None = None
+    ) -> Results[int, LogDirs]:
+        """Return what is in the log directories of brokers, and how full their volumes are (bytes; Kafka 3.3)."""
+        operations = [(log_dirs.description(each), [each]) for each in dict.fromkeys(broker_ids)]
+        return await self._together(operations, timeout_ms)
+
+    # ------------------------------------------------------------------ users
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> Results[str, Credentials]:
+        """Return which SCRAM credentials users have; without names, of all who have some (Kafka 2.7)."""
+        if users is None:
+            found = await self._one(scram_users.description_of_all(), timeout_ms)
+            return Results(found, {})
+        names = list(dict.fromkeys(users))
+        operation = scram_users.description(names)
+        return await self._carry_out(operation, names, self._deadline(timeout_ms))
+
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialAlteration],
+        *,
+        timeout_ms: int | None = None,
+    ) -> Results[str, None]:
+        """Set and remove SCRAM credentials; those of one user all or none (Kafka 2.7).
+
+        Raises:
+            UsageError: a credential is altered twice; nothing was altered.
+        """
+        deadline = self._deadline(timeout_ms)
+        users, operation = await asyncio.to_thread(scram_users.alteration, list(alterations))
+        return await self._carry_out(operation, users, deadline)
+
     # ------------------------------------------------------------------ client quotas
 
     async def describe_client_quotas(
@@ -96,8 +290,7 @@ class AdminClient:
             UsageError: the brokers are too old.
         """
         operation = client_quotas.description(wanted or ClientQuotaFilter.all())
-        results = await carry_out(operation, [None], self._asker, self._deadline(timeout_ms))
-        return results.result(None)
+        return await self._one(operation, timeout_ms)
 
     async def alter_client_quotas(
         self,
@@ -114,7 +307,42 @@ class AdminClient:
             UsageError: an entity is named twice, or the brokers are too old; nothing was altered.
         """
         entities, operation = client_quotas.alteration(alterations, validate_only=validate_only)
-        return await carry_out(operation, entities, self._asker, self._deadline(timeout_ms))
+        return await self._carry_out(operation, entities, self._deadline(timeout_ms))
+
+    # ------------------------------------------------------------------ carrying out
+
+    async def _carry_out(
+        self,
+        operation: Operation[K, V],
+        keys: Iterable[K],
+        deadline: Deadline,
+        retry_on_quota_violation: bool = False,  # noqa: FBT001, FBT002 - named where people call
+    ) -> Results[K, V]:
+        retry = retry_on_quota_violation
+        return await carry_out(
+            operation, keys, self._asker, deadline, retry_on_quota_violation=retry
+        )
+
+    async def _one(self, operation: Operation[None, V], timeout_ms: int | None) -> V:
+        results = await self._carry_out(operation, [None], self._deadline(timeout_ms))
+        return results.result(None)
+
+    async def _together(
+        self,
+        operations: Iterable[tuple[Operation[K, V], Sequence[K]]],
+        timeout_ms: int | None,
+        retry_on_quota_violation: bool = False,  # noqa: FBT001, FBT002 - named where people call
+    ) -> Results[K, V]:
+        """At several brokers, or in several requests, at once; what is wrong with one is its keys' error."""
+        deadline = self._deadline(timeout_ms)
+
+        async def settled(operation: Operation[K, V], keys: Sequence[K]) -> Results[K, V]:
+            try:
+                return await self._carry_out(operation, keys, deadline, retry_on_quota_violation)
+            except KvotaError as error:
+                return Results({}, dict.fromkeys(keys, error))
+
+        return merged(await asyncio.gather(*(settled(*operation) for operation in operations)))
 
     def _deadline(self, timeout_ms: int | None) -> Deadline:
         if timeout_ms is None:
@@ -124,3 +352,20 @@ class AdminClient:
 
 def _asker(cluster: Cluster, patience: Patience) -> Asker:
     return Asker(cluster, patience, Random())  # noqa: S311 - it only spreads retries
+
+
+def _by_name_and_id(topics: Iterable[TopicKey]) -> tuple[list[TopicKey], list[TopicKey]]:
+    names: list[TopicKey] = []
+    ids: list[TopicKey] = []
+    for topic in dict.fromkeys(topics):
+        (ids if isinstance(topic, UUID) else names).append(topic)
+    return names, ids
+
+
+def _by_destination(
+    resources: Iterable[ConfigResource],
+) -> Mapping[Destination, Sequence[ConfigResource]]:
+    found: dict[Destination, list[ConfigResource]] = defaultdict(list)
+    for resource in dict.fromkeys(resources):
+        found[configs.destination(resource)].append(resource)
+    return found

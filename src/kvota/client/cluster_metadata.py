@@ -40,6 +40,19 @@ class Topic:
     partitions: tuple[Partition, ...]
     error_code: int
 
+    @classmethod
+    def of(cls, topic: Any) -> "Topic":
+        """Read a topic of a Metadata answer of any version; one asked for by an unknown id has no name."""
+        return cls(
+            name=str(topic.name or ""),
+            topic_id=getattr(topic, "topic_id", None),
+            is_internal=bool(getattr(topic, "is_internal", False)),
+            partitions=tuple(
+                sorted((_partition(each) for each in topic.partitions), key=lambda each: each.index)
+            ),
+            error_code=int(topic.error_code),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
@@ -70,21 +83,11 @@ class ClusterMetadata:
                 for broker in answer.brokers
             },
             topics={
-                str(topic.name): _topic(topic) for topic in answer.topics if topic.name is not None
+                str(topic.name): Topic.of(topic)
+                for topic in answer.topics
+                if topic.name is not None
             },
         )
-
-
-def _topic(topic: Any) -> Topic:
-    return Topic(
-        name=str(topic.name),
-        topic_id=getattr(topic, "topic_id", None),
-        is_internal=bool(getattr(topic, "is_internal", False)),
-        partitions=tuple(
-            sorted((_partition(each) for each in topic.partitions), key=lambda each: each.index)
-        ),
-        error_code=int(topic.error_code),
-    )
 
 
 def _partition(partition: Any) -> Partition:
