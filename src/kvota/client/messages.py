@@ -5,7 +5,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
@@ -87,45 +87,52 @@ def decode(key: int, version: int, frame: bytes) -> Answer:
         raise ProtocolError(msg) from error
 
 
+class _Shape(NamedTuple):
+    """What a schema's fields are: all names, those without a default, and those that hold other entities."""
+
+    names: frozenset[str]
+    required: frozenset[str]
+    nested: Mapping[str, Any]
+
+
 def _entity(schema: Any, content: Fields, what: str) -> Any:
-    known = {field.name: field for field in fields(schema)}
-    unknown = [name for name in content if name not in known]
-    if unknown:
-        msg = f"{what} has no {unknown[0]}: the broker is too old for it"
+    shape = _shape_of(schema)
+    if not content.keys() <= shape.names:
+        unknown = next(name for name in content if name not in shape.names)
+        msg = f"{what} has no {unknown}: the broker is too old for it"
         raise UsageError(msg)
-    missing = [
-        name
-        for name, field in known.items()
-        if name not in content and field.default is MISSING and field.default_factory is MISSING
-    ]
-    if missing:
-        msg = f"{what} needs {missing[0]}"
+    if not content.keys() >= shape.required:
+        missing = next(field.name for field in fields(schema) if field.name in shape.required - content.keys())  # fmt: skip
+        msg = f"{what} needs {missing}"
         raise UsageError(msg)
-    nested = _nested_of(schema)
-    return schema(
-        **{
-            name: _value(value, nested.get(name), f"{what}.{name}")
-            for name, value in content.items()
-        }
-    )
+    values = dict(content)
+    for name, value in content.items():
+        if name in shape.nested:
+            values[name] = _nested(value, shape.nested[name], f"{what}.{name}")
+        elif isinstance(value, list):
+            values[name] = tuple(value)
+    return schema(**values)
 
 
-def _value(value: object, nested: Any, what: str) -> object:
+def _nested(value: object, schema: Any, what: str) -> object:
     if isinstance(value, list | tuple):
-        if nested is None:
-            return tuple(value)
-        return tuple(_entity(nested, item, what) for item in value)
-    if nested is not None and isinstance(value, Mapping):
-        return _entity(nested, value, what)
-    return value
+        return tuple(_entity(schema, item, what) for item in value)
+    return _entity(schema, value, what) if isinstance(value, Mapping) else value
 
 
 @cache
-def _nested_of(schema: Any) -> dict[str, Any]:
-    """Which fields hold other entities, and of which class."""
+def _shape_of(schema: Any) -> _Shape:
     hints = get_type_hints(schema)
     found = {field.name: _entity_in(hints[field.name]) for field in fields(schema)}
-    return {name: entity for name, entity in found.items() if entity is not None}
+    return _Shape(
+        names=frozenset(found),
+        required=frozenset(
+            field.name
+            for field in fields(schema)
+            if field.default is MISSING and field.default_factory is MISSING
+        ),
+        nested={name: entity for name, entity in found.items() if entity is not None},
+    )
 
 
 def _entity_in(hint: Any) -> Any:
