@@ -46,6 +46,8 @@ QUOTAS, CREATED, WARM, REST_S = 500, 1_000, 3, 0.5
 # 200 topics at 10 partitions/s, of which 11 s of rate are in the bucket at first, and one overdraws it.
 RATE, BURST, AT_ONCE = 10, 200, 111
 ALLOWED_S = (BURST - AT_ONCE) / RATE
+# The first of two topics of so many partitions leaves the bucket 100 short: 10 s, less what creating it takes.
+OVERDRAWN = 210
 KEY = "controller_mutation_rate"
 OURS, JAVA = "kvota", "Java"
 
@@ -236,31 +238,28 @@ def median(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 async def bursts(servers: str, place: str) -> dict[str, object]:
     """How long a burst takes with retries, and which wait is told without."""
-    found: dict[str, object] = {}
-    with JavaAdmin(servers, f"java-{place}") as java, JavaAdmin(servers, f"java-once-{place}") as once:  # fmt: skip
-        java.carry_out("describe none 0")
+    with JavaAdmin(servers, "warm") as java:
+        for number in range(WARM):
+            java.carry_out(f"create warm-{place}-{number} {BURST}")
+        java.carry_out(f"as java-{place} 0")
         java_s, _ = await asyncio.to_thread(java.carry_out, f"create java-{place} {BURST}")
-        _, said = once.carry_out(f"create-once java-once-{place} {BURST}")
+        java.carry_out(f"as java-once-{place} 0")
+        _, said = java.carry_out(f"create-once java-once-{place} {OVERDRAWN}")
     async with AdminClient(servers, client_id=f"ours-{place}") as admin:
         topics = [NewTopic(name, 1, 1) for name in names(f"ours-{place}", BURST)]
-        begin = time.perf_counter()
-        (await admin.create_topics(topics)).all()
-        ours_s = time.perf_counter() - begin
+        ours_s = await timed(admin.create_topics(topics))
     async with AdminClient(servers, client_id=f"ours-once-{place}") as admin:
-        topics = [NewTopic(name, 1, 1) for name in names(f"ours-once-{place}", BURST)]
+        topics = [NewTopic(name, OVERDRAWN, 1) for name in names(f"ours-once-{place}", 2)]
         results = await admin.create_topics(topics, retry_on_quota_violation=False)
-        waits = {
-            error.throttle_time_ms
-            for error in results.errors.values()
-            if isinstance(error, ThrottlingQuotaExceededError)
-        }
+        (error,) = results.errors.values()
+        assert isinstance(error, ThrottlingQuotaExceededError)
     java_made, java_wait = said.split()
-    found["seconds"] = {OURS: ours_s, JAVA: java_s}
-    found["without retry: created, wait in ms"] = {
-        OURS: [len(results.values), *waits],
-        JAVA: [int(java_made), int(java_wait)],
+    return {
+        "seconds": {OURS: ours_s, JAVA: java_s},
+        "of what the bucket allows": {OURS: ours_s / ALLOWED_S, JAVA: java_s / ALLOWED_S},
+        "without retry: wait told, ms": {OURS: error.throttle_time_ms, JAVA: int(java_wait)},
+        "without retry: created": {OURS: len(results.values), JAVA: int(java_made)},
     }
-    return found
 
 
 def limited(place: str) -> list[str]:
@@ -318,7 +317,10 @@ def main() -> int:
         print(f"{'  times as long as ours':<24}{ratios}")
     print(f"{BURST} topics under {KEY} = {RATE}: the bucket allows it in {ALLOWED_S:g} s")
     for place, found in burst.items():
-        print(f"  {place}: {found}")
+        for figure, by in found.items():
+            assert isinstance(by, dict)
+            line = ", ".join(f"{who} {value:.4g}" for who, value in by.items())
+            print(f"  {place}: {figure:<32}{line}")
     command = f"./run bench admin --topics {asked.topics} --rounds {asked.rounds}"
     result = {"command": command, "seconds": times, "allowed_s": ALLOWED_S, "bursts": burst}
     RESULT.write_text(json.dumps(result, indent=1) + "\n")

@@ -20,18 +20,29 @@ public final class AdminBench {
     }
 
     public static void main(String[] args) throws Exception {
-        Properties properties = new Properties();
-        properties.put("bootstrap.servers", args[0]);
-        properties.put("client.id", args[1]);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        try (Admin admin = Admin.create(properties)) {
-            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                String[] words = line.split(" ");
-                long begin = System.nanoTime();
-                String said = carryOut(admin, words[0], words[1], Integer.parseInt(words[2]));
-                System.out.println((System.nanoTime() - begin) + " " + said);
+        Admin admin = admin(args[0], args[1]);
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split(" ");
+            long begin = System.nanoTime();
+            String said = "";
+            if (words[0].equals("as")) {
+                admin.close();
+                admin = admin(args[0], words[1]);
+                admin.describeCluster().nodes().get();
+            } else {
+                said = carryOut(admin, words[0], words[1], Integer.parseInt(words[2]));
             }
+            System.out.println((System.nanoTime() - begin) + " " + said);
         }
+        admin.close();
+    }
+
+    private static Admin admin(String servers, String clientId) {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", servers);
+        properties.put("client.id", clientId);
+        return Admin.create(properties);
     }
 
     private static String carryOut(Admin admin, String what, String prefix, int count) throws Exception {
@@ -54,10 +65,14 @@ public final class AdminBench {
         }
     }
 
-    /** Without retries: how many are there, and the wait of the others in ms. */
-    private static String createOnce(Admin admin, String prefix, int count) throws Exception {
+    /** Two topics, without retries: how many are there, and the wait of the others in ms. */
+    private static String createOnce(Admin admin, String prefix, int partitions) throws Exception {
         CreateTopicsOptions options = new CreateTopicsOptions().retryOnQuotaViolation(false);
-        CreateTopicsResult result = admin.createTopics(topics(prefix, count), options);
+        List<NewTopic> topics = new ArrayList<>();
+        for (String name : names(prefix, 2)) {
+            topics.add(new NewTopic(name, partitions, (short) 1));
+        }
+        CreateTopicsResult result = admin.createTopics(topics, options);
         int made = 0;
         int waitMs = 0;
         for (Map.Entry<String, KafkaFuture<Void>> each : result.values().entrySet()) {
