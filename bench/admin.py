@@ -1,6 +1,6 @@
 """The admin client beside Kafka's own (Java), librdkafka's and aiokafka's, on one broker in one run.
 
-    ./run bench admin [--topics 5000] [--rounds 5]
+    ./run bench admin [--part times | bursts] [--topics 5000] [--rounds 5]
 
 Times are of whole calls, the JVM warm. The bar: never slower than Java's, and 500 quotas in less than a second.
 Then bursts under ``controller_mutation_rate``: how long each takes of what the bucket allows.
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,6 +48,8 @@ ALLOWED_S = (BURST - AT_ONCE) / RATE
 # The first of two topics of so many partitions leaves the bucket 100 short: 10 s, less what creating it takes.
 OVERDRAWN = 210
 KEY = "controller_mutation_rate"
+# Topics cost files: small indexes, so that thousands fit.
+SMALL_INDEXES = {"log.index.size.max.bytes": "4096"}
 OURS, JAVA = "kvota", "Java"
 
 
@@ -236,7 +237,7 @@ def median(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 # ---------------------------------------------------------------------- bursts
 
 
-async def bursts(servers: str, place: str) -> dict[str, object]:
+async def bursts(servers: str, place: str) -> dict[str, dict[str, float]]:
     """How long a burst takes with retries, and which wait is told without."""
     with JavaAdmin(servers, "warm") as java:
         for number in range(WARM):
@@ -277,7 +278,7 @@ async def limit(servers: str, place: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def all_bursts(kafka: LocalKafka, folder: Path) -> dict[str, dict[str, object]]:
+async def all_bursts(kafka: LocalKafka, folder: Path) -> dict[str, dict[str, dict[str, float]]]:
     await limit(kafka.bootstrap_servers, "broker")
     quotas = "".join(
         f'[[quota]]\nclient_id = "{client_id}"\n{KEY} = {RATE}\n'
@@ -297,37 +298,50 @@ async def all_bursts(kafka: LocalKafka, folder: Path) -> dict[str, dict[str, obj
         }
 
 
-def main() -> int:
-    options = argparse.ArgumentParser(description="the admin client beside others")
-    options.add_argument("--topics", type=int, default=5_000)
-    options.add_argument("--rounds", type=int, default=5)
-    asked = options.parse_args()
-    # Topics cost files: small indexes, so that thousands fit.
-    properties = {"log.index.size.max.bytes": "4096"}
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kvota-admin-"))
-        with LocalKafka(host=HOST, properties=properties) as kafka:
-            burst = asyncio.run(all_bursts(kafka, Path(folder)))
-        with LocalKafka(host=HOST, properties=properties) as kafka:
-            times = asyncio.run(race(kafka.bootstrap_servers, asked.topics, asked.rounds))
+def run_bursts() -> dict[str, object]:
+    with (
+        tempfile.TemporaryDirectory(prefix="kvota-admin-") as folder,
+        LocalKafka(host=HOST, properties=SMALL_INDEXES) as kafka,
+    ):
+        found = asyncio.run(all_bursts(kafka, Path(folder)))
+    print(f"{BURST} topics under {KEY} = {RATE}: the bucket allows it in {ALLOWED_S:g} s")
+    for place, figures in found.items():
+        for figure, by in figures.items():
+            line = ", ".join(f"{who} {value:.4g}" for who, value in by.items())
+            print(f"  {place}: {figure:<32}{line}")
+    return {"allowed_s": ALLOWED_S, "bursts": found}
+
+
+def run_times(topics: int, rounds: int) -> dict[str, dict[str, float]]:
+    with LocalKafka(host=HOST, properties=SMALL_INDEXES) as kafka:
+        times = asyncio.run(race(kafka.bootstrap_servers, topics, rounds))
     for what, took in times.items():
         line = ", ".join(f"{who} {seconds * 1_000:.0f} ms" for who, seconds in took.items())
         print(f"{what:<24}{line}")
         ratios = ", ".join(f"{who} {took[who] / took[OURS]:.2f}" for who in took if who != OURS)
         print(f"{'  times as long as ours':<24}{ratios}")
-    print(f"{BURST} topics under {KEY} = {RATE}: the bucket allows it in {ALLOWED_S:g} s")
-    for place, found in burst.items():
-        for figure, by in found.items():
-            assert isinstance(by, dict)
-            line = ", ".join(f"{who} {value:.4g}" for who, value in by.items())
-            print(f"  {place}: {figure:<32}{line}")
-    command = f"./run bench admin --topics {asked.topics} --rounds {asked.rounds}"
-    result = {"command": command, "seconds": times, "allowed_s": ALLOWED_S, "bursts": burst}
+    return times
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description="the admin client beside others")
+    options.add_argument("--part", choices=("times", "bursts"), help="only one of both")
+    options.add_argument("--topics", type=int, default=5_000)
+    options.add_argument("--rounds", type=int, default=5)
+    asked = options.parse_args()
+    result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    if asked.part != "times":
+        result |= run_bursts()
+    code = 0
+    if asked.part != "bursts":
+        times = run_times(asked.topics, asked.rounds)
+        result |= {"topics": asked.topics, "rounds": asked.rounds, "seconds": times}
+        slower = [what for what, took in times.items() if took[OURS] > took[JAVA]]
+        if slower:
+            print(f"slower than Java's Admin: {', '.join(slower)}", file=sys.stderr)
+        code = 1 if slower or times[f"{QUOTAS} quotas altered"][OURS] > 1 else 0
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    slower = [what for what, took in times.items() if took[OURS] > took[JAVA]]
-    if slower:
-        print(f"slower than Java's Admin: {', '.join(slower)}", file=sys.stderr)
-    return 1 if slower or times[f"{QUOTAS} quotas altered"][OURS] > 1 else 0
+    return code
 
 
 if __name__ == "__main__":
