@@ -1,6 +1,7 @@
 """One request to the right broker, before a deadline, and what is known when there is no answer."""
 
 import asyncio
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from kvota.client import (
     Fields,
     ProtocolError,
     UnreachableError,
+    UsageError,
 )
 from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError
+from kvota.wire.apis import name_of
 
 _JITTER = 0.2
 _MS = timedelta(milliseconds=1)
@@ -86,7 +89,7 @@ class Patience:
 
 
 # The request's fields, by the version that both speak and the milliseconds there are for the answer.
-Content = Callable[[int, int], Fields]
+Content = Callable[[int, int], Fields | bytes]
 
 
 class Asker:
@@ -116,7 +119,11 @@ class Asker:
         connection = await self._listening(to, deadline)
         version = connection.version_of(key)
         seconds = min(self.patience.request_timeout_ms / 1000, deadline.left_s)
-        fields = content(version, max(1, int(seconds * 1000)))
+        try:
+            fields = content(version, max(1, int(seconds * 1000)))
+        except (ValueError, TypeError, OverflowError, struct.error) as error:
+            msg = f"{name_of(key)}: {error}"
+            raise UsageError(msg) from error
         try:
             answer = await connection.ask(key, fields, version=version, timeout_s=seconds)
         except (UnreachableError, ProtocolError) as error:

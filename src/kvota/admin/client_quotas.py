@@ -8,7 +8,10 @@ from kvota.admin.operation import Operation, Outcome
 from kvota.client import Answer, Fields, ProtocolError, UsageError
 from kvota.model.quota_entity import DEFAULT, Default, QuotaEntity
 from kvota.quota_api.entity import TYPES, parts_of, quota_entity
+from kvota.wire.admin_requests import alteration_body
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kvota.wire.client_quotas import Entry
+from kvota.wire.client_quotas import Operation as Change
 
 EntityType = Literal["user", "client-id", "ip"]
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
@@ -141,24 +144,18 @@ def alteration(
 
 def _alteration_request(
     ops: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
-) -> Callable[[int, Sequence[QuotaEntity], int], Fields]:
-    def content(_version: int, entities: Sequence[QuotaEntity], _left_ms: int) -> Fields:
-        entries = [
-            {
-                "entity": [
-                    {"entity_type": part.type, "entity_name": part.name}
-                    for part in parts_of(entity)
-                ],
-                "ops": [
-                    {"key": key, "value": value or 0.0, "remove": value is None}
-                    for key, value in ops[entity].items()
-                ],
-            }
-            for entity in entities
-        ]
-        return {"entries": entries, "validate_only": validate_only}
+) -> Callable[[int, Sequence[QuotaEntity], int], bytes]:
+    def content(version: int, entities: Sequence[QuotaEntity], _left_ms: int) -> bytes:
+        entries = (
+            Entry(parts_of(each), tuple(map(_change, ops[each].items()))) for each in entities
+        )
+        return alteration_body(version, entries, validate_only=validate_only)
 
     return content
+
+
+def _change(op: tuple[str, float | None]) -> Change:
+    return Change(*op)
 
 
 def _altered(answer: Answer) -> Iterable[Outcome[QuotaEntity, None]]:

@@ -49,7 +49,7 @@ class Operation(Generic[K, V]):
 
     api_key: int
     what: Callable[[K], str]
-    content: Callable[[int, Sequence[K], int], Fields]
+    content: Callable[[int, Sequence[K], int], Fields | bytes]
     outcomes: Callable[[Answer], Iterable[Outcome[K, V]]]
     to: Destination = ANY
     changes: bool = False

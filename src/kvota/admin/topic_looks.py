@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import ClusterDescription, TopicKey, TopicListing
 from kvota.client import Answer, Broker, ClusterMetadata, Fields, Topic, UsageError
+from kvota.wire.admin_requests import metadata_body
 from kvota.wire.apis import METADATA
 from kvota.wire.error_code import ErrorCode
 
@@ -16,8 +17,8 @@ _NOT_YET = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 def description_by_name() -> Operation[TopicKey, Topic]:
     """What is asked; nothing is created by it."""
 
-    def content(version: int, names: Sequence[TopicKey], _left_ms: int) -> Fields:
-        return _request(version, [_named(version, name) for name in names])
+    def content(version: int, names: Sequence[TopicKey], _left_ms: int) -> bytes:
+        return metadata_body(version, [str(name) for name in names])
 
     def outcomes(answer: Answer) -> Iterable[Outcome[TopicKey, Topic]]:
         for topic in map(Topic.of, answer.topics):
@@ -95,10 +96,6 @@ def cluster_description() -> Operation[None, ClusterDescription]:
         content=lambda version, _keys, _left_ms: _request(version, []),
         outcomes=outcomes,
     )
-
-
-def _named(version: int, name: TopicKey) -> Fields:
-    return {"topic_id": None, "name": name} if version >= 10 else {"name": name}
 
 
 def _request(version: int, topics: Sequence[Fields] | None) -> Fields:

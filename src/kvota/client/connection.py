@@ -11,6 +11,7 @@ from typing import Self
 from kvota.client.broker_error import BrokerError
 from kvota.client.messages import (
     Answer,
+    Content,
     Fields,
     api_name,
     decode,
@@ -135,7 +136,7 @@ class BrokerConnection:
     async def ask(
         self,
         key: int,
-        content: Fields,
+        content: Content,
         *,
         version: int | None = None,
         timeout_s: float | None = None,
@@ -144,7 +145,7 @@ class BrokerConnection:
 
         Args:
             key: of the API.
-            content: values by the schema's field names (see ``client.messages``).
+            content: values by the schema's field names, or encoded already (see ``client.messages``).
             version: else the highest that both sides speak.
             timeout_s: else the limits' ``request_s``.
 
@@ -160,7 +161,7 @@ class BrokerConnection:
         return decode(key, version, frame)
 
     async def ask_frame(
-        self, key: int, content: Fields, *, version: int, timeout_s: float | None = None
+        self, key: int, content: Content, *, version: int, timeout_s: float | None = None
     ) -> bytes:
         """The same for an answer that is read elsewhere: its bytes, without the size before them."""
         correlation = next(self._correlations) & 0x7FFF_FFFF

@@ -14,8 +14,11 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from kvota.model.errors import ProtocolError, UsageError
+from kvota.wire.headers import encode_request
 
 Fields = Mapping[str, object]
+# What a request holds: its fields, or its bytes behind the header, made elsewhere.
+Content = Fields | bytes
 # A message of kio's: its class follows from key and version, its attributes are the schema's fields.
 Answer = Any
 
@@ -36,13 +39,13 @@ def api_name(key: int) -> str:
     return api_key_map.get(key, f"API {key}")
 
 
-def encode(key: int, version: int, content: Fields, *, correlation: int, client_id: str) -> bytes:
+def encode(key: int, version: int, content: Content, *, correlation: int, client_id: str) -> bytes:
     """Return a request as a frame with its size.
 
     Args:
         key: of the API.
         version: of the API.
-        content: values by the schema's field names; nested ones are mappings, or lists of them.
+        content: values by the schema's field names; nested ones are mappings, or lists of them. Or bytes.
         correlation: the answer's.
         client_id: as the broker's quotas see it.
 
@@ -50,6 +53,8 @@ def encode(key: int, version: int, content: Fields, *, correlation: int, client_
         UsageError: the version has no such field, needs one that is missing, or a value is of
             another type.
     """
+    if isinstance(content, bytes):
+        return encode_request(key, version, correlation, content, client_id=client_id)
     schema: Any = load_request_schema(key, version)
     what = f"{api_name(key)} v{version}"
     try:

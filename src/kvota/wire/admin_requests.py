@@ -1,0 +1,53 @@
+"""Requests of an admin client that name thousands of things, made in one go; without their header."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS, METADATA
+from kvota.wire.client_quotas import Entry
+from kvota.wire.encode import encode_count, encode_float64, encode_text
+from kvota.wire.headers import is_flexible
+from kvota.wire.scanner import TOPIC_ID_BYTES
+
+_TOPICS_HAVE_IDS_FROM = 10
+_NO_ID = bytes(TOPIC_ID_BYTES)
+
+
+def metadata_body(version: int, names: Sequence[str]) -> bytes:
+    """Makes a Metadata request of v4 or newer that asks for some topics by name, and creates none."""
+    flexible = is_flexible(METADATA, version)
+    before = _NO_ID if version >= _TOPICS_HAVE_IDS_FROM else b""
+    tags = b"\0" if flexible else b""
+    parts = [encode_count(len(names), flexible=flexible)]
+    for name in names:
+        parts += (before, encode_text(name, flexible=flexible), tags)
+    # Nothing is created. Operations that the user may carry out are not asked for: the cluster's, each topic's.
+    wants = 1 + (8 <= version <= 10) + (version >= 8)
+    return b"".join((*parts, bytes(wants), tags))
+
+
+def alteration_body(version: int, entries: Iterable[Entry], *, validate_only: bool) -> bytes:
+    """Makes an AlterClientQuotas request."""
+    flexible = is_flexible(ALTER_CLIENT_QUOTAS, version)
+    tags = b"\0" if flexible else b""
+    # Types and keys repeat.
+    texts: dict[str, bytes] = {}
+
+    def known(text: str) -> bytes:
+        if text not in texts:
+            texts[text] = encode_text(text, flexible=flexible)
+        return texts[text]
+
+    made = [_alteration(entry, known, flexible=flexible) for entry in entries]
+    count = encode_count(len(made), flexible=flexible)
+    return b"".join((count, *made, bytes((validate_only,)), tags))
+
+
+def _alteration(entry: Entry, known: Callable[[str], bytes], *, flexible: bool) -> bytes:
+    tags = b"\0" if flexible else b""
+    parts = [encode_count(len(entry.parts), flexible=flexible)]
+    for part in entry.parts:
+        parts += (known(part.type), encode_text(part.name, flexible=flexible), tags)
+    parts.append(encode_count(len(entry.operations), flexible=flexible))
+    for key, value in entry.operations:
+        parts += (known(key), encode_float64(value or 0.0), bytes((value is None,)), tags)
+    return b"".join((*parts, tags))
