@@ -1,7 +1,7 @@
 """What a cluster says of itself: brokers, controller, topics with their partitions."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -43,13 +43,14 @@ class Topic:
     @classmethod
     def of(cls, topic: Any) -> "Topic":
         """Read a topic of a Metadata answer of any version; one asked for by an unknown id has no name."""
+        partitions = [_partition(each) for each in topic.partitions]
+        if len(partitions) > 1:
+            partitions.sort(key=_INDEX)
         return cls(
-            name=str(topic.name or ""),
+            name=topic.name or "",
             topic_id=getattr(topic, "topic_id", None),
-            is_internal=bool(getattr(topic, "is_internal", False)),
-            partitions=tuple(
-                sorted((_partition(each) for each in topic.partitions), key=lambda each: each.index)
-            ),
+            is_internal=getattr(topic, "is_internal", False),
+            partitions=tuple(partitions),
             error_code=int(topic.error_code),
         )
 
@@ -91,15 +92,14 @@ class ClusterMetadata:
 
 
 def _partition(partition: Any) -> Partition:
-    leader = int(partition.leader_id)
+    leader = partition.leader_id
     return Partition(
-        index=int(partition.partition_index),
+        index=partition.partition_index,
         leader=None if leader < 0 else leader,
-        replicas=_ids(partition.replica_nodes),
-        in_sync=_ids(partition.isr_nodes),
+        replicas=partition.replica_nodes,
+        in_sync=partition.isr_nodes,
         error_code=int(partition.error_code),
     )
 
 
-def _ids(nodes: Iterable[int]) -> tuple[int, ...]:
-    return tuple(int(node) for node in nodes)
+_INDEX = attrgetter("index")
