@@ -38,6 +38,9 @@ from kvota.client import ClientLimits, Cluster, Destination, Security, Topic
 from kvota.model.errors import KvotaError
 from kvota.model.quota_entity import QuotaEntity
 
+# So many topics are described by one request: while an answer is read the broker makes the next one.
+_IN_ONE_REQUEST = 1_000
+
 
 class AdminClient:
     """Asks a cluster, through a gateway or not, and waits where its quotas say so (KIP-599).
@@ -170,8 +173,12 @@ class AdminClient:
         """Describe topics, by name or by id (Kafka 3.1): partitions, leaders, replicas."""
         names, ids = _by_name_and_id(topics)
         operations = [
-            (topic_looks.description_by_name(), names),
-            (topic_looks.description_by_id(), ids),
+            (operation, some)
+            for operation, wanted in (
+                (topic_looks.description_by_name(), names),
+                (topic_looks.description_by_id(), ids),
+            )
+            for some in _in_parts(wanted)
         ]
         return await self._together(operations, timeout_ms)
 
@@ -360,6 +367,11 @@ def _by_name_and_id(topics: Iterable[TopicKey]) -> tuple[list[TopicKey], list[To
     for topic in dict.fromkeys(topics):
         (ids if isinstance(topic, UUID) else names).append(topic)
     return names, ids
+
+
+def _in_parts(topics: list[TopicKey]) -> Iterable[list[TopicKey]]:
+    for begin in range(0, len(topics), _IN_ONE_REQUEST):
+        yield topics[begin : begin + _IN_ONE_REQUEST]
 
 
 def _by_destination(

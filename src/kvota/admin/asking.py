@@ -18,6 +18,7 @@ from kvota.client import (
     UnreachableError,
     UsageError,
 )
+from kvota.client.messages import decode
 from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError
 from kvota.wire.apis import name_of
@@ -106,7 +107,13 @@ class Asker:
         self._mute_until_s: dict[Address, float] = {}
 
     async def ask(
-        self, key: int, content: Content, *, to: Destination, deadline: Deadline
+        self,
+        key: int,
+        content: Content,
+        *,
+        to: Destination,
+        deadline: Deadline,
+        read: Callable[[int, bytes], Answer] | None = None,
     ) -> Answer:
         """Send one request, once, and return its answer.
 
@@ -125,7 +132,8 @@ class Asker:
             msg = f"{name_of(key)}: {error}"
             raise UsageError(msg) from error
         try:
-            answer = await connection.ask(key, fields, version=version, timeout_s=seconds)
+            frame = await connection.ask_frame(key, fields, version=version, timeout_s=seconds)
+            answer = decode(key, version, frame) if read is None else read(version, frame)
         except (UnreachableError, ProtocolError) as error:
             raise AnswerLostError(str(error)) from error
         throttle_ms = throttle_time_ms(answer)

@@ -40,6 +40,7 @@ class Operation(Generic[K, V]):
         what: of one of them, for people; e.g. ``topic "a" cannot be created``.
         content: the request's fields for some of them, by version and the milliseconds there are.
         outcomes: what an answer says of each.
+        read: reads an answer, by its version, where it is not read as every other.
         to: whom to ask.
         changes: whether something in the cluster is different afterwards.
         is_repeatable: whether it may be sent again after an answer was lost.
@@ -51,6 +52,7 @@ class Operation(Generic[K, V]):
     what: Callable[[K], str]
     content: Callable[[int, Sequence[K], int], Fields | bytes]
     outcomes: Callable[[Answer], Iterable[Outcome[K, V]]]
+    read: Callable[[int, bytes], Answer] | None = None
     to: Destination = ANY
     changes: bool = False
     is_repeatable: bool = True
@@ -128,6 +130,7 @@ class _Tries(Generic[K, V]):
                 lambda version, left_ms: operation.content(version, waiting, left_ms),
                 to=operation.to,
                 deadline=self._deadline,
+                read=operation.read,
             )
         except NotSentError as error:
             return await self._failed(error)

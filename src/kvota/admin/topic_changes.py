@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from kvota.admin.created_topics import CreationAnswer, read_creation
 from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import CreatedTopic, NewPartitions, NewTopic, TopicKey
 from kvota.client import CONTROLLER, Answer, Fields, UsageError
@@ -40,6 +41,7 @@ def creation(
         what=lambda name: f'topic "{name}" cannot be created',
         content=content,
         outcomes=_created,
+        read=read_creation,
         to=CONTROLLER,
         changes=not validate_only,
         doubtful=frozenset({ErrorCode.TOPIC_ALREADY_EXISTS}),
@@ -60,19 +62,15 @@ def _new_topic(topic: NewTopic) -> Fields:
     }
 
 
-def _created(answer: Answer) -> Iterable[Outcome[str, CreatedTopic]]:
-    for topic in answer.topics:
-        count = int(getattr(topic, "num_partitions", -1))
-        replicas = int(getattr(topic, "replication_factor", -1))
-        is_told = count >= 0 and not getattr(topic, "topic_config_error_code", 0)
-        configs = {config.name: config.value for config in topic.configs or ()} if is_told else None
+def _created(answer: CreationAnswer) -> Iterable[Outcome[str, CreatedTopic]]:
+    for row in answer.rows:
         made = CreatedTopic(
-            topic_id=getattr(topic, "topic_id", None),
-            num_partitions=count if count >= 0 else None,
-            replication_factor=replicas if replicas >= 0 else None,
-            configs=configs,
+            topic_id=row.topic_id,
+            num_partitions=row.num_partitions if row.num_partitions >= 0 else None,
+            replication_factor=row.replication_factor if row.replication_factor >= 0 else None,
+            configs=row.settings,
         )
-        yield Outcome(str(topic.name), int(topic.error_code), topic.error_message, made)
+        yield Outcome(row.name, row.error_code, row.error_message, made)
 
 
 def deletion_by_name() -> Operation[TopicKey, None]:
