@@ -342,7 +342,7 @@ class World:
                 if lane.room is not None and (lane.room.line or lane.room._reserved_for):
                     raise InvariantError(f"room of {lane.tags} that is never given back")
         check_sequence(self.rows)
-        check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
+        check_limits(self.rows, self.faults.limits, for_ms=self._swaps.effect_ms(self._is_asked))
         if not self._is_asked:
             check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
