@@ -44,7 +44,7 @@ from kvota.localkafka import LocalKafka
 log = logging.getLogger(__name__)
 
 TOPIC = "changed-under-load"
-STAGE_S = 0.6
+STAGE_S = 1.0
 # A callback of one's own is told of a quota, and asked again, beside the loop; everything else is in force when it is answered.
 TOLD_S = 1.0
 KEY = "producer_byte_rate"
