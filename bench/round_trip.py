@@ -304,7 +304,7 @@ Rounds = list[dict[str, dict[str, float]]]
 def summary(trees: Mapping[str, Path], rounds: Rounds) -> dict[str, object]:
     """What is kept: the best of all rounds, and ratios as medians of them, with the least and the greatest."""
     result: dict[str, object] = {
-        "command": " ".join(["./run bench round_trip", *sys.argv[1:]]),
+        "command": "./run bench round_trip" + " --against CHECKOUT" * ("the other" in trees),
         "python": platform.python_version(),
         "least_us": round(
             min(one["least_us"] for figures in rounds for one in figures.values()), 3

@@ -12,6 +12,7 @@ from kvota.model.quota_callback import ClientQuotaCallback
 
 # A second is what the session waits for.
 _DELAYS_US = (0, 300, 30_000, 900_000, 1_600_000)
+SLOWEST_MS = max(_DELAYS_US) // 1_000
 _FAILS_RATIO = 0.1
 
 
@@ -28,8 +29,13 @@ class Asking:
         self.callback = callback
         self._timeline = timeline
         self._rng = rng
+        self.on_answer: Callable[[], None] = lambda: None
 
-    def ask(self, question: Question, answered: Callable[[object], None]) -> None:
+    def ask(self, question: Question, take: Callable[[object], None]) -> None:
+        def answered(answer: object) -> None:
+            take(answer)
+            self.on_answer()
+
         delay_us = self._rng.choice(_DELAYS_US)
         if self._rng.random() < _FAILS_RATIO:
             self._timeline.after_us(delay_us, lambda: answered(RuntimeError("it has no answer")))

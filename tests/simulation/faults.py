@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from tests.simulation.brokers import BrokerEnd
 from tests.simulation.request_time import RequestTimes
@@ -57,6 +58,14 @@ def drawn_bucket(rng: Random) -> BucketSettings:
     )
 
 
+class Limits(NamedTuple):
+    """Limits in force of each type, from a tick, and a monotonic ms, on."""
+
+    tick: int
+    at_ms: int
+    of_type: dict[QuotaType, set[float]]
+
+
 @dataclass
 class Faults:
     """Draws what goes wrong and when, and keeps what the checks must know of it.
@@ -64,7 +73,7 @@ class Faults:
     Attributes:
         excuses_ms: when the wall clock was set forward or what is in force changed, monotonic: a mute may
             end early.
-        limits: of each table that was in force, with the tick at which it came.
+        limits: of each table that was in force, with the tick and the monotonic ms at which it came.
         modes: what was enforced, and what counted by ``token_bucket``, with the tick at which it came.
         times: what the world has of REQUEST; its mode stays as it is.
         lifted: quota types that were enforced and then not: what was charged may be told to nobody.
@@ -80,7 +89,7 @@ class Faults:
     tick: Callable[[], int]
     times: RequestTimes | None = None
     excuses_ms: list[int] = field(default_factory=list)
-    limits: list[tuple[int, dict[QuotaType, set[float]]]] = field(default_factory=list)
+    limits: list[Limits] = field(default_factory=list)
     modes: list[tuple[int, frozenset[QuotaType], frozenset[QuotaType]]] = field(
         default_factory=list
     )
@@ -131,7 +140,7 @@ class Faults:
         for limits in entries.values():
             for quota_type, limit in limits.items():
                 of_type[quota_type].add(limit * self._factors.get(quota_type, 1.0))
-        self.limits.append((self.tick(), of_type))
+        self.limits.append(Limits(self.tick(), self.cluster.clock.monotonic_ms(), of_type))
 
     def note_modes(self, enforced: Collection[QuotaType], buckets: Collection[QuotaType]) -> None:
         """These are in force from now on."""

@@ -6,6 +6,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from tests.simulation.answers import results_of
 from tests.simulation.asks import Ask, Fate
+from tests.simulation.faults import Limits
 from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
 
@@ -28,19 +29,22 @@ def check_sequence(rows: TimedRows) -> None:
         raise InvariantError(f"{len(rows.decided)} decisions, and rows {seqs}")
 
 
-def check_limits(
-    rows: TimedRows, limits: list[tuple[int, dict[QuotaType, set[float]]]], *, is_asked: bool
-) -> None:
+def check_limits(rows: TimedRows, limits: list[Limits], *, for_ms: float) -> None:
     """Each charge is held against a limit that was in force when it was decided.
 
-    Where the callback has to be asked, the last answer counts until there is a new one.
+    Where the callback has to be asked the one before may count for so long behind a change.
     """
     for row in rows.rows:
-        tick, _ = rows.decided[row.seq]
-        tables = [of_type for since, of_type in limits if since < tick]
-        in_force = tables if is_asked else tables[-1:]
+        tick, at_ms = rows.decided[row.seq]
+        known = [one for one in limits if one.tick < tick]
+        ends_ms = [following.at_ms for following in known[1:]]
+        in_force = known[-1:] + [
+            one
+            for one, end_ms in zip(known, ends_ms, strict=False)
+            if end_ms + for_ms >= at_ms and for_ms
+        ]
         quota_type, limit = row.memo.quota_type, row.memo.limit
-        if limit is not None and not any(limit in of_type[quota_type] for of_type in in_force):
+        if limit is not None and not any(limit in one.of_type[quota_type] for one in in_force):
             raise InvariantError(f"a limit that was no more in force: {row.columns()}")
 
 

@@ -1,10 +1,11 @@
 """Another quota callback takes over while connections go on, and answers that are old are asked for again."""
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import ClassVar
 
-from tests.simulation.asked_callback import AskedCallback, Asking
+from tests.simulation.asked_callback import SLOWEST_MS, AskedCallback, Asking
 from tests.simulation.timeline import Timeline
 
 from kvota.callbacks import DefaultQuotaCallback
@@ -17,6 +18,11 @@ _SWAPS_RATIO = 0.2
 _LATEST_MS = (300, 4_000, 60_000)
 # After a change, until the callback has been asked again about those who are known.
 _AGAIN_US = (0, 2_000, 400_000)
+# So often a gateway looks whose answers are old.
+_LOOK_US = 250_000
+_LOOKS_RATIO = 0.7
+# What is altered counts within a second, with a callback that answers.
+EFFECT_MS = 1_000
 _PREFIX = "x-"
 
 
@@ -57,10 +63,23 @@ class Swaps:
         self._timeline = timeline
         self._asking = asking
         self._changed = changed
+        # In the other worlds an answer that did not come, or an old one, stays until the next change.
+        self.looks = rng.random() < _LOOKS_RATIO
+        self._is_due = False
+        asking.on_answer = self._look
         self.count = rng.choice((1, 2, 4)) if rng.random() < _SWAPS_RATIO else 0
         for _ in range(self.count):
             at_ms = rng.randrange(rng.choice(_LATEST_MS))
             timeline.after_us(at_ms * 1000, self._swap)
+
+    def effect_ms(self, is_asked: bool) -> float:
+        """So long behind a change another limit may count at most: no time where the callback need not be asked.
+
+        An old answer of one that is slow is as old as that.
+        """
+        if not is_asked:
+            return 0.0
+        return EFFECT_MS + SLOWEST_MS if self.looks else inf
 
     def _swap(self) -> None:
         of_class = self._rng.choice((DefaultQuotaCallback, AskedCallback, Renamed, RenamedAsked))
@@ -93,3 +112,17 @@ class Swaps:
                 engine.learn_default(question, self._cluster.shared.default_callback)
         if due:
             self._changed()
+        self._look()
+
+    def _look(self) -> None:
+        """Where answers are old still, they are asked for again, and come."""
+        if self.looks and not self._is_due and self._cluster.engine.due_questions():
+            self._is_due = True
+            self._timeline.after_us(_LOOK_US, self._ask_left)
+
+    def _ask_left(self) -> None:
+        self._is_due = False
+        engine = self._cluster.engine
+        for question in engine.due_questions():
+            engine.learn(question, question.ask(engine.callback))
+        self._changed()

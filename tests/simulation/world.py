@@ -355,7 +355,7 @@ class World:
     def _check_end(self) -> None:
         self._check_nothing_is_left()
         check_sequence(self.rows)
-        check_limits(self.rows, self.faults.limits, is_asked=self._is_asked)
+        check_limits(self.rows, self.faults.limits, for_ms=self._swaps.effect_ms(self._is_asked))
         if not self._is_asked:
             check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
