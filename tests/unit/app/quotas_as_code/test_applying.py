@@ -36,11 +36,12 @@ class Bench:
         self.dialogue = Agreed()
         self.clock = Clock()
 
-    def apply(self, content: str, **wishes: object) -> Applied:
+    def apply(self, content: str, *, within_s: float | None = None, **wishes: object) -> Applied:
         self.file.write_text(content)
         document = load_document(self.file)
         wanted = Wishes(file=self.file, command="kvota quotas apply", **wishes)  # type: ignore[arg-type]
-        return asyncio.run(apply(self.held, document, wanted, self.dialogue, self.clock))
+        applying = apply(self.held, document, wanted, self.dialogue, self.clock)
+        return asyncio.run(asyncio.wait_for(applying, within_s))
 
     def undo(self, name: str = "quotas.undo.yaml", **wishes: object) -> Applied:
         wanted = Wishes(file=self.file.with_name(name), command="kvota quotas undo", **wishes)  # type: ignore[arg-type]
@@ -321,3 +322,17 @@ def test_a_ramp_without_end_is_refused_before_anything(bench: Bench) -> None:
         bench.apply(text(a="999MB/s"), ramp="0.01%/1h")
 
     assert not bench.held.requests
+
+
+def test_the_next_step_waits_for_its_time_also_when_gone_on_with(bench: Bench) -> None:
+    bench.clock = Clock(step_us=1)
+    bench.held.fails = {1: "unsent"}
+    with pytest.raises(KvotaError, match="the same command goes on with step 1 of 4"):
+        bench.apply(GOAL, ramp=RAMP)
+
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            bench.apply(GOAL, within_s=0.2, ramp=RAMP)
+        # The first one has not got through, so it is at once; the second one is in an hour.
+        assert len(bench.held.requests) == 2
+    assert bench.held.quotas == of(a=1.5 * MB, b=2 * MB, c=3 * MB)
