@@ -21,6 +21,7 @@ NAMES = (
     "steps",
     "caught_up",
     "quota_api",
+    "producer_ids",
 )
 
 
