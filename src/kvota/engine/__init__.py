@@ -6,7 +6,15 @@ from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
 from kvota.engine.kept_places import PlaceKey
 from kvota.engine.lane import Lane
+from kvota.engine.layered_bloom import Layering
 from kvota.engine.mutations import MutationQuota
+from kvota.engine.producer_ids import (
+    KNOWN,
+    NEW,
+    ProducerIdQuotaManagerCache,
+    ProducerIdReading,
+    ProducerIds,
+)
 from kvota.engine.question import Answer, Question, asks_by_broker
 from kvota.engine.receipt import Receipt
 from kvota.engine.sampled_rate import SampledRate
@@ -16,13 +24,19 @@ from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 
 __all__ = [
+    "KNOWN",
     "MUST_WAIT",
+    "NEW",
     "Answer",
     "AnswerRoom",
     "Decision",
     "Lane",
+    "Layering",
     "MutationQuota",
     "PlaceKey",
+    "ProducerIdQuotaManagerCache",
+    "ProducerIdReading",
+    "ProducerIds",
     "Question",
     "QuotaEngine",
     "QuotaType",
