@@ -19,7 +19,9 @@ from kvota.wire.apis import (
 )
 
 BROKER, NODE = 4, "1"
-NUM, THREADS = "quota.window.num", "background.threads"
+# The gateway's, and one of a broker's own that is like it: a broker takes the first from its file only.
+NUM, LIKE = "quota.window.num", "num.io.threads"
+THREADS = "background.threads"
 
 
 def quotas(*names: str) -> list[dict[str, Any]]:
@@ -34,13 +36,15 @@ def quotas(*names: str) -> list[dict[str, Any]]:
 WRONG = [{"entity": [{"entity_type": "foo", "entity_name": "a"}], "ops": []}]
 
 
-def settings(key: int, resource: str, *values: tuple[str, str]) -> dict[str, Any]:
+def settings(
+    key: int, resource: str, *values: tuple[str, str], validate_only: bool
+) -> dict[str, Any]:
     """Settings of all brokers (""), or of one."""
     configs: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values]
     if key == INCREMENTAL_ALTER_CONFIGS:
         configs = [{**each, "config_operation": 0} for each in configs]
     rows = [{"resource_type": BROKER, "resource_name": resource, "configs": configs}]
-    return {"resources": rows, "validate_only": True}
+    return {"resources": rows, "validate_only": validate_only}
 
 
 def described(version: int, resource: str, *keys: str) -> dict[str, Any]:
@@ -57,9 +61,12 @@ ALTER = (ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS)
 
 
 def as_at_broker(content: dict[str, Any]) -> dict[str, Any]:
-    """A broker takes the gateway's settings from its file only: one of its own that is like them is the measure."""
+    """The same alteration, of settings that a broker lets be altered."""
     ((resource,), only) = content["resources"], content["validate_only"]
-    configs = [{**each, "name": THREADS} for each in resource["configs"]]
+    configs = [
+        {**each, "name": LIKE if each["name"] == NUM else each["name"]}
+        for each in resource["configs"]
+    ]
     return {"resources": [{**resource, "configs": configs}], "validate_only": only}
 
 
@@ -83,11 +90,12 @@ REFUSED: list[Question] = [
         )
     ),
     *(
-        (key, version, settings(key, resource, *values))
+        (key, version, settings(key, resource, *values, validate_only=only))
         for key, versions in ((ALTER_CONFIGS, (0, 1, 2)), (INCREMENTAL_ALTER_CONFIGS, (0, 1)))
         for version in versions
+        for only in (True, False)
         for resource in ("", NODE)
-        for values in (((NUM, "5"),), ((THREADS, "9"),))
+        for values in (((NUM, "5"),), ((THREADS, "9"),), ((NUM, "5"), (THREADS, "9")))
     ),
     *(
         (DESCRIBE_CONFIGS, version, described(version, resource, *keys))
@@ -119,27 +127,43 @@ def process(
         yield process
 
 
+async def opened(stack: AsyncExitStack, server: str, user: str) -> BrokerConnection:
+    host, _, port = server.partition(":")
+    security = Security.scram(user, f"{user}-secret")
+    connection = await BrokerConnection.open((host, int(port)), security=security)
+    stack.push_async_callback(connection.close)
+    return connection
+
+
+async def in_force(operator: BrokerConnection) -> list[str]:
+    """All quotas and settings, as one who may sees them."""
+    questions: list[Question] = [
+        (DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False}),
+        *((DESCRIBE_CONFIGS, 4, described(4, resource)) for resource in ("", NODE)),
+    ]
+    answers = [await operator.ask(key, asked, version=version) for key, version, asked in questions]
+    assert {int(row.error_code) for row in (answers[0], *answers[1].results)} == {0}
+    return [comparable(answer) for answer in answers]
+
+
 @pytest.mark.parametrize("user", ["alice", "bob"])
 async def test_a_user_without_the_right_is_told_what_a_broker_tells_and_nothing_changes(
     acl_kafka: LocalKafka, process: GatewayProcess, user: str
 ) -> None:
-    security = Security.scram(user, f"{user}-secret")
-    addresses = [process.bootstrap_servers, acl_kafka.sasl_bootstrap_servers]
+    servers = process.bootstrap_servers, acl_kafka.sasl_bootstrap_servers
     async with AsyncExitStack() as stack:
-        connections = []
-        for text in addresses:
-            host, _, port = text.partition(":")
-            connection = await BrokerConnection.open((host, int(port)), security=security)
-            stack.push_async_callback(connection.close)
-            connections.append(connection)
-        codes = set()
+        through, straight = [await opened(stack, server, user) for server in servers]
+        operators = [await opened(stack, server, "operator") for server in servers]
+        before = [await in_force(operator) for operator in operators]
+        answers = set()
         for key, version, content in REFUSED:
-            told = await connections[0].ask(key, content, version=version)
             like = as_at_broker(content) if key in ALTER else content
-            straight = await connections[1].ask(key, like, version=version)
-            assert comparable(told) == comparable(straight), (key, version, content)
-            codes.add(comparable(straight))
-    assert len(codes) > 4  # refused in several words
+            told = comparable(await through.ask(key, content, version=version))
+            measure = comparable(await straight.ask(key, like, version=version))
+            assert told == measure, (key, version, content)
+            answers.add(measure)
+        assert [await in_force(operator) for operator in operators] == before
+    assert len(answers) > 4  # refused in several words
     assert "altered by" not in process.log
     assert not (process.folder / "quotas.json").exists()
     assert " ERROR " not in process.log
