@@ -176,7 +176,9 @@ class TopicStore:
         """Make it where it is missing. What was in force before stays, and is there for all who follow it."""
         in_force: list[EncodedRow] = []
         if await self._is_missing():
-            log.warning("there is no topic %s; it is made", self._topic.name)
+            self._say_once(
+                f"there is no topic {self._topic.name}", "%s; it is made", logging.WARNING
+            )
             in_force = await self._rows_in_force()
         # What is in force goes into it as one batch: half of it would be taken for all there is.
         is_made_here = await self._topic.find_or_make(batch_bytes=size_bytes(in_force))
@@ -320,10 +322,10 @@ class TopicStore:
                 self._said[reason] = None
                 log.error("topic %s: row %d is left out: %s", self._topic.name, offset, reason)
 
-    def _say_once(self, reason: str, words: str) -> None:
+    def _say_once(self, reason: str, words: str, level: int = logging.ERROR) -> None:
         if reason not in self._said:
             self._said[reason] = None
-            log.error(words, reason)
+            log.log(level, words, reason)
 
 
 async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -> _Made:
