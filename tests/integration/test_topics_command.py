@@ -200,12 +200,12 @@ def test_where_the_quota_is_spent_it_says_how_long_and_does_not_repeat_it(
 
 def test_with_wait_it_goes_on_until_it_is_done(place: Place, where: str) -> None:
     client_id = limited(where, "waits")
-    names = [f"waits-{uuid4().hex[:8]}" for _ in range(AT_ONCE + 4)]
+    names = [f"waits-{uuid4().hex[:8]}" for _ in range(AT_ONCE + 3)]
     begin = time.monotonic()
     ended = place.run(f"create {' '.join(names)} --partitions 1 --wait", client_id=client_id)
 
     assert ended.exit_code == 0, ended.stdout + ended.stderr
-    assert time.monotonic() - begin >= 4 / RATE - 0.05
+    assert time.monotonic() - begin >= 3 / RATE - 0.05
     assert [line.partition(":")[0] for line in ended.stdout.splitlines()] == names
     place.known(*names)
 

@@ -33,6 +33,7 @@ EXTRA_OF_COMMAND = {
     "kafka": "localkafka",
     "quotas": "client",
     "topics": "client",
+    "configs": "client",
 }
 # Packages that a command may miss, each with the extra that brings it.
 EXTRA_OF = {
@@ -63,6 +64,7 @@ COMMANDS: dict[str, str] = {
     "recommend": "a quota for every tenant, under a capacity you state",
     "quotas": "keep quotas in a file: export, plan, apply, undo",
     "topics": "create, grow, delete and describe topics; says how long a spent quota makes it wait",
+    "configs": "quotas and settings with the arguments of kafka-configs.sh, without a JVM",
     "volumes": "how full the brokers' disks are, and whom that slows down",
     "kafka": "start and stop a real Apache Kafka on this machine",
 }
