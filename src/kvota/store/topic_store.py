@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from uuid import UUID
 
 from kvota.client.record_batches import Row, Unread
 from kvota.files.whole_file import write_whole
@@ -33,6 +34,7 @@ from kvota.store.quota_rows import (
 from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, nothing
 from kvota.store.quota_topic import QuotaTopic, TopicError, size_bytes
 from kvota.store.topic_writer import RETRY_S, TopicWriter, Trouble, is_final
+from kvota.store.unread_alterations import Stored, is_any_elsewhere, missing
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -166,6 +168,7 @@ class TopicStore:
         await self._see_that_it_is_there()
         topic_id = self._topic.topic_id
         found, settings = await self._found()
+        await self._append_missing(topic_id, found, settings)
         await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
         self._put_settings(settings)
         self._writer.begin(topic_id)
@@ -195,8 +198,38 @@ class TopicStore:
             await self._writer.append(in_force or await self._rows_in_force())
 
     async def _rows_in_force(self) -> list[EncodedRow]:
-        changes = ClientQuotas().changes_to(self.quotas)
-        return await _computed(len(changes), encode_rows, changes) + encode_settings(self.settings)
+        """With those that are stored, and were not read back before the topic was gone."""
+        quotas, settings = self._writer.unread.on_top_of(self.quotas, self.settings)
+        changes = ClientQuotas().changes_to(quotas)
+        return await _computed(len(changes), encode_rows, changes) + encode_settings(settings)
+
+    async def _append_missing(
+        self, topic_id: UUID | None, found: ClientQuotas, settings: Settings
+    ) -> None:
+        """Whoever has made the topic anew may not have had what was answered here last: it gets that, too."""
+        unread = self._writer.unread.all
+        if not unread:
+            return
+        _, end = await self._topic.bounds()
+        if not is_any_elsewhere(unread, topic_id, end):
+            return  # they are read next
+        before = self.quotas, self.settings
+        lacks = await asyncio.to_thread(missing, unread, (found, settings), before)
+        rows = await _computed(len(lacks.quotas), encode_rows, lacks.quotas)
+        rows += encode_settings(lacks.settings)
+        stored = None
+        if rows:
+            log.warning(
+                "topic %s is another one, without %d values of quotas and settings that were stored here last: they "
+                "are put into it",
+                self._topic.name,
+                len(rows),
+            )
+            last = await self._writer.append(rows)
+            stored = Stored(
+                topic_id=topic_id, last=last, quotas=lacks.quotas, settings=lacks.settings
+            )
+        self._writer.unread.replace(unread, stored)
 
     async def _found(self) -> tuple[ClientQuotas, Settings]:
         """What all rows say; a quota of which none can be read stays as it is, whoever has written them."""
