@@ -114,8 +114,9 @@ def _checked_tags(callback: ClientQuotaCallback, told: object) -> tuple[Tags, st
         raise CallbackError(callback, "quota_metric_tags", tags, "texts of Unicode") from None
     text = tags_text(tags)
     if len(text) > _TAGS_CHARS_MAX:
-        expected = f"at most {_TAGS_CHARS_MAX} characters (these are {len(text)})"
-        raise CallbackError(callback, "quota_metric_tags", tags, expected)
+        expected = f"at most {_TAGS_CHARS_MAX} characters"
+        more = f" (these are {len(text)})"
+        raise CallbackError(callback, "quota_metric_tags", tags, expected, more=more)
     return MappingProxyType(tags), text
 
 

@@ -102,6 +102,8 @@ class CallbackAsking:
         now_s = monotonic()
         hangs = []
         with self._lock:
+            if self._stopped:
+                return  # another one is in force: nobody waits for this one's threads
             slow = sum(now_s - since_s >= _SLOW_S for since_s, _ in self._running.values())
             for _ in range(min(slow, len(self._first) + len(self._again))):
                 self._start_thread(THREADS_MAX)

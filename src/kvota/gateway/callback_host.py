@@ -8,7 +8,7 @@ from functools import partial
 from kvota.callbacks.loading import is_kvotas_own
 from kvota.engine import Answer, Question, asks_by_broker
 from kvota.gateway.callback_asking import CallbackAsking
-from kvota.gateway.callback_faults import CallbackFaults
+from kvota.gateway.callback_faults import CallbackFaults, FaultCounts
 from kvota.gateway.callback_telling import CLOSE_S, CallbackTelling
 from kvota.model.cluster_view import ClusterView
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
@@ -30,20 +30,25 @@ class CallbackHost:
     Args:
         callback: configured, and told of its ``initial_quotas``.
         loop: of the gateway.
+        counted: counts what goes wrong.
 
     Attributes:
         callback: the same.
         in_engine: what the engine gets: the callback itself, or what stands for it there.
         by_broker: whether its limits can differ from broker to broker.
         wants_cluster: whether it does anything with the cluster's topics and leaders.
-        faults: what went wrong in it.
         on_reset: called with the types whose tags or limits may be others now.
         on_told: called when a quota was told of; answers from before that are due to be asked again.
         on_answer: called with each answer, before who has asked gets it.
         closed: done once the callback's ``close`` has returned.
     """
 
-    def __init__(self, callback: ClientQuotaCallback, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        callback: ClientQuotaCallback,
+        loop: asyncio.AbstractEventLoop,
+        counted: FaultCounts,
+    ) -> None:
         self.callback = callback
         self.by_broker = asks_by_broker(callback)
         told, nobody = (
@@ -51,19 +56,19 @@ class CallbackHost:
             ClientQuotaCallback.update_cluster_metadata,
         )
         self.wants_cluster = told is not nobody
-        self.faults = CallbackFaults(callback)
+        faults = CallbackFaults(callback, counted)
         self.on_reset: Reset = _ignore
         self.on_told: Callable[[], None] = _ignore
         self.on_answer: Callable[[Question, object], None] = _ignore
         self.closed: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._waiting: dict[Question, set[asyncio.Future[object]]] = {}
-        self._asking = CallbackAsking(callback, loop, faults=self.faults, answered=self._answered)
+        self._asking = CallbackAsking(callback, loop, faults=faults, answered=self._answered)
         self.answers_at_once = callback.answers_at_once and is_kvotas_own(callback)
         self._telling = CallbackTelling(
             callback,
             loop,
-            faults=self.faults,
+            faults=faults,
             changed=self._reset,
             hold=self._asking.hold,
             release=self._asking.release,
@@ -130,7 +135,7 @@ class CallbackHost:
             await asyncio.wait_for(told.wait(), at_most_s)
 
     def look(self) -> None:
-        """Due some times a second: see whether anything changed by other means, and who hangs."""
+        """Due some times a second: see whether anything changed by other means, and who hangs; in ``close``, too."""
         self._telling.look()
         self._asking.look()
 

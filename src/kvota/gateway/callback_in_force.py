@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.callbacks.loading import ChosenCallback
 from kvota.engine import Answer, Question
+from kvota.gateway.callback_faults import FaultCounts
 from kvota.gateway.callback_host import CallbackHost
 from kvota.gateway.callback_loading import CallbackLoading
 from kvota.gateway.callback_retries import CallbackRetries
@@ -68,6 +69,7 @@ class CallbackInForce:
         self._shared = shared
         self._look_again = look_again
         self._retries = CallbackRetries()
+        self._faults = FaultCounts()
         self._is_due_soon = False
         self._cluster: ClusterView | None = None
         self.changing = asyncio.Lock()
@@ -83,7 +85,7 @@ class CallbackInForce:
         """Begin to host the callback that the engine was made with."""
         self._loop = loop
         engine = self._shared.engine
-        self._host = CallbackHost(engine.callback, loop)
+        self._host = CallbackHost(engine.callback, loop, self._faults)
         engine.callback = self._host.in_engine
         self._say_what_it_wants(self._host)
         self._listen_to(self._host)
@@ -100,8 +102,8 @@ class CallbackInForce:
 
     @property
     def fault_counts(self) -> Mapping[str, int]:
-        """How often the one in force has raised, answered nonsense or hung, by method."""
-        return self._host.faults.counts
+        """How often one has raised, answered nonsense or hung, by method; those that are no more in force count, too."""
+        return self._faults.by_method()
 
     # ------------------------------------------------------------------ asking and telling
 
@@ -125,7 +127,8 @@ class CallbackInForce:
         """Look after it until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self._host.look()
+            for host in (self._host, *self._closing):
+                host.look()
             if self._host.answers_at_once and self._shared.engine.refresh():
                 self._look_again()
             self._ask_failed()
@@ -139,9 +142,10 @@ class CallbackInForce:
             UsageError: it cannot be had; names the property.
         """
         if chosen.is_default:
-            return PreparedCallback(chosen=chosen, host=CallbackHost(self._default(), self._loop))
-        self._loading = CallbackLoading(chosen, quotas)
-        host = CallbackHost(await self._loading.wait(), self._loop)
+            host = CallbackHost(self._default(), self._loop, self._faults)
+            return PreparedCallback(chosen=chosen, host=host)
+        self._loading = CallbackLoading(chosen, quotas, self._faults)
+        host = CallbackHost(await self._loading.wait(), self._loop, self._faults)
         cluster = await self._cluster_for(host)
         if cluster is not None:
             host.tell_cluster(cluster)

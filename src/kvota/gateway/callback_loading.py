@@ -7,7 +7,7 @@ from threading import Thread
 
 from kvota.callbacks.faults import line_in_package
 from kvota.callbacks.loading import ChosenCallback, load_callback
-from kvota.gateway.callback_faults import CallbackFaults
+from kvota.gateway.callback_faults import CallbackFaults, FaultCounts
 from kvota.model.broker_settings import CALLBACK_CLASS
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import ConfigurationError, Fault
@@ -23,11 +23,18 @@ class CallbackLoading:
     Args:
         chosen: its class and properties.
         quotas: those configured now, which it is told.
+        counted: counts a ``close`` that fails; None: nobody counts yet.
     """
 
-    def __init__(self, chosen: ChosenCallback, quotas: ConfiguredQuotas) -> None:
+    def __init__(
+        self,
+        chosen: ChosenCallback,
+        quotas: ConfiguredQuotas,
+        counted: FaultCounts | None = None,
+    ) -> None:
         self._chosen = chosen
         self._quotas = quotas
+        self._counted = counted or FaultCounts()
         # Nobody says that it runs, so it can be cancelled until it has a result.
         self._loaded: Future[ClientQuotaCallback] = Future()
         self._thread = Thread(target=self._load, name="kvota-callback-load", daemon=True)
@@ -83,11 +90,11 @@ class CallbackLoading:
         try:
             self._loaded.set_result(callback)
         except InvalidStateError:  # too late: nobody wants it any more
-            _close(callback)
+            _close(callback, self._counted)
 
 
-def _close(callback: ClientQuotaCallback) -> None:
+def _close(callback: ClientQuotaCallback, counted: FaultCounts) -> None:
     try:
         callback.close()
     except BaseException as error:  # noqa: BLE001  (it is said, and nothing depends on it)
-        CallbackFaults(callback).note(error, "close")
+        CallbackFaults(callback, counted).note(error, "close")

@@ -270,7 +270,7 @@ CALLBACK_ERRORS = Metric(
     "kvota_callback_errors_total",
     _COUNTER,
     ("method",),
-    "How often the quota callback in force has raised, answered nonsense or hung",
+    "How often a quota callback, in force or closed since, has raised, answered nonsense or hung",
 )
 CLUSTER_STALE = Metric(
     "kvota_cluster_stale",

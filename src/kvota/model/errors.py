@@ -62,15 +62,19 @@ class CallbackError(KvotaError):
 
     Attributes:
         method: which of its methods.
+        cause: what is wrong with the answer, without the answer itself, which may name a client.
     """
 
-    def __init__(self, callback: object, method: str, value: object, expected: str) -> None:
+    def __init__(
+        self, callback: object, method: str, value: object, expected: str, *, more: str = ""
+    ) -> None:
         of_class = type(callback)
         shown = repr(value)
         shown = shown if len(shown) <= _SHOWN_MAX else f"{shown[: _SHOWN_MAX - 1]}…"
         name = f"{of_class.__module__}.{of_class.__qualname__}.{method}"
-        super().__init__(f"{name} answered {shown}, not {expected}")
+        super().__init__(f"{name} answered {shown}, not {expected}{more}")
         self.method = method
+        self.cause = f"{type(value).__qualname__}, not {expected}"
 
 
 class ProtocolError(KvotaError):

@@ -66,7 +66,7 @@ class Caller:
         is_let_in: true once the broker has accepted a login, or has answered what it answers nobody before one.
         logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
         is_refused: the broker has refused a login; it closes the connection next.
-        upstream_versions: what the broker offers, once the client has asked.
+        upstream_versions: what the broker offers, once the client, or the gateway on its behalf, has asked.
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
         commands: for the driver.

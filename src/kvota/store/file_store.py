@@ -219,10 +219,11 @@ def load_quota_file(path: Path) -> tuple[QuotaDocument, str | None]:
             f"{problem} Nobody has a quota, and alterations are refused, until the file is mended, or "
             "taken away, and the gateway started again."
         )
+    anew = "" if path.exists() else f" To begin without quotas take {previous} away, too."
     return document, (
         f"{problem} In force are the {len(document.quotas)} entities of {previous}, as they were before "
         f"the last alteration; alterations are refused. Put a good copy in place of {path}, e.g. that "
-        "one, and start the gateway again."
+        f"one, and start the gateway again.{anew}"
     )
 
 
@@ -245,16 +246,23 @@ def load_snapshot(path: Path) -> tuple[QuotaDocument, str | None]:
 
 def _load(path: Path) -> tuple[QuotaDocument, str | None, Path | None]:
     """The document, why it is not the file's own, and which one it is then; no path: none could be read."""
+    is_missing = False
     try:
         return read_file(path), None, None
     except FileNotFoundError:
-        return QuotaDocument(), None, None
+        is_missing, reason = True, "it is not there"
     except (CorruptDataError, OSError) as error:
         reason = str(getattr(error, "strerror", None) or error)
     previous = previous_of(path)
     try:
         return read_file(previous), reason, previous
-    except (CorruptDataError, OSError):
+    except FileNotFoundError:
+        # Without the one before there has been none yet.
+        return QuotaDocument(), None if is_missing else reason, None
+    except (CorruptDataError, OSError) as error:
+        if is_missing:
+            why = getattr(error, "strerror", None) or error
+            reason = f"{reason}, and {previous} cannot be read: {why}"
         return QuotaDocument(), reason, None
 
 

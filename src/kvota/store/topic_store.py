@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kvota.client.record_batches import Row, Unread
 from kvota.files.whole_file import write_whole
-from kvota.model.broker_settings import Settings, with_changes
+from kvota.model.broker_settings import SettingChanges, Settings, with_changes
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
@@ -34,6 +34,7 @@ from kvota.store.quota_rows import (
 from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, nothing
 from kvota.store.quota_topic import QuotaTopic, TopicError, size_bytes
 from kvota.store.topic_writer import RETRY_S, TopicWriter, Trouble, is_final
+from kvota.store.unread_alterations import Stored, is_any_elsewhere, missing
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -170,14 +171,18 @@ class TopicStore:
         await self._see_that_it_is_there()
         topic_id = self._topic.topic_id
         rows, offset = await self._all_rows()
-        if self._is_new(topic_id, offset) and not self._is_made_here and self._lacks(rows):
+        if (
+            self._is_new(topic_id, offset)
+            and not self._is_made_here
+            and any(rows.lacking(*self._held()))
+        ):
             await asyncio.sleep(_FILLED_S)  # who has made it is quicker
             rows, offset = await self._all_rows()
         if self._is_new(topic_id, offset):
-            await self._fill(rows)
-            found, settings = await self._laid_over(rows)
+            found, settings = await self._filled(rows)
         else:
             found, settings = await self._found(rows)
+        await self._append_missing(topic_id, found, settings)
         await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
         self._put_settings(settings)
         self._has_followed, self._followed, self._is_made_here = True, topic_id, False
@@ -191,7 +196,7 @@ class TopicStore:
         if await self._is_missing():
             log.warning("there is no topic %s; it is made", self._topic.name)
             # What is in force goes into it as one batch: half of it would be taken for all there is.
-            size = size_bytes(await self._encoded(*LastRows().lacking(self.quotas, self.settings)))
+            size = size_bytes(await _encoded(*LastRows().lacking(*self._held())))
         if await self._topic.find_or_make(batch_bytes=size):
             self._is_made_here = True
 
@@ -202,22 +207,51 @@ class TopicStore:
         # Brokers before 2.8 tell of no id.
         return self._has_followed and (topic_id != self._followed or end < self._offset)
 
-    def _lacks(self, rows: LastRows) -> bool:
-        return any(rows.lacking(self.quotas, self.settings))
+    def _held(self) -> tuple[ClientQuotas, Settings]:
+        """What is in force, and what is stored besides and was not read back before the topic was gone."""
+        return self._writer.unread.on_top_of(self.quotas, self.settings)
 
-    async def _fill(self, rows: LastRows) -> None:
-        """What is in force, and no row tells of, is put into it: it is there for all who follow it."""
-        changes, settings = rows.lacking(self.quotas, self.settings)
+    async def _filled(self, rows: LastRows) -> tuple[ClientQuotas, Settings]:
+        """Put what is held, and no row tells of, into it, for all who follow it; returns what it says then."""
+        held, held_settings = self._held()
+        changes, settings = rows.lacking(held, held_settings)
         if changes or settings:
             log.warning(
                 "topic %s is new: the quotas of %d entities that are in force are put into it",
                 self._topic.name,
                 len({change.entity for change in changes}),
             )
-            await self._writer.append(await self._encoded(changes, settings))
+            await self._writer.append(await _encoded(changes, settings))
+        told = rows.changes()
+        found = await _computed(len(told), held.with_changes, told)
+        return found, rows.laid_over(held_settings)
 
-    async def _encoded(self, changes: Sequence[KeyChange], settings: Settings) -> list[EncodedRow]:
-        return await _computed(len(changes), encode_rows, changes) + encode_settings(settings)
+    async def _append_missing(
+        self, topic_id: UUID | None, found: ClientQuotas, settings: Settings
+    ) -> None:
+        """Whoever has made the topic anew may not have had what was answered here last: it gets that, too."""
+        unread = self._writer.unread.all
+        if not unread:
+            return
+        _, end = await self._topic.bounds()
+        if not is_any_elsewhere(unread, topic_id, end):
+            return  # they are read next
+        before = self.quotas, self.settings
+        lacks = await asyncio.to_thread(missing, unread, (found, settings), before)
+        rows = await _encoded(*lacks)
+        stored = None
+        if rows:
+            log.warning(
+                "topic %s is another one, without %d values of quotas and settings that were stored here last: they "
+                "are put into it",
+                self._topic.name,
+                len(rows),
+            )
+            last = await self._writer.append(rows)
+            stored = Stored(
+                topic_id=topic_id, last=last, quotas=lacks.quotas, settings=lacks.settings
+            )
+        self._writer.unread.replace(unread, stored)
 
     async def _all_rows(self) -> tuple[LastRows, int]:
         """What is in it now, and the offset behind."""
@@ -228,12 +262,6 @@ class TopicStore:
             self._say_left_out(left_out)
             offset = decoded.next_offset
         return rows, offset
-
-    async def _laid_over(self, rows: LastRows) -> tuple[ClientQuotas, Settings]:
-        """What is in force, and after it what the rows say."""
-        changes = rows.changes()
-        found = await _computed(len(changes), self.quotas.with_changes, changes)
-        return found, rows.laid_over(self.settings)
 
     async def _found(self, rows: LastRows) -> tuple[ClientQuotas, Settings]:
         """What the rows say; a quota of which none can be read stays as it is, whoever has written them."""
@@ -364,6 +392,10 @@ async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -
     if size > CHANGES_PER_STEP:
         return await asyncio.to_thread(work, given)
     return work(given)
+
+
+async def _encoded(quotas: Sequence[KeyChange], settings: SettingChanges) -> list[EncodedRow]:
+    return await _computed(len(quotas), encode_rows, quotas) + encode_settings(settings)
 
 
 def _changed(

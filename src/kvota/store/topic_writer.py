@@ -17,6 +17,7 @@ from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.quota_rows import EncodedRow, KnownRows, encode_rows, encode_settings
 from kvota.store.quota_store import CHANGES_PER_STEP, Done, altered
 from kvota.store.quota_topic import QuotaTopic, TooLargeError, TopicError, size_bytes
+from kvota.store.unread_alterations import Stored, UnreadAlterations
 from kvota.wire.error_code import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class TopicWriter:
 
     Attributes:
         known: what the rows say that are being appended, so that nobody has to read them when they come back.
+        unread: what the topic has taken, and has not come back.
     """
 
     def __init__(self, topic: QuotaTopic, *, clock: Clock) -> None:
@@ -62,9 +64,10 @@ class TopicWriter:
         self._is_doubtful = False  # after a failure it may be gone
         self._moved = asyncio.Event()
         self.known: KnownRows = {}
+        self.unread = UnreadAlterations()
 
     def want(self, errand: StoreQuotas, done: Done) -> None:
-        """Append it; ``done`` is called when it is in force, or could not be appended."""
+        """Append it; ``done`` is called when it is in force, or in the topic and cannot be read back, or not there."""
         self._wanted.append((errand, done))
         self._is_wanted.set()
 
@@ -75,6 +78,7 @@ class TopicWriter:
     def is_in_force_to(self, offset: int) -> None:
         """What stands before this offset of it counts now."""
         self._in_force_to = offset
+        self.unread.read_to(self._followed, offset)
         self._moved.set()
 
     def is_lost(self) -> None:
@@ -149,20 +153,35 @@ class TopicWriter:
             for row, change in zip(of_errand, errand.changes, strict=False)  # settings stand behind
         }
         try:
-            last = await self._append_at_last(await self._batch(rows), len(rows))
+            topic_id, last = await self._append_at_last(await self._batch(rows), len(rows))
         except KvotaError as error:
             words = f"The quotas could not be stored in topic {self._topic.name}: {error}."
             log.error("%s", words)  # noqa: TRY400  (its text says all)
             is_too_large = isinstance(error, TooLargeError)
             code = ErrorCode.POLICY_VIOLATION if is_too_large else ErrorCode.UNKNOWN_SERVER_ERROR
             return Refusal(code, words)
+        if topic_id == self._followed and last < self._in_force_to:
+            return None  # they have come back before the broker's answer
+        stored = Stored(
+            topic_id=topic_id,
+            last=last,
+            quotas=[change for errand, _, _ in together for change in errand.changes],
+            settings={
+                name: text for each in together for name, text in each.errand.settings.items()
+            },
+        )
+        self.unread.add(stored)
         with suppress(TimeoutError):
             async with asyncio.timeout(_BACK_S):
-                while self._in_force_to <= last and self._is_followed:
+                while stored in self.unread and self._is_followed:
                     self._moved.clear()
                     await self._moved.wait()
-        if self._in_force_to <= last:
-            log.warning("altered quotas are in topic %s and not in force yet", self._topic.name)
+        if stored in self.unread:
+            log.warning(
+                "altered quotas are in topic %s, and not in force here yet: it cannot be read. They are as soon as it "
+                "is, or another one is made in its place",
+                self._topic.name,
+            )
         return None
 
     async def _batch(self, rows: Sequence[EncodedRow]) -> bytes:
@@ -171,8 +190,8 @@ class TopicWriter:
             return await asyncio.to_thread(encode_batch, rows, now_ms=now_ms)
         return encode_batch(rows, now_ms=now_ms)
 
-    async def _append_at_last(self, batch: bytes, count: int) -> int:
-        """Append; a broker that has gone gives way to another one.
+    async def _append_at_last(self, batch: bytes, count: int) -> tuple[UUID | None, int]:
+        """Append; a broker that has gone gives way to another one. Returns the topic's id, and the last row's offset.
 
         A batch that is there twice because an answer was lost says the same.
 
@@ -190,12 +209,15 @@ class TopicWriter:
             self._is_doubtful = not isinstance(error, TooLargeError)
             raise tries.told(error) from None
 
-    async def _append_to_followed(self, batch: bytes, count: int, tries: "_Tries") -> int:
+    async def _append_to_followed(
+        self, batch: bytes, count: int, tries: "_Tries"
+    ) -> tuple[UUID | None, int]:
         await self._see_that_it_is_followed()
         while True:
+            followed = self._followed
             last = await self._try(batch, count, tries)
             if last is not None:
-                return last
+                return followed, last
             await self._wait_until_followed()
 
     async def _try(self, batch: bytes, count: int, tries: "_Tries") -> int | None:
@@ -205,7 +227,7 @@ class TopicWriter:
             KvotaError: it will not.
         """
         might, tries.may_be_there = tries.may_be_there, True  # until it is known that it is not
-        next_offset = self._in_force_to
+        followed, next_offset = self._followed, self._in_force_to
         try:
             last = await self._topic.append(batch, count)
         except (*Trouble, TopicError) as error:
@@ -215,7 +237,8 @@ class TopicWriter:
             if is_final(error):
                 raise
             return None
-        if last - count + 1 < next_offset:  # brokers know it by its name alone
+        # Brokers know it by its name alone.
+        if last - count + 1 < next_offset or self._topic.topic_id != followed:
             raise TopicError(_ANOTHER)
         return last
 

@@ -10,7 +10,7 @@ from struct import Struct
 from kvota.wire.apis import ANSWERED_HERE, API_VERSIONS, APIS
 from kvota.wire.encode import encode_count, encode_int16
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import answer_scanner, encode_answer, with_size
+from kvota.wire.headers import answer_scanner, encode_answer, encode_request, with_size
 from kvota.wire.varint import Bytes
 
 # Kafka has some 90.
@@ -28,6 +28,11 @@ class ApiVersionsAnswer:
     array_at: int  # offset of the array's count
     entries: tuple[tuple[int, int, int], ...]  # key, offset of its tags, end
     array_end: int
+
+
+def question(correlation_id: int) -> bytes:
+    """Makes an ApiVersions v0 request frame, which every broker since 0.10 takes, also before a login."""
+    return encode_request(API_VERSIONS, 0, correlation_id, b"")
 
 
 def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:

@@ -13,7 +13,8 @@ from tests.unit.gateway.world import until
 
 from kvota.gateway import callback_asking as module
 from kvota.gateway.callback_asking import THREADS_AT_ONCE, THREADS_MAX, CallbackAsking
-from kvota.gateway.callback_faults import CAUSES_MAX, CallbackFaults
+from kvota.gateway.callback_faults import CAUSES_MAX, CallbackFaults, FaultCounts
+from kvota.model.errors import CallbackError
 
 
 class Callback:
@@ -28,9 +29,11 @@ class Callback:
         self.calls.append(text)
         if text != "quick":
             self.gate.wait(20)
-        if text.startswith("fail"):
+        if text.startswith("fail") or text == "type":
             msg = f"no such user: {text}"
-            raise LookupError(msg)
+            raise (OSError if text == "type" else LookupError)(msg)
+        if text == "line":
+            raise LookupError(text)
         if text == "leave":
             sys.exit("enough")
         return threading.current_thread().name
@@ -50,7 +53,8 @@ class Asked(CallbackAsking):
     """Keeps the answers, in their order."""
 
     def __init__(self, callback: Callback, loop: asyncio.AbstractEventLoop) -> None:
-        self.faults = CallbackFaults(callback)
+        self.counted = FaultCounts()
+        self.faults = CallbackFaults(callback, self.counted)
         self.answers: list[tuple[object, object]] = []
         super().__init__(
             callback,  # type: ignore[arg-type]
@@ -185,7 +189,7 @@ async def test_who_hangs_is_said_once_with_method_and_line(
     (message,) = caplog.messages
     assert "the quota callback Callback has not come back from tags_of for 0.0 s" in message
     assert f"({__file__}:" in message
-    assert asking.faults.counts == {"tags_of": 3}
+    assert asking.counted.by_method() == {"tags_of": 3}
 
 
 async def test_when_every_thread_hangs_nobody_waits_for_another(
@@ -215,25 +219,57 @@ async def test_what_the_callback_raises_is_the_answer_and_is_logged_once(
     (message,) = caplog.messages
     assert message.startswith(f"the quota callback Callback failed in tags_of ({__file__}:")
     assert message.endswith("LookupError('no such user: fail')")
-    assert asking.faults.counts == {"tags_of": 2}
+    assert asking.counted.by_method() == {"tags_of": 2}
 
 
-async def test_each_cause_is_logged(asking: Asked, caplog: pytest.LogCaptureFixture) -> None:
-    for text in ("fail 1", "fail 2", "badly put"):
+async def test_each_cause_is_logged_once_whomever_its_text_names(
+    asking: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = 2 * CAUSES_MAX
+    for number in range(users):
+        await asking.asked(f"fail user-{number}")
+    # Another type at the same line, another line, and none of the callback's: each is another cause.
+    for text in ("type", "line", "badly put", "type", "line", "badly put"):
         await asking.asked(text)
 
-    assert len(caplog.messages) == 3
-    assert "failed in ask: TypeError('badly put')" in caplog.messages[2]
+    words = [message.partition(": ")[2] for message in caplog.messages]
+    assert words == [
+        "LookupError('no such user: fail user-0')",
+        "OSError('no such user: type')",
+        "LookupError('line')",
+        "TypeError('badly put')",
+    ]
+    assert "failed in ask: TypeError('badly put')" in caplog.messages[-1]
+    assert asking.counted.by_method() == {"tags_of": users + 4, "ask": 2}
 
 
 async def test_causes_without_end_do_not_fill_the_log(
     asking: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await asking.asked(*(f"fail {number}" for number in range(2 * CAUSES_MAX)))
+    for number in range(2 * CAUSES_MAX):
+        asking.faults.note(type(f"Made{number}", (Exception,), {})(), "close")
 
     assert len(caplog.messages) == CAUSES_MAX + 1
     assert sum(text.endswith("further ones are not logged") for text in caplog.messages) == 1
-    assert sum(asking.faults.counts.values()) == 2 * CAUSES_MAX
+    assert sum(asking.counted.by_method().values()) == 2 * CAUSES_MAX
+
+
+async def test_nonsense_is_logged_once_by_what_is_wrong_with_it(
+    asking: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        for method, answer, wanted in (
+            ("quota_metric_tags", {"user": number}, "texts"),
+            ("quota_limit", -number, "None or a number"),
+            ("quota_limit", f"{number}MB/s", "None or a number"),
+        ):
+            asking.faults.note(CallbackError(asking.faults, method, answer, wanted))
+
+    assert [message.partition(" answered ")[2] for message in caplog.messages] == [
+        "{'user': 0}, not texts",
+        "0, not None or a number",
+        "'0MB/s', not None or a number",
+    ]
 
 
 async def test_a_callback_that_leaves_the_process_does_not_even_leave_its_thread(
@@ -303,7 +339,7 @@ async def test_an_answer_that_comes_after_the_end_is_dropped(
 ENDS_WHILE_A_CALLBACK_HANGS = """
 import asyncio, threading
 from kvota.gateway.callback_asking import CallbackAsking
-from kvota.gateway.callback_faults import CallbackFaults
+from kvota.gateway.callback_faults import CallbackFaults, FaultCounts
 
 class Question:
     def ask(self, callback):
@@ -312,7 +348,7 @@ class Question:
 
 async def main():
     loop = asyncio.get_running_loop()
-    asking = CallbackAsking(None, loop, faults=CallbackFaults(None), answered=print)
+    asking = CallbackAsking(None, loop, faults=CallbackFaults(None, FaultCounts()), answered=print)
     asking.ask(Question())
     await asyncio.sleep(0.2)
     asking.stop()

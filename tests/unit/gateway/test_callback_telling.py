@@ -9,7 +9,7 @@ from tests.unit.gateway.world import until
 
 from kvota.callbacks import ClusterView, QuotaEntity, QuotaType
 from kvota.gateway import callback_telling as module
-from kvota.gateway.callback_faults import CallbackFaults
+from kvota.gateway.callback_faults import CallbackFaults, FaultCounts
 from kvota.gateway.callback_telling import CallbackTelling
 from kvota.model.configured_quotas import QuotaChange
 
@@ -22,7 +22,8 @@ class Telling:
 
     def __init__(self, *, asks_for_resets: bool = True) -> None:
         self.callback = OwnCallback()
-        self.faults = CallbackFaults(self.callback)
+        self.counted = FaultCounts()
+        self.faults = CallbackFaults(self.callback, self.counted)
         self.changed: list[tuple[QuotaType, ...]] = []
         self.held = 0
         self.ended = asyncio.Event()
@@ -146,8 +147,8 @@ async def test_an_error_is_counted_logged_once_and_the_rest_is_told(
         await until(lambda limit=limit: (P, ALICE, limit) in told.callback.of("update_quota"))
         await until(lambda: not told.held)
 
-    await until(lambda: told.faults.counts.get(method, 0) >= 2)
-    assert list(told.faults.counts) == [method]
+    await until(lambda: told.counted.by_method().get(method, 0) >= 2)
+    assert list(told.counted.by_method()) == [method]
     messages = [m for m in caplog.messages if "kvota" in m or "quota callback" in m]
     assert len(messages) == 1
     assert f"the quota callback OwnCallback failed in {method} (" in messages[0]
@@ -164,7 +165,7 @@ async def test_what_is_neither_yes_nor_no_is_an_error_and_a_no(
 
     told.telling.tell_cluster(ClusterView())
 
-    await until(lambda: told.faults.counts.get(method))
+    await until(lambda: told.counted.by_method().get(method))
     await until(lambda: not told.held)
     assert told.changed == []
     assert f"OwnCallback.{method} answered {answer!r}, not True or False" in caplog.messages[0]
@@ -183,7 +184,7 @@ async def test_who_hangs_is_said_once(
 
     (message,) = caplog.messages
     assert "OwnCallback has not come back from update_quota" in message
-    assert told.faults.counts == {"update_quota": 1}
+    assert told.counted.by_method() == {"update_quota": 1}
 
 
 async def test_it_is_closed_once_after_everything_else() -> None:
@@ -220,4 +221,4 @@ async def test_one_that_leaves_the_process_leaves_nothing(told: Telling) -> None
     told.telling.tell([QuotaChange(BOB, P, None)])
 
     await until(lambda: told.callback.of("remove_quota"))
-    assert told.faults.counts == {"update_quota": 1}
+    assert told.counted.by_method() == {"update_quota": 1}

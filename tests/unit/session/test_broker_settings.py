@@ -21,6 +21,7 @@ from kvota.session.outside import AlterSettings, Refusal
 from kvota.testing.frames import HEARTBEAT, answer, decoded, parts, request, split
 from kvota.testing.kafka_messages import versions
 from kvota.testing.stage import Cluster, Stage
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS
 from kvota.wire.permission_questions import alter_nothing
 from kvota.wire.questions import OWN_CORRELATION, describe_broker_configs
 
@@ -59,7 +60,9 @@ def stage(*, refusal: Refusal | None = None, may_lag: bool = False, **stored: st
     cluster.shared.broker_settings = Settings(
         {names[name]: value for name, value in stored.items()}, refusal, may_lag
     )
-    return Stage(cluster)
+    on = Stage(cluster)
+    on.machine.caller.upstream_versions = {ALTER_CLIENT_QUOTAS: (0, 1)}
+    return on
 
 
 def asked(key: int, *resources: Resource, validate_only: bool = False, **more: Any) -> bytes:

@@ -54,13 +54,22 @@ class Source:
     may_lag: bool = False
 
 
-def stage(source: Source | None = None, *, admins: QuotaAdmins | None = None, **more: Any) -> Stage:
+def stage(
+    source: Source | None = None,
+    *,
+    admins: QuotaAdmins | None = None,
+    offers: Sequence[int] = (DESCRIBE, ALTER),
+    **more: Any,
+) -> Stage:
+    """``offers``: what the broker has told the client; nothing: the client has not asked."""
     cluster = Cluster(
         client_quotas=source or Source(),
         quota_admins=admins or QuotaAdmins(hosts=frozenset({CLIENT_HOST})),
         **more,
     )
-    return Stage(cluster)
+    on = Stage(cluster)
+    on.machine.caller.upstream_versions = dict.fromkeys(offers, (0, 1))
+    return on
 
 
 def broker_altered(
@@ -109,9 +118,17 @@ def broker_described(error_code: int, message: str | None, version: int = 1) -> 
 def offer(on: Stage, *keys: int) -> None:
     """The client asks for versions, and the broker has only these APIs."""
     on.client(request(API_VERSIONS, 3, correlation=9))
+    on.broker(broker_versions(*keys, version=3, correlation=9))
+
+
+def broker_versions(
+    *keys: int, version: int = 0, correlation: int = OWN_CORRELATION, error_code: int = 0
+) -> bytes:
+    """The broker's answer to the question what it offers."""
     rows = ({"api_key": key, "min_version": 0, "max_version": 3} for key in keys)
-    told = parts(API_VERSIONS, 3, "response", "ApiVersion", *rows)
-    on.broker(answer(API_VERSIONS, 3, correlation=9, api_keys=told, error_code=ErrorCode(0)))
+    told = parts(API_VERSIONS, version, "response", "ApiVersion", *rows)
+    code = ErrorCode(error_code)
+    return answer(API_VERSIONS, version, correlation=correlation, api_keys=told, error_code=code)
 
 
 BROKERS = metadata_answer(4, correlation=OWN_CORRELATION, brokers=[(1, *BROKER)], topics=[])
@@ -265,6 +282,57 @@ def test_a_broker_that_cannot_be_asked_is_not() -> None:
 
     assert asked == metadata_by_name(OWN_CORRELATION, ())  # only whether it serves this client
     assert [code for _, code, _ in altered(split(on.to_client)[-1])] == [NOT_ALLOWED]
+
+
+@pytest.mark.parametrize(
+    "frame", [alteration(ONE), description(strict=False)], ids=["alter", "describe"]
+)
+def test_for_a_client_that_has_not_asked_the_gateway_asks_what_the_broker_offers(
+    frame: bytes,
+) -> None:
+    on = stage(offers=())
+
+    asked = [on.client(frame)]
+    on.broker(
+        broker_versions(API_VERSIONS)
+    )  # one before 2.6, which closes when it is asked for more
+    asked.append(split(on.to_broker)[-1])
+    on.broker(BROKERS)
+    for _ in on.errands:
+        on.tell(None)
+
+    versions = request(API_VERSIONS, 0, correlation=OWN_CORRELATION, client="kvota")
+    assert asked == [versions, metadata_by_name(OWN_CORRELATION, ())]
+    assert len(split(on.to_broker)) == 2
+    if frame == alteration(ONE):
+        assert altered(on.to_client) == [({"user": "alice"}, 0, None)]
+    else:
+        assert int(decoded(on.to_client, DESCRIBE, 1).error_code) == 0
+
+
+def test_a_broker_that_offers_it_is_asked_and_its_versions_are_asked_for_once() -> None:
+    on = stage(offers=(), admins=QuotaAdmins())
+
+    on.client(alteration(ONE))
+    on.broker(broker_versions(API_VERSIONS, DESCRIBE, ALTER))
+    assert split(on.to_broker)[-1] == alter_nothing(OWN_CORRELATION)
+    on.broker(broker_altered(FINE))
+    on.broker(broker_acls(NOT_ALLOWED))
+    on.tell(None)
+
+    assert altered(on.to_client) == [({"user": "alice"}, 0, None)]
+    assert on.client(alteration(ONE)) == alter_nothing(OWN_CORRELATION)
+
+
+def test_a_broker_that_does_not_say_what_it_offers_is_no_yes() -> None:
+    on = stage(offers=())
+    on.client(alteration(ONE))
+
+    with pytest.raises(ProtocolError, match="answers ApiVersions v0 with error -1"):
+        on.broker(broker_versions(error_code=-1))
+
+    assert on.to_client == b""
+    assert not on.errands
 
 
 def test_nobody_is_on_the_list_before_the_broker_has_let_him_in() -> None:

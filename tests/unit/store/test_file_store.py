@@ -248,6 +248,43 @@ async def test_a_fault_of_who_puts_it_in_force_ends_neither_answers_nor_the_stor
         await store.end()
 
 
+def take_away(path: Path) -> None:
+    path.unlink()
+
+
+async def test_a_file_that_is_missing_beside_the_one_before_lifts_no_limit(path: Path) -> None:
+    await stored(path, 1.0, 2.0)
+    take_away(path)
+
+    store = FileStore(path)
+    told = Told(store)
+
+    assert store.quotas.value(ALICE, KEY) == 1.0
+    assert store.problem is not None
+    assert f"{path} cannot be used: it is not there" in store.problem
+    assert f"In force are the 1 entities of {path}.previous" in store.problem
+    assert f"To begin without quotas take {path}.previous away, too" in store.problem
+    (refusal,) = await told.alter(errand(BOB, 1.0))
+    assert refusal is not None
+    await store.end()
+    assert content(path) is None
+    take_away(path.with_name("quotas.json.previous"))
+    assert load_quota_file(path)[1] is None
+
+
+async def test_a_missing_file_beside_a_damaged_one_is_said(path: Path) -> None:
+    await stored(path, 1.0, 2.0)
+    take_away(path)
+    previous = path.with_name("quotas.json.previous")
+    damage(previous, "half")
+
+    document, problem = load_quota_file(path)
+
+    assert len(document.quotas) == 0
+    assert f"{path} cannot be used: it is not there, and {previous} cannot be read" in str(problem)
+    assert "Nobody has a quota, and alterations are refused" in str(problem)
+
+
 @contextmanager
 def full_disk() -> Iterator[None]:
     """No file of this process may grow."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,7 +24,7 @@ from kvota.store.quota_topic import QuotaTopic, TooLargeError
 from kvota.store.topic_store import TopicStore
 from kvota.testing.manual_clock import ManualClock
 
-ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
+ALICE, BOB, CAROL = QuotaEntity("alice"), QuotaEntity("bob"), QuotaEntity("carol")
 RATE = "producer_byte_rate"
 NUM = "quota.window.num"
 NEWER = b'{"version":2,"value":9.0}'
@@ -591,3 +591,144 @@ async def test_a_topic_that_is_new_takes_the_settings(tmp_path: Path) -> None:
         assert followed.store.settings == {NUM: "5"}
 
     assert topic.rows == encode_settings({NUM: "5"})
+
+
+# ------------------------------------------------------------------ answered, and not read back
+
+
+class Perishable(Kept):
+    """One that can be read no more, or is deleted, when a test says so.
+
+    Args:
+        rows: what is in it.
+        made_with: another gateway makes it again, with these rows; None: nobody does.
+    """
+
+    def __init__(self, *rows: EncodedRow, made_with: Sequence[EncodedRow] | None = None) -> None:
+        super().__init__(*rows)
+        self.finds_next = TOPIC
+        self.is_there = True
+        self.made_with = made_with
+        self.is_read = asyncio.Event()
+        self.is_read.set()
+
+    def stall(self) -> None:
+        """Who reads waits from now on; also who does already, and hears of what comes."""
+        self.is_read.clear()
+
+    def delete(self) -> None:
+        self.rows, self.is_there = [], False
+        self.is_read.set()
+
+    async def find(self) -> bool:
+        if not self.is_there and self.made_with is not None:
+            self._is_made(self.made_with)
+        return await super().find() and self.is_there
+
+    async def find_or_make(self, *, batch_bytes: int = 0) -> bool:
+        is_made = not await self.find()
+        if is_made:
+            self._is_made(())
+            await self.find()
+        return is_made
+
+    def _is_made(self, rows: Sequence[EncodedRow]) -> None:
+        self.rows, self.is_there, self.finds_next = list(rows), True, ANOTHER
+
+    async def read(self, offset: int) -> Decoded:
+        topic_id = self.topic_id
+        while offset >= len(self.rows) and self.is_there and self.is_read.is_set():
+            self.came.clear()
+            waiting = asyncio.create_task(self.came.wait())
+            await asyncio.wait([waiting], timeout=0.01)
+            waiting.cancel()
+        await self.is_read.wait()
+        if not self.is_there or self.topic_id != topic_id or offset > len(self.rows):
+            raise BrokerError("topic quotas", 3)
+        return await super().read(offset)
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.005)
+
+
+async def alter_and_lose_the_topic(followed: Followed, topic: Perishable) -> None:
+    """Alter quotas and a setting, which is answered, for they are stored; then the topic is gone, and made again."""
+    topic.stall()
+    answer: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+    changes = [KeyChange(ALICE, RATE, 2.0), KeyChange(BOB, RATE, 3.0)]
+    followed.store.alter(StoreQuotas(changes, "admin", {NUM: "5"}), answer.set_result)
+    await until(lambda: len(topic.batches) == 1)
+    assert followed.store.quotas.entries() == {ALICE: {RATE: 1.0}}
+
+    topic.delete()
+
+    assert await asyncio.wait_for(answer, 10) is None
+    await until(lambda: followed.store.refusal is not None or topic.finds_next == ANOTHER)
+    await until(lambda: topic.finds_next == ANOTHER and followed.store.refusal is None)
+
+
+async def test_what_was_answered_before_it_was_read_back_is_in_the_topic_that_is_made_again(
+    snapshot: Path, said: pytest.LogCaptureFixture
+) -> None:
+    topic = Perishable(row_of(ALICE, 1.0))
+    async with following(topic, snapshot) as followed:
+        await alter_and_lose_the_topic(followed, topic)
+
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 2.0}, BOB: {RATE: 3.0}}
+        assert followed.store.settings == {NUM: "5"}
+        assert topic.batches[1:] == [3]  # all there is in one batch
+        assert "are in topic quotas, and not in force here yet" in said.text
+        assert await followed.alter(KeyChange(BOB, RATE, 4.0)) is None
+
+
+async def test_what_was_answered_and_is_missing_in_anothers_topic_is_put_there(
+    snapshot: Path,
+) -> None:
+    # Longer than the one before, so that offsets alone say nothing.
+    filled = [row_of(QuotaEntity(f"user-{number}"), 9.0) for number in range(10)]
+    topic = Perishable(row_of(ALICE, 1.0), made_with=[row_of(ALICE, 1.0), *filled])
+    async with following(topic, snapshot) as followed:
+        await alter_and_lose_the_topic(followed, topic)
+        await until(lambda: followed.store.quotas.value(BOB, RATE))
+
+        assert followed.store.quotas.value(ALICE, RATE) == 2.0
+        assert followed.store.quotas.value(BOB, RATE) == 3.0
+        assert followed.store.settings == {NUM: "5"}
+        assert len(followed.store.quotas) == 12
+        assert topic.batches[1:] == [3]
+
+
+async def test_what_was_altered_again_in_anothers_topic_stays_so(snapshot: Path) -> None:
+    made_with = [row_of(ALICE, 7.0), row_of(BOB, 3.0), *encode_settings({NUM: "9"})]
+    topic = Perishable(row_of(ALICE, 1.0), made_with=made_with)
+    async with following(topic, snapshot) as followed:
+        await alter_and_lose_the_topic(followed, topic)
+        assert await followed.alter(KeyChange(CAROL, RATE, 1.0)) is None
+
+        expected = {ALICE: {RATE: 7.0}, BOB: {RATE: 3.0}, CAROL: {RATE: 1.0}}
+        assert followed.store.quotas.entries() == expected
+        assert followed.store.settings == {NUM: "9"}
+        assert topic.batches[1:] == [1]
+
+
+async def test_what_cannot_be_read_back_in_time_is_answered_and_comes_into_force_later(
+    snapshot: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_writer, "_BACK_S", 0.05)
+    topic = Perishable(row_of(ALICE, 1.0))
+    async with following(topic, snapshot) as followed:
+        topic.stall()
+        assert await followed.alter(KeyChange(ALICE, RATE, 2.0)) is None
+        assert "are in topic quotas, and not in force here yet" in said.text
+        assert followed.store.quotas.value(ALICE, RATE) == 1.0
+
+        topic.is_read.set()
+        await until(lambda: followed.store.quotas.value(ALICE, RATE) == 2.0)
+
+        topic.delete()  # and it is not put into another one a second time
+        await until(lambda: topic.finds_next == ANOTHER and followed.store.refusal is None)
+        assert topic.batches == [1, 1]
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 2.0}}

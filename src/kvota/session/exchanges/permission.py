@@ -9,9 +9,11 @@ who may alter.
 from collections.abc import Collection, Generator
 from typing import NamedTuple
 
+from kvota.model.errors import ProtocolError
 from kvota.session.caller import Caller
 from kvota.session.exchanges.conversation import Sent
 from kvota.session.outside import Refusal
+from kvota.wire import api_versions
 from kvota.wire import permission_questions as questions
 from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kvota.wire.error_code import ErrorCode
@@ -52,7 +54,8 @@ def may_see(caller: Caller, version: int) -> Asking:
         caller: who asks.
         version: of its DescribeClientQuotas request.
     """
-    if not _is_offered(caller, DESCRIBE_CLIENT_QUOTAS):
+    yield from _learn_versions(caller)
+    if DESCRIBE_CLIENT_QUOTAS not in caller.upstream_versions:
         return (yield from _said_by_list(caller))
     answer = yield Sent(OWN_CORRELATION, questions.describe_nothing(OWN_CORRELATION, version))
     (said,), throttle_ms = questions.scan_description(answer, version)
@@ -61,7 +64,8 @@ def may_see(caller: Caller, version: int) -> Asking:
 
 def may_alter(caller: Caller) -> Asking:
     """Find out whether the caller may alter; the right is one of the cluster's, whatever is to be altered."""
-    if not _is_offered(caller, ALTER_CLIENT_QUOTAS):
+    yield from _learn_versions(caller)
+    if ALTER_CLIENT_QUOTAS not in caller.upstream_versions:
         return (yield from _said_by_list(caller))
     answer = yield Sent(OWN_CORRELATION, questions.alter_nothing(OWN_CORRELATION))
     all_said, throttle_ms = yield from questions.scan_alteration(answer, questions.ALTER_VERSION)
@@ -85,9 +89,20 @@ def _said_by_list(caller: Caller) -> Asking:
     return Verdict(_refused_by_list(caller), 0)
 
 
-def _is_offered(caller: Caller, key: int) -> bool:
-    """False where the broker has told this client that it has no such API."""
-    return not caller.upstream_versions or key in caller.upstream_versions
+def _learn_versions(caller: Caller) -> Generator[Sent | None, bytes, None]:
+    """Ask what the broker offers, unless the client has: one that is too old closes when it is asked for more.
+
+    Raises:
+        ProtocolError: the broker does not say.
+    """
+    if caller.upstream_versions:
+        return
+    answer = yield Sent(OWN_CORRELATION, api_versions.question(OWN_CORRELATION))
+    told = api_versions.scan(answer, 0)
+    if told.error_code != ErrorCode.NONE:
+        msg = f"the broker answers ApiVersions v0 with error {told.error_code}"
+        raise ProtocolError(msg)
+    caller.upstream_versions = told.versions
 
 
 def _refused(said: questions.Said, allowed: Collection[int]) -> Refusal | None:
