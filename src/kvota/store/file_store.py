@@ -156,16 +156,33 @@ class FileStore:
         if error is None:
             before, self._document = self._document, writing.result()
             self._said = ""
-            if before.settings != self._document.settings:
-                self.on_settings()
-            self._put_in_force(batch, changes, 0)
+            are_settings_others = before.settings != self._document.settings
+            self._put_in_force(batch, changes, 0, are_settings_others=are_settings_others)
         else:
             self._end_batch(batch, self._refusal_of(error))
 
-    def _put_in_force(self, batch: _Waiting, changes: Sequence[KeyChange], at: int) -> None:
+    def _put_in_force(
+        self,
+        batch: _Waiting,
+        changes: Sequence[KeyChange],
+        at: int,
+        *,
+        are_settings_others: bool = False,
+    ) -> None:
         """Many changes come into force in steps, so that nobody waits for them."""
         behind = at + CHANGES_PER_STEP
-        self._in_force(changes[at:behind])
+        try:
+            if are_settings_others:
+                self.on_settings()
+            self._in_force(changes[at:behind])
+        except Exception as error:  # a fault of ours must not end the store
+            words = (
+                f"The quotas are stored in {self._path}, and not all of them are in force: {error!r}. "
+                "Start the gateway again"
+            )
+            log.exception("%s", words)
+            self._end_batch(batch, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{words}."))
+            return
         if behind < len(changes):
             self._loop.call_soon(self._put_in_force, batch, changes, behind)
         else:

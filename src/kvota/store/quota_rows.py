@@ -156,6 +156,25 @@ class LastRows:
         }
         return with_changes(unread, self._settings)
 
+    def laid_over(self, settings: Settings) -> dict[str, str]:
+        """These settings after what the rows say."""
+        return with_changes(settings, self._settings)
+
+    def lacking(
+        self, quotas: ClientQuotas, settings: Settings
+    ) -> tuple[list[KeyChange], dict[str, str]]:
+        """What of these has no row at all."""
+        changes = [
+            change
+            for change in ClientQuotas().changes_to(quotas)
+            if (of := (change.entity, change.key)) not in self._values and of not in self._unread
+        ]
+        return changes, {
+            name: value
+            for name, value in settings.items()
+            if name not in self._settings and SettingName(name) not in self._unread
+        }
+
     def kept(self, quotas: ClientQuotas) -> list[KeyChange]:
         """Of these quotas those that have rows, and none that can be read."""
         return [

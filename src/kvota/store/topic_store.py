@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kvota.client.record_batches import Row, Unread
 from kvota.files.whole_file import write_whole
-from kvota.model.broker_settings import Settings, with_changes
+from kvota.model.broker_settings import SettingChanges, Settings, with_changes
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
@@ -89,6 +89,9 @@ class TopicStore:
         self._why_not: str | None = "it has not been read yet"
         self._in_force: InForce
         self._offset = 0  # of the next row
+        self._has_followed = False
+        self._followed: UUID | None = None
+        self._is_made_here = False  # and has not been read since
         self._changed = asyncio.Event()
         self._writing: asyncio.Future[None] | None = None
         self._said: dict[str, None] = {}
@@ -147,7 +150,7 @@ class TopicStore:
             pause_s = _RETRY_S_MAX
             try:
                 await self._load()
-                await self._read_on()
+                await self._read_on(self._followed)
                 self._cannot("it is gone, or another topic has its name")
                 pause_s = RETRY_S
             except TopicError as error:
@@ -167,41 +170,63 @@ class TopicStore:
         """
         await self._see_that_it_is_there()
         topic_id = self._topic.topic_id
-        found, settings = await self._found()
+        rows, offset = await self._all_rows()
+        if (
+            self._is_new(topic_id, offset)
+            and not self._is_made_here
+            and any(rows.lacking(*self._held()))
+        ):
+            await asyncio.sleep(_FILLED_S)  # who has made it is quicker
+            rows, offset = await self._all_rows()
+        if self._is_new(topic_id, offset):
+            found, settings = await self._filled(rows)
+        else:
+            found, settings = await self._found(rows)
         await self._append_missing(topic_id, found, settings)
         await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
         self._put_settings(settings)
+        self._has_followed, self._followed, self._is_made_here = True, topic_id, False
         self._writer.begin(topic_id)
-        self._is_in_force_to(self._offset)
+        self._is_in_force_to(offset)
         self._can(f"has been read: quotas of {len(found)} entities are in force")
 
     async def _see_that_it_is_there(self) -> None:
-        """Make it where it is missing. What was in force before stays, and is there for all who follow it."""
-        in_force: list[EncodedRow] = []
+        """Make it where it is missing."""
+        size = 0
         if await self._is_missing():
             self._say_once(
                 f"there is no topic {self._topic.name}", "%s; it is made", logging.WARNING
             )
-            in_force = await self._rows_in_force()
-        # What is in force goes into it as one batch: half of it would be taken for all there is.
-        is_made_here = await self._topic.find_or_make(batch_bytes=size_bytes(in_force))
-        _, end = await self._topic.bounds()
-        if end == 0 and not is_made_here and (len(self.quotas) or self.settings):
-            await asyncio.sleep(_FILLED_S)  # who has made it is quicker
-            _, end = await self._topic.bounds()
-        if end == 0 and (len(self.quotas) or self.settings):
+            # What is in force goes into it as one batch: half of it would be taken for all there is.
+            size = size_bytes(await _encoded(*LastRows().lacking(*self._held())))
+        if await self._topic.find_or_make(batch_bytes=size):
+            self._is_made_here = True
+
+    def _is_new(self, topic_id: UUID | None, end: int) -> bool:
+        """Whether the rows in it may be less than there was: somebody has deleted it, or nothing was ever in it."""
+        if self._is_made_here or end == 0:
+            return True
+        # Brokers before 2.8 tell of no id.
+        return self._has_followed and (topic_id != self._followed or end < self._offset)
+
+    def _held(self) -> tuple[ClientQuotas, Settings]:
+        """What is in force, and what is stored besides and was not read back before the topic was gone."""
+        return self._writer.unread.on_top_of(self.quotas, self.settings)
+
+    async def _filled(self, rows: LastRows) -> tuple[ClientQuotas, Settings]:
+        """Put what is held, and no row tells of, into it, for all who follow it; returns what it says then."""
+        held, held_settings = self._held()
+        changes, settings = rows.lacking(held, held_settings)
+        if changes or settings:
             log.warning(
                 "topic %s is new: the quotas of %d entities that are in force are put into it",
                 self._topic.name,
-                len(self.quotas),
+                len({change.entity for change in changes}),
             )
-            await self._writer.append(in_force or await self._rows_in_force())
-
-    async def _rows_in_force(self) -> list[EncodedRow]:
-        """With those that are stored, and were not read back before the topic was gone."""
-        quotas, settings = self._writer.unread.on_top_of(self.quotas, self.settings)
-        changes = ClientQuotas().changes_to(quotas)
-        return await _computed(len(changes), encode_rows, changes) + encode_settings(settings)
+            await self._writer.append(await _encoded(changes, settings))
+        told = rows.changes()
+        found = await _computed(len(told), held.with_changes, told)
+        return found, rows.laid_over(held_settings)
 
     async def _append_missing(
         self, topic_id: UUID | None, found: ClientQuotas, settings: Settings
@@ -215,8 +240,7 @@ class TopicStore:
             return  # they are read next
         before = self.quotas, self.settings
         lacks = await asyncio.to_thread(missing, unread, (found, settings), before)
-        rows = await _computed(len(lacks.quotas), encode_rows, lacks.quotas)
-        rows += encode_settings(lacks.settings)
+        rows = await _encoded(*lacks)
         stored = None
         if rows:
             log.warning(
@@ -231,14 +255,18 @@ class TopicStore:
             )
         self._writer.unread.replace(unread, stored)
 
-    async def _found(self) -> tuple[ClientQuotas, Settings]:
-        """What all rows say; a quota of which none can be read stays as it is, whoever has written them."""
+    async def _all_rows(self) -> tuple[LastRows, int]:
+        """What is in it now, and the offset behind."""
         rows = LastRows()
-        _, self._offset = await self._topic.bounds()
+        _, offset = await self._topic.bounds()
         async for decoded in self._topic.all_rows():
             left_out = await _computed(len(decoded.rows), rows.add, decoded.rows)
             self._say_left_out(left_out)
-            self._offset = decoded.next_offset
+            offset = decoded.next_offset
+        return rows, offset
+
+    async def _found(self, rows: LastRows) -> tuple[ClientQuotas, Settings]:
+        """What the rows say; a quota of which none can be read stays as it is, whoever has written them."""
         kept = rows.kept(self.quotas)
         if kept:
             names = ", ".join(f"{change.key} of {change.entity}" for change in kept[:_REASONS_MAX])
@@ -260,14 +288,14 @@ class TopicStore:
             await asyncio.sleep(RETRY_S)
         return True
 
-    async def _read_on(self) -> None:
-        """Put in force what comes, until the topic is another one, or gone.
+    async def _read_on(self, topic_id: UUID | None) -> None:
+        """Put in force what comes, until another topic than this one has its name, or none.
 
         Raises:
             UnreachableError: it has been out of reach for long.
             BrokerError: it is gone, or refused.
         """
-        loop, topic_id = asyncio.get_running_loop(), self._topic.topic_id
+        loop = asyncio.get_running_loop()
         read_s = looked_s = loop.time()
         while True:
             try:
@@ -366,6 +394,10 @@ async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -
     if size > CHANGES_PER_STEP:
         return await asyncio.to_thread(work, given)
     return work(given)
+
+
+async def _encoded(quotas: Sequence[KeyChange], settings: SettingChanges) -> list[EncodedRow]:
+    return await _computed(len(quotas), encode_rows, quotas) + encode_settings(settings)
 
 
 def _changed(

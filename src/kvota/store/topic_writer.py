@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,6 +30,7 @@ _APPEND_S, _BACK_S = 20.0, 10.0
 _TOGETHER_BYTES_MAX = 65_536
 
 Trouble = (UnreachableError, BrokerError, ProtocolError)
+_ANOTHER = "another topic has its name"
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 
@@ -59,6 +61,7 @@ class TopicWriter:
         self._followed: UUID | None = None
         self._in_force_to = 0  # the next offset
         self._is_followed = False
+        self._is_doubtful = False  # after a failure it may be gone
         self._moved = asyncio.Event()
         self.known: KnownRows = {}
         self.unread = UnreadAlterations()
@@ -69,8 +72,8 @@ class TopicWriter:
         self._is_wanted.set()
 
     def begin(self, topic_id: UUID | None) -> None:
-        """This topic is followed now."""
-        self._is_followed, self._followed = True, topic_id
+        """This topic is followed now; offsets of another one mean nothing in it."""
+        self._is_followed, self._followed, self._in_force_to = True, topic_id, 0
 
     def is_in_force_to(self, offset: int) -> None:
         """What stands before this offset of it counts now."""
@@ -79,8 +82,8 @@ class TopicWriter:
         self._moved.set()
 
     def is_lost(self) -> None:
-        """The topic cannot be followed: nobody waits for what may not come back."""
-        self._is_followed = False
+        """The topic cannot be followed: nobody waits for what may not come back, and nothing is appended."""
+        self._is_followed, self._in_force_to = False, 0
         self._moved.set()
 
     async def run(self) -> None:
@@ -195,35 +198,102 @@ class TopicWriter:
         Raises:
             KvotaError: it could not be appended; says so where it may be there all the same.
         """
-        told: KvotaError | None = None
-        may_be_there = False
+        tries = _Tries()
         try:
-            async with asyncio.timeout(_APPEND_S):
-                while True:
-                    topic_id = self._topic.topic_id
-                    try:
-                        return topic_id, await self._topic.append(batch, count)
-                    except Trouble as error:
-                        told = error
-                        may_be_there |= not _is_refused_whole(error)
-                        if is_final(error):
-                            break
-                    await asyncio.sleep(RETRY_S)
-                    await self._find_again()
+            return await asyncio.wait_for(self._append_to_followed(batch, count, tries), _APPEND_S)
         except TimeoutError:
             words = f"it has not taken them in {_APPEND_S:g} s"
-            told = UnreachableError(words if told is None else f"{words} ({told})")
-        if may_be_there:
-            msg = f"{told}. Describe them to see whether it has them: it has all of them or none"
-            raise UnreachableError(msg)
-        raise told
+            told = UnreachableError(words if tries.error is None else f"{words} ({tries.error})")
+            raise tries.told(told) from None
+        except KvotaError as error:
+            self._is_doubtful = not isinstance(error, TooLargeError)
+            raise tries.told(error) from None
 
-    async def _find_again(self) -> None:
-        """Look for its leader; what is not the topic that is followed is not appended to."""
-        with suppress(*Trouble):  # until the time is over
-            if await self._topic.find() and self._topic.topic_id != self._followed:
-                msg = "another topic has its name"
+    async def _append_to_followed(
+        self, batch: bytes, count: int, tries: "_Tries"
+    ) -> tuple[UUID | None, int]:
+        await self._see_that_it_is_followed()
+        while True:
+            followed = self._followed
+            last = await self._try(batch, count, tries)
+            if last is not None:
+                return followed, last
+            await self._wait_until_followed()
+
+    async def _try(self, batch: bytes, count: int, tries: "_Tries") -> int | None:
+        """Append once; None: it may succeed another time.
+
+        Raises:
+            KvotaError: it will not.
+        """
+        might, tries.may_be_there = tries.may_be_there, True  # until it is known that it is not
+        followed, next_offset = self._followed, self._in_force_to
+        try:
+            last = await self._topic.append(batch, count)
+        except (*Trouble, TopicError) as error:
+            tries.error = error
+            if _is_refused_whole(error):
+                tries.may_be_there = might
+            if is_final(error):
+                raise
+            return None
+        # Brokers know it by its name alone.
+        if last - count + 1 < next_offset or self._topic.topic_id != followed:
+            raise TopicError(_ANOTHER)
+        return last
+
+    async def _wait_until_followed(self) -> None:
+        """Look for its leader, until whoever reads the topic has one, too.
+
+        Raises:
+            TopicError: another topic is followed, or found.
+        """
+        followed = self._followed
+        while True:
+            await asyncio.sleep(RETRY_S)
+            with suppress(*Trouble):  # until the time is over
+                await self._topic.find()
+            if self._followed != followed or self._topic.topic_id != followed:
+                raise TopicError(_ANOTHER)
+            if self._is_followed:
+                return
+
+    async def _see_that_it_is_followed(self) -> None:
+        """What is not the topic that is followed is not appended to: its rows would be taken for all there is.
+
+        Raises:
+            KvotaError: it is not, or cannot be looked for.
+        """
+        if self._is_doubtful:
+            if not await self._topic.find():
+                msg = "it is gone"
                 raise TopicError(msg)
+            self._is_doubtful = False
+        if self._topic.topic_id != self._followed:
+            raise TopicError(_ANOTHER)
+        if not self._is_followed:
+            msg = "it cannot be followed at the moment"
+            raise TopicError(msg)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What is known of a batch while it is tried to append it.
+
+    Attributes:
+        error: of the last try.
+        may_be_there: whether one of them may have succeeded.
+    """
+
+    error: KvotaError | None = None
+    may_be_there: bool = False
+
+    def told(self, error: KvotaError) -> KvotaError:
+        """What is told when this has ended them."""
+        if not self.may_be_there:
+            return error
+        msg = f"{error}. Describe them to see whether it has them: it has all of them or none"
+        return UnreachableError(msg)
 
 
 def _is_refused_whole(error: Exception) -> bool:
@@ -235,4 +305,6 @@ def _is_refused_whole(error: Exception) -> bool:
 
 def is_final(error: Exception) -> bool:
     """True where trying again does not help."""
+    if isinstance(error, TopicError):
+        return True
     return isinstance(error, BrokerError) and (error.code in _FINAL or not error.is_retriable)

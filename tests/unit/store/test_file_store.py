@@ -220,6 +220,34 @@ def test_a_file_that_is_not_there_yet_is_no_problem(path: Path) -> None:
     assert (len(document.quotas), problem) == (0, None)
 
 
+@pytest.mark.parametrize("what", ["quotas", "settings"])
+async def test_a_fault_of_who_puts_it_in_force_ends_neither_answers_nor_the_store(
+    path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    store = FileStore(path)
+    told = Told(store)
+
+    def fail(*_: object) -> None:
+        msg = "a fault of ours"
+        raise RuntimeError(msg)
+
+    if what == "quotas":
+        store.begin(fail)
+    store.on_settings = fail
+    settings = {"quota.window.num": "5"} if what == "settings" else {}
+    first = StoreQuotas([KeyChange(ALICE, KEY, 5.0)], "admin", settings)
+    async with asyncio.timeout(10):
+        (refusal,) = await told.alter(first)
+
+        assert f"The quotas are stored in {path}, and not all of them are in force" in str(refusal)
+        assert "a fault of ours" in caplog.text
+        assert on_disk(path) == store.quotas
+        store.begin(told._in_force)
+        assert await told.alter(errand(BOB, 6.0)) == [None]
+        assert told.events[-2:] == [[KeyChange(BOB, KEY, 6.0)], "answered"]
+        await store.end()
+
+
 def take_away(path: Path) -> None:
     path.unlink()
 

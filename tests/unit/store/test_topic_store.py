@@ -18,10 +18,10 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Refusal, StoreQuotas
-from kvota.store import document_file, topic_writer
+from kvota.store import document_file, topic_store, topic_writer
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_rows import EncodedRow, encode_rows, encode_settings
-from kvota.store.quota_topic import QuotaTopic
+from kvota.store.quota_topic import QuotaTopic, TooLargeError
 from kvota.store.topic_store import TopicStore
 from kvota.testing.manual_clock import ManualClock
 
@@ -68,7 +68,7 @@ class Kept(QuotaTopic):
     async def find_or_make(self, *, batch_bytes: int = 0) -> bool:
         if self._filled_by_another:
             asyncio.get_running_loop().call_later(0.5, self.rows.extend, self._filled_by_another)
-        return not self._filled_by_another
+        return not self._filled_by_another and not self.rows
 
     async def bounds(self) -> tuple[int, int]:
         return 0, len(self.rows)
@@ -96,6 +96,8 @@ class Kept(QuotaTopic):
             self.empty -= 1
             return Decoded([], offset)
         while offset >= len(self.rows):
+            if offset > len(self.rows):
+                raise BrokerError("topic quotas", 1)
             self.came.clear()
             await self.came.wait()
         rows = enumerate(self.rows[offset:], offset)
@@ -362,6 +364,166 @@ async def test_nothing_is_appended_to_another_topic_of_the_name(snapshot: Path) 
 
         assert "another topic has its name" in str(refusal)
         assert topic.rows == []
+
+
+class MadeAnew(Kept):
+    """A topic that another one takes the place of.
+
+    Args:
+        is_refused: whether an append is refused when that has happened; else the other one gets it.
+        is_made_here: whether who looks for it then makes it.
+    """
+
+    def __init__(
+        self, *rows: EncodedRow, is_refused: bool = True, is_made_here: bool = False
+    ) -> None:
+        super().__init__(*rows)
+        self.finds_next = TOPIC
+        self.next_rows: list[EncodedRow] | None = None
+        self._is_refused, self._is_made_here = is_refused, is_made_here
+
+    def make_anew(self, *rows: EncodedRow) -> None:
+        self.rows, self.finds_next = list(rows), ANOTHER
+        self.came.set()
+
+    async def find_or_make(self, *, batch_bytes: int = 0) -> bool:
+        return self._is_made_here and self.finds_next == ANOTHER
+
+    async def append(self, batch: bytes, count: int) -> int:
+        if self.next_rows is not None:
+            rows, self.next_rows = self.next_rows, None
+            self.make_anew(*rows)
+            if self._is_refused:
+                raise BrokerError("topic quotas", 3)
+        return await super().append(batch, count)
+
+
+async def followed_again(followed: Followed, topic: Kept) -> None:
+    async with asyncio.timeout(10):
+        while topic.topic_id != ANOTHER or followed.store.refusal is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def nobody_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_store, "_FILLED_S", 0.01)
+
+
+@pytest.mark.usefixtures("nobody_fills")
+@pytest.mark.parametrize("is_made_here", [True, False])
+async def test_what_waits_when_the_topic_is_made_anew_does_not_become_all_there_is(
+    snapshot: Path, *, is_made_here: bool
+) -> None:
+    topic = MadeAnew(row_of(BOB, 5.0), is_made_here=is_made_here)
+    async with following(topic, snapshot) as followed:
+        topic.next_rows = []
+        first = followed.altering(MANY[:900])  # which are appended alone
+        await asyncio.sleep(0)
+        behind = followed.altering([KeyChange(ALICE, RATE, 2.0)])
+
+        assert "unknown_topic_or_partition" in str(await first)
+        assert "it cannot be followed" in str(await behind) or "another topic" in str(await behind)
+        await followed_again(followed, topic)
+        assert followed.store.quotas.entries() == {BOB: {RATE: 5.0}}
+        assert topic.rows == [row_of(BOB, 5.0)]
+        assert await followed.alter(KeyChange(ALICE, RATE, 2.0)) is None
+
+
+@pytest.mark.usefixtures("nobody_fills")
+@pytest.mark.parametrize("is_made_here", [True, False])
+async def test_what_a_new_topic_has_already_counts_and_takes_no_other_quota_away(
+    snapshot: Path, *, is_made_here: bool
+) -> None:
+    carol, dave = QuotaEntity("carol"), QuotaEntity("dave")
+    old = [row_of(who, 5.0) for who in (ALICE, BOB, carol)] + encode_settings({NUM: "5"})
+    topic = MadeAnew(*old, is_made_here=is_made_here)
+    async with following(topic, snapshot) as followed:
+        topic.make_anew(row_of(ALICE, 6.0), row_of(carol, None), row_of(dave, 7.0))
+        await followed_again(followed, topic)
+        expected = {ALICE: {RATE: 6.0}, BOB: {RATE: 5.0}, dave: {RATE: 7.0}}
+        assert followed.store.quotas.entries() == expected
+        assert topic.batches == [2]
+
+    # It is all there for who knows nothing.
+    async with following(topic, snapshot.with_name("another.json")) as another:
+        assert another.store.quotas.entries() == expected
+        assert another.store.settings == {NUM: "5"}
+
+
+async def test_who_has_filled_a_new_topic_meanwhile_has_filled_it_for_all(snapshot: Path) -> None:
+    topic = MadeAnew(row_of(ALICE, 5.0), row_of(BOB, 5.0))
+    async with following(topic, snapshot) as followed:
+        topic.make_anew(row_of(ALICE, 6.0))
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.5, topic.rows.append, row_of(BOB, 5.0))
+        await followed_again(followed, topic)
+
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 6.0}, BOB: {RATE: 5.0}}
+        assert topic.batches == []
+
+
+@pytest.mark.usefixtures("nobody_fills")
+async def test_what_a_new_topic_of_the_name_has_got_unnoticed_is_said(snapshot: Path) -> None:
+    topic = MadeAnew(row_of(ALICE, 5.0), row_of(BOB, 5.0), is_refused=False)
+    async with following(topic, snapshot) as followed:
+        topic.next_rows = []
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 6.0))
+        assert "another topic has its name. Describe them to see" in str(refusal)
+
+        await followed_again(followed, topic)
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 6.0}, BOB: {RATE: 5.0}}
+
+
+@pytest.mark.usefixtures("nobody_fills")
+async def test_a_topic_that_is_made_anew_while_it_is_read_is_read_again(snapshot: Path) -> None:
+    class Hasty(MadeAnew):
+        async def read(self, offset: int) -> Decoded:
+            decoded = await super().read(offset)
+            if self.finds_next == TOPIC:
+                self.make_anew(row_of(BOB, 2.0))
+                await self.find()  # as who appends does after a failure
+            return decoded
+
+    async with following(Hasty(row_of(ALICE, 1.0)), snapshot) as followed:
+        async with asyncio.timeout(10):
+            while followed.store.quotas.value(BOB, RATE) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert followed.store.quotas.entries() == {ALICE: {RATE: 1.0}, BOB: {RATE: 2.0}}
+
+
+@pytest.mark.parametrize("refusals", [[], [BrokerError("topic quotas", 19)]])
+async def test_what_is_under_way_when_the_time_is_over_may_be_there(
+    snapshot: Path, monkeypatch: pytest.MonkeyPatch, refusals: list[KvotaError | None]
+) -> None:
+    class Slow(Kept):
+        async def append(self, batch: bytes, count: int) -> int:
+            last = await super().append(batch, count)
+            await asyncio.Event().wait()  # its answer does not come
+            return last
+
+    monkeypatch.setattr(topic_writer, "_APPEND_S", 0.5)
+    topic = Slow()
+    topic.refusals = list(refusals)
+    async with following(topic, snapshot) as followed:
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+
+    assert "has not taken them in 0.5 s" in str(refusal)
+    assert "Describe them to see whether it has them" in str(refusal)
+    assert topic.rows == [row_of(ALICE, 1.0)]
+
+
+@pytest.mark.parametrize("then", ["too large", "another topic"])
+async def test_what_may_be_there_is_said_whatever_comes_then(snapshot: Path, then: str) -> None:
+    topic = Kept()
+    topic.finds_next = TOPIC
+    too_large = TooLargeError("the topic takes fewer at once")
+    topic.refusals = [UnreachableError("lost"), too_large]
+    async with following(topic, snapshot) as followed:
+        topic.finds_next = TOPIC if then == "too large" else ANOTHER
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+
+    expected = str(too_large) if then == "too large" else "another topic has its name"
+    assert f"{expected}. Describe them to see whether it has them" in str(refusal)
 
 
 async def test_too_few_replicas_are_said_when_the_time_is_over(
