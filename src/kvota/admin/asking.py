@@ -139,7 +139,9 @@ class Asker:
             raise AnswerLostError(str(error)) from error
         throttle_ms = throttle_time_ms(answer)
         if throttle_ms:
-            self._mute_until_s[connection.address] = now_s() + throttle_ms / 1000
+            # Answers that were in flight together may tell waits of their own; the longest holds.
+            told_s = self._mute_until_s.get(connection.address, 0.0)
+            self._mute_until_s[connection.address] = max(told_s, now_s() + throttle_ms / 1000)
         return answer
 
     async def look_again(self, deadline: Deadline) -> None:

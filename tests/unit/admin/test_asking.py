@@ -1,8 +1,11 @@
 """Whom the admin client asks, and when: brokers that hang, and brokers that have said that they do not listen."""
 
+import asyncio
+
+import pytest
 from tests.unit.admin.brokers import Brokers, Turn, two_brokers
 
-from kvota.admin import AdminClient, NewTopic, Patience
+from kvota.admin import AdminClient, ApiTimeoutError, NewTopic, Patience
 
 QUICK = Patience(
     request_timeout_ms=200,
@@ -40,3 +43,16 @@ async def test_whoever_asks_any_broker_asks_one_that_listens() -> None:
         await admin.create_topics([NewTopic("a", 1, 1)])
 
         assert len((await admin.describe_cluster()).nodes) == 2
+
+
+async def test_a_wait_that_was_told_is_not_shortened_by_another_answer() -> None:
+    turns = [Turn(throttle_ms=20_000), Turn(throttle_ms=1)]
+    async with two_brokers(*turns) as brokers, admin_of(brokers) as admin:
+        await admin.start()
+        await asyncio.gather(*(admin.create_topics([NewTopic(name, 1, 1)]) for name in "ab"))
+
+        late = await admin.create_topics([NewTopic("c", 1, 1)], timeout_ms=100)
+
+        with pytest.raises(ApiTimeoutError, match=r"does not listen for (19\.|20\.0)"):
+            late.all()
+        assert len(brokers.asked) == 2
