@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.unit.app.quotas_as_code.held_quotas import Agreed, Clock, HeldQuotas, Killed
 
-from kvota.app.quotas_as_code.alterable_quotas import InForce
+from kvota.app.quotas_as_code.alterable_quotas import InForce, NotAllowedError
 from kvota.app.quotas_as_code.applying import Applied, Wishes, apply, undo
 from kvota.app.quotas_as_code.plan import LOWER_PERCENT_MAX, make_plan, plan_document
 from kvota.model.client_quotas import ClientQuotas
-from kvota.model.errors import KvotaError, NegativeError, UsageError
+from kvota.model.errors import KvotaError, NegativeError, UnreachableError, UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quotas_yaml import load_document, read_document_text, write_document
 
@@ -203,6 +203,33 @@ def test_what_was_done_of_several_requests_is_written_and_undone(
     assert bench.held.quotas == of(a=MB, b=2 * MB)
 
 
+@pytest.mark.parametrize("fails", ["login", "not offered"])
+@pytest.mark.parametrize(("number", "done"), [(1, 0), (2, 2)])
+def test_what_was_done_is_told_where_a_request_cannot_be_sent(
+    bench: Bench, fails: str, number: int, done: int
+) -> None:
+    bench.held.fails = {number: fails}
+    said = (
+        rf"request {number} of 3: {done} of 6 values were changed; .*quotas\.undo\.yaml says which"
+    )
+    with pytest.raises(UnreachableError, match=said):
+        bench.apply(text(**MANY), values_per_request=2)
+
+    head = load_document(bench.file.with_name("quotas.undo.yaml")).undo
+    assert head is not None
+    counts = [len(list(part.values())) for part in (head.done, head.in_doubt, head.not_done)]
+    assert counts == [done, 0, 6 - done]
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+def test_what_was_done_is_told_where_nobody_shows_it_any_more(bench: Bench) -> None:
+    bench.held.looks_failing = {3: NotAllowedError("this user may not see quotas")}
+    said = r"may not see quotas\n  all 6 values were changed; .*quotas\.undo\.yaml undoes them"
+    with pytest.raises(UnreachableError, match=said):
+        bench.apply(text(**MANY), values_per_request=2)
+
+
 @pytest.mark.parametrize("fails", ["killed before", "killed behind"])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_killed_at_any_request_it_can_be_undone_and_be_applied(
@@ -290,6 +317,24 @@ def test_stopped_at_any_step_the_same_command_goes_on(
     assert list(dict.fromkeys(ways)) == steps
     bench.undo()
     assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+@pytest.mark.parametrize("fails", ["login", "not offered"])
+def test_a_step_that_cannot_be_sent_says_how_it_goes_on(bench: Bench, fails: str) -> None:
+    bench.held.fails = {2: fails}
+    said = r"goes on with step 2 of 4, kvota quotas undo .*quotas\.undo\.yaml goes back"
+    with pytest.raises(UnreachableError, match=said):
+        bench.apply(GOAL, ramp=RAMP)
+    bench.held.fails = {}
+
+    bench.apply(GOAL, ramp=RAMP)
+    assert bench.held.quotas == of(a=5 * MB, c=3 * MB)
+
+
+def test_a_ramp_that_may_not_look_any_more_says_how_it_goes_on(bench: Bench) -> None:
+    bench.held.looks_failing = {2: NotAllowedError("this user may not see quotas")}
+    with pytest.raises(UnreachableError, match=r"the same command goes on with step 2 of 4"):
+        bench.apply(GOAL, ramp=RAMP)
 
 
 def test_a_ramp_that_was_undone_begins_anew(bench: Bench) -> None:
