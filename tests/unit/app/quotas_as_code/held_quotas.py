@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kvota.admin import BrokerError, OutcomeUnknownError, Results
 from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, InForce
-from kvota.app.quotas_as_code.cluster_quotas import raise_refusals
+from kvota.app.quotas_as_code.cluster_quotas import not_shown, raise_refusals
 from kvota.app.quotas_as_code.plan import QuotaPlan
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import KvotaError, UsageError
@@ -77,7 +77,7 @@ class HeldQuotas:
 
     async def until_in_force(self, differences: Sequence[Difference]) -> None:
         now = (await self.in_force()).quotas
-        assert all(now.value(each.entity, each.key) == each.new for each in differences)
+        assert not not_shown(differences, now)
 
     def _judged(self, differences: Sequence[Difference]) -> Judged:
         operations: dict[QuotaEntity, list[tuple[str, float | None]]] = {}

@@ -369,6 +369,36 @@ def test_a_ramp_without_end_is_refused_before_anything(bench: Bench) -> None:
     assert not bench.held.requests
 
 
+@pytest.mark.parametrize(
+    ("ramp", "said"), [("fast", "is not a part and a time"), ("0.001%/1h", "more than 5000 steps")]
+)
+def test_a_ramp_that_somebody_has_edited_is_wrong_use(bench: Bench, ramp: str, said: str) -> None:
+    bench.held.fails = {3: "killed before"}
+    with pytest.raises(Killed):
+        bench.apply(GOAL, ramp=RAMP)
+    file = bench.file.with_name("quotas.undo.yaml")
+    file.write_text(file.read_text().replace(RAMP, ramp))
+    requests = len(bench.held.requests)
+
+    with pytest.raises(
+        UsageError, match=rf"quotas\.undo\.yaml: undo\.ramp: .*{said}(.|\n)*nothing was changed"
+    ):
+        bench.undo()
+    assert len(bench.held.requests) == requests
+
+
+def test_a_ramp_from_a_limit_that_nobody_reaches(bench: Bench) -> None:
+    old = float("nan")
+    bench.held.quotas = of(a=old, b=2 * MB)
+
+    bench.apply(text(a="1MB/s", b="3MB/s"), ramp=RAMP, is_forced=True)
+
+    assert bench.held.quotas == of(a=MB, b=3 * MB)
+
+    bench.undo()
+    assert bench.held.quotas == of(a=old, b=2 * MB)
+
+
 def test_the_next_step_waits_for_its_time_also_when_gone_on_with(bench: Bench) -> None:
     bench.clock = Clock(step_us=1)
     bench.held.fails = {1: "unsent"}
