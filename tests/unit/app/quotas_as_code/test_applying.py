@@ -12,7 +12,7 @@ from kvota.app.quotas_as_code.plan import LOWER_PERCENT_MAX, make_plan, plan_doc
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import KvotaError, NegativeError, UnreachableError, UsageError
 from kvota.model.quota_entity import QuotaEntity
-from kvota.store.quotas_yaml import load_document, read_document_text, write_document
+from kvota.store.quotas_yaml import load_document, write_document
 
 RATE = "producer_byte_rate"
 MB = 1_000_000.0
@@ -138,7 +138,8 @@ def test_what_changes_while_it_is_shown_stops_it(bench: Bench) -> None:
 
 
 def planned(bench: Bench, content: str, *, prunes: bool = False) -> Path:
-    document = read_document_text(content)
+    bench.file.write_text(content)
+    document = load_document(bench.file)
     plan = make_plan(
         document, InForce(bench.held.quotas, ()), prunes=prunes, lower_percent_max=LOWER_PERCENT_MAX
     )
