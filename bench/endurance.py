@@ -59,7 +59,7 @@ SLOW_READERS = SlowReaders(
     readers=200, answer_bytes=36_000_000, bytes_per_s=20_000, seconds=20.0, memory_mib_max=337.0
 )
 ALTERATIONS = Alterations(kills=50, users=6_000, many=5_000, seed=50)
-FOLLOWERS = Followers(alterations=200, deaths=5, within_ms=1_000)
+FOLLOWERS = Followers(alterations=200, settings=10, deaths=5, within_ms=1_000)
 SAME_QUOTAS = 10_000
 DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
 

@@ -2,8 +2,15 @@
 
 import faulthandler
 import signal
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A test may be slow where the machine has other work: no test asserts a time.
 settings.register_profile("no-deadline", deadline=None)
@@ -20,3 +27,15 @@ LAST_WORD_TO_END_S = 60
 def pytest_unconfigure() -> None:
     """End within a minute, and show where the thread is that would not let it."""
     faulthandler.dump_traceback_later(LAST_WORD_TO_END_S, exit=True)
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One session for the whole run: a JVM takes seconds to start."""
+    from kvota.pipeline import end_session, session  # noqa: PLC0415  (most tests need no Spark)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        spark = session("local[2]", short=True)
+    yield spark
+    end_session(spark)

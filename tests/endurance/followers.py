@@ -1,7 +1,8 @@
-"""Two gateways that share a topic of quotas: each has what the other one has acknowledged, soon, also after brokers' deaths."""
+"""Two gateways that share a topic of quotas and settings: each has what the other one has acknowledged, soon, also after brokers' deaths."""
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from kafka import KafkaAdminClient
 from tests.endurance.alterations import gateway_with_quotas, wait_until_it_takes_them
 from tests.endurance.findings import Findings
 from tests.integration.raw_client import RawClient
+from tests.integration.settings_client import CLASS, GROUP, GROUPS, NUM, Settings, alter, dynamic
 from tests.integration.test_client_quotas import address, asked
 from tests.unit.quota_api.written import alteration, altered, described, description
 
@@ -18,6 +20,12 @@ from kvota.localkafka import LocalKafka
 
 KEY = "producer_byte_rate"
 TOPIC = "followed-quotas"
+# One after the other: a window, the class of the quota callback with a property of its own, and both gone.
+SETTINGS: tuple[Settings, ...] = (
+    {NUM: "5"},
+    {CLASS: GROUPS, GROUP: "team-"},
+    {CLASS: None, GROUP: None, NUM: None},
+)
 _FOLLOWED = description(("user", 0, "followed"))
 _WAIT_S, _LOOK_S = 60.0, 0.005
 
@@ -28,11 +36,13 @@ class Followers:
 
     Attributes:
         alterations: so many before the first death, and after each one, by the two gateways in turn.
+        settings: so often each of SETTINGS is altered as well, there.
         deaths: so often the leader of the topic is killed.
         within_ms: so soon after one gateway's answer the other one describes what it has acknowledged.
     """
 
     alterations: int
+    settings: int
     deaths: int
     within_ms: float
 
@@ -78,7 +88,9 @@ class _Both:
         self.first_answered_s = 0.0
         self._plan = plan
         self._found = found
-        self._number = 0
+        self._number = 0  # of values
+        self._turns = 0  # of settings
+        self._settings: Settings = {}
 
     @property
     def last(self) -> float:
@@ -89,12 +101,26 @@ class _Both:
         took_ms: list[float] = []
         for _ in range(self._plan.alterations):
             self._number += 1
-            one = self.gateways[self._number % 2]
-            other = self.gateways[1 - self._number % 2]
+            one, other = self._turn()
             answered_s = _altered(one, float(self._number))
             if not took_ms:
                 self.first_answered_s = answered_s
             took_ms.append((_described(other, float(self._number)) - answered_s) * 1_000)
+        self._judge(when, took_ms)
+        self._alter_settings(when)
+
+    def _alter_settings(self, when: str) -> None:
+        took_ms: list[float] = []
+        for settings in SETTINGS * self._plan.settings:
+            self._settings = {
+                name: value for name, value in {**self._settings, **settings}.items() if value
+            }
+            self._turns += 1
+            one, other = self._turn()
+            took_ms.append(_settings_followed_ms(one, other, settings, self._settings))
+        self._judge(f"{when}, settings", took_ms)
+
+    def _judge(self, when: str, took_ms: list[float]) -> None:
         self._found.figures[when] = {
             "alterations": len(took_ms),
             "median_ms": round(median(took_ms), 1),
@@ -104,6 +130,11 @@ class _Both:
             max(took_ms) < self._plan.within_ms,
             f"{when}: {max(took_ms):.0f} ms from the one's answer to the other one's description",
         )
+
+    def _turn(self) -> tuple[GatewayProcess, GatewayProcess]:
+        """Who is asked, and who follows."""
+        number = (self._number + self._turns) % 2
+        return self.gateways[number], self.gateways[1 - number]
 
 
 def _altered(process: GatewayProcess, value: float) -> float:
@@ -121,12 +152,31 @@ def _altered(process: GatewayProcess, value: float) -> float:
 
 def _described(process: GatewayProcess, value: float) -> float:
     """When it was described first."""
-    end = time.monotonic() + _WAIT_S
+    wanted = {(("user", "followed"),): {KEY: value}}
     with RawClient(address(process)) as client:
-        while described(asked(client, _FOLLOWED)) != {(("user", "followed"),): {KEY: value}}:
-            assert time.monotonic() < end, process.log[-3_000:]
-            time.sleep(_LOOK_S)
+        _wait(lambda: described(asked(client, _FOLLOWED)) == wanted, process)
     return time.monotonic()
+
+
+def _settings_followed_ms(
+    one: GatewayProcess, other: GatewayProcess, altered: Settings, expected: Settings
+) -> float:
+    """From the one's answer until the other one describes these."""
+    end = time.monotonic() + _WAIT_S
+    with RawClient(address(one)) as client, RawClient(address(other)) as follower:
+        while (answer := alter(client, altered))[0]:
+            assert time.monotonic() < end, (answer, one.log[-3_000:])
+            time.sleep(_LOOK_S)
+        answered_s = time.monotonic()
+        _wait(lambda: dynamic(follower) == expected, other)
+    return (time.monotonic() - answered_s) * 1_000
+
+
+def _wait(is_so: Callable[[], bool], process: GatewayProcess) -> None:
+    end = time.monotonic() + _WAIT_S
+    while not is_so():
+        assert time.monotonic() < end, process.log[-3_000:]
+        time.sleep(_LOOK_S)
 
 
 def _leader(kafka: LocalKafka) -> int:

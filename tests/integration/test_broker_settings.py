@@ -1,7 +1,5 @@
 """The gateway's settings by Kafka's own API: kept, followed by others, refused."""
 
-import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,6 @@ from tests.integration.test_quota_topic import sharing, until
 from kvota.app.gateway_process import GatewayProcess
 from kvota.localkafka import LocalKafka
 from kvota.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-
-log = logging.getLogger(__name__)
 
 THREADS = "background.threads"
 
@@ -75,9 +71,7 @@ def test_gateways_of_one_topic_follow_each_other(kafka3: LocalKafka, own_module:
             until(lambda process=process: "has been read: quotas" in process.log, process)  # type: ignore[misc]
         for settings in ({NUM: "5"}, {CLASS: GROUPS, GROUP: "team-"}, {NUM: None}):
             assert alter(one, settings) == (0, None)
-            began_s = time.monotonic()
             until(lambda: dynamic(other) == dynamic(one), second)
-            log.info("followed %.3f s after the answer", time.monotonic() - began_s)
         assert dynamic(other) == {CLASS: GROUPS, GROUP: "team-"}
         # What one sets that the other one has not heard of yet, or has: the last one counts.
         for client, value in ((one, "3"), (other, None), (one, "3"), (other, "3"), (one, None)):

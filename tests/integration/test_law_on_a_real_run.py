@@ -1,8 +1,6 @@
 """The law on traffic of real clients through the gateway to three real brokers, while its metrics are asked for all the time."""
 
 import contextlib
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+from tests.integration.law_of_record import law_by_command, law_of, with_limits_off
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
@@ -183,16 +184,6 @@ def _create_topics(bootstrap_servers: str, prefix: str) -> None:
     admin.close()
 
 
-def _law(record: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kvota.app.cli.main", "replay", "--law", "--events", str(record)],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-
-
 def test_every_row_of_a_real_run_is_replayed_to_the_millisecond(record: Path) -> None:
     rows = pq.read_table(record)
     throttled = rows.filter(pc.greater(rows["throttle_ms"], 0))
@@ -200,7 +191,7 @@ def test_every_row_of_a_real_run_is_replayed_to_the_millisecond(record: Path) ->
         kind: pc.sum(pc.equal(throttled["quota_type"], kind)).as_py() for kind in QUOTA_TYPES
     }
 
-    done = _law(record)
+    done = law_by_command(record)
 
     assert min(of_type.values()) >= 1_000, of_type
     for kind in QUOTA_TYPES:  # each type before and after the reload
@@ -219,18 +210,16 @@ def test_metrics_that_were_asked_for_all_the_time_agree_with_the_record(watched:
     assert watched.counted == Counter(kinds)
 
 
-def test_the_law_fails_when_one_limit_is_a_thousandth_off(record: Path, tmp_path: Path) -> None:
-    other = tmp_path / "record"
-    other.mkdir()
-    for file in record.glob("*.parquet"):
-        rows = pq.read_table(file)
-        one_limit = pc.and_(pc.equal(rows["quota_type"], "FETCH"), pc.equal(rows["limit"], 20_000))
-        wrong = pc.if_else(one_limit, pc.multiply(rows["limit"], 1.001), rows["limit"])
-        column = rows.schema.get_field_index("limit")
-        rows = rows.set_column(column, rows.schema.field("limit"), wrong)
-        pq.write_table(rows, other / file.name)
+def test_the_law_fails_when_one_limit_is_a_thousandth_off(
+    spark: SparkSession, record: Path, tmp_path: Path
+) -> None:
+    def of_fetches(rows: pa.Table) -> pa.Array:
+        return pc.and_(pc.equal(rows["quota_type"], "FETCH"), pc.equal(rows["limit"], 20_000))
 
-    done = _law(other)
+    assert with_limits_off(record, tmp_path, of_fetches)
 
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "differ" in done.stdout
+    right, wrong = law_of(spark, record), law_of(spark, tmp_path)
+
+    assert (right.holds, right.differing) == (True, 0)
+    assert (wrong.holds, wrong.rows, wrong.unjudged) == (False, right.rows, right.unjudged)
+    assert {of_type.quota_type for of_type in wrong.of_types if of_type.differing} == {"FETCH"}

@@ -1,9 +1,11 @@
 """KIP-257's second use on three brokers: a group's quota is split by the partitions that brokers lead.
 
 The steps are those of Kafka's own ``CustomQuotaCallbackTest``; its brokers 0 and 1 are nodes 1 and 2 here.
+Quotas, and the callback's own properties, are set by kafka-configs.sh.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,20 +17,32 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from kafka.record import MemoryRecordsBuilder
+from tests.integration.kafka_configs.running import ConfigCommands
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.client import CONTROLLER, BrokerConnection, Cluster, Security
 from kvota.localkafka import LocalKafka
+from kvota.localkafka.jars.class_path import KAFKA_VERSION
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.model.errors import KvotaError
 from kvota.wire.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE
 
 USERS = [f"group{group}_user{number}" for group in (0, 1, 2) for number in (1, 2, 3)]
+# The gateway's own, and the tool's.
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    f"username='{USERS[0]}' password='{USERS[0]}-secret';",
+}
+ADMIN = "client.quota.callback.kafka.admin."
 CLASS = "client.quota.callback.class"
 SHARE = "client.quota.callback.share."
 # Each step moves so many bytes: above ten seconds of the small limits, far below those of the large ones.
 REQUESTS, VALUE_BYTES = 8, 15_000
 DEFAULT = "*"
+# A record is read while it is written: what is thin may come twelve times as late.
+FLUSH_MS = 50
 
 
 @pytest.fixture(scope="module")
@@ -39,69 +53,78 @@ def cluster3() -> Iterator[LocalKafka]:
         yield kafka
 
 
+@pytest.fixture(scope="module")
+def tool() -> Iterator[ConfigCommands]:
+    with ConfigCommands(KAFKA_VERSION) as tool:
+        yield tool
+
+
 @dataclass
 class Scenario:
-    """A gateway whose quotas are set as the steps say.
-
-    Attributes:
-        limits: of produce and fetch, by group.
-    """
+    """A gateway whose quotas are set as the steps say."""
 
     kafka: LocalKafka
+    tool: ConfigCommands
     folder: Path
     gateway: GatewayProcess = field(init=False)
     first_port: int = field(default_factory=lambda: free_port_range(5))
-    limits: dict[str, tuple[float, float]] = field(default_factory=dict)
-    properties: dict[str, int | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.gateway = GatewayProcess(
-            self.folder, config=self.config, quotas=self.quotas, first_port=self.first_port
+            self.folder, config=self.config, quotas="", first_port=self.first_port
         )
+        text = "".join(f"{name}={value}\n" for name, value in LOGIN.items())
+        self.login_file.write_text(text)
+
+    @property
+    def login_file(self) -> Path:
+        return self.folder / "login.properties"
 
     @property
     def config(self) -> str:
         chosen: Mapping[str, int | str] = {
             CLASS: "kvota.callbacks.PartitionShareQuotaCallback",
             f"{SHARE}separator": "_",
-            **self.properties,
+            **{f"{ADMIN}{name}": value for name, value in LOGIN.items()},
         }
-        return gateway_toml(
+        config = gateway_toml(
             upstream=self.kafka.sasl_bootstrap_servers,
             first_port=self.first_port,
             node_ids="0-3",
             enforce={"PRODUCE": True, "FETCH": True},
             record="record",
-            kafka={**chosen, **self.login},
+            source="file",
+            kafka=chosen,
         )
-
-    @property
-    def login(self) -> Mapping[str, str]:
-        """The gateway's own."""
-        prefix = "client.quota.callback.kafka.admin."
-        jaas = (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required "
-            f"username='{USERS[0]}' password='{USERS[0]}-secret';"
-        )
-        return {
-            f"{prefix}security.protocol": "SASL_PLAINTEXT",
-            f"{prefix}sasl.mechanism": "SCRAM-SHA-512",
-            f"{prefix}sasl.jaas.config": jaas,
-        }
-
-    @property
-    def quotas(self) -> str:
-        return "".join(
-            f'[[quota]]\nuser = "group:{group}"\nproducer_byte_rate = {produce}\nconsumer_byte_rate = {fetch}\n'
-            for group, (produce, fetch) in self.limits.items()
-        )
+        return re.sub("flush_interval = .*", f'flush_interval = "{FLUSH_MS}ms"', config)
 
     def set(self, group: str, limits: tuple[float, float] | None) -> None:
         """Set the quota of a group for the whole cluster, or take it away."""
-        self.limits.pop(group, None)
-        if limits is not None:
-            self.limits[group] = limits
-        self.gateway.reload(self.quotas, self.config)
+        names = ("producer_byte_rate", "consumer_byte_rate")
+        values = None if limits is None else dict(zip(names, limits, strict=True))
+        self.alter(("--entity-type", "users", "--entity-name", f"group:{group}"), names, values)
+
+    def set_defaults(self, produce: float, fetch: float) -> None:
+        """Reconfigure the callback."""
+        values = {f"{SHARE}default.produce": produce, f"{SHARE}default.fetch": fetch}
+        self.alter(("--entity-type", "brokers", "--entity-default"), tuple(values), values)
+
+    def alter(
+        self, entity: Sequence[str], names: Sequence[str], values: Mapping[str, float] | None
+    ) -> None:
+        """Run kafka-configs.sh."""
+        asked = ["--delete-config", ",".join(names)]
+        if values is not None:
+            pairs = ",".join(f"{name}={value:.0f}" for name, value in values.items())
+            asked = ["--add-config", pairs]
+        ended = self.tool.run(
+            [
+                *("--bootstrap-server", "{address}", "--command-config", str(self.login_file)),
+                *("--alter", *entity, *asked),
+            ],
+            self.gateway.bootstrap_servers,
+        )
+        assert (ended.exit_code, ended.stderr) == (0, ""), ended
 
     async def connection(self, user: str, node_id: int) -> BrokerConnection:
         address = "127.0.0.1", self.first_port + 1 + node_id
@@ -214,10 +237,10 @@ async def delete(kafka: LocalKafka, topic: str) -> None:
 
 @pytest.mark.timeout(300)
 async def test_the_eleven_steps_of_kafkas_own_test(  # noqa: PLR0915  (they are eleven)
-    cluster3: LocalKafka, tmp_path: Path
+    cluster3: LocalKafka, tool: ConfigCommands, tmp_path: Path
 ) -> None:
     await create(cluster3, "group0_topic", [[1]])
-    scenario = Scenario(cluster3, tmp_path)
+    scenario = Scenario(cluster3, tool, tmp_path)
 
     async def step(user: str, limits: tuple[float, float], *, throttled: bool) -> None:
         """Produce and consume: the limits of the broker are these, and this becomes of it."""
@@ -275,21 +298,20 @@ async def test_the_eleven_steps_of_kafkas_own_test(  # noqa: PLR0915  (they are 
         await delete(cluster3, "group1_largeTopic")
         await step("group1_user3", (800_000, 250_000), throttled=False)  # 10
 
-        scenario.limits.pop(DEFAULT)
-        scenario.properties = {f"{SHARE}default.produce": 8_000, f"{SHARE}default.fetch": 2_500}
-        scenario.gateway.reload(scenario.quotas, scenario.config)
+        scenario.set(DEFAULT, None)
+        scenario.set_defaults(8_000, 2_500)
         await step("group1_user3", (8_000, 2_500), throttled=True)  # 11
 
 
 @pytest.mark.timeout(300)
 async def test_shares_follow_the_leaders_when_a_broker_dies_and_comes_back(
-    cluster3: LocalKafka, tmp_path: Path
+    cluster3: LocalKafka, tool: ConfigCommands, tmp_path: Path
 ) -> None:
     topic = "group2_led"
     # Partition 0, to which the probes go, never leaves node 1.
     replicas = [[1, 2, 3], [2, 1, 3], [2, 1, 3], [3, 2, 1]]
     await create(cluster3, topic, replicas)
-    scenario = Scenario(cluster3, tmp_path)
+    scenario = Scenario(cluster3, tool, tmp_path)
     async with Cluster(cluster3.bootstrap_servers.split(",")) as cluster:
 
         async def share_of_first() -> float:

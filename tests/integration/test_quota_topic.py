@@ -18,7 +18,8 @@ from tests.unit.quota_api.written import alteration, altered, described, descrip
 
 from kvota.app.gateway_process import GatewayProcess
 from kvota.client import BrokerConnection
-from kvota.localkafka import LocalKafka
+from kvota.localkafka import Acl, LocalKafka
+from kvota.localkafka.cluster.acls import Operation
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.model.address import Address
 from kvota.model.client_quotas import ClientQuotas
@@ -96,7 +97,9 @@ def admin(kafka3: LocalKafka) -> Iterator[KafkaAdminClient]:
 def test_two_gateways_see_each_others_quotas_within_a_second_also_after_a_brokers_death(
     kafka3: LocalKafka, tmp_path: Path
 ) -> None:
-    found = run_followers(kafka3, tmp_path, Followers(alterations=10, deaths=1, within_ms=1_000))
+    found = run_followers(
+        kafka3, tmp_path, Followers(alterations=10, settings=1, deaths=1, within_ms=1_000)
+    )
 
     assert found.missed == [], found.figures
 
@@ -321,28 +324,38 @@ def test_a_quota_of_the_brokers_that_holds_the_gateway_back_is_said(
                 asked(direct, alteration((mine, {"consumer_byte_rate": None})))
 
 
-async def test_it_logs_in_with_a_user_of_its_own(
-    acl_kafka: LocalKafka, tmp_path: Path, topic: str
-) -> None:
+def login(name: str, secret: str) -> str:
+    """The gateway's own."""
     jaas = (
         "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        "username='operator' password='operator-secret';"
+        f"username='{name}' password='{secret}';"
     )
-    more = (
+    return (
         f'\n[kafka]\n"{_LOGIN}.security.protocol" = "SASL_PLAINTEXT"\n'
         f'"{_LOGIN}.sasl.mechanism" = "SCRAM-SHA-256"\n"{_LOGIN}.sasl.jaas.config" = "{jaas}"\n'
     )
-    entry = {
-        "entity": [{"entity_type": "user", "entity_name": "alice"}],
-        "ops": [{"key": "producer_byte_rate", "value": 5e6, "remove": False}],
-    }
-    content = {"entries": [entry], "validate_only": False}
+
+
+EVERY_QUOTA = {"components": [], "strict": False}
+OF_ALICE = {
+    "entries": [
+        {
+            "entity": [{"entity_type": "user", "entity_name": "alice"}],
+            "ops": [{"key": "producer_byte_rate", "value": 5e6, "remove": False}],
+        }
+    ],
+    "validate_only": False,
+}
+
+
+async def test_it_logs_in_with_a_user_of_its_own(
+    acl_kafka: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    more = login("operator", "operator-secret")
     with sharing(tmp_path, acl_kafka.sasl_bootstrap_servers, topic, more=more) as process:
         await asyncio.to_thread(said, process, "has been read: quotas of")
-        done = await as_user(process, "operator", ALTER_CLIENT_QUOTAS, content)
-        found = await as_user(
-            process, "operator", DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False}
-        )
+        done = await as_user(process, "operator", ALTER_CLIENT_QUOTAS, OF_ALICE)
+        found = await as_user(process, "operator", DESCRIBE_CLIENT_QUOTAS, EVERY_QUOTA)
         log = process.log
 
     assert [int(each.error_code) for each in done.entries] == [0]
@@ -350,6 +363,58 @@ async def test_it_logs_in_with_a_user_of_its_own(
     assert "operator-secret" not in log
 
 
-def test_a_login_that_is_refused_is_said(acl_kafka: LocalKafka, tmp_path: Path, topic: str) -> None:
-    with sharing(tmp_path, acl_kafka.sasl_bootstrap_servers, topic) as process:
+@pytest.mark.parametrize(
+    ("name", "secret", "words"),
+    [
+        ("operator", "wrong", "Authentication failed during authentication due to invalid credentials"),
+        ("", "", "it has closed before it has answered anything: maybe it wants a login, and none is set"),
+    ],
+    ids=["wrong", "none"],
+)  # fmt: skip
+def test_a_login_that_is_refused_is_said(
+    acl_kafka: LocalKafka, tmp_path: Path, topic: str, name: str, secret: str, words: str
+) -> None:
+    more = login(name, secret) if name else ""
+    with sharing(tmp_path, acl_kafka.sasl_bootstrap_servers, topic, more=more) as process:
         said(process, "it cannot be read")
+        (line,) = (line for line in process.log.splitlines() if "it cannot be read" in line)
+
+    assert words in line
+    assert (f'login of "{name}" by SCRAM-SHA-256: sasl_authentication_failed (58)' in line) == bool(
+        name
+    )
+    assert "The quotas in force stay, and alterations are refused meanwhile" in line
+    assert "has been read: quotas of" not in process.log
+
+
+async def test_each_right_that_the_gateways_own_user_lacks_is_named(
+    acl_kafka: LocalKafka, tmp_path: Path, topic: str
+) -> None:
+    """The gateway goes on by itself as bob gets one right after the other."""
+    rights: list[Operation] = ["describe", "create", "describe_configs", "read", "write"]
+    with sharing(
+        tmp_path, acl_kafka.sasl_bootstrap_servers, topic, more=login("bob", "bob-secret")
+    ) as process:
+        for right in rights:
+            words = (
+                f"topic_authorization_failed (29): the gateway's own user lacks {right.upper()} on it; it needs "
+                "READ, WRITE, DESCRIBE and DESCRIBE_CONFIGS, and CREATE until the topic is there."
+            )
+            if right == "write":
+                await asyncio.to_thread(said, process, "has been read: quotas of")
+            else:
+                await asyncio.to_thread(said, process, words)
+                assert "has been read: quotas of" not in process.log
+            refused = await as_user(process, "operator", ALTER_CLIENT_QUOTAS, OF_ALICE)
+            (answer,) = refused.entries
+            assert (int(answer.error_code), words in answer.error_message) == (-1, True), answer
+            if right in {"create", "read"}:  # where it gets furthest
+                await asyncio.sleep(1.2)  # and tries again
+            assert process.log.count(words) == 1
+            acl_kafka.add_acls(Acl(user="bob", operation=right, resource="topic", name=topic))
+        found = await as_user(process, "operator", DESCRIBE_CLIENT_QUOTAS, EVERY_QUOTA)
+        done = await as_user(process, "operator", ALTER_CLIENT_QUOTAS, OF_ALICE)
+
+    assert found.entries == ()
+    assert [int(each.error_code) for each in done.entries] == [0]
+    assert process.log.count("; it is made") == 1

@@ -1,7 +1,6 @@
-"""One Spark session for all of these tests, and records to work on."""
+"""Records to work on with Spark."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kvota.pipeline.events import read_events
-from kvota.pipeline.spark_session import end_session, session
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
@@ -18,15 +16,6 @@ from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 ROWS = 24_000
 
 WriteEvents = Callable[..., Path]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        spark = session("local[2]", short=True)
-    yield spark
-    end_session(spark)
 
 
 def write(folder: Path, rows: Sequence[EventRow], *, files: int = 1) -> Path:

@@ -25,6 +25,8 @@ from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, Usag
 from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 _UNSUPPORTED_VERSION = 35
+# So brokers do with whoever asks before a login: they close, and say nothing.
+_LOGIN_DOUBT = " before it has answered anything: maybe it wants a login, and none is set"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class BrokerConnection:
         # By correlation id: brokers answer in order, but a task that has given up leaves its answer to come.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._failed: KvotaError | None = None
+        # Why it may have closed: until it has answered something else than its versions.
+        self._doubt = ""
         self._versions: dict[int, tuple[int, int]] = {}
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
@@ -97,6 +101,8 @@ class BrokerConnection:
                 await connection._agree_on_versions()
                 if security.mechanism is not None:
                     await connection._log_in(security)
+                else:
+                    connection._doubt = _LOGIN_DOUBT
         except BaseException as error:
             if connection is not None:
                 await connection.close()
@@ -173,6 +179,7 @@ class BrokerConnection:
         except TimeoutError as error:
             msg = f"{address_text(*self.address)} has not answered {api_name(key)} in {seconds:g} s"
             raise UnreachableError(msg) from error
+        self._doubt = ""
         return answer
 
     async def close(self) -> None:
@@ -220,7 +227,7 @@ class BrokerConnection:
             self._fail(self._lost(error))
 
     def _lost(self, error: OSError | EOFError) -> UnreachableError:
-        why = "it has closed" if isinstance(error, EOFError) else _reason(error)
+        why = f"it has closed{self._doubt}" if isinstance(error, EOFError) else _reason(error)
         return UnreachableError(f"the connection to {address_text(*self.address)} is lost: {why}")
 
     def _fail(self, error: KvotaError) -> None:

@@ -146,6 +146,13 @@ class CallbackInForce:
             return PreparedCallback(chosen=chosen, host=host)
         self._loading = CallbackLoading(chosen, quotas, self._faults)
         host = CallbackHost(await self._loading.wait(), self._loop, self._faults)
+        try:
+            return await self._prepared(chosen, host)
+        except BaseException:  # the gateway ends, say: nobody else knows of it yet
+            self._close(host)
+            raise
+
+    async def _prepared(self, chosen: ChosenCallback, host: CallbackHost) -> PreparedCallback:
         cluster = await self._cluster_for(host)
         if cluster is not None:
             host.tell_cluster(cluster)

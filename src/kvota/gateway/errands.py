@@ -40,6 +40,7 @@ class Errands:
         self._loop = loop
         self._store = store
         self._alter_settings = alter_settings
+        self._has_stopped = False
         self._names = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvota-names")
 
     def run(self, errand: Errand) -> "asyncio.Future[object]":
@@ -57,8 +58,8 @@ class Errands:
         return result
 
     async def addresses_of(self, names: Iterable[str]) -> Mapping[str, str]:
-        """The first address of each name that has one; too late is none."""
-        to_ask = sorted(names)
+        """The first address of each name that has one; too late is none, and so is all when the gateway ends."""
+        to_ask = [] if self._has_stopped else sorted(names)
         asked = [self._loop.run_in_executor(self._names, _address_of, name) for name in to_ask]
         if asked:
             await asyncio.wait(asked, timeout=_LOOK_UP_S)
@@ -70,6 +71,7 @@ class Errands:
 
     def stop(self) -> None:
         """Take no more; what is being looked up is nobody's business any more."""
+        self._has_stopped = True
         self._names.shutdown(wait=False, cancel_futures=True)
 
     async def _unknown(self, names: frozenset[str]) -> frozenset[str]:

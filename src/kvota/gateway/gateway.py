@@ -151,9 +151,9 @@ class Gateway:
             finally:
                 listeners.close()
                 self._brokers.stop()
-                errands.stop()
                 means.journal.finish()
-                await self._store.end()
+                await self._store.end()  # what it puts in force at last may have names to look up
+                errands.stop()
                 await self.quota_callback.close()
 
     def _begin_beside(self, tasks: asyncio.TaskGroup, journal: Journal) -> list[asyncio.Task[None]]:

@@ -29,6 +29,7 @@ _FETCH_BYTES_MAX = 8 * 2**20
 _BYTES_AT_ONCE = 16_384
 # An answer to a Fetch comes as soon as there is something, and after this otherwise.
 _FETCH_WAIT = timedelta(milliseconds=500)
+_NO_WAIT = timedelta(0)
 _ACKS_WAIT = timedelta(seconds=5)
 _CREATION_WAIT = timedelta(seconds=10)
 # So often, and so long apart, it is looked whether it is known.
@@ -42,6 +43,8 @@ _ANSWER_S = 10.0
 _POLICY = "cleanup.policy"
 _BATCH_BYTES_KEY = "max.message.bytes"
 _COMPACT = "compact"
+
+_RIGHTS = "it needs READ, WRITE, DESCRIBE and DESCRIBE_CONFIGS, and CREATE until the topic is there"
 
 # As the brokers' quotas see whoever reads and writes the topic.
 CLIENT_ID = "kvota-quotas"
@@ -102,7 +105,7 @@ class QuotaTopic:
         if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         if topic.error_code:
-            raise self._error(topic.error_code)
+            raise self._error(topic.error_code, lacks="DESCRIBE")
         if len(topic.partitions) != 1:
             msg = (
                 f"topic {self.name} has {len(topic.partitions)} partitions, and quotas need one order: name a "
@@ -188,7 +191,7 @@ class QuotaTopic:
         (made,) = answer.topics
         if int(made.error_code) not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
             what = f"topic {self.name} cannot be created"
-            raise BrokerError(what, int(made.error_code), made.error_message)
+            raise self._error(made.error_code, made.error_message, what=what, lacks="CREATE")
         return int(made.error_code) == ErrorCode.NONE
 
     async def check(self) -> None:
@@ -209,7 +212,7 @@ class QuotaTopic:
         )
         (result,) = answer.results
         if int(result.error_code):
-            raise self._error(result.error_code, result.error_message)
+            raise self._error(result.error_code, result.error_message, lacks="DESCRIBE_CONFIGS")
         configs = {str(config.name): config.value for config in result.configs}
         policy = configs.get(_POLICY)
         if policy != _COMPACT:
@@ -249,7 +252,7 @@ class QuotaTopic:
         if code == ErrorCode.MESSAGE_TOO_LARGE:  # it took more when it was looked at
             raise self._too_large(count, len(batch), " is less now")
         if code:
-            raise self._error(code)
+            raise self._error(code, lacks="WRITE")
         return int(written.base_offset) + count - 1
 
     def _too_large(self, count: int, batch_bytes: int, limit: str) -> TooLargeError:
@@ -266,6 +269,8 @@ class QuotaTopic:
             BrokerError: it is refused.
         """
         offset, end = await self.bounds()
+        if offset == end:
+            await self.read(end, wait=_NO_WAIT)  # whoever may not read is told so now
         empty = 0
         while offset < end:
             decoded = await self.read(offset)
@@ -278,8 +283,8 @@ class QuotaTopic:
             offset = end if empty else decoded.next_offset
             yield decoded._replace(next_offset=offset)
 
-    async def read(self, offset: int) -> Decoded:
-        """Read on from an offset; waits half a second for what comes.
+    async def read(self, offset: int, *, wait: timedelta = _FETCH_WAIT) -> Decoded:
+        """Read on from an offset; waits half a second for what comes, unless told otherwise.
 
         Raises:
             UnreachableError: its leader cannot be reached.
@@ -293,7 +298,7 @@ class QuotaTopic:
         }
         content = {
             "replica_id": -1,
-            "max_wait": _FETCH_WAIT,
+            "max_wait": wait,
             "min_bytes": 1,
             "max_bytes": _FETCH_BYTES_MAX,
             "isolation_level": 0,
@@ -314,7 +319,7 @@ class QuotaTopic:
             await asyncio.sleep(throttle_s)
         ((got,),) = (response.partitions for response in answer.responses)
         if int(got.error_code):
-            raise self._error(got.error_code)
+            raise self._error(got.error_code, lacks="READ")
         records = got.records or b""
         if len(records) > _BYTES_AT_ONCE:
             return await asyncio.to_thread(decode_batches, records, offset)
@@ -336,7 +341,7 @@ class QuotaTopic:
         answer = await self._ask(self._asking, LIST_OFFSETS, content, to=await self._found())
         ((got,),) = (response.partitions for response in answer.topics)
         if int(got.error_code):
-            raise self._error(got.error_code)
+            raise self._error(got.error_code, lacks="DESCRIBE")
         return int(got.offset)
 
     # ------------------------------------------------------------------ asking
@@ -357,5 +362,10 @@ class QuotaTopic:
             raise UnreachableError(str(error)) from error
         return await connection.ask(key, content, version=_VERSIONS[key], timeout_s=_ANSWER_S)
 
-    def _error(self, code: int, message: str | None = None) -> BrokerError:
-        return BrokerError(f"topic {self.name}", int(code), message)
+    def _error(
+        self, code: int, message: str | None = None, *, what: str = "", lacks: str = ""
+    ) -> BrokerError:
+        """``lacks``: the right without which a broker refuses just this."""
+        if int(code) == ErrorCode.TOPIC_AUTHORIZATION_FAILED and lacks:
+            message = f"the gateway's own user lacks {lacks} on it; {_RIGHTS}"
+        return BrokerError(what or f"topic {self.name}", int(code), message)

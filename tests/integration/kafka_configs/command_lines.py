@@ -181,3 +181,69 @@ def lines_of_the_gateway() -> Iterator[tuple[tuple[str, ...], str]]:
     yield alter(f"{default} {DELETE} background.threads"), done
     yield describe(default), f"  {of_class}=kvota.callbacks.GroupQuotaCallback sensitive=false"
     yield alter(f"{default} {DELETE} {of_class},{group},quota.window.num"), done
+
+
+def lines_of_arguments() -> Iterator[tuple[str, ...]]:
+    """How the tool reads its arguments, whatever a cluster says; and topics, of which one is named orders."""
+    yield from _arguments()
+    yield from _other_credentials()
+    yield from _brokers()
+    yield from _topics()
+
+
+def _arguments() -> Iterator[tuple[str, ...]]:
+    yield alter(f"--user a --user b {ADD} producer_byte_rate=1")
+    yield alter(f"--user a {ADD} producer_byte_rate=1 {ADD} consumer_byte_rate=1")
+    yield alter(f"--user a {ADD} producer_byte_rate=1,,consumer_byte_rate=1")
+    yield alter("--user a", ADD, "producer_byte_rate = 3 , consumer_byte_rate=[4],")
+    yield alter(f"--user a {DELETE} producer_byte_rate,producer_byte_rate")
+    yield alter(f"--user a {DELETE} producer_byte_rate {DELETE} consumer_byte_rate")
+    yield alter(f"--user=a {ADD}=producer_byte_rate=7")
+    yield describe("--user=a")
+    yield alter(f"--user a {ADD} p!=7")
+    yield alter(f"--user a {ADD} producer_byte_rate=1 --add-config-file nowhere")
+    yield alter("--user a --add-config-file nowhere")
+    yield describe("--user a --alter")
+    yield describe(f"--user a {ADD} producer_byte_rate=1")
+    yield (*SERVER, "--describe", "--ip", "not a host")
+    yield describe("--user a --entity-type clients")
+    yield describe("--entity-type users --entity-name a --entity-name b")
+
+
+def _other_credentials() -> Iterator[tuple[str, ...]]:
+    yield alter(f"--user a {ADD} SCRAM-SHA-256=[iterations=1,password=secret]")
+    yield alter(f"--user a {ADD} SCRAM-SHA-256=secret")
+    yield alter(f"--user a {ADD} SCRAM-SHA-512=[password=secret]")
+    yield describe("--user a")
+    yield alter(f"--user a --client b {ADD} SCRAM-SHA-512=[password=secret]")
+    yield alter(f"--user-defaults {ADD} SCRAM-SHA-512=[password=secret]")
+    yield alter(f"--user a {DELETE} SCRAM-SHA-512,producer_byte_rate")
+    yield alter(f"--user a {DELETE} SCRAM-SHA-256")  # it is not set
+
+
+def _brokers() -> Iterator[tuple[str, ...]]:
+    yield describe("--broker x")
+    yield describe("--broker 99")
+    yield alter(f"--broker-defaults {DELETE} foo")
+    yield alter(f"--broker-defaults {ADD} foo=1")
+    yield describe("--broker-defaults")
+    yield alter(f"--broker-defaults {DELETE} foo")
+    yield alter(f"--broker 1 {ADD} log.cleaner.threads=3,log.cleaner.threads=2")
+    yield alter(f"--broker 1 {ADD} listener.name.plaintext.ssl.truststore.type=JKS")
+    yield describe("--broker 1")
+    yield alter(f"--broker 1 {DELETE} listener.name.plaintext.ssl.truststore.type")
+
+
+def _topics() -> Iterator[tuple[str, ...]]:
+    yield describe("--topic orders")
+    yield describe("--topic orders --all")
+    yield alter("--topic orders", ADD, "cleanup.policy=[compact,delete],retention.ms=5")
+    yield alter(f"--topic orders {ADD} retention.ms=soon")
+    yield alter(f"--topic orders {DELETE} foo")
+    yield alter(f"--topic orders {DELETE} segment.ms")
+    yield describe("--entity-type topics")
+    yield describe("--topic nowhere --all")
+    yield describe("--entity-type topics --entity-default")
+    yield alter(f"--topic nowhere {ADD} retention.ms=5")
+    yield alter(f"--entity-type topics --entity-default {ADD} retention.ms=5")
+    yield describe("--topic a/b")

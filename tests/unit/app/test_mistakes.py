@@ -10,6 +10,7 @@ import pytest
 from kvota.app.cli.main import COMMANDS, main
 
 UPSTREAM = '[upstream]\nbootstrap_servers = ["127.0.0.1:9092"]\n'
+AT = "--bootstrap-server 127.0.0.1:9"
 ENTRY = '[[quota]]\nuser = "orders"\n'
 
 
@@ -73,6 +74,21 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
             ". cannot be written: it is a folder",
         ),
         ("volumes --over 5", '"5" is not a time; write e.g. "5s"'),
+        ("topics create", "required: --bootstrap-server"),
+        ("topics crate orders", '"crate" is not one of create, alter, delete, describe, list. Did you mean "create"?'),
+        (f"topics create {AT}", "name the topics to create, or a file with --from-file"),
+        (f"topics delete a b a {AT}", 'topic "a" is named twice: the command line, the command line'),
+        (f"topics create a --partitions 0 {AT}", '"0" is not a number from 1 on'),
+        (f"topics create a --replication-factor all {AT}", '"all" is not a number from 1 on'),
+        (f"topics create a --config retention.ms {AT}", '"retention.ms" is not NAME=VALUE, e.g. retention.ms=3600000'),
+        (f"topics create a --config b=1 --config b=2 {AT}", '--config: "b" is there twice; which value holds?'),
+        (f"topics create a --timeout 5 {AT}", '"5" is not a time; write e.g. "5s"'),
+        (f"topics create a --json {AT}", 'Did you mean "--output json"?'),
+        (f"topics alter a {AT}", "required: --partitions"),
+        (f"topics delete a --partitions 3 {AT}", 'there is no option "--partitions".'),
+        (f"topics create --from-file nowhere {AT}", "nowhere: cannot be read: No such file or directory"),
+        (f"topics list --command-config nowhere {AT}", "nowhere: cannot be read: No such file or directory"),
+        ("topics list --bootstrap-server kafka", '"kafka" is not '),
         ("kafka tool", "which tool? Known are "),
         ("kafka tool topic --list", 'there is no tool "topic". Did you mean "topics"?'),
         ("kafka strat", '"strat" is not one of up, down, status, tool'),
@@ -154,6 +170,28 @@ def test_a_slip_in_quotas_toml_is_answered_with_what_was_meant(
     Path("quotas.toml").write_text(quotas)
 
     assert typed("gateway --check", monkeypatch) == 2
+
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"# none\n\n", "names: names no topic; write one a line"),
+        (b"a\n\nb\na\n", 'topic "a" is named twice: names:1, names:4'),
+        (b"c\n", 'topic "c" is named twice: the command line, names:1'),
+        (b"\xff\n", "names: cannot be read: "),
+    ],
+)
+def test_a_slip_in_a_file_of_topics_is_answered_with_its_place(
+    content: bytes,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("names").write_bytes(content)
+
+    assert typed(f"topics create c --from-file names {AT}", monkeypatch) == 2
 
     assert said in capsys.readouterr().err
 

@@ -257,6 +257,27 @@ async def test_who_waits_in_line_goes_on_when_the_new_one_has_more_for_it(worlds
         assert len(frame) == len(produce_answer())
 
 
+async def test_one_that_is_left_while_it_is_prepared_is_closed(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await worlds()
+    in_force = world.gateway.quota_callback
+    waits = asyncio.Event()
+
+    async def for_ever(_host: object) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(in_force, "_cluster_for", for_ever)
+    preparing = asyncio.create_task(in_force.change(own()))
+    await waits.wait()
+
+    preparing.cancel()
+
+    await until(lambda: MADE[0].of("close"))
+    assert isinstance(in_force.callback, DefaultQuotaCallback)
+
+
 async def test_changes_take_turns_and_the_last_one_stays(worlds: Worlds) -> None:
     world = await worlds()
     in_force = world.gateway.quota_callback

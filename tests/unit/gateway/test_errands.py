@@ -66,6 +66,12 @@ async def test_of_very_many_names_the_rest_is_unknown(errands: Errands) -> None:
     assert 10 <= len(unknown) < len(names)
 
 
+async def test_nothing_is_looked_up_once_the_gateway_ends(errands: Errands) -> None:
+    errands.stop()
+
+    assert await errands.addresses_of(["localhost"]) == {}
+
+
 async def test_quotas_are_stored(errands: Errands, store: FileStore) -> None:
     assert await errands.run(StoreQuotas(CHANGES, "admin")) is None
     assert len(store.quotas) == 1

@@ -32,6 +32,8 @@ EXTRA_OF_COMMAND = {
     "recommend": "spark",
     "kafka": "localkafka",
     "quotas": "client",
+    "topics": "client",
+    "configs": "client",
 }
 # Packages that a command may miss, each with the extra that brings it.
 EXTRA_OF = {
@@ -61,6 +63,8 @@ COMMANDS: dict[str, str] = {
     "replay": "what other quotas would have done, from the record",
     "recommend": "a quota for every tenant, under a capacity you state",
     "quotas": "keep quotas in a file: export, plan, apply, undo",
+    "topics": "create, grow, delete and describe topics; says how long a spent quota makes it wait",
+    "configs": "quotas and settings with the arguments of kafka-configs.sh, without a JVM",
     "volumes": "how full the brokers' disks are, and whom that slows down",
     "kafka": "start and stop a real Apache Kafka on this machine",
 }

@@ -24,11 +24,16 @@ _OTHERWISE_CALLED = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Starts its help with an example; answers wrong use with the nearest word and exit code 2."""
+    """Starts its help with an example; answers wrong use with the nearest word.
+
+    Attributes:
+        exit_code_of_wrong_use: 2, but for a command that stands in for another program.
+    """
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         kwargs["allow_abbrev"] = False
         super().__init__(*args, **kwargs)
+        self.exit_code_of_wrong_use = WRONG_USE
         self._example = example
         self._words: Sequence[str] = ()
 
@@ -52,7 +57,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit."""
         print(f"{self.prog}: {self._said(message)} See {self.prog} --help", file=sys.stderr)
-        sys.exit(WRONG_USE)
+        sys.exit(self.exit_code_of_wrong_use)
 
     def _said(self, message: str) -> str:
         """What to say instead of argparse's own words."""

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from kvota.app.cli.cluster_options import add_cluster_options
 from kvota.files.command_name import called
 
 EXAMPLE = (
@@ -19,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export = _action(
         actions, "export", "write what is in force", "export --bootstrap-server kafka:9092"
     )
-    _add_cluster(export, required=False)
+    add_cluster_options(export, required=False)
     export.add_argument(
         "--from",
         dest="source",
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "plan quotas.yaml --bootstrap-server kafka:9092",
     )
     _add_file(plan, "quotas.yaml")
-    _add_cluster(plan)
+    add_cluster_options(plan)
     _add_wishes(plan)
     plan.add_argument(
         "--plan-file",
@@ -57,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "apply quotas.yaml --bootstrap-server kafka:9092",
     )
     _add_file(apply, "quotas.yaml or a plan's file")
-    _add_cluster(apply)
+    add_cluster_options(apply)
     _add_wishes(apply)
     apply.add_argument(
         "--ramp",
@@ -75,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "undo quotas.undo.yaml --bootstrap-server kafka:9092",
     )
     _add_file(undo, "the file that apply has written")
-    _add_cluster(undo)
+    add_cluster_options(undo)
     _add_changing(undo, "bring it back although somebody else has changed it since")
 
     schema = _action(
@@ -106,21 +107,6 @@ def _action(
 
 def _add_file(parser: argparse.ArgumentParser, words: str) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help=words)
-
-
-def _add_cluster(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument(
-        "--bootstrap-server",
-        required=required,
-        metavar="HOST:PORT",
-        help="brokers, or a gateway; several with commas",
-    )
-    parser.add_argument(
-        "--command-config",
-        type=Path,
-        metavar="FILE",
-        help="properties of a Kafka client, as Kafka's own tools have them: how to log in",
-    )
 
 
 def _add_wishes(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.cluster_options import cluster_of_options
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.quotas_as_code.alterable_quotas import InForce, NotAllowedError
@@ -25,7 +26,6 @@ from kvota.app.quotas_as_code.plan import (
 )
 from kvota.app.quotas_as_code.undo_file import iso_time
 from kvota.app.system_clock import SystemClock
-from kvota.client.properties import cluster_of, read_properties
 from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
 from kvota.model.client_quotas import ClientQuotas
@@ -275,9 +275,7 @@ def _prunes(args: argparse.Namespace, document: QuotasDocument) -> bool:
 
 
 def _cluster(args: argparse.Namespace) -> "Cluster":
-    properties = read_properties(args.command_config) if args.command_config else {}
-    servers = {"bootstrap.servers": args.bootstrap_server}
-    return cluster_of({**properties, **servers}, client_id="kvota-quotas-as-code")
+    return cluster_of_options(args, client_id="kvota-quotas-as-code")
 
 
 def _typed(args: argparse.Namespace, action: str) -> str:
