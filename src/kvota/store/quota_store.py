@@ -1,16 +1,22 @@
 """Where configured quotas are kept while a gateway runs: what every such place offers it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kvota.model.broker_settings import NO_SETTINGS, Settings
 from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.entity_table import is_same
+from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import QuotaSource, Refusal, StoreQuotas
 
 # Puts changes in force that are stored now.
 InForce = Callable[[Sequence[KeyChange]], None]
 # Takes None, or why nothing was stored.
 Done = Callable[[Refusal | None], None]
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 
 
 def nothing() -> None:
@@ -26,6 +32,27 @@ def altered(errand: StoreQuotas) -> str:
     if errand.settings:
         return f"settings altered by {errand.by}: {', '.join(errand.settings)}"
     return f"quotas altered by {errand.by}: {len(errand.changes)} values"
+
+
+async def computed(size: int, work: Callable[[_Given], _Made], given: _Given) -> _Made:
+    """What ``work`` makes of so much; beside the event loop where it would hold it."""
+    if size > CHANGES_PER_STEP:
+        return await asyncio.to_thread(work, given)
+    return work(given)
+
+
+def differing(
+    quotas: ClientQuotas, changes: Sequence[KeyChange]
+) -> tuple[list[KeyChange], ClientQuotas]:
+    """Those that change something, one after the other (who alters writes what is so already, too), and what is so then."""
+    values: dict[tuple[QuotaEntity, str], float | None] = {}
+    changing = []
+    for entity, key, value in changes:
+        before = values.get((entity, key), quotas.value(entity, key))
+        values[entity, key] = value
+        if not is_same(before, value):
+            changing.append(KeyChange(entity, key, value))
+    return changing, quotas.with_changes(changing) if changing else quotas
 
 
 class QuotaStore(QuotaSource, Protocol):

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 from uuid import UUID
 
 from kvota.client.record_batches import Row, Unread
@@ -16,7 +15,6 @@ from kvota.files.whole_file import write_whole
 from kvota.model.broker_settings import SettingChanges, Settings, with_changes
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.clock import Clock
-from kvota.model.entity_table import is_same
 from kvota.session.outside import Refusal, StoreQuotas
 from kvota.store.document_file import content_to_write
 from kvota.store.file_store import load_snapshot
@@ -26,12 +24,11 @@ from kvota.store.quota_rows import (
     EncodedRow,
     LastRows,
     LeftOut,
-    QuotaKey,
     changes_of,
     encode_rows,
     encode_settings,
 )
-from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, nothing
+from kvota.store.quota_store import CHANGES_PER_STEP, Done, InForce, computed, differing, nothing
 from kvota.store.quota_topic import QuotaTopic, TopicError, size_bytes
 from kvota.store.topic_writer import RETRY_S, TopicWriter, Trouble, is_final
 from kvota.store.unread_alterations import Stored, is_any_elsewhere, missing
@@ -54,9 +51,6 @@ _OUT_OF_REACH_S = 12.0
 # Of rows that cannot be read so many reasons are said in full.
 _REASONS_MAX = 20
 _SNAPSHOT_S = 1.0
-
-_Given = TypeVar("_Given")
-_Made = TypeVar("_Made")
 
 
 class TopicStore:
@@ -183,7 +177,7 @@ class TopicStore:
         else:
             found, settings = await self._found(rows)
         await self._append_missing(topic_id, found, settings)
-        await self._put_in_force(await _computed(len(found), self.quotas.changes_to, found))
+        await self._put_in_force(await computed(len(found), self.quotas.changes_to, found))
         self._put_settings(settings)
         self._has_followed, self._followed, self._is_made_here = True, topic_id, False
         self._writer.begin(topic_id)
@@ -225,7 +219,7 @@ class TopicStore:
             )
             await self._writer.append(await _encoded(changes, settings))
         told = rows.changes()
-        found = await _computed(len(told), held.with_changes, told)
+        found = await computed(len(told), held.with_changes, told)
         return found, rows.laid_over(held_settings)
 
     async def _append_missing(
@@ -260,7 +254,7 @@ class TopicStore:
         rows = LastRows()
         _, offset = await self._topic.bounds()
         async for decoded in self._topic.all_rows():
-            left_out = await _computed(len(decoded.rows), rows.add, decoded.rows)
+            left_out = await computed(len(decoded.rows), rows.add, decoded.rows)
             self._say_left_out(left_out)
             offset = decoded.next_offset
         return rows, offset
@@ -278,7 +272,7 @@ class TopicStore:
                 ", …" if len(kept) > _REASONS_MAX else "",
             )
         changes = [*kept, *rows.changes()]
-        found = await _computed(len(changes), ClientQuotas().with_changes, changes)
+        found = await computed(len(changes), ClientQuotas().with_changes, changes)
         return found, rows.settings(self.settings)
 
     async def _is_missing(self) -> bool:
@@ -321,16 +315,16 @@ class TopicStore:
 
     async def _changes(self, rows: Sequence[Row | Unread]) -> Changes:
         work = partial(changes_of, known=self._writer.known)
-        changes, left_out = await _computed(len(rows), work, rows)
+        changes, left_out = await computed(len(rows), work, rows)
         self._say_left_out(left_out)
         return changes
 
     async def _put_in_force(self, changes: Sequence[KeyChange]) -> None:
         """Whoever describes quotas, or keeps them, has all of these changes from now on; clients soon after."""
-        work = partial(_changed, self.quotas)
-        differing, self.quotas = await _computed(len(changes), work, changes)
-        for at in range(0, len(differing), CHANGES_PER_STEP):
-            self._in_force(differing[at : at + CHANGES_PER_STEP])
+        work = partial(differing, self.quotas)
+        altered, self.quotas = await computed(len(changes), work, changes)
+        for at in range(0, len(altered), CHANGES_PER_STEP):
+            self._in_force(altered[at : at + CHANGES_PER_STEP])
             self._changed.set()
             await asyncio.sleep(0)
 
@@ -389,29 +383,8 @@ class TopicStore:
             log.log(level, words, reason)
 
 
-async def _computed(size: int, work: Callable[[_Given], _Made], given: _Given) -> _Made:
-    """What ``work`` makes of so much; beside the event loop where it would hold it."""
-    if size > CHANGES_PER_STEP:
-        return await asyncio.to_thread(work, given)
-    return work(given)
-
-
 async def _encoded(quotas: Sequence[KeyChange], settings: SettingChanges) -> list[EncodedRow]:
-    return await _computed(len(quotas), encode_rows, quotas) + encode_settings(settings)
-
-
-def _changed(
-    quotas: ClientQuotas, changes: Sequence[KeyChange]
-) -> tuple[list[KeyChange], ClientQuotas]:
-    """Those that change something, one after the other (who alters writes what is so already, too), and what is so then."""
-    values: dict[QuotaKey, float | None] = {}
-    differing = []
-    for entity, key, value in changes:
-        before = values.get((entity, key), quotas.value(entity, key))
-        values[entity, key] = value
-        if not is_same(before, value):
-            differing.append(KeyChange(entity, key, value))
-    return differing, quotas.with_changes(differing) if differing else quotas
+    return await computed(len(quotas), encode_rows, quotas) + encode_settings(settings)
 
 
 def _write(path: Path, quotas: ClientQuotas, settings: Settings) -> None:
