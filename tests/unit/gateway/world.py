@@ -253,7 +253,11 @@ class World:
             await self.brokers[number].start()
         started = asyncio.Event()
         self._running = asyncio.get_running_loop().create_task(self.gateway.run(started=started))
-        await started.wait()
+        starting = asyncio.ensure_future(started.wait())
+        await asyncio.wait({self._running, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if not started.is_set():  # somebody else has taken its ports, say: nobody waits for that
+            starting.cancel()
+            await self._running
         return self
 
     async def __aexit__(
