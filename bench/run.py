@@ -24,6 +24,7 @@ NAMES = (
     "changes",
     "admin",
     "quotas_as_code",
+    "configs",
     "producer_ids",
 )
 

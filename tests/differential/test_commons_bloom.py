@@ -55,17 +55,13 @@ def our_shape(numbers: int, probability: float) -> list[str | int | float]:
         shape = Shape.from_np(numbers, probability)
     except ValueError:
         return ["refused"]
-    sparse = 2 * ((shape.bits + 63) // 64)
     return [
         shape.bits,
         shape.hashes,
         shape.probability(numbers),
         shape.probability(2 * (numbers // 3)),
-        shape.estimate_max_n(),
         shape.estimate_n(shape.bits // 3),
         shape.estimate_n(shape.bits),
-        str(shape.is_sparse(sparse)).lower(),
-        str(shape.is_sparse(sparse + 1)).lower(),
     ]
 
 

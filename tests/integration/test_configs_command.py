@@ -26,6 +26,7 @@ from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 # A broker's settings follow its controller.
 _KNOWN_S = 10.0
+Known = tuple[str, int, bool]
 Table = Sequence[Sequence[str]]
 
 
@@ -40,7 +41,7 @@ def run(words: Sequence[str], servers: str) -> Ended:
     return Ended(code, out.getvalue().replace(servers, "{address}"), err.getvalue())
 
 
-def known_of(ended: Ended) -> tuple[str, int, bool]:
+def known_of(ended: Ended) -> Known:
     """What stands on stdout, the exit code, and whether something is said about it."""
     return in_any_order(ended).stdout, ended.exit_code, bool(ended.stderr)
 
@@ -80,18 +81,27 @@ def test_same_lines_and_same_exit_codes(
             words = ["create", "orders", "--bootstrap-server", kafka.bootstrap_servers]
             assert main(["topics", *words]) == 0
         for line in table:
-            expected = known_of(tool.run(line, theirs.bootstrap_servers))
-            said = run(line, ours.bootstrap_servers)
+            expected, said = side_by_side(tool, line, kafkas)
             end = time.monotonic() + _KNOWN_S
-            while "--describe" in line and known_of(said) != expected:
+            while "--describe" in line and said != expected:
                 assert time.monotonic() < end, (line, expected, said)
-                expected = known_of(tool.run(line, theirs.bootstrap_servers))
-                said = run(line, ours.bootstrap_servers)
-            assert known_of(said) == expected, line
+                expected, said = side_by_side(tool, line, kafkas)
+            assert said == expected, line
             known_everywhere(one, other)
             if is_of_quotas(line):  # those are the gateway's, not the broker's behind it
                 assert known_of(run(line, process.bootstrap_servers)) == expected, line
     assert len(table) > 150
+
+
+def side_by_side(
+    tool: ConfigCommands, line: Sequence[str], kafkas: tuple[LocalKafka, LocalKafka]
+) -> tuple[Known, Known]:
+    """What Kafka's tool and ours make of a line, each on its own cluster, at the same time."""
+    theirs, ours = kafkas
+    with ThreadPoolExecutor() as threads:
+        told = threads.submit(tool.run, line, theirs.bootstrap_servers)
+        said = run(line, ours.bootstrap_servers)
+    return known_of(told.result()), known_of(said)
 
 
 def is_of_quotas(line: Sequence[str]) -> bool:
@@ -131,6 +141,13 @@ def test_programs_are_told_the_same(kafkas: tuple[LocalKafka, LocalKafka]) -> No
         assert time.monotonic() < end
     credentials = [{"mechanism": "SCRAM-SHA-512", "iterations": 4096}]
     assert found == {"scram_credentials": [{"user": "json", "credentials": credentials}]}
+
+    # Nothing is left for the tests that come after this one.
+    told("--alter --user json --delete-config SCRAM-SHA-512")
+    told("--alter --user json --client-defaults --delete-config consumer_byte_rate")
+    end = time.monotonic() + _KNOWN_S
+    while told(asked) or told("--describe --user json"):
+        assert time.monotonic() < end
 
     (settings,) = told("--describe --broker 1 --all")["settings"]  # type: ignore[misc]
     assert settings["entity_name"] == "1"

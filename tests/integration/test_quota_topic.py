@@ -26,6 +26,7 @@ from kvota.model.client_quotas import ClientQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.store.quota_document import QuotaDocument
 from kvota.store.quota_topic import CLIENT_ID
+from kvota.testing.frames import METADATA, request
 from kvota.wire.apis import (
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_CLIENT_QUOTAS,
@@ -35,6 +36,8 @@ from kvota.wire.apis import (
 
 EVERYTHING = description(strict=False)
 WAIT_S = 30.0
+# As docs/quotas-by-kafkas-tools.md says of a topic that is deleted.
+MADE_AGAIN_S = 10.0
 Quotas = dict[str, dict[str, float]]
 
 
@@ -74,7 +77,7 @@ def said(process: GatewayProcess, words: str) -> None:
 
 
 def quotas(process: GatewayProcess) -> Quotas:
-    """Those of users, by name."""
+    """By the name of who has them."""
     with RawClient(address(process)) as client:
         found = described(asked(client, EVERYTHING))
     return {str(entity[0][1]): values for entity, values in found.items()}
@@ -146,8 +149,7 @@ def test_a_start_without_the_cluster_holds_clients_to_what_was_there_last(
         admin.close()
         kafka.kill(1)
         process = sharing(tmp_path, kafka, topic, enforce=("PRODUCE",))
-        slow = ClientQuotas({QuotaEntity(client_id="slow"): {"producer_byte_rate": 1_000.0}})
-        (tmp_path / "quotas.json").write_bytes(QuotaDocument(slow).content())
+        (tmp_path / "quotas.json").write_bytes(SLOW_QUOTAS)
         with process:
             said(process, "it cannot be read")
             assert "until it has been read those of 1 entities are in force, from" in process.log
@@ -155,15 +157,42 @@ def test_a_start_without_the_cluster_holds_clients_to_what_was_there_last(
             kafka.start_node(1)
             said(process, "cleanup.policy=delete")
 
-            assert throttled_ms(process, "slow") > 10_000
-            assert throttled_ms(process, "other") == 0
+            assert_held(process, ("written", 1))
 
 
-def throttled_ms(process: GatewayProcess, client_id: str) -> int:
+SLOW = {"client-id": "slow"}
+# How a quota of SLOW is written in the topic.
+SLOW_ROW = b'{"client-id":"slow","quota":"producer_byte_rate"}'
+SLOW_QUOTAS = QuotaDocument(
+    ClientQuotas({QuotaEntity(client_id="slow"): {"producer_byte_rate": 1_000.0}})
+).content()
+Written = tuple[str, int]
+
+
+@pytest.fixture
+def written(kafka3: LocalKafka, topic: str, admin: KafkaAdminClient) -> Written:
+    """A topic for traffic, and the node that leads it."""
+    name = f"written-{topic.translate({ord(','): '-'})}"
+    kafka3.create_topic(name)
+    (found,) = admin.describe_topics([name])
+    return name, found["partitions"][0]["leader_id"]
+
+
+def assert_held(process: GatewayProcess, written: Written) -> None:
+    """Produce requests go through to the broker; those of SLOW are held to its quota, others are not."""
+    assert throttled_ms(process, written, "slow") > 10_000
+    assert throttled_ms(process, written, "other") == 0
+
+
+def throttled_ms(process: GatewayProcess, written: Written, client_id: str) -> int:
     """Of a Produce request of 50 KB, as it stands in the answer."""
-    frame = produce_frame("written", value_bytes=50_000, client_id=client_id)
-    with RawClient((address(process)[0], address(process)[1] + 2)) as client:  # node 1's
-        code, throttle_ms = produce_result(asked(client, frame)[4:], "written")
+    topic, node = written
+    frame = produce_frame(topic, value_bytes=50_000, client_id=client_id)
+    host, port = address(process)
+    with RawClient((host, port)) as client:
+        client.ask(request(METADATA, 12, topics=()))  # by which a client knows where to go
+    with RawClient((host, port + 1 + node)) as client:
+        code, throttle_ms = produce_result(asked(client, frame)[4:], topic)
     assert code == 0
     return throttle_ms
 
@@ -184,14 +213,20 @@ def test_who_comes_back_has_what_was_altered_meanwhile(
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_a_topic_that_forgets_is_refused(
-    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient, policy: str
+    kafka3: LocalKafka,
+    tmp_path: Path,
+    topic: str,
+    admin: KafkaAdminClient,
+    written: Written,
+    policy: str,
 ) -> None:
     topic = topic.replace(",", "-")
     admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"cleanup.policy": policy})])
-    with sharing(tmp_path, kafka3, topic) as process:
+    (tmp_path / "quotas.json").write_bytes(SLOW_QUOTAS)
+    with sharing(tmp_path, kafka3, topic, enforce=("PRODUCE",)) as process:
         said(process, f"cleanup.policy={policy}, and quotas in it would be forgotten one day")
         code, words = alter(process, "alice", 5.0)
-        assert quotas(process) == {}  # traffic goes on
+        assert_held(process, written)
 
     assert code == -1
     assert "cleanup.policy=compact" in str(words)
@@ -247,12 +282,13 @@ def set_batch_bytes_max(kafka: LocalKafka, topic: str, most: int) -> None:
 
 
 def test_rows_that_are_none_are_said_and_left_out(
-    kafka3: LocalKafka, tmp_path: Path, topic: str
+    kafka3: LocalKafka, tmp_path: Path, topic: str, written: Written
 ) -> None:
     key = b'{"user":"alice","quota":"producer_byte_rate"}'
-    with sharing(tmp_path, kafka3, topic) as process:
+    with sharing(tmp_path, kafka3, topic, enforce=("PRODUCE",)) as process:
         said(process, "has been read: quotas of")
         assert alter(process, "alice", 5.0) == (0, None)
+        limit_slow(process)
         producer = KafkaProducer(
             bootstrap_servers=kafka3.bootstrap_servers, compression_type="gzip"
         )
@@ -260,6 +296,7 @@ def test_rows_that_are_none_are_said_and_left_out(
             (b"garbage", b"\xff\x00"),
             (key, b'{"version":2,"value":9.0}'),
             (key, b'{"version":1,"value":-1.0}'),
+            (SLOW_ROW, b'{"version":2,"value":1e9}'),
         ):
             producer.send(topic, key=row[0], value=row[1])
         producer.flush()
@@ -274,11 +311,13 @@ def test_rows_that_are_none_are_said_and_left_out(
         transactional.commit_transaction()
         assert alter(process, "bob", 6.0) == (0, None)
         found = quotas(process)
+        assert_held(process, written)
     with process:
         until(lambda: process.log.count("has been read: quotas of") == 2, process)
         again = quotas(process)
+        assert_held(process, written)
 
-    rates = {"alice": 5.0, "carol": 7.0, "bob": 6.0}
+    rates = {"alice": 5.0, "carol": 7.0, "bob": 6.0, "slow": 1_000.0}
     assert found == again == {name: {"producer_byte_rate": rate} for name, rate in rates.items()}
     for words in (
         "its key is no JSON object",
@@ -288,24 +327,43 @@ def test_rows_that_are_none_are_said_and_left_out(
         assert words in process.log
 
 
+def limit_slow(process: GatewayProcess) -> None:
+    with RawClient(address(process)) as client:
+        frame = alteration((SLOW, {"producer_byte_rate": 1_000.0}))
+        ((_, code, words),) = altered(asked(client, frame))
+    assert (code, words) == (0, None)
+
+
 def test_a_topic_that_is_deleted_is_made_again_with_what_is_in_force(
-    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient
+    kafka3: LocalKafka, tmp_path: Path, topic: str, admin: KafkaAdminClient, written: Written
 ) -> None:
     with (
-        sharing(tmp_path / "a", kafka3, topic) as first,
-        sharing(tmp_path / "b", kafka3, topic) as second,
+        sharing(tmp_path / "a", kafka3, topic, enforce=("PRODUCE",)) as first,
+        sharing(tmp_path / "b", kafka3, topic, enforce=("PRODUCE",)) as second,
     ):
-        said(first, "has been read: quotas of")
-        said(second, "has been read: quotas of")
+        both = (first, second)
+        for process in both:
+            said(process, "has been read: quotas of")
         assert alter(first, "alice", 5.0) == (0, None)
-        until(lambda: "alice" in quotas(second), second)
+        limit_slow(first)
+        until(lambda: len(quotas(second)) == 2, second)
+        before = quotas(first)
 
         admin.delete_topics([topic])
-        until(lambda: "it is made" in first.log + second.log, first)
-        until(lambda: alter(first, "bob", 6.0)[0] == 0, first)
-        until(lambda: len(quotas(second)) == 2, second)
-        assert quotas(first) == quotas(second)
-        assert quotas(first)["alice"] == {"producer_byte_rate": 5.0}
+        end = time.monotonic() + MADE_AGAIN_S
+        while min(process.log.count("has been read: quotas of") for process in both) < 2:
+            for process in both:  # while it is gone, too
+                assert_held(process, written)
+                assert quotas(process) == before
+            assert time.monotonic() < end, first.log[-3000:] + second.log[-3000:]
+        filled = [process.log.count("that are in force are put into it") for process in both]
+        assert sorted(filled) == [0, 1]
+        assert alter(first, "bob", 6.0) == (0, None)
+        after = {**before, "bob": {"producer_byte_rate": 6.0}}
+        until(lambda: quotas(second) == after, second)
+        assert quotas(first) == after
+        for process in both:
+            assert_held(process, written)
 
 
 def test_a_quota_of_the_brokers_that_holds_the_gateway_back_is_said(

@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.store.test_topic_store import Followed, Kept, following, row_of
 
+from kvota.client.record_batches import Row
 from kvota.model.client_quotas import KEYS, KeyChange
 from kvota.model.quota_entity import QuotaEntity
 from kvota.store.file_store import load_quota_file
-from kvota.store.quota_rows import EncodedRow, decode_row
+from kvota.store.quota_rows import EncodedRow, changes_of
 
 # No row that is drawn is about them.
 BEFORE, BEHIND, ALTERED = (QuotaEntity(f"{name} of ours") for name in ("one", "two", "three"))
@@ -80,13 +81,8 @@ def said() -> Iterator[list[str]]:
 
 
 def offsets_of_bad(rows: list[EncodedRow]) -> list[int]:
-    bad = []
-    for offset, row in enumerate(rows, 1):
-        try:
-            decode_row(*row)
-        except (ValueError, RecursionError):
-            bad.append(offset)
-    return bad
+    _, left_out = changes_of(Row(offset, *row) for offset, row in enumerate(rows, 1))
+    return [each.offset for each in left_out]
 
 
 def see_that_it_is_said(rows: list[EncodedRow], lines: list[str]) -> None:

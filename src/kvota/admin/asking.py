@@ -9,6 +9,7 @@ from datetime import timedelta
 from random import Random
 
 from kvota.client import (
+    ANY,
     Answer,
     BrokerConnection,
     Cluster,
@@ -138,25 +139,28 @@ class Asker:
             raise AnswerLostError(str(error)) from error
         throttle_ms = throttle_time_ms(answer)
         if throttle_ms:
-            self._mute_until_s[connection.address] = now_s() + throttle_ms / 1000
+            # Answers that were in flight together may tell waits of their own; the longest holds.
+            told_s = self._mute_until_s.get(connection.address, 0.0)
+            self._mute_until_s[connection.address] = max(told_s, now_s() + throttle_ms / 1000)
         return answer
 
     async def look_again(self, deadline: Deadline) -> None:
         """Learn which brokers there are now, and which of them is the controller; it may fail."""
         with suppress(UnreachableError, ProtocolError, TimeoutError):
             async with deadline.timeout():
-                await self.cluster.metadata([])
+                await self.cluster.metadata([], avoiding=self._mutes_s())
 
     async def _listening(self, to: Destination, deadline: Deadline) -> BrokerConnection:
         """An open connection to a broker that listens."""
         try:
             async with deadline.timeout():
                 while True:
-                    connection = await self.cluster.connection_to(to)
-                    mute_s = self._mute_until_s.get(connection.address, 0.0) - now_s()
-                    if mute_s <= 0:
+                    connection = await self.cluster.connection_to(to, avoiding=self._mutes_s())
+                    mutes_s = self._mutes_s()
+                    if connection.address not in mutes_s:
                         return connection
-                    await asyncio.sleep(mute_s)
+                    wait_s = mutes_s[connection.address]
+                    await asyncio.sleep(min(mutes_s.values()) if to is ANY else wait_s)
         except UnreachableError as error:
             raise NotSentError(str(error)) from error
         except TimeoutError as error:
@@ -164,12 +168,19 @@ class Asker:
             msg = f"{whom} did not listen in time{self._mutes()}"
             raise NotSentError(msg) from error
 
-    def _mutes(self) -> str:
+    def _mutes_s(self) -> dict[Address, float]:
+        """For how long each of those who do not listen does not."""
         now = now_s()
+        return {
+            address: until_s - now
+            for address, until_s in self._mute_until_s.items()
+            if until_s > now
+        }
+
+    def _mutes(self) -> str:
         mutes = [
-            f"{address_text(*address)} does not listen for {until - now:.1f} s more"
-            for address, until in self._mute_until_s.items()
-            if until > now
+            f"{address_text(*address)} does not listen for {left_s:.1f} s more"
+            for address, left_s in self._mutes_s().items()
         ]
         return f" ({'; '.join(mutes)})" if mutes else ""
 

@@ -1,5 +1,6 @@
 """Offsets of partitions, asked of their leaders (KIP-396)."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -7,7 +8,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kvota.admin import topic_looks
-from kvota.admin.asking import Asker, Deadline
+from kvota.admin.asking import AnswerLostError, Asker, Deadline, NotSentError
+from kvota.admin.errors import ApiTimeoutError
 from kvota.admin.operation import Operation, Outcome, carry_out
 from kvota.admin.results import Results
 from kvota.admin.topics import TopicKey, TopicPartition
@@ -65,16 +67,27 @@ async def list_offsets(wanted: Wanted, asker: Asker, deadline: Deadline) -> Foun
     failures = 0
     while waiting:
         by_leader, errors_now = await _leaders(waiting, asker, deadline)
-        for leader, partitions in by_leader.items():
-            operation = _operation(leader, waiting)
-            found = await carry_out(operation, partitions, asker, deadline)
-            values |= found.values
-            errors_now |= found.errors
+        operations = ((_operation(leader, waiting), keys) for leader, keys in by_leader.items())
+        parts = await asyncio.gather(
+            *(carry_out(operation, keys, asker, deadline) for operation, keys in operations),
+            return_exceptions=True,  # none is left behind
+        )
+        for part in parts:
+            if isinstance(part, BaseException):
+                raise part
+            values |= part.values
+            errors_now |= part.errors
         failures += 1
         again = {key: error for key, error in errors_now.items() if _is_elsewhere(error)}
+        if any(_is_lost(error) for error in again.values()):
+            await asker.look_again(deadline)
         if again and not await deadline.sleep(asker.patience.backoff_s(failures, asker.chance)):
             again = {}
-        errors |= {key: error for key, error in errors_now.items() if key not in again}
+        errors |= {
+            key: _last_error(key, error, deadline)
+            for key, error in errors_now.items()
+            if key not in again
+        }
         waiting = {key: waiting[key] for key in again}
     return Results(
         {key: values[key] for key in wanted if key in values},
@@ -105,7 +118,18 @@ async def _leaders(
 
 
 def _is_elsewhere(error: KvotaError) -> bool:
-    return isinstance(error, BrokerError) and error.code in _ELSEWHERE
+    return _is_lost(error) or (isinstance(error, BrokerError) and error.code in _ELSEWHERE)
+
+
+def _is_lost(error: KvotaError) -> bool:
+    """Its leader could not be asked, or has not answered; another one may lead it by now."""
+    return isinstance(error, NotSentError | AnswerLostError)
+
+
+def _last_error(key: TopicPartition, error: KvotaError, deadline: Deadline) -> KvotaError:
+    if not _is_lost(error):
+        return error
+    return ApiTimeoutError(f"{_what(key)} within {deadline.timeout_ms / 1000:g} s: {error}")
 
 
 def _what(key: TopicPartition) -> str:
@@ -132,7 +156,12 @@ def _operation(leader: int, wanted: Wanted) -> Operation[TopicPartition, OffsetI
         return fields
 
     return Operation(
-        api_key=LIST_OFFSETS, what=_what, content=content, outcomes=_outcomes, to=leader
+        api_key=LIST_OFFSETS,
+        what=_what,
+        content=content,
+        outcomes=_outcomes,
+        to=leader,
+        is_asked_there_again=False,
     )
 
 

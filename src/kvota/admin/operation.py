@@ -44,6 +44,8 @@ class Operation(Generic[K, V]):
         to: whom to ask.
         changes: whether something in the cluster is different afterwards.
         is_repeatable: whether it may be sent again after an answer was lost.
+        is_asked_there_again: whether the same one is asked again who could not be asked, or whose answer was lost;
+            else that is the result: a ``NotSentError`` or an ``AnswerLostError``.
         doubtful: codes that may come because the try before, whose answer was lost, was carried out.
         retriable: codes after which it is tried again; nothing was carried out then.
     """
@@ -56,6 +58,7 @@ class Operation(Generic[K, V]):
     to: Destination = ANY
     changes: bool = False
     is_repeatable: bool = True
+    is_asked_there_again: bool = True
     doubtful: frozenset[int] = frozenset()
     retriable: frozenset[int] = frozenset({_NOT_CONTROLLER})
 
@@ -132,9 +135,13 @@ class _Tries(Generic[K, V]):
                 deadline=self._deadline,
                 read=operation.read,
             )
-        except NotSentError as error:
-            return await self._failed(error)
-        except AnswerLostError as error:
+        except (NotSentError, AnswerLostError) as error:
+            if not operation.is_asked_there_again:
+                for key in waiting:
+                    self._fail(key, error)
+                return 0
+            if isinstance(error, NotSentError):
+                return await self._failed(error)
             if operation.changes:
                 self._lost.update(waiting)
             if operation.changes and not operation.is_repeatable:

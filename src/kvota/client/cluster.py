@@ -1,7 +1,7 @@
 """A cluster as one thing to ask: any of its brokers, a certain one, or its controller."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from types import TracebackType
@@ -118,16 +118,29 @@ class Cluster:
         connection = await self.connection_to(to)
         return await connection.ask(key, content, timeout_s=timeout_s)
 
-    async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+    async def metadata(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        timeout_s: float | None = None,
+        avoiding: Container[Address] = (),
+    ) -> ClusterMetadata:
         """Ask any broker what there is; None: all topics. Topics are not created by being named.
 
+        Args:
+            topics: their names.
+            timeout_s: for the answer; else the limits' ``request_s``.
+            avoiding: brokers that are asked only where there is no other.
+
         Raises:
-            UnreachableError: no broker answers.
+            UnreachableError: no broker can be reached, or the one that was asked has not answered; the next
+                call asks another one.
         """
-        connection = await self.connection_to(ANY)
+        connection = await self.connection_to(ANY, avoiding=avoiding)
         version = connection.version_of(METADATA)
         content = _metadata_request(version, topics)
-        found = ClusterMetadata.of(await connection.ask(METADATA, content, version=version))
+        answer = await connection.ask(METADATA, content, version=version, timeout_s=timeout_s)
+        found = ClusterMetadata.of(answer)
         self._brokers = {
             broker.node_id: (broker.host, broker.port) for broker in found.brokers.values()
         }
@@ -136,8 +149,14 @@ class Cluster:
 
     # ------------------------------------------------------------------ connections
 
-    async def connection_to(self, to: Destination) -> BrokerConnection:
+    async def connection_to(
+        self, to: Destination, *, avoiding: Container[Address] = ()
+    ) -> BrokerConnection:
         """Return an open connection to a broker, e.g. to see what it offers.
+
+        Args:
+            to: ``ANY``, ``CONTROLLER`` or a node id.
+            avoiding: where it is ``ANY``: brokers that are taken only where there is no other.
 
         Raises:
             UnreachableError: it cannot be reached.
@@ -158,15 +177,17 @@ class Cluster:
                 msg = f"the cluster has no broker {to}; it has {known}"
                 raise UsageError(msg)
             return await self._connection(self._brokers[to])
-        return await self._any_connection()
+        return await self._any_connection(avoiding)
 
-    async def _any_connection(self) -> BrokerConnection:
-        """One that is open, else the first broker that lets us in."""
-        for connection in self._open.values():
-            if not connection.is_closed:
+    async def _any_connection(self, avoiding: Container[Address]) -> BrokerConnection:
+        """One that is open, else the first broker that lets us in; last those to be avoided."""
+        for address, connection in self._open.items():
+            if not connection.is_closed and address not in avoiding:
                 return connection
+        # Behind the others those whose connection has ended: a broker that hangs would cost its time once more.
+        addresses = dict.fromkeys([*self._brokers.values(), *self._servers])
         refused: list[str] = []
-        for address in dict.fromkeys([*self._brokers.values(), *self._servers]):
+        for address in sorted(addresses, key=lambda each: (each in avoiding, each in self._open)):
             try:
                 return await self._connection(address)
             except UnreachableError as error:
@@ -180,7 +201,6 @@ class Cluster:
             if found is not None and not found.is_closed:
                 return found
             if found is not None:
-                del self._open[address]
                 await found.close()
             connection = await BrokerConnection.open(
                 address, security=self._security, client_id=self._client_id, limits=self._limits

@@ -49,7 +49,8 @@ class ClientLimits:
 class BrokerConnection:
     """Requests and answers of one broker; any number of tasks may ask at once.
 
-    Make one by ``open``; once it has failed it stays closed.
+    Make one by ``open``; once it has failed it stays closed. A request that was sent and is not answered in time
+    closes it, for brokers answer in order: what was asked behind it would wait in vain, too.
     """
 
     def __init__(
@@ -156,8 +157,8 @@ class BrokerConnection:
             timeout_s: else the limits' ``request_s``.
 
         Raises:
-            UnreachableError: the connection has ended, or no answer came in time; whether the request
-                was carried out is not known.
+            UnreachableError: the connection has ended, or no answer came in time, which ends it; whether the
+                request was carried out is not known.
             ProtocolError: the answer cannot be read.
             UsageError: the request cannot be said in a version that both speak.
         """
@@ -178,6 +179,9 @@ class BrokerConnection:
                 answer = await self._answer_to(correlation, frame)
         except TimeoutError as error:
             msg = f"{address_text(*self.address)} has not answered {api_name(key)} in {seconds:g} s"
+            # Else it has waited for room, behind others that have times of their own.
+            if correlation in self._asked:
+                self._fail(UnreachableError(f"{msg}, so the connection was closed"))
             raise UnreachableError(msg) from error
         self._doubt = ""
         return answer
@@ -238,7 +242,8 @@ class BrokerConnection:
             if not answer.done():
                 answer.set_exception(self._failed)
                 answer.exception()  # seen: its task may have been cancelled meanwhile
-        self._writer.close()
+        # A broker that takes nothing would keep a mere ``close`` waiting for what is still to be written.
+        self._writer.transport.abort()
 
     # ------------------------------------------------------------------ the opening
 

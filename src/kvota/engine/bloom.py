@@ -14,7 +14,6 @@ _LN_2 = log(2.0)
 _DENOMINATOR = -_LN_2 * _LN_2
 _MASK_64 = (1 << 64) - 1
 _MASK_32 = (1 << 32) - 1
-_WORD_BITS = 64
 _BIT_OF = tuple(1 << place for place in range(8))
 
 
@@ -100,14 +99,6 @@ class Shape(NamedTuple):
         if cardinality >= self.bits:
             return inf if cardinality == self.bits else nan
         return -(self.bits / self.hashes) * log1p(-float(cardinality) / self.bits)
-
-    def estimate_max_n(self) -> float:
-        """How many numbers set half of the bits; near n, and not n: 23.8 for n = 25, p = 0.01."""
-        return self.bits * _LN_2 / self.hashes
-
-    def is_sparse(self, cardinality: int) -> bool:
-        """True when a list of the set bits, 32 bits each, would be no larger than the filter."""
-        return cardinality <= 2 * -(-self.bits // _WORD_BITS)
 
 
 def indices(shape: Shape, seed: int, step: int) -> list[int]:

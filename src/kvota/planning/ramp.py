@@ -7,7 +7,7 @@ first values and the goals alone, so a ramp that was stopped is gone on with by 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import ceil, floor
+from math import ceil, floor, isfinite
 
 from kvota.model.client_quotas import KEYS, Number
 from kvota.planning.wanted_quotas import Difference
@@ -52,22 +52,25 @@ class Ramp:
     ) -> list[Difference]:
         """What is wanted after so many of ``last`` steps; each with the values from which it began.
 
-        A first limit comes whole with the first step, one that goes stays until the last: there is nothing to go by.
+        A first limit comes whole with the first step, one that goes stays until the last: there is nothing to go by. So it is
+        from and to a limit that is NaN or infinite, which nobody reaches.
         """
         return [each._replace(new=self._value(each, step, last)) for each in differences]
 
     def _value(self, difference: Difference, step: int, last: int) -> float | None:
         if step == 0:
             return difference.old
-        if difference.new is None:
-            return None if step >= last else difference.old
         if difference.old is None or step >= last:
+            return difference.new
+        if not _is_finite(difference.new):
+            return difference.old
+        if not isfinite(difference.old):
             return difference.new
         # Behind its goal a limit stays there until the others have theirs.
         return next(islice(self._way(difference), step - 1, None), difference.new)
 
     def _steps_of(self, difference: Difference) -> int:
-        if difference.old is None or difference.new is None:
+        if not (_is_finite(difference.old) and _is_finite(difference.new)):
             return 1
         steps = sum(1 for _ in islice(self._way(difference), STEPS_MAX + 1))
         if steps > STEPS_MAX:
@@ -93,3 +96,7 @@ class Ramp:
             yield value
             if value == goal:
                 return
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and isfinite(value)

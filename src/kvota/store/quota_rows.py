@@ -92,15 +92,6 @@ class LeftOut(NamedTuple):
     of: Key | None = None
 
 
-def decode_row(key: bytes | None, value: bytes | None) -> KeyChange | SettingChange:
-    """Return the change that a row is.
-
-    Raises:
-        ValueError: it is none, or a newer version's; the text says why.
-    """
-    return _decode_value(_decode_key(key), value)
-
-
 def changes_of(
     rows: Iterable[Row | Unread], known: KnownRows = _NO_ROWS
 ) -> tuple[Changes, list[LeftOut]]:

@@ -100,8 +100,18 @@ class QuotaTopic:
             TopicError: it has several partitions.
         """
         self._leader = None
-        topic = (await self._asking.metadata([self.name])).topics.get(self.name)
-        await self._reading.metadata([])  # a broker may have another address now
+        found, known = await asyncio.gather(
+            self._asking.metadata([self.name], timeout_s=_ANSWER_S),
+            # A broker may have another address now.
+            self._reading.metadata([], timeout_s=_ANSWER_S),
+            # Both have ended then: one that hangs is left by both.
+            return_exceptions=True,
+        )
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(known, BaseException):
+            raise known
+        topic = found.topics.get(self.name)
         if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         if topic.error_code:

@@ -19,7 +19,7 @@ from kvota.store.quota_entries import NONE, EntriesReader, Notation
 from kvota.store.quota_limit import LimitError, check_value, unreachable_value, value_text
 from kvota.store.toml_file import in_file_order, unknown_keys
 from kvota.store.toml_places import KeyPath, KnownPlaces
-from kvota.store.yaml_file import load_yaml, parse_yaml
+from kvota.store.yaml_file import load_yaml
 
 VERSION = 1
 SUFFIXES = (".yaml", ".yml")
@@ -108,19 +108,7 @@ def load_document(path: Path) -> QuotasDocument:
     Raises:
         ConfigurationError: all its faults, each with ``file:line:column: quotas[n].key``.
     """
-    return _read(*load_yaml(path))
-
-
-def read_document_text(text: str, file: str = "quotas.yaml") -> QuotasDocument:
-    """Read a text as a file of this name has it.
-
-    Raises:
-        ConfigurationError: as ``load_document``.
-    """
-    return _read(*parse_yaml(text, file))
-
-
-def _read(data: Mapping[str, object], places: KnownPlaces) -> QuotasDocument:
+    data, places = load_yaml(path)
     reader = _DocumentReader(places)
     document = reader.read(data)
     if reader.faults:

@@ -48,18 +48,14 @@ public final class BloomOracle {
             return "refused";
         }
         int bits = made.getNumberOfBits();
-        int sparse = 2 * ((bits + 63) / 64);
         return String.join(
                 "\t",
                 "" + bits,
                 "" + made.getNumberOfHashFunctions(),
                 "" + made.getProbability(numbers),
                 "" + made.getProbability(2 * (numbers / 3)),
-                "" + made.estimateMaxN(),
                 "" + made.estimateN(bits / 3),
-                "" + made.estimateN(bits),
-                "" + made.isSparse(sparse),
-                "" + made.isSparse(sparse + 1));
+                "" + made.estimateN(bits));
     }
 
     private static LayeredBloomFilter<Layer> layered() {

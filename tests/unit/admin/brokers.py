@@ -58,6 +58,7 @@ class Brokers:
     Attributes:
         asked: node id, key and topics of each mutation.
         controller_id: as Metadata tells.
+        hung: node ids of those that take connections and requests, and answer none, as a process that is stopped.
     """
 
     def __init__(self) -> None:
@@ -66,6 +67,7 @@ class Brokers:
         self.asked: list[tuple[int, int, list[str]]] = []
         self.asked_at_s: list[float] = []
         self.controller_id = 1
+        self.hung: set[int] = set()
         self.versions = dict(VERSIONS)
         self._servers: list[asyncio.Server] = []
 
@@ -100,6 +102,8 @@ class Brokers:
         while True:
             size = await reader.readexactly(4)
             frame = size + await reader.readexactly(int.from_bytes(size, "big"))
+            if node_id in self.hung:
+                continue
             key, version = frame[5], frame[7]
             correlation = int.from_bytes(frame[8:12], "big")
             if key == API_VERSIONS:

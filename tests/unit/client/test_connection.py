@@ -5,8 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from tests.unit.admin.brokers import two_brokers
 
-from kvota.client import BrokerConnection, ClientLimits, Cluster, Security
+from kvota.client import ANY, BrokerConnection, ClientLimits, Cluster, Security
 from kvota.client.messages import decode, encode, known_versions
 from kvota.model.errors import ProtocolError, UnreachableError, UsageError
 from kvota.testing.scripted_broker import ScriptedBroker
@@ -135,17 +136,56 @@ async def test_nobody_listens() -> None:
         await BrokerConnection.open(("127.0.0.2", 9), limits=QUICK)
 
 
-async def test_an_answer_that_does_not_come_ends_the_question_not_the_connection() -> None:
-    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await obliging(reader, writer)
+async def test_an_answer_that_does_not_come_ends_the_connection_and_what_waits_behind_it() -> None:
+    async with broker(obliging_until(METADATA, silent)) as address:
+        connection = await BrokerConnection.open(address)
+        behind = asyncio.get_running_loop().create_task(connection.ask(METADATA, NO_TOPICS))
 
-    async with broker(obliging_until(METADATA, late)) as address:
-        connection = await BrokerConnection.open(address, limits=QUICK)
+        with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s$"):
+            await connection.ask(METADATA, NO_TOPICS, timeout_s=0.05)
+
+        said = r"has not answered metadata in 0\.05 s, so the connection was closed"
+        async with asyncio.timeout(1):
+            with pytest.raises(UnreachableError, match=said):
+                await behind
+            with pytest.raises(UnreachableError, match=said):
+                await connection.ask(METADATA, NO_TOPICS)
+        assert connection.is_closed
+        await connection.close()
+
+
+async def test_a_broker_that_takes_nothing_is_left_all_the_same() -> None:
+    left, gone = asyncio.Event(), asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(ScriptedBroker().answers(await frame_from(reader)))
+        await left.wait()
+        writer.close()
+        gone.set()
+
+    async with broker(deaf) as address:
+        connection = await BrokerConnection.open(address)
+
+        with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
+            await connection.ask(METADATA, bytes(32 * 2**20), version=12, timeout_s=0.05)
+
+        async with asyncio.timeout(1):
+            await connection.close()
+        left.set()
+        await gone.wait()
+
+
+async def test_who_waits_for_room_in_vain_leaves_the_connection_open() -> None:
+    async with broker(obliging_until(METADATA, silent)) as address:
+        connection = await BrokerConnection.open(address, limits=ClientLimits(in_flight_max=1))
+        first = asyncio.get_running_loop().create_task(connection.ask(METADATA, NO_TOPICS))
+        await asyncio.sleep(0)
 
         with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
             await connection.ask(METADATA, NO_TOPICS, timeout_s=0.05)
 
-        assert (await connection.ask(METADATA, NO_TOPICS)).brokers
+        assert not connection.is_closed
+        first.cancel()
         await connection.close()
 
 
@@ -190,6 +230,35 @@ async def test_the_next_server_is_asked_where_one_is_away() -> None:
         Cluster(["127.0.0.2:9", f"{host}:{port}"], limits=QUICK) as cluster,
     ):
         assert cluster.broker_ids
+
+
+async def test_a_broker_that_hangs_is_asked_last() -> None:
+    async with (
+        two_brokers() as brokers,
+        Cluster(brokers.bootstrap_servers, limits=QUICK) as cluster,
+    ):
+        brokers.hung = {1}
+        with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
+            await cluster.metadata([], timeout_s=0.05)
+
+        assert (await cluster.metadata([])).brokers.keys() == {1, 2}
+        brokers.hung = {2}
+        with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
+            await cluster.metadata([], timeout_s=0.05)
+
+
+async def test_a_broker_to_be_avoided_is_asked_where_there_is_no_other() -> None:
+    async with (
+        two_brokers() as brokers,
+        Cluster(brokers.bootstrap_servers, limits=QUICK) as cluster,
+    ):
+        first, second = brokers.cluster.brokers.values()
+
+        assert (await cluster.connection_to(ANY)).address == first
+        assert (await cluster.connection_to(ANY, avoiding={first})).address == second
+        both = await cluster.connection_to(ANY, avoiding={first, second})
+        assert both.address == first
+        assert not both.is_closed
 
 
 async def test_all_that_could_not_be_reached_are_named() -> None:

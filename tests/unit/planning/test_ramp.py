@@ -1,6 +1,7 @@
 """A ramp goes to its goal in steps of a bounded size, and never turns round."""
 
 import itertools
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,29 @@ def test_a_first_limit_comes_with_the_first_step_and_one_that_goes_goes_with_the
         [225, 5.0, 5.0],
         [300, 5.0, None],
     ]
+
+
+@pytest.mark.parametrize("old", [nan, inf])
+@pytest.mark.parametrize("key", [WHOLE, BROKEN])
+def test_from_a_limit_that_nobody_reaches_the_goal_comes_whole(key: str, old: float) -> None:
+    ramp = Ramp(50, HOUR_MS)
+
+    assert way(ramp, Difference(A, key, old, 1000.0))[1:] == [1000.0]
+    both = [Difference(A, key, old, 1000.0), Difference(A, WHOLE, 100, 200)]
+    assert [each.new for each in ramp.at_step(both, 1, last=ramp.steps(both))] == [1000.0, 150]
+
+
+@pytest.mark.parametrize("goal", [nan, inf])
+@pytest.mark.parametrize("key", [WHOLE, BROKEN])
+def test_a_goal_that_nobody_reaches_comes_with_the_last_step(key: str, goal: float) -> None:
+    ramp = Ramp(50, HOUR_MS)
+    both = [Difference(A, key, 1000.0, goal), Difference(A, WHOLE, 100, 200)]
+
+    assert ramp.steps(both[:1]) == 1
+    last = ramp.steps(both)
+    assert last == 2
+    ways = [ramp.at_step(both, step, last=last)[0].new for step in range(last + 1)]
+    assert ways == [1000.0, 1000.0, pytest.approx(goal, nan_ok=True)]
 
 
 @given(NUMBERS, NUMBERS, st.floats(5, 100))

@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 import traceback
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
@@ -97,6 +96,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _chosen(arguments: list[str]) -> int:
     if arguments[:1] in (["--version"], ["-V"], ["version"]):
+        from importlib.metadata import (
+            version,
+        )  # it takes as long to load as all of this program's start
+
         print(f"kvota {version('kvota')}")
         return DONE
     if arguments[:1] in (["-h"], ["--help"], ["help"]) and set(arguments[1:]) & set(COMMANDS):

@@ -15,7 +15,12 @@ from kvota.app.quotas_as_code.alterable_quotas import InForce, NotAllowedError
 from kvota.app.quotas_as_code.applying import Applied, Wishes, apply, undo
 from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas
 from kvota.app.quotas_as_code.difference_lines import shown_lines
-from kvota.app.quotas_as_code.other_formats import kafka_configs_lines, kafka_users
+from kvota.app.quotas_as_code.other_formats import (
+    KafkaUsers,
+    kafka_configs_lines,
+    users_changed,
+    users_wanted,
+)
 from kvota.app.quotas_as_code.plan import (
     QuotaPlan,
     check_fresh,
@@ -28,7 +33,6 @@ from kvota.app.quotas_as_code.undo_file import iso_time
 from kvota.app.system_clock import SystemClock
 from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
-from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.planning.wanted_quotas import WantedQuotas
 from kvota.store.quotas_yaml import (
@@ -77,7 +81,7 @@ def _formatted(args: argparse.Namespace, wanted: WantedQuotas) -> str:
         lines = kafka_configs_lines(wanted.values(), **_tool_options(args))
         return "".join(f"{line}\n" for line in lines)
     if args.format == "strimzi":
-        return _strimzi(args, wanted.quotas)
+        return _strimzi(users_wanted(wanted, cluster=args.kafka_resource))
     return dump_document(QuotasDocument(wanted=wanted))
 
 
@@ -88,8 +92,7 @@ def _tool_options(args: argparse.Namespace) -> Mapping[str, str]:
     return options
 
 
-def _strimzi(args: argparse.Namespace, quotas: ClientQuotas) -> str:
-    users = kafka_users(quotas, cluster=args.kafka_resource)
+def _strimzi(users: KafkaUsers) -> str:
     for sentence in users.left_out:
         _say(f"left out: {sentence}")
     return users.text
@@ -107,10 +110,7 @@ def _plan(args: argparse.Namespace) -> int:
         for line in kafka_configs_lines(changes, **_tool_options(args)):
             print(line)
     elif args.format == "strimzi":
-        changed = {each.entity for each in plan.differences}
-        after = plan.after.entries()
-        of_changed = {entity: after[entity] for entity in after if entity in changed}
-        print(_strimzi(args, ClientQuotas(of_changed)), end="")
+        print(_strimzi(users_changed(plan, cluster=args.kafka_resource)), end="")
     else:
         _show(plan)
     _say_about(plan)

@@ -59,7 +59,11 @@ class AlterableQuotas(Protocol):
         ...
 
     async def alter(self, differences: Sequence[Difference]) -> Results[QuotaEntity, None]:
-        """Change them with one request, of at most ``VALUES_PER_REQUEST_MAX``; an entity is altered wholly or not at all."""
+        """Change them with one request, of at most ``VALUES_PER_REQUEST_MAX``; an entity is altered wholly or not at all.
+
+        Raises:
+            KvotaError: it cannot be asked for; nothing was sent.
+        """
         ...
 
     async def until_in_force(self, differences: Sequence[Difference]) -> None:

@@ -240,8 +240,13 @@ def _changed_by_others(
     differences = file.differences
     known = [[each.old for each in differences], [each.new for each in differences]]
     if file.head.ramp is not None:
-        ramp, step = parse_ramp(file.head.ramp), file.head.ramp_step
-        last = ramp.steps(differences)
+        step = file.head.ramp_step
+        try:
+            ramp = parse_ramp(file.head.ramp)
+            last = ramp.steps(differences)
+        except ValueError as error:
+            msg = f"{file.path}: undo.ramp: {error}. The ramp was begun with another one: write that; nothing was changed"
+            raise UsageError(msg) from error
         states = [
             [each.new for each in ramp.at_step(differences, number, last=last)]
             for number in {step, max(0, step - 1)}

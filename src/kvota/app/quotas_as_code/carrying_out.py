@@ -27,12 +27,17 @@ async def carry_out(
         values_per_request: no request has more.
 
     Raises:
-        KvotaError: something went wrong; the text says how much is in force, and the undo file which.
+        UnreachableError: something went wrong; the text says how much is in force, and the undo file which.
     """
     parts = requests(differences, values_max=values_per_request)
     for number, part in enumerate(parts, 1):
         undo.asking(part)
-        results = await quotas.alter(part)
+        try:
+            results = await quotas.alter(part)
+        except KvotaError as error:  # e.g. a login that is refused meanwhile
+            undo.answered([], part)
+            msg = f"{error}\n  request {number} of {len(parts)}: {_so(undo, differences)}"
+            raise UnreachableError(msg) from error
         refused = {
             entity for entity, error in results.errors.items() if isinstance(error, BrokerError)
         }
@@ -42,17 +47,24 @@ async def carry_out(
         )
         if results.errors:
             await _look_what_is_true(quotas, undo)
-            done = len(list(undo.head.done.values()))
-            so = (
-                f"request {number} of {len(parts)}: {done} of {len(differences)} values were changed; "
-                f"{undo.path} says which, and undoes them"
-            )
+            so = f"request {number} of {len(parts)}: {_so(undo, differences)}"
             try:
                 raise_refusals(results, so)
             except KvotaError as error:
                 text = str(error) if so in str(error) else f"{error}\n  {so}"
                 raise UnreachableError(text) from error
-    await quotas.until_in_force(differences)
+    try:
+        await quotas.until_in_force(differences)
+    except KvotaError as error:
+        msg = f"{error}\n  all {len(differences)} values were changed; {undo.path} undoes them"
+        raise UnreachableError(msg) from error
+
+
+def _so(undo: UndoFile, differences: Sequence[Difference]) -> str:
+    done = len(list(undo.head.done.values()))
+    return (
+        f"{done} of {len(differences)} values were changed; {undo.path} says which, and undoes them"
+    )
 
 
 async def _look_what_is_true(quotas: AlterableQuotas, undo: UndoFile) -> None:

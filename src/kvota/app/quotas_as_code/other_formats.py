@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kvota.app.quotas_as_code.difference_lines import entity_words
-from kvota.model.client_quotas import KEYS, ClientQuotas, KeyChange, Number
+from kvota.app.quotas_as_code.plan import QuotaPlan
+from kvota.model.client_quotas import KEYS, KeyChange, Number
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.planning.wanted_quotas import entity_order
+from kvota.planning.wanted_quotas import WantedQuotas, entity_order
 
 # What Kubernetes takes for a name (RFC 1123), and Strimzi for a user's.
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -23,6 +24,7 @@ _STRIMZI_KEYS = {
 }
 _WHOLE_IN_STRIMZI = frozenset(_STRIMZI_KEYS) - {"controller_mutation_rate"}
 _LONG_MAX = 2**63 - 1
+_NO_VALUES: Mapping[str, float] = {}
 
 
 def kafka_configs_lines(
@@ -86,17 +88,29 @@ class KafkaUsers(NamedTuple):
     left_out: Sequence[str]
 
 
-def kafka_users(quotas: ClientQuotas, *, cluster: str) -> KafkaUsers:
+def users_wanted(wanted: WantedQuotas, *, cluster: str) -> KafkaUsers:
     """Return a KafkaUser for each user's own quotas; for server-side apply, which leaves its other fields alone.
 
     Args:
-        quotas: what is wanted.
+        wanted: who shall have none has a KafkaUser without quotas.
         cluster: the name of the Kafka resource.
     """
+    without = {entity: _NO_VALUES for entity, _ in wanted.removed}
+    return _kafka_users({**without, **wanted.quotas.entries()}, cluster)
+
+
+def users_changed(plan: QuotaPlan, *, cluster: str) -> KafkaUsers:
+    """The same for those whose quotas a plan changes, with all that they would have then."""
+    after = plan.after.entries()
+    changed = {each.entity: after.get(each.entity, _NO_VALUES) for each in plan.differences}
+    return _kafka_users(changed, cluster)
+
+
+def _kafka_users(quotas: Mapping[QuotaEntity, Mapping[str, float]], cluster: str) -> KafkaUsers:
     documents: list[str] = []
     left_out: list[str] = []
-    for entity in sorted(quotas.entries(), key=entity_order):
-        values = quotas.entries()[entity]
+    for entity in sorted(quotas, key=entity_order):
+        values = quotas[entity]
         problem = _not_for_strimzi(entity, values)
         if problem is not None:
             left_out.append(f"{entity_words(entity)}: {problem}")
@@ -113,7 +127,7 @@ def _kafka_user(user: str, values: Mapping[str, float], cluster: str) -> Iterato
     yield "  labels:"
     yield f"    strimzi.io/cluster: {json.dumps(cluster)}"
     yield "spec:"
-    yield "  quotas:"
+    yield "  quotas:" if values else "  quotas: {}"
     for key, value in values.items():
         yield f"    {_STRIMZI_KEYS[key]}: {_number(key, value)}"
 

@@ -5,7 +5,8 @@ one before it, and a ramp that was stopped at any moment is gone on with from th
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, AlterableQuotas
@@ -65,7 +66,8 @@ class Ramping:
         while step < last:
             if step == self.undo.head.ramp_step:
                 await self._wait()
-            found = (await self.quotas.in_force()).quotas
+            with self._stopping_before(step + 1, last):
+                found = (await self.quotas.in_force()).quotas
             step = self._step_in_force(found, differences, last) + 1
             await self._step(found, differences, step, last)
         self.undo.reached()
@@ -96,16 +98,22 @@ class Ramping:
         wanted = self.ramp.at_step(differences, step, last=last)
         changing = not_shown(wanted, found)
         self.undo.stepping(step, self._now_ms())
-        for part in requests(changing, values_max=VALUES_PER_REQUEST_MAX):
-            results = await self.quotas.alter(part)
-            try:
+        with self._stopping_before(step, last):
+            for part in requests(changing, values_max=VALUES_PER_REQUEST_MAX):
+                results = await self.quotas.alter(part)
                 raise_refusals(results, f"step {step} of {last} has failed")
-            except KvotaError as error:
-                so = f"the same command goes on with step {step} of {last}, kvota quotas undo {self.undo.path} goes back"
-                msg = f"{error}\n  {so}"
-                raise UnreachableError(msg) from error
-        await self.quotas.until_in_force(changing)
+            await self.quotas.until_in_force(changing)
         self.say(self._told(step, last, len(changing)))
+
+    @contextmanager
+    def _stopping_before(self, step: int, last: int) -> Iterator[None]:
+        """Whatever goes wrong in it: it is told how to go on, and how to go back."""
+        try:
+            yield
+        except KvotaError as error:
+            so = f"the same command goes on with step {step} of {last}, kvota quotas undo {self.undo.path} goes back"
+            msg = f"{error}\n  {so}"
+            raise UnreachableError(msg) from error
 
     async def _wait(self) -> None:
         """Until the next step is due; the first one is at once, and so is one that did not get through."""

@@ -5,16 +5,18 @@ from pathlib import Path
 
 from kvota.admin import BrokerError, OutcomeUnknownError, Results
 from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, InForce
-from kvota.app.quotas_as_code.cluster_quotas import raise_refusals
+from kvota.app.quotas_as_code.cluster_quotas import not_shown, raise_refusals
 from kvota.app.quotas_as_code.plan import QuotaPlan
 from kvota.model.client_quotas import ClientQuotas
-from kvota.model.errors import KvotaError
+from kvota.model.errors import KvotaError, UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.planning.wanted_quotas import Difference
 from kvota.quota_api.alteration import Judged, judge
 from kvota.quota_api.entity import parts_of, quota_entity
 from kvota.wire.client_quotas import Entry
 from kvota.wire.steps import at_once
+
+_LOGIN_FAILED = 58
 
 
 class Killed(BaseException):
@@ -28,7 +30,8 @@ class HeldQuotas:
         quotas: those in force.
         requests: what was altered, request by request.
         fails: by the number of the alteration, from 1: ``lost`` (done, no answer), ``unsent`` (not done, no answer),
-            ``killed before``, ``killed behind``.
+            ``login`` (refused, nothing sent), ``not offered`` (so nothing sent), ``killed before``, ``killed behind``.
+        looks_failing: what the look behind so many alterations ends with, by their number.
         meanwhile: what somebody else does before the next look.
     """
 
@@ -36,12 +39,15 @@ class HeldQuotas:
         self.quotas = quotas or ClientQuotas()
         self.requests: list[Sequence[Difference]] = []
         self.fails: dict[int, str] = {}
+        self.looks_failing: dict[int, KvotaError] = {}
         self.meanwhile: list[ClientQuotas] = []
 
     async def cluster_id(self) -> str | None:
         return "held"
 
     async def in_force(self) -> InForce:
+        if len(self.requests) in self.looks_failing:
+            raise self.looks_failing[len(self.requests)]
         if self.meanwhile:
             self.quotas = self.meanwhile.pop(0)
         return InForce(self.quotas, ())
@@ -57,6 +63,12 @@ class HeldQuotas:
             raise Killed
         if fails == "unsent":
             return self._unknown(differences)
+        if fails == "login":
+            what = 'kafka:9092: login of "admin" by PLAIN'
+            raise BrokerError(what, _LOGIN_FAILED)
+        if fails == "not offered":
+            msg = "kafka:9092 does not offer it: alter_client_quotas is spoken here in 0-1"
+            raise UsageError(msg)
         judged = self._judged(differences)
         self.quotas = self.quotas.with_changes(judged.changes)
         if fails == "killed behind":
@@ -65,7 +77,7 @@ class HeldQuotas:
 
     async def until_in_force(self, differences: Sequence[Difference]) -> None:
         now = (await self.in_force()).quotas
-        assert all(now.value(each.entity, each.key) == each.new for each in differences)
+        assert not not_shown(differences, now)
 
     def _judged(self, differences: Sequence[Difference]) -> Judged:
         operations: dict[QuotaEntity, list[tuple[str, float | None]]] = {}

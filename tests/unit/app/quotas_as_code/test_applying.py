@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.unit.app.quotas_as_code.held_quotas import Agreed, Clock, HeldQuotas, Killed
 
-from kvota.app.quotas_as_code.alterable_quotas import InForce
+from kvota.app.quotas_as_code.alterable_quotas import InForce, NotAllowedError
 from kvota.app.quotas_as_code.applying import Applied, Wishes, apply, undo
 from kvota.app.quotas_as_code.plan import LOWER_PERCENT_MAX, make_plan, plan_document
 from kvota.model.client_quotas import ClientQuotas
-from kvota.model.errors import KvotaError, NegativeError, UsageError
+from kvota.model.errors import KvotaError, NegativeError, UnreachableError, UsageError
 from kvota.model.quota_entity import QuotaEntity
-from kvota.store.quotas_yaml import load_document, read_document_text, write_document
+from kvota.store.quotas_yaml import load_document, write_document
 
 RATE = "producer_byte_rate"
 MB = 1_000_000.0
@@ -138,7 +138,8 @@ def test_what_changes_while_it_is_shown_stops_it(bench: Bench) -> None:
 
 
 def planned(bench: Bench, content: str, *, prunes: bool = False) -> Path:
-    document = read_document_text(content)
+    bench.file.write_text(content)
+    document = load_document(bench.file)
     plan = make_plan(
         document, InForce(bench.held.quotas, ()), prunes=prunes, lower_percent_max=LOWER_PERCENT_MAX
     )
@@ -201,6 +202,33 @@ def test_what_was_done_of_several_requests_is_written_and_undone(
     bench.held.fails = {}
     bench.undo()
     assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+@pytest.mark.parametrize("fails", ["login", "not offered"])
+@pytest.mark.parametrize(("number", "done"), [(1, 0), (2, 2)])
+def test_what_was_done_is_told_where_a_request_cannot_be_sent(
+    bench: Bench, fails: str, number: int, done: int
+) -> None:
+    bench.held.fails = {number: fails}
+    said = (
+        rf"request {number} of 3: {done} of 6 values were changed; .*quotas\.undo\.yaml says which"
+    )
+    with pytest.raises(UnreachableError, match=said):
+        bench.apply(text(**MANY), values_per_request=2)
+
+    head = load_document(bench.file.with_name("quotas.undo.yaml")).undo
+    assert head is not None
+    counts = [len(list(part.values())) for part in (head.done, head.in_doubt, head.not_done)]
+    assert counts == [done, 0, 6 - done]
+    bench.undo()
+    assert bench.held.quotas == of(a=MB, b=2 * MB)
+
+
+def test_what_was_done_is_told_where_nobody_shows_it_any_more(bench: Bench) -> None:
+    bench.held.looks_failing = {3: NotAllowedError("this user may not see quotas")}
+    said = r"may not see quotas\n  all 6 values were changed; .*quotas\.undo\.yaml undoes them"
+    with pytest.raises(UnreachableError, match=said):
+        bench.apply(text(**MANY), values_per_request=2)
 
 
 @pytest.mark.parametrize("fails", ["killed before", "killed behind"])
@@ -292,6 +320,24 @@ def test_stopped_at_any_step_the_same_command_goes_on(
     assert bench.held.quotas == of(a=MB, b=2 * MB)
 
 
+@pytest.mark.parametrize("fails", ["login", "not offered"])
+def test_a_step_that_cannot_be_sent_says_how_it_goes_on(bench: Bench, fails: str) -> None:
+    bench.held.fails = {2: fails}
+    said = r"goes on with step 2 of 4, kvota quotas undo .*quotas\.undo\.yaml goes back"
+    with pytest.raises(UnreachableError, match=said):
+        bench.apply(GOAL, ramp=RAMP)
+    bench.held.fails = {}
+
+    bench.apply(GOAL, ramp=RAMP)
+    assert bench.held.quotas == of(a=5 * MB, c=3 * MB)
+
+
+def test_a_ramp_that_may_not_look_any_more_says_how_it_goes_on(bench: Bench) -> None:
+    bench.held.looks_failing = {2: NotAllowedError("this user may not see quotas")}
+    with pytest.raises(UnreachableError, match=r"the same command goes on with step 2 of 4"):
+        bench.apply(GOAL, ramp=RAMP)
+
+
 def test_a_ramp_that_was_undone_begins_anew(bench: Bench) -> None:
     bench.held.fails = {3: "killed before"}
     with pytest.raises(Killed):
@@ -322,6 +368,36 @@ def test_a_ramp_without_end_is_refused_before_anything(bench: Bench) -> None:
         bench.apply(text(a="999MB/s"), ramp="0.01%/1h")
 
     assert not bench.held.requests
+
+
+@pytest.mark.parametrize(
+    ("ramp", "said"), [("fast", "is not a part and a time"), ("0.001%/1h", "more than 5000 steps")]
+)
+def test_a_ramp_that_somebody_has_edited_is_wrong_use(bench: Bench, ramp: str, said: str) -> None:
+    bench.held.fails = {3: "killed before"}
+    with pytest.raises(Killed):
+        bench.apply(GOAL, ramp=RAMP)
+    file = bench.file.with_name("quotas.undo.yaml")
+    file.write_text(file.read_text().replace(RAMP, ramp))
+    requests = len(bench.held.requests)
+
+    with pytest.raises(
+        UsageError, match=rf"quotas\.undo\.yaml: undo\.ramp: .*{said}(.|\n)*nothing was changed"
+    ):
+        bench.undo()
+    assert len(bench.held.requests) == requests
+
+
+def test_a_ramp_from_a_limit_that_nobody_reaches(bench: Bench) -> None:
+    old = float("nan")
+    bench.held.quotas = of(a=old, b=2 * MB)
+
+    bench.apply(text(a="1MB/s", b="3MB/s"), ramp=RAMP, is_forced=True)
+
+    assert bench.held.quotas == of(a=MB, b=3 * MB)
+
+    bench.undo()
+    assert bench.held.quotas == of(a=old, b=2 * MB)
 
 
 def test_the_next_step_waits_for_its_time_also_when_gone_on_with(bench: Bench) -> None:

@@ -1,0 +1,58 @@
+"""Whom the admin client asks, and when: brokers that hang, and brokers that have said that they do not listen."""
+
+import asyncio
+
+import pytest
+from tests.unit.admin.brokers import Brokers, Turn, two_brokers
+
+from kvota.admin import AdminClient, ApiTimeoutError, NewTopic, Patience
+
+QUICK = Patience(
+    request_timeout_ms=200,
+    default_api_timeout_ms=3_000,
+    retry_backoff_ms=5,
+    retry_backoff_max_ms=20,
+)
+
+
+def admin_of(brokers: Brokers) -> AdminClient:
+    return AdminClient(brokers.bootstrap_servers, patience=QUICK)
+
+
+async def test_a_broker_that_hangs_holds_nobody_up_where_another_one_is_well() -> None:
+    async with two_brokers() as brokers, admin_of(brokers) as admin:
+        await admin.describe_cluster()
+        brokers.hung = {1}
+
+        assert len((await admin.describe_cluster()).nodes) == 2
+
+
+async def test_the_new_controller_is_found_where_the_old_one_hangs() -> None:
+    async with two_brokers() as brokers, admin_of(brokers) as admin:
+        await admin.create_topics([NewTopic("a", 1, 1)])
+        brokers.hung, brokers.controller_id = {1}, 2
+
+        results = await admin.create_topics([NewTopic("b", 1, 1)])
+
+        assert list(results.all()) == ["b"]
+        assert [node_id for node_id, _, _ in brokers.asked] == [1, 2]
+
+
+async def test_whoever_asks_any_broker_asks_one_that_listens() -> None:
+    async with two_brokers(Turn(throttle_ms=20_000)) as brokers, admin_of(brokers) as admin:
+        await admin.create_topics([NewTopic("a", 1, 1)])
+
+        assert len((await admin.describe_cluster()).nodes) == 2
+
+
+async def test_a_wait_that_was_told_is_not_shortened_by_another_answer() -> None:
+    turns = [Turn(throttle_ms=20_000), Turn(throttle_ms=1)]
+    async with two_brokers(*turns) as brokers, admin_of(brokers) as admin:
+        await admin.start()
+        await asyncio.gather(*(admin.create_topics([NewTopic(name, 1, 1)]) for name in "ab"))
+
+        late = await admin.create_topics([NewTopic("c", 1, 1)], timeout_ms=100)
+
+        with pytest.raises(ApiTimeoutError, match=r"does not listen for (19\.|20\.0)"):
+            late.all()
+        assert len(brokers.asked) == 2
