@@ -429,6 +429,25 @@ async def test_what_waits_when_the_topic_is_made_anew_does_not_become_all_there_
         assert await followed.alter(KeyChange(ALICE, RATE, 2.0)) is None
 
 
+async def test_who_was_told_that_the_topic_is_gone_looks_before_appending_again(
+    snapshot: Path,
+) -> None:
+    class Unnoticed(MadeAnew):
+        async def read(self, offset: int, *, wait: timedelta = timedelta(seconds=1)) -> Decoded:
+            if wait and offset:
+                await asyncio.Event().wait()  # who reads does not hear of it
+            return await super().read(offset, wait=wait)
+
+    topic = Unnoticed(row_of(BOB, 5.0))
+    async with following(topic, snapshot) as followed:
+        topic.next_rows = []
+        assert "unknown_topic_or_partition" in str(await followed.alter(*MANY[:2]))
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 2.0))
+
+        assert str(refusal).endswith("quotas: another topic has its name.')")
+        assert topic.rows == []
+
+
 @pytest.mark.usefixtures("nobody_fills")
 @pytest.mark.parametrize("is_made_here", [True, False])
 async def test_what_a_new_topic_has_already_counts_and_takes_no_other_quota_away(
