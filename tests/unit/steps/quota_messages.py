@@ -22,12 +22,14 @@ from kvota.model.quota_entity import QuotaEntity
 from kvota.session.outside import Errand
 from kvota.session.quota_admins import QuotaAdmins
 from kvota.testing.stage import Cluster
+from kvota.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
 KEY = "producer_byte_rate"
 # A controller changes no more values in one request.
 ENTITIES = 10_000
 MANY = 500
 DISABLED = 54
+OFFERED = (ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS)
 ADMINS = QuotaAdmins(hosts=frozenset({"192.0.2.1"}))
 
 
@@ -71,7 +73,10 @@ def quota_stand(measure: Measure, *, settings: Mapping[str, str] | None = None) 
         shared.shared.broker_settings = Settings(dict(settings))
     errands = Errands()
     errands.house = House(shared, errands=errands)
-    return Stand(errands.house, measure)
+    made = Stand(errands.house, measure)
+    # The client has asked what the broker offers, as clients do.
+    made.driver.machine.caller.upstream_versions = dict.fromkeys(OFFERED, (0, 1))
+    return made
 
 
 def _altered(measure: Measure, *entries: tuple[Entity, Values], many: int) -> Stand:
