@@ -31,6 +31,7 @@ PARTITIONS_MAX = 100_000
 BATCHES_OF_PARTITION_MAX = 10
 # Partition, length of its records.
 _PARTITION_BYTES_MIN = 4 + 1
+_TOPIC_BYTES_MIN = 1 + 1 + 1  # name, count, tags
 
 
 class BatchProducer(NamedTuple):
@@ -87,7 +88,7 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
     )
     scanner.skip_text()  # transactional id
     scanner.skip(2 + 4)  # acks, timeout
-    for _ in range(scanner.count(_PARTITION_BYTES_MIN)):
+    for _ in range(scanner.count(_TOPIC_BYTES_MIN)):
         topic = _topic(scanner, version)
         for _ in range(scanner.count(_PARTITION_BYTES_MIN)):
             partition = scanner.int32()
