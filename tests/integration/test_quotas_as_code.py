@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.integration.conftest import HOST
 from tests.integration.kafka_configs.running import ConfigCommands
-from tests.integration.test_client_quotas import gateway
+from tests.integration.raw_client import RawClient
+from tests.integration.test_client_quotas import cleaned, gateway
 
 from kvota.app.cli.main import main
 from kvota.localkafka import LocalKafka
@@ -68,6 +69,8 @@ def own_kafka() -> Iterator[LocalKafka]:
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param != "gateway":
         kafka: LocalKafka = request.getfixturevalue(request.param)
+        with RawClient(kafka.nodes[0].address) as direct:
+            cleaned(direct)  # other tests leave quotas on a broker that they share
         yield kafka.bootstrap_servers
         return
     upstream: LocalKafka = request.getfixturevalue("own_kafka")
