@@ -1,6 +1,7 @@
 """Checks of the record: each charge has one row, and each row a charge."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -29,21 +30,24 @@ def check_sequence(rows: TimedRows) -> None:
         raise InvariantError(f"{len(rows.decided)} decisions, and rows {seqs}")
 
 
-def check_limits(rows: TimedRows, limits: list[Limits], *, for_ms: float) -> None:
+def check_limits(
+    rows: TimedRows, limits: list[Limits], *, for_ms: Callable[[QuotaType], float]
+) -> None:
     """Each charge is held against a limit that was in force when it was decided.
 
     Where the callback has to be asked the one before may count for so long behind a change.
     """
     for row in rows.rows:
         tick, at_ms = rows.decided[row.seq]
+        quota_type, limit = row.memo.quota_type, row.memo.limit
+        late_ms = for_ms(quota_type)
         known = [one for one in limits if one.tick < tick]
         ends_ms = [following.at_ms for following in known[1:]]
         in_force = known[-1:] + [
             one
             for one, end_ms in zip(known, ends_ms, strict=False)
-            if end_ms + for_ms >= at_ms and for_ms
+            if end_ms + late_ms >= at_ms and late_ms
         ]
-        quota_type, limit = row.memo.quota_type, row.memo.limit
         if limit is not None and not any(limit in one.of_type[quota_type] for one in in_force):
             raise InvariantError(f"a limit that was no more in force: {row.columns()}")
 

@@ -72,15 +72,17 @@ class Swaps:
             at_ms = rng.randrange(rng.choice(_LATEST_MS))
             timeline.after_us(at_ms * 1000, self._swap)
 
-    def effect_ms(self, is_asked: bool) -> float:
+    def effect_ms(self, quota_type: QuotaType, *, is_asked: bool) -> float:
         """So long behind a change another limit may count at most: no time where the callback need not be asked.
 
-        An old answer of one that is slow is as old as that. Not judged where callbacks are swapped, too: in one
-        world of a thousand an answer of before counts for longer there, and nobody has found out why yet.
+        An old answer of one that is slow is as old as that. A Produce that comes slowly may end when nobody knows an
+        answer of the callback that has taken over since its head: it has gone up, and counts where its head was
+        led to, on a counter of the callback before.
         """
         if not is_asked:
             return 0.0
-        return EFFECT_MS + SLOWEST_MS if self.looks and not self.count else inf
+        may_end_late = quota_type is QuotaType.PRODUCE and self.count
+        return EFFECT_MS + SLOWEST_MS if self.looks and not may_end_late else inf
 
     def _swap(self) -> None:
         of_class = self._rng.choice((DefaultQuotaCallback, AskedCallback, Renamed, RenamedAsked))

@@ -17,6 +17,7 @@ How to repeat
     A run is a function of its seed: ``pytest tests/simulation --seed 12345``.
 """
 
+from functools import partial
 from random import Random
 
 from tests.simulation.adversary import RATIO, Adversaries, check_memory
@@ -355,7 +356,8 @@ class World:
     def _check_end(self) -> None:
         self._check_nothing_is_left()
         check_sequence(self.rows)
-        check_limits(self.rows, self.faults.limits, for_ms=self._swaps.effect_ms(self._is_asked))
+        effect_ms = partial(self._swaps.effect_ms, is_asked=self._is_asked)
+        check_limits(self.rows, self.faults.limits, for_ms=effect_ms)
         if not self._is_asked:
             check_modes(self.rows, self.faults.modes)
         check_law(self.rows.rows)
