@@ -19,8 +19,6 @@ from kvota.client import ANY, Answer, BrokerError, Destination, Fields
 from kvota.model.errors import KvotaError
 from kvota.wire.error_code import ErrorCode
 
-_NOT_CONTROLLER = 41
-
 
 class Outcome(NamedTuple, Generic[K, V]):
     """What a broker says of one; ``value`` counts only where ``error_code`` is 0."""
@@ -60,7 +58,7 @@ class Operation(Generic[K, V]):
     is_repeatable: bool = True
     is_asked_there_again: bool = True
     doubtful: frozenset[int] = frozenset()
-    retriable: frozenset[int] = frozenset({_NOT_CONTROLLER})
+    retriable: frozenset[int] = frozenset({ErrorCode.NOT_CONTROLLER})
 
 
 async def carry_out(

@@ -8,9 +8,9 @@ from enum import IntEnum
 
 from kvota.admin.operation import Operation, Outcome
 from kvota.client import CONTROLLER, Answer, Fields, UsageError
+from kvota.wire.error_code import ErrorCode
 
 DESCRIBE_USER_SCRAM_CREDENTIALS, ALTER_USER_SCRAM_CREDENTIALS = 50, 51
-_RESOURCE_NOT_FOUND = 91
 # Brokers take these.
 _ITERATIONS = range(4_096, 16_385)
 
@@ -154,7 +154,7 @@ def alteration(
         outcomes=_altered,
         to=CONTROLLER,
         changes=True,
-        doubtful=frozenset({_RESOURCE_NOT_FOUND}),
+        doubtful=frozenset({ErrorCode.RESOURCE_NOT_FOUND}),
     )
 
 

@@ -11,7 +11,6 @@ from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kvota.wire.error_code import ErrorCode
 
 _DELETED_BY_ID_FROM = 6
-_UNKNOWN_TOPIC_ID = 100
 
 
 def creation(
@@ -114,7 +113,7 @@ def deletion_by_id() -> Operation[TopicKey, None]:
         outcomes=lambda answer: _deleted(answer, lambda topic: topic.topic_id),
         to=CONTROLLER,
         changes=True,
-        doubtful=frozenset({_UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        doubtful=frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
     )
 
 

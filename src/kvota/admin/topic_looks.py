@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import ClusterDescription, TopicKey, TopicListing
 from kvota.client import Answer, Broker, ClusterMetadata, Fields, Topic, UsageError
+from kvota.client.cluster_metadata import metadata_fields
 from kvota.wire.admin_requests import metadata_body
 from kvota.wire.apis import METADATA
 from kvota.wire.error_code import ErrorCode
@@ -40,7 +41,7 @@ def description_by_id() -> Operation[TopicKey, Topic]:
         if version < _ASKED_BY_ID_FROM:
             msg = "the brokers are too old to describe topics by id (Kafka 3.1): name them"
             raise UsageError(msg)
-        return _request(version, [{"topic_id": topic_id, "name": None} for topic_id in ids])
+        return metadata_fields(version, [{"topic_id": topic_id, "name": None} for topic_id in ids])
 
     def outcomes(answer: Answer) -> Iterable[Outcome[TopicKey, Topic]]:
         for topic in map(Topic.of, answer.topics):
@@ -74,7 +75,7 @@ def listing() -> Operation[None, dict[str, TopicListing]]:
     return Operation(
         api_key=METADATA,
         what=lambda _: "topics cannot be listed",
-        content=lambda version, _keys, _left_ms: _request(version, None),
+        content=lambda version, _keys, _left_ms: metadata_fields(version, None),
         outcomes=outcomes,
     )
 
@@ -93,15 +94,6 @@ def cluster_description() -> Operation[None, ClusterDescription]:
     return Operation(
         api_key=METADATA,
         what=lambda _: "the cluster cannot be described",
-        content=lambda version, _keys, _left_ms: _request(version, []),
+        content=lambda version, _keys, _left_ms: metadata_fields(version, []),
         outcomes=outcomes,
     )
-
-
-def _request(version: int, topics: Sequence[Fields] | None) -> Fields:
-    content: dict[str, object] = {"topics": topics, "allow_auto_topic_creation": False}
-    if 8 <= version <= 10:
-        content["include_cluster_authorized_operations"] = False
-    if version >= 8:
-        content["include_topic_authorized_operations"] = False
-    return content

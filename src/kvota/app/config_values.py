@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from kvota.gateway.own_addresses import ips_of
 from kvota.model.address import parse_address
+from kvota.model.plain_text import shortened
 from kvota.model.quota_type import Algorithm
 from kvota.model.suggested_units import suggested_bytes, suggested_duration
 from kvota.model.units import parse_bytes, parse_duration_ms
@@ -29,7 +30,7 @@ def _shown(value: object) -> str:
     text = f'"{value}"' if isinstance(value, str) else repr(value)
     if isinstance(value, bool):
         text = text.lower()
-    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
+    return shortened(text, _SHOWN_MAX)
 
 
 def read_path(value: object) -> str:

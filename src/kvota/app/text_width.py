@@ -42,15 +42,6 @@ def filled_to(text: str, columns: int) -> str:
     return text + " " * (columns - columns_of(text))
 
 
-def on_one_line(text: str) -> str:
-    r"""The text with a sign in place of whatever would end the line, or cannot be seen.
-
-    >>> on_one_line('"}\n')
-    '"}�'
-    """
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
 def _columns(char: str) -> int:
     if east_asian_width(char) in _WIDE:
         return 2

@@ -7,6 +7,7 @@ from types import FrameType, FunctionType, TracebackType
 
 from kvota.callbacks import own_module
 from kvota.model.errors import Fault
+from kvota.model.plain_text import shortened
 from kvota.model.quota_callback import ClientQuotaCallback
 
 # Each method with as many arguments as it is called with, behind self.
@@ -66,7 +67,7 @@ def text_of(error: BaseException, written: Callable[[object], str] = repr) -> st
         text = written(error)
     except BaseException as another:  # noqa: BLE001  (even that is its own affair)
         text = f"{type(error).__name__} (its text cannot be had: {type(another).__name__})"
-    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
+    return shortened(text, _TEXT_MAX)
 
 
 def place_of_method(of_class: type, method: str) -> str:

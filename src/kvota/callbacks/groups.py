@@ -1,9 +1,9 @@
 """Groups by names, prefixes and patterns, as properties say them.
 
 Patterns are RE2's: whatever a pattern is, and whatever a client calls itself, matching takes time in proportion to the
-name. Compiling one holds the whole process, so a pattern is bounded, and so is what it becomes: sixteen times
-``a{1,900}`` would take a second, and each gateway with it, at each start. With Python's ``re`` a client id of 32 KB can hold the whole process for seconds under a pattern as plain as
-``.*a.*b``.
+name. With Python's ``re`` a client id of 32 KB can hold the whole process for seconds under a pattern as plain as
+``.*a.*b``. Compiling holds the process, too, so a pattern is bounded, and so is what it becomes: sixteen times
+``a{1,900}`` would take a second, at each start of each gateway.
 """
 
 import re
@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from kvota.model.errors import Fault
+from kvota.model.plain_text import shortened
 
 
 class Kind(Enum):
@@ -119,8 +120,10 @@ def _take(names: Names, ending: str, value: str) -> tuple[str, str] | None:
                 "Correct it; look-ahead, look-behind and back-references are not taken. A repetition like {1,60} "
                 "makes a pattern large: write + or *, or list names or prefixes."
             )
-            said = value if len(value) <= _SAID_CHARS_MAX else f"{value[:_SAID_CHARS_MAX]}..."
-            return f'"{said}" is no regular expression: {error}', remedy
+            return (
+                f'"{shortened(value, _SAID_CHARS_MAX)}" is no regular expression: {error}',
+                remedy,
+            )
         except ImportError:
             return "patterns need the package google-re2", "Install kvota[gateway]."
         return None

@@ -7,7 +7,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
-from kvota.client.cluster_metadata import ClusterMetadata
+from kvota.client.cluster_metadata import ClusterMetadata, metadata_fields
 from kvota.client.connection import BrokerConnection, ClientLimits
 from kvota.client.messages import Answer, Fields
 from kvota.client.security import NO_LOGIN, Security
@@ -210,19 +210,10 @@ class Cluster:
 
 
 def _metadata_request(version: int, topics: Iterable[str] | None) -> Fields:
-    names = None if topics is None else list(topics)
-    content: dict[str, object] = {
-        "topics": None if names is None else [{"name": name} for name in names]
-    }
-    if version >= 4:
-        content["allow_auto_topic_creation"] = False
-    if version >= 10 and names is not None:
-        content["topics"] = [{"topic_id": None, "name": name} for name in names]
-    if 8 <= version <= 10:
-        content["include_cluster_authorized_operations"] = False
-    if version >= 8:
-        content["include_topic_authorized_operations"] = False
-    return content
+    if topics is None:
+        return metadata_fields(version, None)
+    has_ids: Fields = {"topic_id": None} if version >= 10 else {}
+    return metadata_fields(version, [{**has_ids, "name": name} for name in topics])
 
 
 def _address(server: str | Address) -> Address:

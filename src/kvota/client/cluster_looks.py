@@ -4,6 +4,7 @@ import asyncio
 
 from kvota.client.broker_error import BrokerError
 from kvota.client.cluster import ANY, Cluster
+from kvota.client.cluster_metadata import metadata_fields
 from kvota.client.messages import Fields
 from kvota.model.cluster_view import ClusterView
 from kvota.model.errors import UsageError
@@ -46,7 +47,9 @@ class ClusterLooks:
         if version < VERSIONS[0]:
             msg = f"the brokers speak Metadata up to v{version}; v{VERSIONS[0]} is needed (Kafka 0.11)"
             raise UsageError(msg)
-        frame = await connection.ask_frame(METADATA, _question(version), version=version)
+        frame = await connection.ask_frame(
+            METADATA, metadata_fields(version, None), version=version
+        )
         self.size_bytes = len(frame)
         steps = self._reader.read_in_steps(frame, version)
         while True:
@@ -91,12 +94,3 @@ class ClusterLooks:
 
 # Every broker from 1.1 on has it, and it names what is asked for.
 _CONFIGS_VERSION = 1
-
-
-def _question(version: int) -> Fields:
-    content: dict[str, object] = {"topics": None, "allow_auto_topic_creation": False}
-    if 8 <= version <= 10:
-        content["include_cluster_authorized_operations"] = False
-    if version >= 8:
-        content["include_topic_authorized_operations"] = False
-    return content

@@ -1,9 +1,12 @@
 """What a cluster says of itself: brokers, controller, topics with their partitions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
+
+from kvota.client.messages import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +106,15 @@ def _partition(partition: Any) -> Partition:
 
 
 _INDEX = attrgetter("index")
+
+
+def metadata_fields(version: int, topics: Sequence[Fields] | None) -> Fields:
+    """Return the fields of a Metadata request; None: about all topics. It creates none, from v4 on."""
+    content: dict[str, object] = {"topics": topics}
+    if version >= 4:
+        content["allow_auto_topic_creation"] = False
+    if 8 <= version <= 10:
+        content["include_cluster_authorized_operations"] = False
+    if version >= 8:
+        content["include_topic_authorized_operations"] = False
+    return content

@@ -73,9 +73,10 @@ class ConnectionRates:
                 self._default = UNLIMITED if value is None else _whole(value)
                 continue
             name = str(entity.ip)
-            address = self._forget(name) or known.get(name) or literal_ip(name)
+            address = self._forget_address(name) or known.get(name) or literal_ip(name)
             to_ask.pop(name, None)
             if value is None:
+                self._of_name.pop(name, None)
                 continue
             self._of_name[name] = _whole(value)
             if address is None:
@@ -88,9 +89,7 @@ class ConnectionRates:
         """These names mean these addresses."""
         for name, address in addresses.items():
             if name in self._of_name:
-                rate = self._of_name[name]
-                self._forget(name)
-                self._of_name[name] = rate
+                self._forget_address(name)
                 self._remember(name, plain_ip(address))
 
     def limit(self, host: str) -> int:
@@ -128,9 +127,8 @@ class ConnectionRates:
         self._addresses[name] = address
         self._names.setdefault(address, {})[name] = None
 
-    def _forget(self, name: str) -> IP | None:
-        """It has no quota any more; returns the address that it had."""
-        self._of_name.pop(name, None)
+    def _forget_address(self, name: str) -> IP | None:
+        """Returns the address that it had."""
         address = self._addresses.pop(name, None)
         if address is not None:
             names = self._names[address]

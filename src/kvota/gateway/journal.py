@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kvota.gateway.repeats import Repeats
 from kvota.model.address import Address, address_text
+from kvota.model.plain_text import on_one_line, shortened
 from kvota.session.budget import User
 from kvota.session.principal import ANONYMOUS, LoginRefusal
 
@@ -136,8 +137,7 @@ def shown(name: str) -> str:
 
 def printable(text: str) -> str:
     """A peer's text on one line of at most 100 characters, without what a terminal would obey."""
-    cut = text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
+    return on_one_line(shortened(text, _SHOWN_MAX))
 
 
 def _host_of(peer: str) -> str:

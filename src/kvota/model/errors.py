@@ -12,6 +12,8 @@ KvotaError               something outside did not work                         
 
 from dataclasses import dataclass
 
+from kvota.model.plain_text import shortened
+
 # A value in an error's text is not longer than this.
 _SHOWN_MAX = 80
 
@@ -69,8 +71,7 @@ class CallbackError(KvotaError):
         self, callback: object, method: str, value: object, expected: str, *, more: str = ""
     ) -> None:
         of_class = type(callback)
-        shown = repr(value)
-        shown = shown if len(shown) <= _SHOWN_MAX else f"{shown[: _SHOWN_MAX - 1]}…"
+        shown = shortened(repr(value), _SHOWN_MAX)
         name = f"{of_class.__module__}.{of_class.__qualname__}.{method}"
         super().__init__(f"{name} answered {shown}, not {expected}{more}")
         self.method = method

@@ -17,6 +17,7 @@ from kvota.model.broker_settings import (
 )
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError
+from kvota.model.plain_text import on_one_line, shortened
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.quota_api.alteration import fault_of_value
 from kvota.quota_api.entity import CLIENT_ID, IP, USER
@@ -88,8 +89,7 @@ def read_document(content: bytes) -> QuotaDocument:
 
 def one_line(reason: str) -> str:
     """Why something cannot be read, as it can be said everywhere: it may repeat what cannot be written, or a book."""
-    cut = reason if len(reason) <= _REASON_MAX else f"{reason[: _REASON_MAX - 1]}…"
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
+    return on_one_line(shortened(reason, _REASON_MAX))
 
 
 def _document_of(content: bytes) -> QuotaDocument:

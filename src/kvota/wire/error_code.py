@@ -1,4 +1,4 @@
-"""The error codes of Kafka that the gateway answers with or looks for."""
+"""The error codes of Kafka that the gateway and the admin client answer with or look for."""
 
 from enum import IntEnum
 
@@ -23,7 +23,10 @@ class ErrorCode(IntEnum):
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     SECURITY_DISABLED = 54
     THROTTLING_QUOTA_EXCEEDED = 89
+    RESOURCE_NOT_FOUND = 91
+    UNKNOWN_TOPIC_ID = 100

@@ -12,7 +12,8 @@ from typing import Any
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.running_options import add_running_options, url_of
-from kvota.app.text_width import columns_of, cut_to, on_one_line
+from kvota.app.text_width import columns_of, cut_to
+from kvota.model.plain_text import on_one_line
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms
 

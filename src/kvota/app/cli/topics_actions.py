@@ -25,8 +25,6 @@ from kvota.app.cli.topic_results import TopicResult, exit_code_of, say_of_thrott
 from kvota.app.text_table import text_table
 from kvota.wire.error_code import ErrorCode
 
-_TOPIC_ALREADY_EXISTS = 36
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -111,7 +109,7 @@ async def _create(admin: AdminClient, args: argparse.Namespace, names: Sequence[
         timeout_ms=args.timeout,
     )
     done = "valid" if args.validate_only else "created"
-    fine = {_TOPIC_ALREADY_EXISTS: "exists"} if args.if_not_exists else {}
+    fine: dict[int, str] = {ErrorCode.TOPIC_ALREADY_EXISTS: "exists"} if args.if_not_exists else {}
     return _report(args, [_changed(results, name, done, _created, fine) for name in names])
 
 

@@ -13,8 +13,7 @@ from kvota.admin import (
 from kvota.app.kafka_configs.command_line import BROKERS, CLIENTS, USERS, CommandLine
 from kvota.app.kafka_configs.described_quotas import described_quotas
 from kvota.app.kafka_configs.output import Output
-
-_RESOURCE_NOT_FOUND = 91
+from kvota.wire.error_code import ErrorCode
 
 
 async def describe(admin: AdminClient, line: CommandLine, output: Output) -> None:
@@ -35,7 +34,7 @@ async def describe(admin: AdminClient, line: CommandLine, output: Output) -> Non
 async def _describe_credentials(admin: AdminClient, line: CommandLine, output: Output) -> None:
     results = await admin.describe_user_scram_credentials(line.names or None)
     for error in results.errors.values():
-        if not (isinstance(error, BrokerError) and error.code == _RESOURCE_NOT_FOUND):
+        if not (isinstance(error, BrokerError) and error.code == ErrorCode.RESOURCE_NOT_FOUND):
             raise error
     for user, infos in results.values.items():
         output.credentials(user, infos)

@@ -1,0 +1,19 @@
+"""Texts of others, as they can be said anywhere: on one line, and no longer than is read."""
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """The text, or as much of its beginning as fits with a sign that there is more.
+
+    >>> shortened("analytics", 9), shortened("analytics", 5)
+    ('analytics', 'anal…')
+    """
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
+
+
+def on_one_line(text: str) -> str:
+    r"""The text with a sign in place of whatever would end the line, or cannot be seen.
+
+    >>> on_one_line('"}\n')
+    '"}�'
+    """
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
