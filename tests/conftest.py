@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import faulthandler
+import os
 import signal
 import warnings
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 # A test may be slow where the machine has other work: no test asserts a time.
 settings.register_profile("no-deadline", deadline=None)
@@ -26,7 +29,19 @@ LAST_WORD_TO_END_S = 60
 
 def pytest_unconfigure() -> None:
     """End within a minute, and show where the thread is that would not let it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # it waits for the other processes, and is ended with them
     faulthandler.dump_traceback_later(LAST_WORD_TO_END_S, exit=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: "Producer | None"
+) -> "LoadScopeScheduling":
+    """With ``-n 2``: what wants a processor runs beside what waits for servers."""
+    from tests.by_folder import FolderScheduling  # noqa: PLC0415  (there is one only with -n)
+
+    return FolderScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
