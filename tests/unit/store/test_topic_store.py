@@ -280,9 +280,15 @@ async def test_a_snapshot_that_would_not_be_read_again_is_said_and_the_older_one
 async def test_what_is_altered_last_is_in_the_snapshot(snapshot: Path) -> None:
     loop, is_free = asyncio.get_running_loop(), threading.Event()
     with ThreadPoolExecutor(1) as threads:
+
+        class Blocking(Kept):
+            async def append(self, batch: bytes, count: int) -> int:
+                last = await super().append(batch, count)
+                threads.submit(is_free.wait, 10)  # whoever writes comes behind
+                return last
+
         loop.set_default_executor(threads)
-        async with following(Kept(), snapshot) as followed:
-            threads.submit(is_free.wait, 10)
+        async with following(Blocking(), snapshot) as followed:
             assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
             await asyncio.sleep(0.01)
             loop.call_later(0.1, is_free.set)  # it is to be written, and the gateway ends
