@@ -540,7 +540,7 @@ async def test_who_was_told_that_the_topic_is_gone_looks_before_appending_again(
 @pytest.mark.usefixtures("nobody_fills")
 @pytest.mark.parametrize("is_made_here", [True, False])
 async def test_what_a_new_topic_has_already_counts_and_takes_no_other_quota_away(
-    snapshot: Path, *, is_made_here: bool
+    snapshot: Path, said: pytest.LogCaptureFixture, *, is_made_here: bool
 ) -> None:
     carol, dave = QuotaEntity("carol"), QuotaEntity("dave")
     old = [row_of(who, 5.0) for who in (ALICE, BOB, carol)] + encode_settings({NUM: "5"})
@@ -551,6 +551,8 @@ async def test_what_a_new_topic_has_already_counts_and_takes_no_other_quota_away
         expected = {ALICE: {RATE: 6.0}, BOB: {RATE: 5.0}, dave: {RATE: 7.0}}
         assert followed.store.quotas.entries() == expected
         assert topic.batches == [2]
+    # Somebody may have removed them while nobody followed.
+    assert f"are put into it: {RATE} of user-principal 'bob', {NUM}\n" in said.text
 
     # It is all there for who knows nothing.
     async with following(topic, snapshot.with_name("another.json")) as another:
