@@ -42,6 +42,7 @@ SHARE = "client.quota.callback.share."
 # Each step moves so many bytes: above ten seconds of the small limits, far below those of the large ones.
 REQUESTS, VALUE_BYTES = 8, 15_000
 DEFAULT = "*"
+REQUEST_PERCENTAGE = 1_000.0
 ELECT_LEADERS, ELECTION_NOT_NEEDED = 43, 84
 # A record is read while it is written: what is thin may come twelve times as late.
 FLUSH_MS = 50
@@ -93,7 +94,7 @@ class Scenario:
             upstream=self.kafka.sasl_bootstrap_servers,
             first_port=self.first_port,
             node_ids="0-3",
-            enforce={"PRODUCE": True, "FETCH": True},
+            enforce={"PRODUCE": True, "FETCH": True, "REQUEST": True},
             record="record",
             source="file",
             kafka=chosen,
@@ -168,7 +169,11 @@ class Scenario:
                 await connection.close()
             await asyncio.sleep(0.3)
             rows = await asyncio.to_thread(self.rows, group)
-            found = [row["limit"] for row in rows if row["node_id"] == node_id]
+            found = [
+                row["limit"]
+                for row in rows
+                if row["node_id"] == node_id and row["quota_type"] != "REQUEST"
+            ]
             if found and found[-1] == pytest.approx(limit):
                 return
             assert time.monotonic() < end_s, f"{group} at {node_id}: {found[-5:]}, not {limit}"
@@ -265,8 +270,16 @@ async def test_the_eleven_steps_of_kafkas_own_test(  # noqa: PLR0915  (they are 
             assert of_type
             assert all(row["limit"] == pytest.approx(limit) for row in of_type), quota_type
             assert any(row["throttle_ms"] > 0 for row in of_type) == throttled, quota_type
+        # It is not split, and throughout far above what they take.
+        of_time = {row["limit"] for row in rows if row["quota_type"] == "REQUEST"}
+        assert of_time == {REQUEST_PERCENTAGE}
 
     with scenario.gateway:
+        scenario.alter(
+            ("--entity-type", "users", "--entity-name", f"group:{DEFAULT}"),
+            ("request_percentage",),
+            {"request_percentage": REQUEST_PERCENTAGE},
+        )
         scenario.set(DEFAULT, (2e9, 1e9))
         scenario.set("group0", (1e6, 2e6))
         await step("group0_user1", (1e6, 2e6), throttled=False)  # 1
