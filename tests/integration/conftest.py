@@ -55,8 +55,8 @@ def kafka_3_9(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
-    """One node with the users alice/alice-secret and bob/bob-secret."""
-    users = {"alice": "alice-secret", "bob": "bob-secret"}
+    """One node with the users alice and bob, and two of a team; a user's secret is the name with ``-secret`` behind it."""
+    users = {name: f"{name}-secret" for name in ("alice", "bob", "orders.web", "orders.batch")}
     # With it a client may log in again on its connection (KIP-368).
     again = {"connections.max.reauth.ms": "3600000"}
     yield from _started(
@@ -72,13 +72,14 @@ def quota_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def acl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
-    """One node that asks an authorizer: operator may describe and configure all, alice and bob nothing.
+    """One node that asks an authorizer: operator may describe and configure all, auditor see it, alice and bob nothing.
 
     A user's secret is the name with ``-secret`` behind it.
     """
-    users = {name: f"{name}-secret" for name in ("operator", "alice", "bob")}
+    users = {name: f"{name}-secret" for name in ("operator", "auditor", "alice", "bob")}
     operations: tuple[Operation, ...] = ("describe", "describe_configs", "alter_configs")
     acls = [Acl(user="operator", operation=operation) for operation in operations]
+    acls += [Acl(user="auditor", operation="describe_configs")]
     acls += [Acl(user="operator", operation="all", resource="topic", name="*")]
     yield from _started(
         request, LocalKafka(host=HOST, users=users, acls=acls, java_options=SHORT_LIVED)

@@ -16,7 +16,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from tests.integration.bandwidth_frames import produce_frame, produce_result
+from tests.integration.bandwidth_frames import (
+    fetch_frame,
+    fetch_result,
+    produce_frame,
+    produce_result,
+)
 
 CONNECTIONS, TEAMS = 200, 20
 # Some 1,100 bytes a request: a team asks for up to 110 KB/s, all of them for 2 MB/s.
@@ -29,13 +34,15 @@ _OVER_S = 6.0
 
 @dataclass
 class Crowd:
-    """Connections that produce one request after the other, while it is entered.
+    """Connections that produce, or fetch, one request after the other, while it is entered.
 
     Beside them somebody connects anew for each request, so there is always one who is not told to wait.
 
     Attributes:
         address: where they connect to.
         topic: what they produce to.
+        connections: how many.
+        fetching: every second connection of a client id fetches.
         answers: how many each connection has had, the last one of who connects anew.
         throttled: how many answers had a throttle time.
         failed: what went wrong; empty: nothing.
@@ -44,6 +51,7 @@ class Crowd:
     address: tuple[str, int]
     topic: str
     connections: int = CONNECTIONS
+    fetching: bool = False
     answers: list[int] = field(default_factory=list)
     throttled: int = 0
     failed: list[str] = field(default_factory=list)
@@ -53,6 +61,10 @@ class Crowd:
     def __post_init__(self) -> None:
         self._frames = [
             produce_frame(self.topic, client_id=f"team-{number}", value_bytes=VALUE_BYTES)
+            for number in range(TEAMS)
+        ]
+        self._fetches = [
+            fetch_frame(self.topic, client_id=f"team-{number}", max_bytes=VALUE_BYTES)
             for number in range(TEAMS)
         ]
 
@@ -111,9 +123,13 @@ class Crowd:
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """One request, and its answer."""
-        writer.write(self._frames[number % TEAMS])
+        is_fetch = self.fetching and number // TEAMS % 2 == 1
+        writer.write((self._fetches if is_fetch else self._frames)[number % TEAMS])
         size = int.from_bytes(await reader.readexactly(4), "big")
-        error, throttle_ms = produce_result(await reader.readexactly(size), self.topic)
+        answer = await reader.readexactly(size)
+        error, throttle_ms = (
+            fetch_result(answer) if is_fetch else produce_result(answer, self.topic)
+        )
         self.answers[number] += 1
         self.throttled += throttle_ms > 0
         if error:

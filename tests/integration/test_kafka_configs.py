@@ -1,7 +1,7 @@
 """kafka-configs.sh, unmodified: each command line once against a broker, once against a gateway."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from tests.integration.conftest import HOST
 from tests.integration.kafka_configs.command_lines import (
     command_lines,
     describe,
+    lines_of_rights,
     lines_of_the_gateway,
     lines_on_a_number,
 )
@@ -17,7 +18,9 @@ from tests.integration.raw_client import RawClient
 from tests.integration.test_client_quotas import address, asked, entries_of, gateway
 from tests.unit.quota_api.written import description
 
+from kvota.app.gateway_process import GatewayProcess
 from kvota.localkafka import LocalKafka
+from kvota.localkafka.jars.class_path import KAFKA_VERSION
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.model.broker_settings import WINDOW_DEFAULTS
 
@@ -59,6 +62,48 @@ def test_same_text_and_same_exit_code(tmp_path: Path, version: str) -> None:
             assert words in told.stdout + told.stderr, line
             assert told.exit_code == (not told.stdout), line
         describes_the_same_broker(tool, kafka, process.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[ConfigCommands]:
+    with ConfigCommands(KAFKA_VERSION) as tool:
+        yield tool
+
+
+@pytest.fixture
+def before_rights(acl_kafka: LocalKafka, tmp_path: Path) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path, acl_kafka.sasl_bootstrap_servers) as process:
+        yield process
+
+
+@pytest.mark.parametrize("user", ["operator", "auditor", "alice", "stranger"])
+def test_same_text_and_same_exit_code_whatever_rights_one_has(
+    acl_kafka: LocalKafka,
+    before_rights: GatewayProcess,
+    tool: ConfigCommands,
+    tmp_path: Path,
+    user: str,
+) -> None:
+    """Who has them all, who may only see, who has none, and who cannot log in."""
+    login = tmp_path / "login.properties"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f"username='{user}' password='{user}-secret';\n"
+    )
+    addresses = before_rights.bootstrap_servers, acl_kafka.sasl_bootstrap_servers
+    lines = [(*line, "--command-config", str(login)) for line in lines_of_rights()]
+    codes = []
+    for line in lines if user != "stranger" else lines[4:5]:
+        told = in_any_order(tool.run(line, addresses[0]))
+        end = time.monotonic() + _KNOWN_S
+        # A broker's metadata follows its controller.
+        while told != (straight := in_any_order(tool.run(line, addresses[1]))):
+            assert time.monotonic() < end, (line, told, straight)
+        codes.append(told.exit_code)
+    assert codes.count(0) == {"operator": 16, "auditor": 5}.get(user, 0), codes
+    altered_by = before_rights.log.count("altered by")
+    assert altered_by == (8 if user == "operator" else 0)
 
 
 def on_setting(tool: ConfigCommands, line: Sequence[str], address: str, name: str) -> Ended:

@@ -20,12 +20,13 @@ from kafka.record import MemoryRecordsBuilder
 from tests.integration.kafka_configs.running import ConfigCommands
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.client import CONTROLLER, BrokerConnection, Cluster, Security
+from kvota.client import CONTROLLER, BrokerConnection, Cluster, ClusterLooks, Security
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.jars.class_path import KAFKA_VERSION
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.model.errors import KvotaError
 from kvota.wire.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE
+from kvota.wire.error_code import ErrorCode
 
 USERS = [f"group{group}_user{number}" for group in (0, 1, 2) for number in (1, 2, 3)]
 # The gateway's own, and the tool's.
@@ -41,6 +42,8 @@ SHARE = "client.quota.callback.share."
 # Each step moves so many bytes: above ten seconds of the small limits, far below those of the large ones.
 REQUESTS, VALUE_BYTES = 8, 15_000
 DEFAULT = "*"
+REQUEST_PERCENTAGE = 1_000.0
+ELECT_LEADERS, ELECTION_NOT_NEEDED = 43, 84
 # A record is read while it is written: what is thin may come twelve times as late.
 FLUSH_MS = 50
 
@@ -91,7 +94,7 @@ class Scenario:
             upstream=self.kafka.sasl_bootstrap_servers,
             first_port=self.first_port,
             node_ids="0-3",
-            enforce={"PRODUCE": True, "FETCH": True},
+            enforce={"PRODUCE": True, "FETCH": True, "REQUEST": True},
             record="record",
             source="file",
             kafka=chosen,
@@ -166,7 +169,11 @@ class Scenario:
                 await connection.close()
             await asyncio.sleep(0.3)
             rows = await asyncio.to_thread(self.rows, group)
-            found = [row["limit"] for row in rows if row["node_id"] == node_id]
+            found = [
+                row["limit"]
+                for row in rows
+                if row["node_id"] == node_id and row["quota_type"] != "REQUEST"
+            ]
             if found and found[-1] == pytest.approx(limit):
                 return
             assert time.monotonic() < end_s, f"{group} at {node_id}: {found[-5:]}, not {limit}"
@@ -263,8 +270,16 @@ async def test_the_eleven_steps_of_kafkas_own_test(  # noqa: PLR0915  (they are 
             assert of_type
             assert all(row["limit"] == pytest.approx(limit) for row in of_type), quota_type
             assert any(row["throttle_ms"] > 0 for row in of_type) == throttled, quota_type
+        # It is not split, and throughout far above what they take.
+        of_time = {row["limit"] for row in rows if row["quota_type"] == "REQUEST"}
+        assert of_time == {REQUEST_PERCENTAGE}
 
     with scenario.gateway:
+        scenario.alter(
+            ("--entity-type", "users", "--entity-name", f"group:{DEFAULT}"),
+            ("request_percentage",),
+            {"request_percentage": REQUEST_PERCENTAGE},
+        )
         scenario.set(DEFAULT, (2e9, 1e9))
         scenario.set("group0", (1e6, 2e6))
         await step("group0_user1", (1e6, 2e6), throttled=False)  # 1
@@ -303,32 +318,64 @@ async def test_the_eleven_steps_of_kafkas_own_test(  # noqa: PLR0915  (they are 
         await step("group1_user3", (8_000, 2_500), throttled=True)  # 11
 
 
+async def elect_preferred(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Each partition goes back to the first of its replicas, as soon as that one is in sync."""
+    asked = {"topic": topic, "partitions": list(range(partitions))}
+    content = {"election_type": 0, "topic_partitions": [asked], "timeout": timedelta(seconds=20)}
+    async with asyncio.timeout(60):
+        while True:
+            answer = await cluster.ask(ELECT_LEADERS, content, to=CONTROLLER)
+            (of_topic,) = answer.replica_election_results
+            codes = {int(each.error_code) for each in of_topic.partition_result}
+            if codes <= {ErrorCode.NONE, ELECTION_NOT_NEEDED}:
+                return
+            await asyncio.sleep(0.2)  # it still catches up
+
+
 @pytest.mark.timeout(300)
 async def test_shares_follow_the_leaders_when_a_broker_dies_and_comes_back(
     cluster3: LocalKafka, tool: ConfigCommands, tmp_path: Path
 ) -> None:
+    """It comes back in a rack, of which the gateway's look at the cluster tells."""
     topic = "group2_led"
     # Partition 0, to which the probes go, never leaves node 1.
     replicas = [[1, 2, 3], [2, 1, 3], [2, 1, 3], [3, 2, 1]]
     await create(cluster3, topic, replicas)
     scenario = Scenario(cluster3, tool, tmp_path)
-    async with Cluster(cluster3.bootstrap_servers.split(",")) as cluster:
+    # Node 2 is not asked: it is away for a while.
+    async with Cluster([cluster3.nodes[0].address, cluster3.nodes[2].address]) as cluster:
 
-        async def share_of_first() -> float:
-            """What the cluster says of node 1."""
-            leaders = await until_led(cluster, topic, len(replicas))
-            return leaders.count(1) / len(leaders)
+        async def until_leading(*counts: int) -> None:
+            """Until nodes 1, 2 and 3 lead so many, and 1 and 2 have their part of the limit."""
+            async with asyncio.timeout(60):
+                while True:
+                    leaders = await until_led(cluster, topic, len(replicas))
+                    if [leaders.count(node) for node in (1, 2, 3)] == list(counts):
+                        break
+                    await asyncio.sleep(0.2)
+            for node_id, led in ((1, counts[0]), (2, counts[1])):
+                limit = 4e6 * max(led, 1) / len(replicas)
+                if node_id != 2 or led:
+                    await scenario.until_limit("group2", node_id, limit, topic)
 
         with scenario.gateway:
             scenario.set("group2", (4e6, 4e6))
-            await scenario.until_limit("group2", 1, 4e6 * await share_of_first(), topic)
+            await until_leading(1, 2, 1)
+            looks = ClusterLooks(cluster)
+            assert {broker.rack for broker in (await looks.look()).brokers.values()} == {None}
 
-            before = await share_of_first()
             await asyncio.to_thread(cluster3.kill, 2)
-            async with asyncio.timeout(60):
-                while await share_of_first() == before:  # noqa: ASYNC110  (no event of ours)
-                    await asyncio.sleep(0.2)
-            await scenario.until_limit("group2", 1, 4e6 * await share_of_first(), topic)
+            await until_leading(3, 0, 1)
 
+            put_in_rack(cluster3, 2, "zone-b")
             await asyncio.to_thread(cluster3.start_node, 2)
-            await scenario.until_limit("group2", 1, 4e6 * await share_of_first(), topic)
+            await elect_preferred(cluster, topic, len(replicas))
+            await until_leading(1, 2, 1)
+            racks = {node: broker.rack for node, broker in (await looks.look()).brokers.items()}
+            assert racks == {1: None, 2: "zone-b", 3: None}
+
+
+def put_in_rack(kafka: LocalKafka, node_id: int, rack: str) -> None:
+    """From its next start on."""
+    with (kafka.node(node_id).folder / "server.properties").open("a") as properties:
+        properties.write(f"\nbroker.rack={rack}\n")

@@ -1,5 +1,6 @@
 """A gateway whose file of quotas is damaged: said, and traffic goes on under the quotas before."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from tests.unit.quota_api.written import alteration, altered, described, descrip
 from kvota.app.gateway_process import GatewayProcess
 from kvota.localkafka import LocalKafka
 
-TOPIC = "written-under-a-damaged-file"
+TOPIC, FULL_TOPIC = "written-under-a-damaged-file", "written-under-a-full-disk"
+FILE_BYTES_MAX = 100_000
 KEY = "producer_byte_rate"
 OTHER_USER = ({"user": "alice"}, {KEY: 5.0})
 
@@ -52,6 +54,43 @@ def test_a_half_written_file_is_said_and_what_was_in_force_before_holds(
     assert checked(tmp_path) == (0, "")
 
 
+def test_a_disk_that_is_full_is_said_and_clients_are_held_to_what_is_stored(
+    kafka: LocalKafka, tmp_path: Path
+) -> None:
+    kafka.create_topic(FULL_TOPIC)
+    path = tmp_path / "quotas.json"
+    process = gateway(tmp_path, kafka.bootstrap_servers, enforce=("PRODUCE",))
+    # Their document is larger than a file may be, which the gateway's log is not.
+    many = [({"client-id": f"client-{number}".ljust(100)}, {KEY: 5.0}) for number in range(1_000)]
+    lifted = ({"client-id": "slow"}, {KEY: None})
+    with process, RawClient(address(process)) as client:
+        alter(client, "slow", 1_000.0)
+        before = path.read_bytes()
+        limit_files(process, FILE_BYTES_MAX)
+
+        told = altered(asked(client, alteration(lifted, *many)))
+
+        assert {code for _, code, _ in told} == {-1}
+        assert "stay as they were: quotas.json: File too large" in str(told[0][2])
+        assert path.read_bytes() == before
+        found = described(asked(client, description(strict=False)))
+        assert found == {(("client-id", "slow"),): {KEY: 1_000.0}}
+        assert throttled_ms(process, kafka, "slow", FULL_TOPIC) > 10_000
+        assert throttled_ms(process, kafka, "other", FULL_TOPIC) == 0
+
+        limit_files(process, resource.RLIM_INFINITY)
+        told = altered(asked(client, alteration(lifted, *many)))
+        assert {code for _, code, _ in told} == {0}
+        assert throttled_ms(process, kafka, "slow", FULL_TOPIC) == 0
+    assert len(path.read_bytes()) > FILE_BYTES_MAX
+    assert process.log.count("quotas.json: File too large") == 1
+
+
+def limit_files(process: GatewayProcess, most_bytes: int) -> None:
+    """A file of it cannot become larger."""
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
+
 def alter(client: RawClient, client_id: str, value: float) -> None:
     frame = alteration(({"client-id": client_id}, {KEY: value}))
     assert [code for _, code, _ in altered(asked(client, frame))] == [0]
@@ -74,11 +113,13 @@ def checked(folder: Path) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def throttled_ms(process: GatewayProcess, kafka: LocalKafka, client_id: str) -> int:
+def throttled_ms(
+    process: GatewayProcess, kafka: LocalKafka, client_id: str, topic: str = TOPIC
+) -> int:
     """Of a Produce request of 50 KB that goes through to the broker."""
     host, port = address(process)
-    frame = produce_frame(TOPIC, value_bytes=50_000, client_id=client_id)
+    frame = produce_frame(topic, value_bytes=50_000, client_id=client_id)
     with RawClient((host, port + 1 + kafka.nodes[0].node_id)) as client:
-        code, throttle_ms = produce_result(asked(client, frame)[4:], TOPIC)
+        code, throttle_ms = produce_result(asked(client, frame)[4:], topic)
     assert code == 0
     return throttle_ms

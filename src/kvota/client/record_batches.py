@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kvota.client.producer_state import NO_PRODUCER, ProducerState
 from kvota.wire.varint import uvarint
 
 # Offset, length, leader epoch, magic, checksum, attributes, last offset's distance from the first.
@@ -58,9 +59,14 @@ class Unread(NamedTuple):
     reason: str
 
 
-def encode_batch(rows: Sequence[tuple[bytes, bytes | None]], *, now_ms: int) -> bytes:
-    """Return one batch of keys and values; a broker takes it whole or not at all."""
-    checked = [_CHECKED.pack(0, len(rows) - 1, now_ms, now_ms, -1, -1, -1, len(rows))]
+def encode_batch(
+    rows: Sequence[tuple[bytes, bytes | None]],
+    *,
+    now_ms: int,
+    producer: ProducerState = NO_PRODUCER,
+) -> bytes:
+    """Return one batch of keys and values; a broker takes it whole or not at all, and of a producer once."""
+    checked = [_CHECKED.pack(0, len(rows) - 1, now_ms, now_ms, *producer, len(rows))]
     for number, (key, value) in enumerate(rows):
         # No attributes, the batch's own time; no headers at the end.
         record = b"".join(

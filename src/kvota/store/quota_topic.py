@@ -6,9 +6,10 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
-from kvota.client import CONTROLLER, BrokerError, Cluster
+from kvota.client import CONTROLLER, BrokerConnection, BrokerError, Cluster
 from kvota.client.cluster import Destination
 from kvota.client.messages import Answer, Fields
+from kvota.client.producer_state import ProducerState, new_producer
 from kvota.client.record_batches import Decoded, decode_batches
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 from kvota.store.quota_rows import EncodedRow
@@ -265,6 +266,16 @@ class QuotaTopic:
             raise self._error(code, lacks="WRITE")
         return int(written.base_offset) + count - 1
 
+    async def new_producer(self) -> ProducerState:
+        """Return who may append; ``NO_PRODUCER`` where the gateway's own user may not have an id.
+
+        Raises:
+            UnreachableError: its leader cannot be reached.
+            BrokerError: there is no id to be had now.
+        """
+        connection = await self._connection(self._asking, await self._found())
+        return await new_producer(connection, timeout_s=_ANSWER_S)
+
     def _too_large(self, count: int, batch_bytes: int, limit: str) -> TooLargeError:
         return TooLargeError(
             f"{count} values are {batch_bytes} bytes, and the topic takes fewer at once ({_BATCH_BYTES_KEY}{limit}), "
@@ -366,11 +377,14 @@ class QuotaTopic:
     async def _ask(
         self, cluster: Cluster, key: int, content: Fields, *, to: Destination = CONTROLLER
     ) -> Answer:
+        connection = await self._connection(cluster, to)
+        return await connection.ask(key, content, version=_VERSIONS[key], timeout_s=_ANSWER_S)
+
+    async def _connection(self, cluster: Cluster, to: Destination) -> BrokerConnection:
         try:
-            connection = await cluster.connection_to(to)
+            return await cluster.connection_to(to)
         except UsageError as error:  # it was its leader, and is in the cluster no more
             raise UnreachableError(str(error)) from error
-        return await connection.ask(key, content, version=_VERSIONS[key], timeout_s=_ANSWER_S)
 
     def _error(
         self, code: int, message: str | None = None, *, what: str = "", lacks: str = ""

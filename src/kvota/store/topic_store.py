@@ -48,7 +48,7 @@ _FILLED_S = 2.0
 _LOOK_S = 10.0
 # A leader may be out of reach for so long before it is said: brokers take 9 s to see that one is dead.
 _OUT_OF_REACH_S = 12.0
-# Of rows that cannot be read so many reasons are said in full.
+# Of rows that cannot be read, and of what is kept, so many are named.
 _REASONS_MAX = 20
 _SNAPSHOT_S = 1.0
 
@@ -213,9 +213,10 @@ class TopicStore:
         changes, settings = rows.lacking(held, held_settings)
         if changes or settings:
             log.warning(
-                "topic %s is new: the quotas of %d entities that are in force are put into it",
+                "topic %s is new: the quotas of %d entities that are in force are put into it: %s",
                 self._topic.name,
                 len({change.entity for change in changes}),
+                _named([*(f"{key} of {entity}" for entity, key, _ in changes), *settings]),
             )
             await self._writer.append(await _encoded(changes, settings))
         told = rows.changes()
@@ -263,13 +264,11 @@ class TopicStore:
         """What the rows say; a quota of which none can be read stays as it is, whoever has written them."""
         kept = rows.kept(self.quotas)
         if kept:
-            names = ", ".join(f"{change.key} of {change.entity}" for change in kept[:_REASONS_MAX])
             log.error(
-                "topic %s: no row of %d quotas can be read; they stay as they were last: %s%s",
+                "topic %s: no row of %d quotas can be read; they stay as they were last: %s",
                 self._topic.name,
                 len(kept),
-                names,
-                ", …" if len(kept) > _REASONS_MAX else "",
+                _named([f"{key} of {entity}" for entity, key, _ in kept]),
             )
         changes = [*kept, *rows.changes()]
         found = await computed(len(changes), ClientQuotas().with_changes, changes)
@@ -381,6 +380,10 @@ class TopicStore:
         if reason not in self._said:
             self._said[reason] = None
             log.log(level, words, reason)
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_REASONS_MAX]) + (", …" if len(names) > _REASONS_MAX else "")
 
 
 async def _encoded(quotas: Sequence[KeyChange], settings: SettingChanges) -> list[EncodedRow]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kvota.client import BrokerError
+from kvota.client.producer_state import NO_PRODUCER, ProducerState
 from kvota.client.record_batches import encode_batch
 from kvota.model.clock import Clock
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
@@ -31,7 +32,12 @@ _TOGETHER_BYTES_MAX = 65_536
 
 Trouble = (UnreachableError, BrokerError, ProtocolError)
 _ANOTHER = "another topic has its name"
+_LACKS_PRODUCER = (
+    "the gateway's own user lacks IDEMPOTENT_WRITE on the cluster, so the topic could have it twice"
+)
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE})
+# A broker has forgotten who has sent the batch before, e.g. after days; it has not taken this one.
+_FORGOTTEN = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class _Alteration(NamedTuple):
@@ -62,6 +68,9 @@ class TopicWriter:
         self._in_force_to = 0  # the next offset
         self._is_followed = False
         self._is_doubtful = False  # after a failure it may be gone
+        self._producer: ProducerState | None = (
+            None  # None: not known, or what became of its last batch is not
+        )
         self._moved = asyncio.Event()
         self.known: KnownRows = {}
         self.unread = UnreadAlterations()
@@ -109,7 +118,7 @@ class TopicWriter:
             UnreachableError: it cannot be reached, or the answer was lost: they may be there or not.
             BrokerError: it is refused.
         """
-        return await self._topic.append(await self._batch(rows), len(rows))
+        return await self._topic.append(await self._batch(rows, NO_PRODUCER), len(rows))
 
     # ------------------------------------------------------------------ one after the other
 
@@ -153,7 +162,7 @@ class TopicWriter:
             for row, change in zip(of_errand, errand.changes, strict=False)  # settings stand behind
         }
         try:
-            topic_id, last = await self._append_at_last(await self._batch(rows), len(rows))
+            topic_id, last = await self._append_at_last(rows)
         except KvotaError as error:
             words = f"The quotas could not be stored in topic {self._topic.name}: {error}."
             log.error("%s", words)  # noqa: TRY400  (its text says all)
@@ -184,23 +193,24 @@ class TopicWriter:
             )
         return None
 
-    async def _batch(self, rows: Sequence[EncodedRow]) -> bytes:
+    async def _batch(self, rows: Sequence[EncodedRow], producer: ProducerState) -> bytes:
         now_ms = self._clock.now_us() // 1000
         if len(rows) > CHANGES_PER_STEP:
-            return await asyncio.to_thread(encode_batch, rows, now_ms=now_ms)
-        return encode_batch(rows, now_ms=now_ms)
+            return await asyncio.to_thread(encode_batch, rows, now_ms=now_ms, producer=producer)
+        return encode_batch(rows, now_ms=now_ms, producer=producer)
 
-    async def _append_at_last(self, batch: bytes, count: int) -> tuple[UUID | None, int]:
+    async def _append_at_last(self, rows: Sequence[EncodedRow]) -> tuple[UUID | None, int]:
         """Append; a broker that has gone gives way to another one. Returns the topic's id, and the last row's offset.
 
-        A batch that is there twice because an answer was lost says the same.
+        Where an answer was lost the same batch is sent again, and brokers take it once: a second one behind what another
+        gateway has appended meanwhile would undo that.
 
         Raises:
             KvotaError: it could not be appended; says so where it may be there all the same.
         """
         tries = _Tries()
         try:
-            return await asyncio.wait_for(self._append_to_followed(batch, count, tries), _APPEND_S)
+            return await asyncio.wait_for(self._append_to_followed(rows, tries), _APPEND_S)
         except TimeoutError:
             words = f"it has not taken them in {_APPEND_S:g} s"
             told = UnreachableError(words if tries.error is None else f"{words} ({tries.error})")
@@ -210,37 +220,54 @@ class TopicWriter:
             raise tries.told(error) from None
 
     async def _append_to_followed(
-        self, batch: bytes, count: int, tries: "_Tries"
+        self, rows: Sequence[EncodedRow], tries: "_Tries"
     ) -> tuple[UUID | None, int]:
         await self._see_that_it_is_followed()
+        next_offset = self._in_force_to
         while True:
             followed = self._followed
-            last = await self._try(batch, count, tries)
+            last = await self._try(rows, next_offset, tries)
             if last is not None:
                 return followed, last
             await self._wait_until_followed()
 
-    async def _try(self, batch: bytes, count: int, tries: "_Tries") -> int | None:
-        """Append once; None: it may succeed another time.
+    async def _try(
+        self, rows: Sequence[EncodedRow], next_offset: int, tries: "_Tries"
+    ) -> int | None:
+        """Append once; None: it may succeed another time. No topic that is followed has it before ``next_offset``.
 
         Raises:
             KvotaError: it will not.
         """
-        might, tries.may_be_there = tries.may_be_there, True  # until it is known that it is not
-        followed, next_offset = self._followed, self._in_force_to
+        might, followed = tries.may_be_there, self._followed
         try:
-            last = await self._topic.append(batch, count)
+            if tries.batch is None:
+                tries.producer, self._producer = await self._next_producer(), None
+                tries.batch = await self._batch(rows, tries.producer)
+            tries.may_be_there = True  # until it is known that it is not
+            last = await self._topic.append(tries.batch, len(rows))
         except (*Trouble, TopicError) as error:
             tries.error = error
             if _is_refused_whole(error):
                 tries.may_be_there = might
-            if is_final(error):
+            if _is_forgotten(error) and not might:
+                tries.batch = None
+            elif is_final(error):
                 raise
+            elif tries.may_be_there and tries.producer == NO_PRODUCER:
+                msg = f"{error}. It was not tried again: {_LACKS_PRODUCER}"
+                raise UnreachableError(msg) from error
             return None
         # Brokers know it by its name alone.
-        if last - count + 1 < next_offset or self._topic.topic_id != followed:
+        if last - len(rows) + 1 < next_offset or self._topic.topic_id != followed:
             raise TopicError(_ANOTHER)
+        self._producer = tries.producer.behind(len(rows))
         return last
+
+    async def _next_producer(self) -> ProducerState:
+        if self._producer is None or self._producer.producer_id < 0:
+            return await self._topic.new_producer()
+        return self._producer
 
     async def _wait_until_followed(self) -> None:
         """Look for its leader, until whoever reads the topic has one, too.
@@ -283,10 +310,14 @@ class _Tries:
     Attributes:
         error: of the last try.
         may_be_there: whether one of them may have succeeded.
+        producer: whose batch it is, so that brokers know it again.
+        batch: what is sent, the same each time; None: it is still to be made.
     """
 
     error: KvotaError | None = None
     may_be_there: bool = False
+    producer: ProducerState = NO_PRODUCER
+    batch: bytes | None = None
 
     def told(self, error: KvotaError) -> KvotaError:
         """What is told when this has ended them."""
@@ -301,6 +332,10 @@ def _is_refused_whole(error: Exception) -> bool:
     return is_final(error) or (
         isinstance(error, BrokerError) and error.code == ErrorCode.NOT_ENOUGH_REPLICAS
     )
+
+
+def _is_forgotten(error: Exception) -> bool:
+    return isinstance(error, BrokerError) and error.code in _FORGOTTEN
 
 
 def is_final(error: Exception) -> bool:

@@ -183,6 +183,33 @@ def lines_of_the_gateway() -> Iterator[tuple[tuple[str, ...], str]]:
     yield alter(f"{default} {DELETE} {of_class},{group},quota.window.num"), done
 
 
+def lines_of_rights() -> Iterator[tuple[str, ...]]:
+    """What takes a right; whoever has it leaves nothing behind."""
+    both = "--user orders --client app"
+    of_all = "--entity-type brokers --entity-default"
+    yield alter(f"{USER} orders {ADD} producer_byte_rate=4000000000")
+    yield alter(f"--client-defaults {ADD} consumer_byte_rate=4000000000,request_percentage=1000000")
+    yield alter(f"{both} {ADD} controller_mutation_rate=1000000")
+    yield alter(f"--ip 192.0.2.1 {ADD} connection_creation_rate=1000000")
+    yield describe("--entity-type users")
+    yield describe("--client-defaults")
+    yield describe(both)
+    yield describe("--entity-type ips")
+    yield alter(
+        f"--user orders {ADD} producer_byte_rate=0"
+    )  # who has no right is not told of mistakes
+    yield alter(f"--user orders {ADD} foo=1")
+    yield alter(f"--user orders {DELETE} consumer_byte_rate")
+    yield alter(f"{of_all} {ADD} background.threads=9")
+    yield describe(of_all)
+    yield alter(f"{of_all} {DELETE} background.threads")
+    yield alter(f"{both} {DELETE} controller_mutation_rate")
+    yield alter(f"--client-defaults {DELETE} consumer_byte_rate,request_percentage")
+    yield alter(f"{USER} orders {DELETE} producer_byte_rate")
+    yield alter(f"--ip 192.0.2.1 {DELETE} connection_creation_rate")
+    yield describe("--entity-type users --entity-type clients")
+
+
 def lines_of_arguments() -> Iterator[tuple[str, ...]]:
     """How the tool reads its arguments, whatever a cluster says; and topics, of which one is named orders."""
     yield from _arguments()

@@ -4,7 +4,9 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatch
 
+from kvota.client.producer_state import ProducerState
 from kvota.client.record_batches import Row, Unread, decode_batches, encode_batch
 
 ROWS = st.lists(
@@ -27,6 +29,20 @@ def test_batches_read_as_what_was_written(batches: list[list[tuple[bytes, bytes 
         offset += len(rows) + 3  # compaction leaves gaps
 
     assert decode_batches(data, 7) == (expected, expected[-1].next_offset if expected else 7)
+
+
+@given(ROWS, st.integers(0, 2**31 - 1))
+def test_a_batch_says_whose_it_is_and_which(
+    rows: list[tuple[bytes, bytes | None]], sequence: int
+) -> None:
+    """As another client reads it, with the sequence behind it."""
+    producer = ProducerState(2**40, 3, sequence)
+    batch = DefaultRecordBatch(encode_batch(rows, now_ms=NOW_MS, producer=producer))
+    assert batch.validate_crc()
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == producer
+    assert producer.behind(len(rows)).sequence == batch._increment_sequence(batch.last_sequence, 1)
+
+    assert DefaultRecordBatch(encode_batch(rows, now_ms=NOW_MS)).producer_id == -1
 
 
 def test_a_batch_is_answered_whole_where_its_middle_was_asked_for() -> None:

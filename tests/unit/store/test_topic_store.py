@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from struct import Struct
 from uuid import UUID
 
 import pytest
 
 from kvota.client import BrokerError, Cluster
+from kvota.client.producer_state import NO_PRODUCER, ProducerState
 from kvota.client.record_batches import Decoded, Row, decode_batches
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import KvotaError, UnreachableError
@@ -29,6 +31,8 @@ ALICE, BOB, CAROL = QuotaEntity("alice"), QuotaEntity("bob"), QuotaEntity("carol
 RATE = "producer_byte_rate"
 NUM = "quota.window.num"
 NEWER = b'{"version":2,"value":9.0}'
+# Where a batch has its producer id, epoch and first sequence.
+PRODUCER_AT, PRODUCER = 43, Struct(">qhi")
 
 
 def row_of(entity: QuotaEntity, value: float | None) -> EncodedRow:
@@ -41,12 +45,15 @@ def keep(snapshot: Path, quotas: dict[QuotaEntity, dict[str, float]]) -> None:
 
 
 class Kept(QuotaTopic):
-    """A topic in memory.
+    """A topic in memory; of a producer it takes a batch once, as brokers do.
 
     Args:
         rows: what is in it.
         empty: so many answers in a row have nothing.
         filled_by_another: who has made it puts these rows into it a moment later.
+
+    Attributes:
+        producers: so many have got an id; None: nobody may have one.
     """
 
     def __init__(
@@ -60,6 +67,14 @@ class Kept(QuotaTopic):
         self.batches: list[int] = []
         self.empty = empty
         self.came = asyncio.Event()
+        self.producers: int | None = 0
+        self._last_of: dict[tuple[int, int, int], int] = {}
+
+    async def new_producer(self) -> ProducerState:
+        if self.producers is None:
+            return NO_PRODUCER
+        self.producers += 1
+        return ProducerState(self.producers, 0, 0)
 
     async def find(self) -> bool:
         self.topic_id = self.finds_next
@@ -82,12 +97,17 @@ class Kept(QuotaTopic):
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None and not isinstance(refusal, UnreachableError):
             raise refusal
-        self.batches.append(count)
-        self.rows += [(row.key or b"", row.value) for row in rows if isinstance(row, Row)]
-        self.came.set()
+        sent = PRODUCER.unpack_from(batch, PRODUCER_AT)
+        if sent not in self._last_of:
+            self.batches.append(count)
+            self.rows += [(row.key or b"", row.value) for row in rows if isinstance(row, Row)]
+            self.came.set()
+        last = self._last_of.get(sent, len(self.rows) - 1)
+        if sent[0] >= 0:
+            self._last_of[sent] = last
         if refusal is not None:  # its answer is lost
             raise refusal
-        return len(self.rows) - 1
+        return last
 
     async def read(self, offset: int, *, wait: timedelta = timedelta(seconds=1)) -> Decoded:
         if not wait:
@@ -260,9 +280,15 @@ async def test_a_snapshot_that_would_not_be_read_again_is_said_and_the_older_one
 async def test_what_is_altered_last_is_in_the_snapshot(snapshot: Path) -> None:
     loop, is_free = asyncio.get_running_loop(), threading.Event()
     with ThreadPoolExecutor(1) as threads:
+
+        class Blocking(Kept):
+            async def append(self, batch: bytes, count: int) -> int:
+                last = await super().append(batch, count)
+                threads.submit(is_free.wait, 10)  # whoever writes comes behind
+                return last
+
         loop.set_default_executor(threads)
-        async with following(Kept(), snapshot) as followed:
-            threads.submit(is_free.wait, 10)
+        async with following(Blocking(), snapshot) as followed:
             assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
             await asyncio.sleep(0.01)
             loop.call_later(0.1, is_free.set)  # it is to be written, and the gateway ends
@@ -340,6 +366,69 @@ async def test_an_answer_that_is_lost_is_no_failure(snapshot: Path) -> None:
         assert followed.store.quotas.entries() == {ALICE: {RATE: 1.0}}
 
 
+class Overtaken(Kept):
+    """Where an answer is lost, another gateway has altered the quota of ALICE before it is sent again."""
+
+    async def append(self, batch: bytes, count: int) -> int:
+        try:
+            return await super().append(batch, count)
+        except UnreachableError:
+            self.rows.append(row_of(ALICE, 7.0))
+            self.came.set()
+            raise
+
+
+async def test_what_is_altered_elsewhere_while_an_answer_is_lost_is_not_undone(
+    snapshot: Path,
+) -> None:
+    topic = Overtaken()
+    async with following(topic, snapshot) as followed:
+        topic.refusals = [UnreachableError("lost")] * 2
+        assert await followed.alter(KeyChange(ALICE, RATE, 1.0)) is None
+
+        seven = row_of(ALICE, 7.0)
+        assert topic.rows == [row_of(ALICE, 1.0), seven, seven]
+        await until(lambda: followed.store.quotas.entries() == {ALICE: {RATE: 7.0}})
+        # What comes next is the same producer's, and another batch.
+        assert await followed.alter(KeyChange(ALICE, RATE, 1.0)) is None
+        assert (topic.rows[3:], topic.producers) == ([row_of(ALICE, 1.0)], 1)
+
+
+async def test_who_may_not_have_a_producer_id_does_not_try_again_what_may_be_there(
+    snapshot: Path,
+) -> None:
+    topic = Overtaken()
+    topic.producers = None
+    async with following(topic, snapshot) as followed:
+        assert await followed.alter(KeyChange(BOB, RATE, 1.0)) is None
+        topic.refusals = [BrokerError("topic quotas", 19), UnreachableError("lost")]
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+
+        assert topic.rows[1:] == [row_of(ALICE, 1.0), row_of(ALICE, 7.0)]
+    assert "lost. It was not tried again: the gateway's own user lacks IDEMPOTENT_WRITE" in str(refusal)  # fmt: skip
+    assert "Describe them to see whether it has them" in str(refusal)
+
+
+@pytest.mark.parametrize("code", [45, 59])
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_producer_that_a_broker_has_forgotten_is_another_one(
+    snapshot: Path, code: int, *, is_lost: bool
+) -> None:
+    topic = Kept()
+    async with following(topic, snapshot) as followed:
+        assert await followed.alter(KeyChange(BOB, RATE, 1.0)) is None
+        lost = [UnreachableError("lost")] if is_lost else []
+        topic.refusals = [*lost, BrokerError("topic quotas", code)]
+        refusal = await followed.alter(KeyChange(ALICE, RATE, 1.0))
+
+        # Where it had been sent before, nobody knows now whether it was taken.
+        assert ("Describe them to see whether it has them" in str(refusal)) is is_lost
+        assert (refusal is None) is not is_lost
+        assert topic.rows[1:] == [row_of(ALICE, 1.0)]
+        assert await followed.alter(KeyChange(BOB, RATE, 2.0)) is None
+        assert topic.producers == 2
+
+
 @pytest.mark.parametrize("is_lost", [True, False])
 async def test_who_may_have_stored_it_is_told_so(snapshot: Path, *, is_lost: bool) -> None:
     topic = Kept()
@@ -383,7 +472,7 @@ class MadeAnew(Kept):
         self._is_refused, self._is_made_here = is_refused, is_made_here
 
     def make_anew(self, *rows: EncodedRow) -> None:
-        self.rows, self.finds_next = list(rows), ANOTHER
+        self.rows, self.finds_next, self._last_of = list(rows), ANOTHER, {}
         self.came.set()
 
     async def find_or_make(self, *, batch_bytes: int = 0) -> bool:
@@ -451,7 +540,7 @@ async def test_who_was_told_that_the_topic_is_gone_looks_before_appending_again(
 @pytest.mark.usefixtures("nobody_fills")
 @pytest.mark.parametrize("is_made_here", [True, False])
 async def test_what_a_new_topic_has_already_counts_and_takes_no_other_quota_away(
-    snapshot: Path, *, is_made_here: bool
+    snapshot: Path, said: pytest.LogCaptureFixture, *, is_made_here: bool
 ) -> None:
     carol, dave = QuotaEntity("carol"), QuotaEntity("dave")
     old = [row_of(who, 5.0) for who in (ALICE, BOB, carol)] + encode_settings({NUM: "5"})
@@ -462,6 +551,8 @@ async def test_what_a_new_topic_has_already_counts_and_takes_no_other_quota_away
         expected = {ALICE: {RATE: 6.0}, BOB: {RATE: 5.0}, dave: {RATE: 7.0}}
         assert followed.store.quotas.entries() == expected
         assert topic.batches == [2]
+    # Somebody may have removed them while nobody followed.
+    assert f"are put into it: {RATE} of user-principal 'bob', {NUM}\n" in said.text
 
     # It is all there for who knows nothing.
     async with following(topic, snapshot.with_name("another.json")) as another:
