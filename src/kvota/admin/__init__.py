@@ -48,6 +48,8 @@ from kvota.client import (
     Partition,
     ProtocolError,
     Security,
+    Tls,
+    TlsError,
     Topic,
     UnreachableError,
 )
@@ -90,6 +92,8 @@ __all__ = [
     "ScramMechanism",
     "Security",
     "ThrottlingQuotaExceededError",
+    "Tls",
+    "TlsError",
     "Topic",
     "TopicListing",
     "TopicPartition",

@@ -146,7 +146,7 @@ class Asker:
 
     async def look_again(self, deadline: Deadline) -> None:
         """Learn which brokers there are now, and which of them is the controller; it may fail."""
-        with suppress(UnreachableError, ProtocolError, TimeoutError):
+        with suppress(KvotaError, TimeoutError):
             async with deadline.timeout():
                 await self.cluster.metadata([], avoiding=self._mutes_s())
 

@@ -14,6 +14,7 @@ import uvloop
 from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
+from kvota.app.own_login import check_own_tls
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
@@ -75,6 +76,7 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
 
 
 def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock | None) -> None:
+    check_own_tls(config.kafka)
     store = open_store(config, written)
     quotas = store.quotas.configured()
     running, callback = begin_with(config, store)

@@ -16,6 +16,8 @@ from kvota.client.connection import BrokerConnection, ClientLimits
 from kvota.client.messages import Answer, Fields
 from kvota.client.properties import cluster_of
 from kvota.client.security import Mechanism, Security
+from kvota.client.tls import Tls
+from kvota.client.tls_error import TlsError
 from kvota.model.cluster_view import BrokerView, ClusterView, TopicView
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
 
@@ -39,6 +41,8 @@ __all__ = [
     "Partition",
     "ProtocolError",
     "Security",
+    "Tls",
+    "TlsError",
     "Topic",
     "TopicView",
     "UnreachableError",
