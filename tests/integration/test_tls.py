@@ -11,8 +11,18 @@ from typing import NamedTuple
 import pytest
 import uvloop
 from tests.integration.conftest import HOST
+from tests.integration.test_client_quotas import gateway
 
-from kvota.admin import AdminClient, KvotaError, NewTopic, Patience, Tls, TlsError
+from kvota.admin import (
+    AdminClient,
+    ClientQuotaAlteration,
+    KvotaError,
+    NewTopic,
+    Patience,
+    QuotaEntity,
+    Tls,
+    TlsError,
+)
 from kvota.client import Cluster, Security, UnreachableError, UsageError
 from kvota.localkafka import Authority, Listener, LocalKafka, tls_settings
 from kvota.localkafka.processes.command_line import SHORT_LIVED
@@ -375,3 +385,66 @@ def test_a_command_that_gets_nowhere_says_why(
     assert said in done.stderr
     assert SECRET not in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+# ------------------------------------------------------------------ a gateway's own connections
+
+
+def own_login(place: Place, servers: str) -> str:
+    prefix = "client.quota.callback.kafka.admin"
+    properties = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(place.authority.certificate),
+        "ssl.keystore.location": str(place.authority.issue("gateway").keystore),
+    }
+    lines = [f'"{prefix}.{name}" = "{value}"' for name, value in properties.items()]
+    return "\n".join(["", "[kafka]", *lines, ""])
+
+
+async def test_a_gateway_keeps_its_quotas_by_tls_and_passes_clients_on_without(
+    place: Place, tmp_path: Path
+) -> None:
+    process = gateway(
+        tmp_path,
+        place.kafka.bootstrap_servers,
+        source="topic",
+        more=own_login(place, place.kafka.servers_of("REQUIRED")),
+    )
+    path = tmp_path / "gateway.toml"
+    path.write_text(path.read_text().replace("[quotas]", '[quotas]\ntopic = "quotas-by-tls"'))
+    alice = QuotaEntity(user="alice")
+    with process:
+        async with AdminClient(process.bootstrap_servers) as admin:
+            alterations = [ClientQuotaAlteration(alice, {"producer_byte_rate": 1e6})]
+            async with asyncio.timeout(60):  # until it has made the topic
+                while (await admin.alter_client_quotas(alterations)).errors:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            assert (await admin.describe_client_quotas())[alice] == {"producer_byte_rate": 1e6}
+            # What the gateway asks itself leads nobody to the listener with TLS.
+            nodes = (await admin.describe_cluster()).nodes
+            assert {str(node.port) for node in nodes}.isdisjoint(
+                server.partition(":")[2] for server in place.kafka.servers_of("REQUIRED").split(",")
+            )
+        async with AdminClient(place.kafka.bootstrap_servers) as admin:
+            assert "quotas-by-tls" in await admin.list_topics(list_internal=True)
+
+
+def test_a_gateway_whose_own_certificate_cannot_be_read_does_not_start(
+    place: Place, tmp_path: Path
+) -> None:
+    more = own_login(place, place.kafka.servers_of("OURS"))
+    (place.authority.certificate.parent / "gateway-keystore.pem").unlink()
+    process = gateway(tmp_path, place.kafka.bootstrap_servers, more=more)
+    for options in ((), ("--check",)):
+        done = subprocess.run(
+            [*KVOTA, "gateway", "-c", str(tmp_path / "gateway.toml"), *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        assert "kafka.admin.ssl.keystore.location: " in done.stderr
+        assert "gateway-keystore.pem: cannot be read" in done.stderr
+    assert process.log == ""

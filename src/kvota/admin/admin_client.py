@@ -34,7 +34,14 @@ from kvota.admin.topics import (
     TopicListing,
     TopicPartition,
 )
-from kvota.client import ClientLimits, Cluster, Destination, Security, Topic
+from kvota.client import (
+    ClientLimits,
+    Cluster,
+    Destination,
+    Security,
+    Topic,
+    UnsupportedVersionError,
+)
 from kvota.model.errors import KvotaError
 from kvota.model.quota_entity import QuotaEntity
 
@@ -186,7 +193,7 @@ class AdminClient:
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicListing]:
         """Return the topics that the user may see, by name."""
-        found = await self._one(topic_looks.listing(), timeout_ms)
+        found = await self._one(topic_looks.listing(), self._deadline(timeout_ms))
         return {
             name: topic for name, topic in found.items() if list_internal or not topic.is_internal
         }
@@ -206,7 +213,11 @@ class AdminClient:
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Return the brokers that are alive."""
-        return await self._one(topic_looks.cluster_description(), timeout_ms)
+        deadline = self._deadline(timeout_ms)
+        try:
+            return await self._one(topic_looks.cluster_description(), deadline)
+        except UnsupportedVersionError:  # before Kafka 2.8
+            return await self._one(topic_looks.cluster_description_by_metadata(), deadline)
 
     async def describe_configs(
         self,
@@ -263,7 +274,7 @@ class AdminClient:
     ) -> Results[str, Credentials]:
         """Return which SCRAM credentials users have; without names, of all who have some (Kafka 2.7)."""
         if users is None:
-            found = await self._one(scram_users.description_of_all(), timeout_ms)
+            found = await self._one(scram_users.description_of_all(), self._deadline(timeout_ms))
             return Results(found, {})
         names = list(dict.fromkeys(users))
         operation = scram_users.description(names)
@@ -297,7 +308,7 @@ class AdminClient:
             UsageError: the brokers are too old.
         """
         operation = client_quotas.description(wanted or ClientQuotaFilter.all())
-        return await self._one(operation, timeout_ms)
+        return await self._one(operation, self._deadline(timeout_ms))
 
     async def alter_client_quotas(
         self,
@@ -330,8 +341,8 @@ class AdminClient:
             operation, keys, self._asker, deadline, retry_on_quota_violation=retry
         )
 
-    async def _one(self, operation: Operation[None, V], timeout_ms: int | None) -> V:
-        results = await self._carry_out(operation, [None], self._deadline(timeout_ms))
+    async def _one(self, operation: Operation[None, V], deadline: Deadline) -> V:
+        results = await self._carry_out(operation, [None], deadline)
         return results.result(None)
 
     async def _together(

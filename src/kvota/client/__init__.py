@@ -8,7 +8,7 @@ Messages are encoded and decoded by kio; what a request holds is a mapping of th
 docs/client.md shows it at work; names that are not here are nobody's to rely on.
 """
 
-from kvota.client.broker_error import BrokerError
+from kvota.client.broker_error import BrokerError, UnsupportedVersionError
 from kvota.client.cluster import ANY, CONTROLLER, Cluster, Destination
 from kvota.client.cluster_looks import ClusterLooks
 from kvota.client.cluster_metadata import Broker, ClusterMetadata, Partition, Topic
@@ -46,6 +46,7 @@ __all__ = [
     "Topic",
     "TopicView",
     "UnreachableError",
+    "UnsupportedVersionError",
     "UsageError",
     "cluster_of",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Self
 
-from kvota.client.broker_error import BrokerError
+from kvota.client.broker_error import BrokerError, UnsupportedVersionError
 from kvota.client.messages import (
     Answer,
     Content,
@@ -31,7 +31,7 @@ from kvota.client.tls_error import (
     tls_error,
 )
 from kvota.model.address import Address, address_text
-from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
+from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 _UNSUPPORTED_VERSION = 35
@@ -150,14 +150,14 @@ class BrokerConnection:
         """Return the highest version of an API that both sides speak.
 
         Raises:
-            UsageError: there is none.
+            UnsupportedVersionError: there is none.
         """
         ours, theirs = known_versions(key), self._versions.get(key, (0, -1))
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):
             offered = f"offers {theirs[0]}-{theirs[1]}" if theirs[1] >= 0 else "does not offer it"
             msg = f"{address_text(*self.address)} {offered}: {api_name(key)} is spoken here in {ours[0]}-{ours[1]}"
-            raise UsageError(msg)
+            raise UnsupportedVersionError(msg)
         return version
 
     async def ask(
