@@ -1,16 +1,15 @@
 """The admin client: what can be asked of a cluster, a method each."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 from kvota.admin import (
     client_quotas,
     configs,
+    group_offsets,
     log_dirs,
     offsets,
     scram_users,
@@ -20,9 +19,11 @@ from kvota.admin import (
 from kvota.admin.asking import Asker, Deadline, Patience
 from kvota.admin.client_quotas import ClientQuotaAlteration, ClientQuotaFilter
 from kvota.admin.configs import AlterConfigOp, Config, ConfigResource
+from kvota.admin.group_offsets import OffsetAndMetadata
 from kvota.admin.log_dirs import LogDirs
 from kvota.admin.offsets import OffsetInfo
 from kvota.admin.operation import Operation, carry_out
+from kvota.admin.parts import by_destination, by_name_and_id, in_parts
 from kvota.admin.results import K, Results, V, merged
 from kvota.admin.scram_users import Credentials, UserScramCredentialAlteration
 from kvota.admin.topics import (
@@ -37,16 +38,12 @@ from kvota.admin.topics import (
 from kvota.client import (
     ClientLimits,
     Cluster,
-    Destination,
     Security,
     Topic,
     UnsupportedVersionError,
 )
 from kvota.model.errors import KvotaError
 from kvota.model.quota_entity import QuotaEntity
-
-# So many topics are described by one request: while an answer is read the broker makes the next one.
-_IN_ONE_REQUEST = 1_000
 
 
 class AdminClient:
@@ -152,7 +149,7 @@ class AdminClient:
 
         A deletion by name whose answer was lost is not tried again, for another topic may have that name by then.
         """
-        names, ids = _by_name_and_id(topics)
+        names, ids = by_name_and_id(topics)
         operations = [
             (topic_changes.deletion_by_name(), names),
             (topic_changes.deletion_by_id(), ids),
@@ -178,14 +175,14 @@ class AdminClient:
         self, topics: Iterable[TopicKey], *, timeout_ms: int | None = None
     ) -> Results[TopicKey, Topic]:
         """Describe topics, by name or by id (Kafka 3.1): partitions, leaders, replicas."""
-        names, ids = _by_name_and_id(topics)
+        names, ids = by_name_and_id(topics)
         operations = [
             (operation, some)
             for operation, wanted in (
                 (topic_looks.description_by_name(), names),
                 (topic_looks.description_by_id(), ids),
             )
-            for some in _in_parts(wanted)
+            for some in in_parts(wanted)
         ]
         return await self._together(operations, timeout_ms)
 
@@ -208,6 +205,18 @@ class AdminClient:
         """
         deadline = self._deadline(timeout_ms)
         return await offsets.list_offsets(topic_partitions, self._asker, deadline)
+
+    async def list_consumer_group_offsets(
+        self, group_id: str, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group has committed; of a group that does not exist nothing.
+
+        Raises:
+            BrokerError: the user may not know.
+            ApiTimeoutError: no coordinator has answered in time.
+        """
+        operation = group_offsets.committed_offsets(group_id)
+        return await self._one(operation, self._deadline(timeout_ms))
 
     # ------------------------------------------------------------------ brokers and settings
 
@@ -237,7 +246,7 @@ class AdminClient:
                 ),
                 resources,
             )
-            for to, resources in _by_destination(config_resources).items()
+            for to, resources in by_destination(config_resources).items()
         ]
         return await self._together(operations, timeout_ms)
 
@@ -256,7 +265,7 @@ class AdminClient:
                 ),
                 resources,
             )
-            for to, resources in _by_destination(wanted).items()
+            for to, resources in by_destination(wanted).items()
         ]
         return await self._together(operations, timeout_ms)
 
@@ -370,25 +379,3 @@ class AdminClient:
 
 def _asker(cluster: Cluster, patience: Patience) -> Asker:
     return Asker(cluster, patience, Random())  # noqa: S311 - it only spreads retries
-
-
-def _by_name_and_id(topics: Iterable[TopicKey]) -> tuple[list[TopicKey], list[TopicKey]]:
-    names: list[TopicKey] = []
-    ids: list[TopicKey] = []
-    for topic in dict.fromkeys(topics):
-        (ids if isinstance(topic, UUID) else names).append(topic)
-    return names, ids
-
-
-def _in_parts(topics: list[TopicKey]) -> Iterable[list[TopicKey]]:
-    for begin in range(0, len(topics), _IN_ONE_REQUEST):
-        yield topics[begin : begin + _IN_ONE_REQUEST]
-
-
-def _by_destination(
-    resources: Iterable[ConfigResource],
-) -> Mapping[Destination, Sequence[ConfigResource]]:
-    found: dict[Destination, list[ConfigResource]] = defaultdict(list)
-    for resource in dict.fromkeys(resources):
-        found[configs.destination(resource)].append(resource)
-    return found

@@ -13,6 +13,7 @@ from kvota.client.cluster import ANY, CONTROLLER, Cluster, Destination
 from kvota.client.cluster_looks import ClusterLooks
 from kvota.client.cluster_metadata import Broker, ClusterMetadata, Partition, Topic
 from kvota.client.connection import BrokerConnection, ClientLimits
+from kvota.client.coordinator import Coordinator, CoordinatorKind
 from kvota.client.messages import Answer, Fields
 from kvota.client.properties import cluster_of
 from kvota.client.security import Mechanism, Security
@@ -34,6 +35,8 @@ __all__ = [
     "ClusterLooks",
     "ClusterMetadata",
     "ClusterView",
+    "Coordinator",
+    "CoordinatorKind",
     "Destination",
     "Fields",
     "KvotaError",

@@ -146,13 +146,19 @@ class BrokerConnection:
         """What the broker offers, by API key: lowest and highest version."""
         return self._versions
 
-    def version_of(self, key: int) -> int:
+    def version_of(self, key: int, *, version_max: int | None = None) -> int:
         """Return the highest version of an API that both sides speak.
+
+        Args:
+            key: of the API.
+            version_max: no higher than this.
 
         Raises:
             UnsupportedVersionError: there is none.
         """
         ours, theirs = known_versions(key), self._versions.get(key, (0, -1))
+        if version_max is not None:
+            ours = ours[0], min(ours[1], version_max)
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):
             offered = f"offers {theirs[0]}-{theirs[1]}" if theirs[1] >= 0 else "does not offer it"
