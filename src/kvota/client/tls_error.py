@@ -71,9 +71,9 @@ def tls_error(error: ssl.SSLError, address: Address, tls: Tls) -> TlsError:
     where = address_text(*address)
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"{where}: {_of_broker(error, address, tls)}")
-    reason = str(error.reason or error)
+    reason = str(error.reason or error).upper().replace(" ", "_")
     # OpenSSL names the version in which an alert was first there, which misleads.
-    said = re.sub("^(SSLV3|TLSV1|TLSV13)_ALERT_", "", reason).replace("_", " ").lower()
+    said = re.sub("^(SSLV3|TLSV1|TLSV13|SSL/TLS)_ALERT_", "", reason).replace("_", " ").lower()
     if any(alert in reason for alert in _ALERTS_OF_CERTIFICATES):
         if tls.certfile is None:
             return TlsError(f"{where}: TLS is refused ({said}). {_NO_CERTIFICATE}")

@@ -58,6 +58,17 @@ def tls_settings(
     }
 
 
+def client_properties(authority: Authority, client: Issued) -> dict[str, str]:
+    """Return the properties of a client that shows a certificate, for ``--command-config`` of Kafka's tools and ours."""
+    return {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(client.keystore),
+    }
+
+
 def listeners_of(*, users: bool, tls: ClientAuth | None) -> list[Listener]:
     """Return the listeners that a cluster has by itself; those with TLS without their certificates."""
     found = [Listener(name=PLAINTEXT, protocol="PLAINTEXT")]

@@ -19,13 +19,18 @@ from kvota.localkafka.cluster.listeners import (
     ClientAuth,
     Listener,
     check_listeners,
+    client_properties,
     listeners_of,
     with_certificates,
 )
 from kvota.localkafka.cluster.node import Node, words_of_end
 from kvota.localkafka.cluster.ports import NodePorts, choose_ports
-from kvota.localkafka.cluster.reachable import Reachable
-from kvota.localkafka.cluster.server_properties import check_users, server_properties
+from kvota.localkafka.cluster.reachable import CLIENT_PROPERTIES, Reachable
+from kvota.localkafka.cluster.server_properties import (
+    check_users,
+    format_properties,
+    server_properties,
+)
 from kvota.localkafka.cluster.storage import format_storage, new_id
 from kvota.localkafka.jars import class_archive
 from kvota.localkafka.jars.class_path import KAFKA_VERSION, kafka_classpath
@@ -316,7 +321,10 @@ class LocalKafka(Reachable):
     def _make_certificates(self) -> None:
         if self._tls is None:
             return
-        self._authority = Authority(self.folder / "tls")
+        folder = self.folder / "tls"
+        self._authority = Authority(folder)
+        client = client_properties(self._authority, self._authority.issue("client"))
+        (folder / CLIENT_PROPERTIES).write_text(format_properties(client))
         server = self._authority.issue("server", hosts=[self.host, "localhost"])
         self._listeners = with_certificates(self._listeners, server, self._authority, self._tls)
 

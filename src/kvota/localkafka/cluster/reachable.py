@@ -1,11 +1,14 @@
 """Where the nodes of a cluster are reached, and whose certificates they show."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from kvota.localkafka.cluster.certificates import Authority
 from kvota.localkafka.cluster.listeners import PLAINTEXT, SASL, SASL_SSL, SSL, Listener
 from kvota.localkafka.cluster.node import Node
 from kvota.model.errors import UsageError
+
+CLIENT_PROPERTIES = "client.properties"
 
 
 class Reachable:
@@ -70,6 +73,11 @@ class Reachable:
         return ",".join(f"{self.host}:{node.ports.listeners[listener]}" for node in self.nodes)
 
     @property
+    def has_tls(self) -> bool:
+        """Whether there are listeners with TLS, and certificates."""
+        return self._authority is not None
+
+    @property
     def authority(self) -> Authority:
         """What has signed the certificates of the listeners, and signs those of clients; new with each start.
 
@@ -80,6 +88,15 @@ class Reachable:
             msg = 'there are no certificates without TLS, and before the start; write LocalKafka(tls="requested")'
             raise UsageError(msg)
         return self._authority
+
+    @property
+    def client_properties(self) -> Path:
+        """A file by which Kafka's tools and ours reach the SSL listeners, as ``User:CN=client``.
+
+        Raises:
+            UsageError: as ``authority``.
+        """
+        return self.authority.certificate.with_name(CLIENT_PROPERTIES)
 
     def node(self, node_id: int) -> Node:
         """Return the node of this id, counted from 1."""
