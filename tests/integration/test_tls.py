@@ -430,6 +430,59 @@ async def test_a_gateway_keeps_its_quotas_by_tls_and_passes_clients_on_without(
             assert "quotas-by-tls" in await admin.list_topics(list_internal=True)
 
 
+async def test_quotas_are_imported_by_tls_into_a_gateway_that_runs(
+    place: Place, tmp_path: Path
+) -> None:
+    user, values = QuotaEntity(user="imported"), {"producer_byte_rate": 5e6}
+    async with AdminClient(place.kafka.bootstrap_servers) as admin:
+        (await admin.alter_client_quotas([ClientQuotaAlteration(user, values)])).all()
+    jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    config = command_config(
+        place,
+        tmp_path,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_jaas_config=f'{jaas} username="alice" password="{PASSWORD}";',
+    )
+    with gateway(tmp_path, place.kafka.sasl_bootstrap_servers) as process:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [
+                *(
+                    *KVOTA,
+                    "gateway",
+                    "import-quotas",
+                    "-c",
+                    str(tmp_path / "gateway.toml"),
+                    "--yes",
+                ),
+                *("--bootstrap-server", place.kafka.servers_of("LOGIN")),
+                *("--command-config", str(config)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        security = Security.scram("alice", PASSWORD)
+        async with AdminClient(process.bootstrap_servers, security=security) as admin:
+            assert (await admin.describe_client_quotas())[user] == values
+    assert PASSWORD not in done.stderr + done.stdout + process.log
+
+
+async def test_a_gateway_in_front_of_a_listener_with_tls_says_that_it_speaks_none(
+    place: Place, tmp_path: Path
+) -> None:
+    with gateway(tmp_path, place.kafka.servers_of("OURS")) as process:
+        with pytest.raises(UnreachableError):
+            async with AdminClient(process.bootstrap_servers):
+                pass
+        async with asyncio.timeout(30):
+            while "or has TLS, which the gateway does not speak" not in process.log:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
 def test_a_gateway_whose_own_certificate_cannot_be_read_does_not_start(
     place: Place, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Self
 
 from kvota.admin import (
     client_quotas,
+    cluster_description,
     configs,
     group_offsets,
     log_dirs,
@@ -224,9 +225,9 @@ class AdminClient:
         """Return the brokers that are alive."""
         deadline = self._deadline(timeout_ms)
         try:
-            return await self._one(topic_looks.cluster_description(), deadline)
+            return await self._one(cluster_description.description(), deadline)
         except UnsupportedVersionError:  # before Kafka 2.8
-            return await self._one(topic_looks.cluster_description_by_metadata(), deadline)
+            return await self._one(topic_looks.cluster_description(), deadline)
 
     async def describe_configs(
         self,

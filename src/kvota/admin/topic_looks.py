@@ -1,4 +1,4 @@
-"""Topics described and listed, by Metadata, which each broker has; and the cluster itself."""
+"""Topics described and listed, and the cluster itself: all of it by Metadata, which each broker has."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,12 +6,10 @@ from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import ClusterDescription, TopicKey, TopicListing
 from kvota.client import Answer, Broker, ClusterMetadata, Fields, Topic, UsageError
 from kvota.wire.admin_requests import metadata_body
-from kvota.wire.apis import DESCRIBE_CLUSTER, METADATA
+from kvota.wire.apis import METADATA
 from kvota.wire.error_code import ErrorCode
 
 _ASKED_BY_ID_FROM = 12
-# Which side of the cluster an answer is of; controllers of their own are the other one (KIP-919).
-_BROKERS = 1
 # A topic that has just been created, and has no leader yet.
 _NOT_YET = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 
@@ -82,41 +80,7 @@ def listing() -> Operation[None, dict[str, TopicListing]]:
 
 
 def cluster_description() -> Operation[None, ClusterDescription]:
-    """What is asked: the brokers (DescribeCluster, Kafka 2.8; KIP-700)."""
-
-    def content(version: int, _keys: Sequence[None], _left_ms: int) -> Fields:
-        fields: dict[str, object] = {"include_cluster_authorized_operations": False}
-        if version >= 1:
-            fields["endpoint_type"] = _BROKERS
-        if version >= 2:
-            fields["include_fenced_brokers"] = False
-        return fields
-
-    def outcomes(answer: Answer) -> Iterable[Outcome[None, ClusterDescription]]:
-        nodes = [
-            Broker(
-                node_id=int(broker.broker_id),
-                host=str(broker.host),
-                port=int(broker.port),
-                rack=broker.rack,
-            )
-            for broker in answer.brokers
-        ]
-        controller_id = int(answer.controller_id)
-        cluster = ClusterDescription(
-            cluster_id=answer.cluster_id,
-            controller_id=None if controller_id < 0 else controller_id,
-            nodes=tuple(sorted(nodes, key=lambda node: node.node_id)),
-        )
-        yield Outcome(None, int(answer.error_code), answer.error_message, cluster)
-
-    return Operation(
-        api_key=DESCRIBE_CLUSTER, what=_cluster_undescribed, content=content, outcomes=outcomes
-    )
-
-
-def cluster_description_by_metadata() -> Operation[None, ClusterDescription]:
-    """The same for brokers before 2.8."""
+    """What is asked: the brokers, and no topic."""
 
     def outcomes(answer: Answer) -> Iterable[Outcome[None, ClusterDescription]]:
         found = ClusterMetadata.of(answer)
@@ -128,14 +92,10 @@ def cluster_description_by_metadata() -> Operation[None, ClusterDescription]:
 
     return Operation(
         api_key=METADATA,
-        what=_cluster_undescribed,
+        what=lambda _: "the cluster cannot be described",
         content=lambda version, _keys, _left_ms: _request(version, []),
         outcomes=outcomes,
     )
-
-
-def _cluster_undescribed(_key: None) -> str:
-    return "the cluster cannot be described"
 
 
 def _request(version: int, topics: Sequence[Fields] | None) -> Fields:

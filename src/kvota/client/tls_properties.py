@@ -39,6 +39,7 @@ _AS_PEM = (
     "certificates and keys are read as PEM here: name PEM files, as Kafka from 2.7 on takes them, with "
     "ssl.truststore.type=PEM and ssl.keystore.type=PEM"
 )
+_LINE_MAX = 64  # characters, as RFC 7468 has it
 _BLOCK = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)(.*?)(-----END [A-Z0-9 ]+-----)", re.DOTALL)
 
 
@@ -117,8 +118,9 @@ def _with_lines(text: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         begin, inside, end = found.groups()
-        lines = re.split(r"(?:\\[rn]|\s)+", inside.strip())
-        return "\n".join([begin, *filter(None, lines), end, ""])
+        text = re.sub(r"\\[rn]|\s", "", inside)
+        lines = (text[at : at + _LINE_MAX] for at in range(0, len(text), _LINE_MAX))
+        return "\n".join([begin, *lines, end, ""])
 
     return _BLOCK.sub(block, text)
 

@@ -217,7 +217,7 @@ def test_javas_and_librdkafkas_names(
     assert security_of(asked) == Security(tls=Tls(**wanted))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("between", [" ", "\\n", "\n"])
+@pytest.mark.parametrize("between", [" ", "\\n", "\n", "\r\n", ""])
 def test_texts_on_one_line_as_java_takes_them(files: Path, between: str) -> None:
     def line(name: str) -> str:
         return between.join((files / name).read_text().split("\n"))
