@@ -62,9 +62,10 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         written: the quotas of a file that people write; None: a store of the gateway's own has them.
 
     Raises:
-        KvotaError: a port is taken, the record folder cannot be written, another gateway uses the store, or runs
+        KvotaError: its own certificate cannot be read, a port is taken, the record folder cannot be written, another gateway uses the store, or runs
             with these files.
     """
+    check_own_tls(config.kafka)
     # Until the loop listens to it: whoever has us reload finds us by the lock that we hold from here on.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lock = hold_pid_file(config)
@@ -76,7 +77,6 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
 
 
 def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock | None) -> None:
-    check_own_tls(config.kafka)
     store = open_store(config, written)
     quotas = store.quotas.configured()
     running, callback = begin_with(config, store)
