@@ -62,8 +62,8 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         written: the quotas of a file that people write; None: a store of the gateway's own has them.
 
     Raises:
-        KvotaError: its own certificate cannot be read, a port is taken, the record folder cannot be written, another gateway uses the store, or runs
-            with these files.
+        KvotaError: its own certificate cannot be read, a port is taken, the record folder cannot be written, another
+            gateway uses the store, or runs with these files.
     """
     check_own_tls(config.kafka)
     # Until the loop listens to it: whoever has us reload finds us by the lock that we hold from here on.
