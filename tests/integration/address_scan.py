@@ -116,7 +116,7 @@ def _traces(kafka: LocalKafka) -> list[bytes]:
     raw = re.escape(socket.inet_aton(kafka.host))
     traces = [re.escape(kafka.host.encode()), b"localhost"]
     for node in kafka.nodes:
-        for port in {node.ports.plain, node.ports.controller, node.ports.sasl} - {0}:
+        for port in {*node.ports.listeners.values(), node.ports.controller}:
             number = re.escape(port.to_bytes(4, "big"))
             short = re.escape(port.to_bytes(2, "big"))
             traces += [

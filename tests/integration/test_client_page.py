@@ -8,6 +8,7 @@ import pytest
 from tests.integration.test_client import servers
 
 import kvota.client
+from kvota.admin import AdminClient
 from kvota.client import Security
 from kvota.localkafka import LocalKafka
 
@@ -38,9 +39,13 @@ async def test_it_runs_on_three_brokers(
 async def test_it_runs_with_a_login(
     sasl_kafka: LocalKafka, main: Callable[[list[str], Security], Awaitable[None]]
 ) -> None:
-    await main(
-        sasl_kafka.sasl_bootstrap_servers.split(","), Security.scram("alice", "alice-secret")
-    )
+    where = sasl_kafka.sasl_bootstrap_servers.split(",")
+    security = Security.scram("alice", "alice-secret")
+
+    await main(where, security)
+
+    async with AdminClient(where, security=security) as admin:
+        (await admin.delete_topics(["orders"])).all()  # another page makes one of this name
 
 
 def test_every_name_of_the_table_is_there() -> None:

@@ -250,10 +250,27 @@ def test_up_detached_runs_on_until_down(own_cache: Path) -> None:
         )
 
     before = kvota("down")
-    up = kvota("up", "--detach", "--host", HOST, "--user", "carol=carol-secret", "--output", "json")
+    user = ("--user", "carol=carol-secret")
+    up = kvota("up", "--detach", "--host", HOST, *user, "--tls", "--output", "json")
     running = json.loads(up.stdout)
     host, port = running["bootstrap_servers"].split(":")
     answered = admin.live_broker_ids((host, int(port)))
+    topics = subprocess.run(
+        [
+            *(
+                *KVOTA[:-1],
+                "topics",
+                "list",
+                "--bootstrap-server",
+                running["tls_bootstrap_servers"],
+            ),
+            *("--command-config", running["client_properties"]),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     again = kvota("up", "--detach")
     status = kvota("status", "--output", "json")
     down = kvota("down")
@@ -265,6 +282,7 @@ def test_up_detached_runs_on_until_down(own_cache: Path) -> None:
     assert running["bootstrap_servers"] in again.stderr
     assert json.loads(status.stdout) == running
     assert answered == {1}
+    assert topics.returncode == 0, topics.stderr
     assert not lives(running["nodes"][0]["pid"])
     assert not Path(running["folder"]).exists()
 

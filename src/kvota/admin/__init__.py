@@ -25,6 +25,7 @@ from kvota.admin.configs import (
     OpType,
 )
 from kvota.admin.errors import ApiTimeoutError, OutcomeUnknownError, ThrottlingQuotaExceededError
+from kvota.admin.group_offsets import OffsetAndMetadata
 from kvota.admin.log_dirs import LogDirDescription, ReplicaInfo
 from kvota.admin.offsets import OffsetInfo, OffsetSpec
 from kvota.admin.results import Results
@@ -48,6 +49,8 @@ from kvota.client import (
     Partition,
     ProtocolError,
     Security,
+    Tls,
+    TlsError,
     Topic,
     UnreachableError,
 )
@@ -76,6 +79,7 @@ __all__ = [
     "LogDirDescription",
     "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
     "OffsetInfo",
     "OffsetSpec",
     "OpType",
@@ -90,6 +94,8 @@ __all__ = [
     "ScramMechanism",
     "Security",
     "ThrottlingQuotaExceededError",
+    "Tls",
+    "TlsError",
     "Topic",
     "TopicListing",
     "TopicPartition",

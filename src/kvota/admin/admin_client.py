@@ -1,16 +1,16 @@
 """The admin client: what can be asked of a cluster, a method each."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 from kvota.admin import (
     client_quotas,
+    cluster_description,
     configs,
+    group_offsets,
     log_dirs,
     offsets,
     scram_users,
@@ -20,9 +20,11 @@ from kvota.admin import (
 from kvota.admin.asking import Asker, Deadline, Patience
 from kvota.admin.client_quotas import ClientQuotaAlteration, ClientQuotaFilter
 from kvota.admin.configs import AlterConfigOp, Config, ConfigResource
+from kvota.admin.group_offsets import OffsetAndMetadata
 from kvota.admin.log_dirs import LogDirs
 from kvota.admin.offsets import OffsetInfo
 from kvota.admin.operation import Operation, carry_out
+from kvota.admin.parts import by_destination, by_name_and_id, in_parts
 from kvota.admin.results import K, Results, V, merged
 from kvota.admin.scram_users import Credentials, UserScramCredentialAlteration
 from kvota.admin.topics import (
@@ -34,12 +36,15 @@ from kvota.admin.topics import (
     TopicListing,
     TopicPartition,
 )
-from kvota.client import ClientLimits, Cluster, Destination, Security, Topic
+from kvota.client import (
+    ClientLimits,
+    Cluster,
+    Security,
+    Topic,
+    UnsupportedVersionError,
+)
 from kvota.model.errors import KvotaError
 from kvota.model.quota_entity import QuotaEntity
-
-# So many topics are described by one request: while an answer is read the broker makes the next one.
-_IN_ONE_REQUEST = 1_000
 
 
 class AdminClient:
@@ -145,7 +150,7 @@ class AdminClient:
 
         A deletion by name whose answer was lost is not tried again, for another topic may have that name by then.
         """
-        names, ids = _by_name_and_id(topics)
+        names, ids = by_name_and_id(topics)
         operations = [
             (topic_changes.deletion_by_name(), names),
             (topic_changes.deletion_by_id(), ids),
@@ -171,14 +176,14 @@ class AdminClient:
         self, topics: Iterable[TopicKey], *, timeout_ms: int | None = None
     ) -> Results[TopicKey, Topic]:
         """Describe topics, by name or by id (Kafka 3.1): partitions, leaders, replicas."""
-        names, ids = _by_name_and_id(topics)
+        names, ids = by_name_and_id(topics)
         operations = [
             (operation, some)
             for operation, wanted in (
                 (topic_looks.description_by_name(), names),
                 (topic_looks.description_by_id(), ids),
             )
-            for some in _in_parts(wanted)
+            for some in in_parts(wanted)
         ]
         return await self._together(operations, timeout_ms)
 
@@ -186,7 +191,7 @@ class AdminClient:
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicListing]:
         """Return the topics that the user may see, by name."""
-        found = await self._one(topic_looks.listing(), timeout_ms)
+        found = await self._one(topic_looks.listing(), self._deadline(timeout_ms))
         return {
             name: topic for name, topic in found.items() if list_internal or not topic.is_internal
         }
@@ -202,11 +207,27 @@ class AdminClient:
         deadline = self._deadline(timeout_ms)
         return await offsets.list_offsets(topic_partitions, self._asker, deadline)
 
+    async def list_consumer_group_offsets(
+        self, group_id: str, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group has committed; of a group that does not exist nothing.
+
+        Raises:
+            BrokerError: the user may not know.
+            ApiTimeoutError: no coordinator has answered in time.
+        """
+        operation = group_offsets.committed_offsets(group_id)
+        return await self._one(operation, self._deadline(timeout_ms))
+
     # ------------------------------------------------------------------ brokers and settings
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Return the brokers that are alive."""
-        return await self._one(topic_looks.cluster_description(), timeout_ms)
+        deadline = self._deadline(timeout_ms)
+        try:
+            return await self._one(cluster_description.description(), deadline)
+        except UnsupportedVersionError:  # before Kafka 2.8
+            return await self._one(topic_looks.cluster_description(), deadline)
 
     async def describe_configs(
         self,
@@ -226,7 +247,7 @@ class AdminClient:
                 ),
                 resources,
             )
-            for to, resources in _by_destination(config_resources).items()
+            for to, resources in by_destination(config_resources).items()
         ]
         return await self._together(operations, timeout_ms)
 
@@ -245,7 +266,7 @@ class AdminClient:
                 ),
                 resources,
             )
-            for to, resources in _by_destination(wanted).items()
+            for to, resources in by_destination(wanted).items()
         ]
         return await self._together(operations, timeout_ms)
 
@@ -263,7 +284,7 @@ class AdminClient:
     ) -> Results[str, Credentials]:
         """Return which SCRAM credentials users have; without names, of all who have some (Kafka 2.7)."""
         if users is None:
-            found = await self._one(scram_users.description_of_all(), timeout_ms)
+            found = await self._one(scram_users.description_of_all(), self._deadline(timeout_ms))
             return Results(found, {})
         names = list(dict.fromkeys(users))
         operation = scram_users.description(names)
@@ -297,7 +318,7 @@ class AdminClient:
             UsageError: the brokers are too old.
         """
         operation = client_quotas.description(wanted or ClientQuotaFilter.all())
-        return await self._one(operation, timeout_ms)
+        return await self._one(operation, self._deadline(timeout_ms))
 
     async def alter_client_quotas(
         self,
@@ -330,8 +351,8 @@ class AdminClient:
             operation, keys, self._asker, deadline, retry_on_quota_violation=retry
         )
 
-    async def _one(self, operation: Operation[None, V], timeout_ms: int | None) -> V:
-        results = await self._carry_out(operation, [None], self._deadline(timeout_ms))
+    async def _one(self, operation: Operation[None, V], deadline: Deadline) -> V:
+        results = await self._carry_out(operation, [None], deadline)
         return results.result(None)
 
     async def _together(
@@ -359,25 +380,3 @@ class AdminClient:
 
 def _asker(cluster: Cluster, patience: Patience) -> Asker:
     return Asker(cluster, patience, Random())  # noqa: S311 - it only spreads retries
-
-
-def _by_name_and_id(topics: Iterable[TopicKey]) -> tuple[list[TopicKey], list[TopicKey]]:
-    names: list[TopicKey] = []
-    ids: list[TopicKey] = []
-    for topic in dict.fromkeys(topics):
-        (ids if isinstance(topic, UUID) else names).append(topic)
-    return names, ids
-
-
-def _in_parts(topics: list[TopicKey]) -> Iterable[list[TopicKey]]:
-    for begin in range(0, len(topics), _IN_ONE_REQUEST):
-        yield topics[begin : begin + _IN_ONE_REQUEST]
-
-
-def _by_destination(
-    resources: Iterable[ConfigResource],
-) -> Mapping[Destination, Sequence[ConfigResource]]:
-    found: dict[Destination, list[ConfigResource]] = defaultdict(list)
-    for resource in dict.fromkeys(resources):
-        found[configs.destination(resource)].append(resource)
-    return found

@@ -115,6 +115,7 @@ class Asker:
         to: Destination,
         deadline: Deadline,
         read: Callable[[int, bytes], Answer] | None = None,
+        version_max: int | None = None,
     ) -> Answer:
         """Send one request, once, and return its answer.
 
@@ -125,7 +126,7 @@ class Asker:
             BrokerError: the login is refused.
         """
         connection = await self._listening(to, deadline)
-        version = connection.version_of(key)
+        version = connection.version_of(key, version_max=version_max)
         seconds = min(self.patience.request_timeout_ms / 1000, deadline.left_s)
         try:
             fields = content(version, max(1, int(seconds * 1000)))
@@ -146,7 +147,7 @@ class Asker:
 
     async def look_again(self, deadline: Deadline) -> None:
         """Learn which brokers there are now, and which of them is the controller; it may fail."""
-        with suppress(UnreachableError, ProtocolError, TimeoutError):
+        with suppress(KvotaError, TimeoutError):
             async with deadline.timeout():
                 await self.cluster.metadata([], avoiding=self._mutes_s())
 
@@ -164,7 +165,7 @@ class Asker:
         except UnreachableError as error:
             raise NotSentError(str(error)) from error
         except TimeoutError as error:
-            whom = f"broker {to}" if isinstance(to, int) else to.value
+            whom = f"broker {to}" if isinstance(to, int) else str(to)
             msg = f"{whom} did not listen in time{self._mutes()}"
             raise NotSentError(msg) from error
 

@@ -40,6 +40,7 @@ class Operation(Generic[K, V]):
         outcomes: what an answer says of each.
         read: reads an answer, by its version, where it is not read as every other.
         to: whom to ask.
+        version_max: of the API, where newer ones say it in another way.
         changes: whether something in the cluster is different afterwards.
         is_repeatable: whether it may be sent again after an answer was lost.
         is_asked_there_again: whether the same one is asked again who could not be asked, or whose answer was lost;
@@ -54,6 +55,7 @@ class Operation(Generic[K, V]):
     outcomes: Callable[[Answer], Iterable[Outcome[K, V]]]
     read: Callable[[int, bytes], Answer] | None = None
     to: Destination = ANY
+    version_max: int | None = None
     changes: bool = False
     is_repeatable: bool = True
     is_asked_there_again: bool = True
@@ -132,6 +134,7 @@ class _Tries(Generic[K, V]):
                 to=operation.to,
                 deadline=self._deadline,
                 read=operation.read,
+                version_max=operation.version_max,
             )
         except (NotSentError, AnswerLostError) as error:
             if not operation.is_asked_there_again:

@@ -6,6 +6,7 @@ from pathlib import Path
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
+from kvota.app.own_login import faults_of_own_tls
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits, GatewaySettings
@@ -142,6 +143,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 "Write the brokers' own address.",
             )
     kafka = read_kafka_properties(reader)
+    reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)
     quotas = read_quota_settings(reader, folder, listens_at=host)
     return GatewayConfig(

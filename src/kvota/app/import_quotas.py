@@ -4,7 +4,7 @@ import asyncio
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -233,6 +233,7 @@ def _into_the_document(
     try:
         lock = lock_quota_file(file)
     except StoreInUseError:
+        security = _at_the_gateway(security)
         yield _undo(config, plan.before, login)
         asyncio.run(_through_the_gateway(config, plan.changes, security))
         yield "the gateway that runs has them in force"
@@ -250,6 +251,21 @@ def _into_the_document(
     finally:
         if lock is not None:
             lock.close()
+
+
+def _at_the_gateway(security: Security) -> Security:
+    """The same login where there is no TLS.
+
+    Raises:
+        UsageError: its password would cross the wire readably.
+    """
+    if security.tls is not None and security.mechanism == "PLAIN":
+        msg = (
+            "the gateway that runs is altered through its own listener, which has no TLS, and a login by PLAIN would "
+            "send the password there readably. Log in by SCRAM (sasl.mechanism), or stop the gateway first. Nothing was changed"
+        )
+        raise UsageError(msg)
+    return replace(security, tls=None)
 
 
 def _undo(config: GatewayConfig, before: ClientQuotas, login: Path | None) -> str:

@@ -14,6 +14,7 @@ import uvloop
 from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
+from kvota.app.own_login import check_own_tls
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
@@ -61,9 +62,10 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         written: the quotas of a file that people write; None: a store of the gateway's own has them.
 
     Raises:
-        KvotaError: a port is taken, the record folder cannot be written, another gateway uses the store, or runs
-            with these files.
+        KvotaError: its own certificate cannot be read, a port is taken, the record folder cannot be written, another
+            gateway uses the store, or runs with these files.
     """
+    check_own_tls(config.kafka)
     # Until the loop listens to it: whoever has us reload finds us by the lock that we hold from here on.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lock = hold_pid_file(config)

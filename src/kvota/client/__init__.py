@@ -8,14 +8,17 @@ Messages are encoded and decoded by kio; what a request holds is a mapping of th
 docs/client.md shows it at work; names that are not here are nobody's to rely on.
 """
 
-from kvota.client.broker_error import BrokerError
+from kvota.client.broker_error import BrokerError, UnsupportedVersionError
 from kvota.client.cluster import ANY, CONTROLLER, Cluster, Destination
 from kvota.client.cluster_looks import ClusterLooks
 from kvota.client.cluster_metadata import Broker, ClusterMetadata, Partition, Topic
 from kvota.client.connection import BrokerConnection, ClientLimits
+from kvota.client.coordinator import Coordinator, CoordinatorKind
 from kvota.client.messages import Answer, Fields
 from kvota.client.properties import cluster_of
 from kvota.client.security import Mechanism, Security
+from kvota.client.tls import Tls
+from kvota.client.tls_error import TlsError
 from kvota.model.cluster_view import BrokerView, ClusterView, TopicView
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
 
@@ -32,6 +35,8 @@ __all__ = [
     "ClusterLooks",
     "ClusterMetadata",
     "ClusterView",
+    "Coordinator",
+    "CoordinatorKind",
     "Destination",
     "Fields",
     "KvotaError",
@@ -39,9 +44,12 @@ __all__ = [
     "Partition",
     "ProtocolError",
     "Security",
+    "Tls",
+    "TlsError",
     "Topic",
     "TopicView",
     "UnreachableError",
+    "UnsupportedVersionError",
     "UsageError",
     "cluster_of",
 ]

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from kvota.model.errors import KvotaError
+from kvota.model.errors import KvotaError, UsageError
 
 
 class BrokerError(KvotaError):
@@ -25,3 +25,7 @@ class BrokerError(KvotaError):
         self.message = message
         said = f": {message}" if message else ""
         super().__init__(f"{what}: {self.name} ({self.code}){said}")
+
+
+class UnsupportedVersionError(UsageError):
+    """A broker does not offer an API, or no version of it that is spoken here."""

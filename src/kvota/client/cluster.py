@@ -1,4 +1,4 @@
-"""A cluster as one thing to ask: any of its brokers, a certain one, or its controller."""
+"""A cluster as one thing to ask: any of its brokers, a certain one, its controller, or a coordinator."""
 
 import asyncio
 from collections.abc import Container, Iterable, Sequence
@@ -9,21 +9,25 @@ from typing import Final, Self
 
 from kvota.client.cluster_metadata import ClusterMetadata, metadata_fields
 from kvota.client.connection import BrokerConnection, ClientLimits
+from kvota.client.coordinator import Coordinator, finding, found_in
 from kvota.client.messages import Answer, Fields
 from kvota.client.security import NO_LOGIN, Security
 from kvota.model.address import Address, parse_address
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.wire.apis import METADATA
+from kvota.wire.apis import FIND_COORDINATOR, METADATA
 
 
 class _To(Enum):
     ANY = "any broker"
     CONTROLLER = "the controller"
 
+    def __str__(self) -> str:
+        return self.value
+
 
 ANY: Final = _To.ANY
 CONTROLLER: Final = _To.CONTROLLER
-Destination = _To | int
+Destination = _To | int | Coordinator
 
 
 class Cluster:
@@ -56,6 +60,7 @@ class Cluster:
         self._limits = limits or ClientLimits()
         self._brokers: dict[int, Address] = {}
         self._controller_id: int | None = None
+        self._coordinators: dict[Coordinator, int] = {}
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
 
@@ -107,7 +112,7 @@ class Cluster:
         Args:
             key: of the API.
             content: values by the schema's field names.
-            to: ``ANY``, ``CONTROLLER`` or a node id.
+            to: ``ANY``, ``CONTROLLER``, a node id or a ``Coordinator``.
             timeout_s: for the answer.
 
         Raises:
@@ -127,6 +132,8 @@ class Cluster:
     ) -> ClusterMetadata:
         """Ask any broker what there is; None: all topics. Topics are not created by being named.
 
+        Which brokers are coordinators is looked up again after that.
+
         Args:
             topics: their names.
             timeout_s: for the answer; else the limits' ``request_s``.
@@ -145,6 +152,7 @@ class Cluster:
             broker.node_id: (broker.host, broker.port) for broker in found.brokers.values()
         }
         self._controller_id = found.controller_id
+        self._coordinators.clear()
         return found
 
     # ------------------------------------------------------------------ connections
@@ -155,12 +163,13 @@ class Cluster:
         """Return an open connection to a broker, e.g. to see what it offers.
 
         Args:
-            to: ``ANY``, ``CONTROLLER`` or a node id.
+            to: ``ANY``, ``CONTROLLER``, a node id or a ``Coordinator``.
             avoiding: where it is ``ANY``: brokers that are taken only where there is no other.
 
         Raises:
             UnreachableError: it cannot be reached.
             UsageError: there is no such node.
+            BrokerError: the user may not know of this group or transactional id.
         """
         if to is CONTROLLER:
             if self._controller_id is None or self._controller_id not in self._brokers:
@@ -177,7 +186,22 @@ class Cluster:
                 msg = f"the cluster has no broker {to}; it has {known}"
                 raise UsageError(msg)
             return await self._connection(self._brokers[to])
+        if isinstance(to, Coordinator):
+            return await self._coordinator_connection(to, avoiding)
         return await self._any_connection(avoiding)
+
+    async def _coordinator_connection(
+        self, wanted: Coordinator, avoiding: Container[Address]
+    ) -> BrokerConnection:
+        node_id = self._coordinators.get(wanted)
+        if node_id is None or node_id not in self._brokers:
+            connection = await self._any_connection(avoiding)
+            version = connection.version_of(FIND_COORDINATOR)
+            answer = await connection.ask(FIND_COORDINATOR, finding(wanted, version))
+            node_id, host, port = found_in(answer, wanted)
+            self._coordinators[wanted] = node_id
+            self._brokers[node_id] = (host, port)
+        return await self._connection(self._brokers[node_id])
 
     async def _any_connection(self, avoiding: Container[Address]) -> BrokerConnection:
         """One that is open, else the first broker that lets us in; last those to be avoided."""

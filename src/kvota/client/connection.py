@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Self
 
-from kvota.client.broker_error import BrokerError
+from kvota.client.broker_error import BrokerError, UnsupportedVersionError
 from kvota.client.messages import (
     Answer,
     Content,
@@ -20,8 +21,17 @@ from kvota.client.messages import (
 )
 from kvota.client.scram import Scram
 from kvota.client.security import NO_LOGIN, Security
+from kvota.client.tls import Tls
+from kvota.client.tls_error import (
+    PLAINTEXT_DOUBT,
+    TLS_ANSWER_DOUBT,
+    TLS_DOUBT,
+    TlsError,
+    is_tls,
+    tls_error,
+)
 from kvota.model.address import Address, address_text
-from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
+from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 _UNSUPPORTED_VERSION = 35
@@ -34,7 +44,7 @@ class ClientLimits:
     """Bounds of one client.
 
     Attributes:
-        connect_s: time to connect and log in.
+        connect_s: time to connect, agree on TLS and log in.
         request_s: time for one answer.
         answer_bytes_max: the largest answer that is taken.
         in_flight_max: requests of one connection without an answer; further ones wait.
@@ -61,8 +71,10 @@ class BrokerConnection:
         *,
         client_id: str,
         limits: ClientLimits,
+        tls: Tls | None = None,
     ) -> None:
         self.address = address
+        self._tls = tls
         self._reader = reader
         self._writer = writer
         self._client_id = client_id
@@ -73,7 +85,7 @@ class BrokerConnection:
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._failed: KvotaError | None = None
         # Why it may have closed: until it has answered something else than its versions.
-        self._doubt = ""
+        self._doubt = PLAINTEXT_DOUBT if tls is None else TLS_ANSWER_DOUBT
         self._versions: dict[int, tuple[int, int]] = {}
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
@@ -91,19 +103,27 @@ class BrokerConnection:
         Raises:
             UnreachableError: nobody answers there in time.
             BrokerError: the login is refused.
+            TlsError: one side does not trust the other's certificate, or only one speaks TLS.
+            UsageError: a certificate, a key or its password cannot be used.
             ProtocolError: what answers is no broker.
         """
         limits = limits or ClientLimits()
         connection = None
         try:
             async with asyncio.timeout(limits.connect_s):
-                reader, writer = await asyncio.open_connection(*address)
-                connection = cls(address, reader, writer, client_id=client_id, limits=limits)
+                reader, writer = await _streams(address, security.tls)
+                connection = cls(
+                    address,
+                    reader,
+                    writer,
+                    client_id=client_id,
+                    limits=limits,
+                    tls=security.tls,
+                )
                 await connection._agree_on_versions()
+                connection._doubt = _LOGIN_DOUBT if security.mechanism is None else ""
                 if security.mechanism is not None:
                     await connection._log_in(security)
-                else:
-                    connection._doubt = _LOGIN_DOUBT
         except BaseException as error:
             if connection is not None:
                 await connection.close()
@@ -126,18 +146,24 @@ class BrokerConnection:
         """What the broker offers, by API key: lowest and highest version."""
         return self._versions
 
-    def version_of(self, key: int) -> int:
+    def version_of(self, key: int, *, version_max: int | None = None) -> int:
         """Return the highest version of an API that both sides speak.
 
+        Args:
+            key: of the API.
+            version_max: no higher than this.
+
         Raises:
-            UsageError: there is none.
+            UnsupportedVersionError: there is none.
         """
         ours, theirs = known_versions(key), self._versions.get(key, (0, -1))
+        if version_max is not None:
+            ours = ours[0], min(ours[1], version_max)
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):
             offered = f"offers {theirs[0]}-{theirs[1]}" if theirs[1] >= 0 else "does not offer it"
             msg = f"{address_text(*self.address)} {offered}: {api_name(key)} is spoken here in {ours[0]}-{ours[1]}"
-            raise UsageError(msg)
+            raise UnsupportedVersionError(msg)
         return version
 
     async def ask(
@@ -211,7 +237,15 @@ class BrokerConnection:
     async def _read(self) -> None:
         try:
             while True:
-                size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
+                head = await self._reader.readexactly(4)
+                size = int.from_bytes(head, "big", signed=True)
+                if self._tls is None and not self._versions and is_tls(head):
+                    msg = (
+                        f"{address_text(*self.address)} speaks TLS: set security.protocol to SSL or SASL_SSL, "
+                        "or name the port of a listener without it"
+                    )
+                    self._fail(TlsError(msg))
+                    return
                 if not 4 <= size <= self._limits.answer_bytes_max:
                     msg = (
                         f"{address_text(*self.address)} announces an answer of {size} bytes; at most "
@@ -230,7 +264,10 @@ class BrokerConnection:
         except (OSError, EOFError) as error:
             self._fail(self._lost(error))
 
-    def _lost(self, error: OSError | EOFError) -> UnreachableError:
+    def _lost(self, error: OSError | EOFError) -> KvotaError:
+        # With TLS 1.3 a broker refuses our certificate when the handshake is over for us.
+        if isinstance(error, ssl.SSLError) and self._tls is not None and not self._versions:
+            return tls_error(error, self.address, self._tls)
         why = f"it has closed{self._doubt}" if isinstance(error, EOFError) else _reason(error)
         return UnreachableError(f"the connection to {address_text(*self.address)} is lost: {why}")
 
@@ -299,7 +336,36 @@ class BrokerConnection:
         return bytes(answer.auth_bytes)
 
 
+async def _streams(
+    address: Address, tls: Tls | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, and agree on TLS.
+
+    Raises:
+        TlsError: one side does not trust the other's certificate.
+        UnreachableError: the handshake was broken off.
+        OSError: nobody answers there.
+    """
+    if tls is None:
+        return await asyncio.open_connection(*address)
+    context = await asyncio.to_thread(tls.context)
+    try:
+        return await asyncio.open_connection(*address, ssl=context)
+    except (
+        ssl.SSLEOFError,
+        ConnectionResetError,
+        ConnectionAbortedError,
+        BrokenPipeError,
+    ) as error:
+        msg = f"{address_text(*address)} has closed{TLS_DOUBT}"
+        raise UnreachableError(msg) from error
+    except ssl.SSLError as error:
+        raise tls_error(error, address, tls) from error
+
+
 def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):  # its number is OpenSSL's, not the system's
+        return str(error.reason or error).replace("_", " ").lower()
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

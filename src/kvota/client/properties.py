@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kvota.client import tls_properties
 from kvota.client.cluster import Cluster
 from kvota.client.connection import ClientLimits
-from kvota.client.security import MECHANISMS, NO_LOGIN, Security
+from kvota.client.security import MECHANISMS, Security
+from kvota.client.tls import Tls
 from kvota.model.errors import UsageError
 
 _KNOWN = (
@@ -16,7 +18,9 @@ _KNOWN = (
     "sasl.jaas.config",
     "sasl.mechanism",
     "security.protocol",
+    *tls_properties.KNOWN,
 )
+_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 _JAAS_OPTION = re.compile(
     r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 )
@@ -66,6 +70,7 @@ def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cl
         UsageError: a property that is not known here, or a value that cannot be used; a password is
             in no text.
     """
+    tls_properties.check_no_java_store(properties)
     unknown = sorted(set(properties) - set(_KNOWN))
     if unknown:
         msg = f"{unknown[0]} is not a property that is known here; known are {', '.join(_KNOWN)}"
@@ -83,26 +88,44 @@ def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cl
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Return how to log in by ``security.protocol``, ``sasl.mechanism`` and ``sasl.jaas.config``.
+    """Return how brokers are reached by ``security.protocol``, ``ssl.*``, ``sasl.mechanism`` and ``sasl.jaas.config``.
 
     Raises:
         UsageError: as ``cluster_of``.
     """
+    tls_properties.check_no_java_store(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").strip()
-    if protocol == "PLAINTEXT":
-        return NO_LOGIN
-    if protocol != "SASL_PLAINTEXT":
-        msg = f'security.protocol: "{protocol}" cannot be spoken; PLAINTEXT and SASL_PLAINTEXT can'
+    if protocol not in _PROTOCOLS:
+        msg = f'security.protocol: "{protocol}" cannot be spoken; {", ".join(_PROTOCOLS)} can'
         raise UsageError(msg)
+    tls = _tls(properties, protocol)
+    if not protocol.startswith("SASL_"):
+        return Security(tls=tls)
     asked = properties.get("sasl.mechanism", "").strip()
     for mechanism in MECHANISMS:
         if mechanism == asked:
             options = _jaas_options(properties.get("sasl.jaas.config", ""))
             return Security(
-                mechanism=mechanism, username=options["username"], password=options["password"]
+                mechanism=mechanism,
+                username=options["username"],
+                password=options["password"],
+                tls=tls,
             )
     msg = f'sasl.mechanism: "{asked}" cannot be spoken; {", ".join(MECHANISMS)} can'
     raise UsageError(msg)
+
+
+def _tls(properties: Mapping[str, str], protocol: str) -> Tls | None:
+    if protocol.endswith("SSL"):
+        return tls_properties.tls_of(properties)
+    useless = next((name for name in tls_properties.KNOWN if name in properties), None)
+    if useless is not None:
+        msg = (
+            f"{useless} has no effect with security.protocol={protocol}, which encrypts nothing: "
+            f"write {'SASL_SSL' if protocol.startswith('SASL_') else 'SSL'}, or leave it out"
+        )
+        raise UsageError(msg)
+    return None
 
 
 def _jaas_options(config: str) -> dict[str, str]:

@@ -58,6 +58,7 @@ class Brokers:
     Attributes:
         asked: node id, key and topics of each mutation.
         controller_id: as Metadata tells.
+        refusing: the error code with which further connections are refused; 0: they are let in.
         hung: node ids of those that take connections and requests, and answer none, as a process that is stopped.
     """
 
@@ -67,6 +68,7 @@ class Brokers:
         self.asked: list[tuple[int, int, list[str]]] = []
         self.asked_at_s: list[float] = []
         self.controller_id = 1
+        self.refusing = 0
         self.hung: set[int] = set()
         self.versions = dict(VERSIONS)
         self._servers: list[asyncio.Server] = []
@@ -150,7 +152,7 @@ class Brokers:
             version,
             correlation=correlation,
             throttle_ms=0 if version else None,
-            error_code=ErrorCode.none,
+            error_code=ErrorCode(self.refusing),
             api_keys=parts(API_VERSIONS, version, "response", "ApiVersion", *offered),
         )
 

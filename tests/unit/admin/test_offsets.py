@@ -49,6 +49,7 @@ class Leaders(Asker):
         to: Destination,
         deadline: Deadline,
         read: Callable[[int, bytes], Answer] | None = None,
+        version_max: int | None = None,
     ) -> Answer:
         if key == METADATA:
             return self._described()

@@ -9,10 +9,12 @@ import pytest
 
 from kvota.app.config import load_files
 from kvota.app.import_quotas import Import, carry_out, described_quotas, file_quotas, planned
+from kvota.client import Security, Tls
 from kvota.client.security import NO_LOGIN
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.store.document_file import lock_quota_file
 from kvota.store.quota_document import QuotaDocument
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob", DEFAULT)
@@ -139,6 +141,19 @@ def test_what_was_altered_since_the_plan_was_made_stays(tmp_path: Path) -> None:
     assert file_quotas(file) == now.with_changes(PLAN.changes)
     for name in ("quotas.json.previous", "quotas.json.before-import"):
         assert file_quotas(tmp_path / name) == now
+
+
+def test_a_password_never_goes_readably_where_it_was_meant_to_be_encrypted(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "file")
+    security = Security.plain("alice", "alice-secret", tls=Tls())
+    lock = lock_quota_file(config.quotas.file)  # a gateway runs
+    assert lock is not None
+
+    with lock, pytest.raises(UsageError, match="send the password there readably") as refused:
+        list(carry_out(config, PLAN, security))
+
+    assert "alice-secret" not in str(refused.value)
+    assert not (tmp_path / "quotas.json.before-import").exists()
 
 
 def test_what_people_have_written_since_stays(tmp_path: Path) -> None:

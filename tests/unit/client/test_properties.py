@@ -46,7 +46,7 @@ def test_how_it_logs_in(properties: dict[str, str], security: Security) -> None:
         ({"bootstrap.server": "k:1"}, "bootstrap.server is not a property"),
         ({"bootstrap.servers": " , "}, "no server to begin with"),
         ({"bootstrap.servers": "kafka"}, "is not host:port"),
-        ({**SERVERS, "security.protocol": "SSL"}, '"SSL" cannot be spoken'),
+        ({**SERVERS, "security.protocol": "TLS"}, '"TLS" cannot be spoken'),
         ({**SERVERS, "security.protocol": "SASL_PLAINTEXT"}, 'sasl.mechanism: "" cannot be spoken'),
         ({**SERVERS, "request.timeout.ms": "0"}, "request.timeout.ms"),
         ({**SERVERS, "request.timeout.ms": "5s"}, "request.timeout.ms"),

@@ -106,9 +106,11 @@ def _check(path: Path, *, connect: bool) -> int:
     """Report all faults of both files and of the quota callback at once, and doubts; return 3 where a broker does not answer."""
     from kvota.app.check import check_folder, doubts, others, unreachable_brokers
     from kvota.app.check_callback import check_files
+    from kvota.app.own_login import check_own_tls
     from kvota.app.run_gateway import summary
 
     config, stored, callback = check_files(path)
+    check_own_tls(config.kafka)
     quotas = stored.configured()
     for line in summary(config, quotas):
         print(line)

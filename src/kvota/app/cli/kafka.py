@@ -62,6 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a user of the SASL listener, which there is with users only; may be repeated",
     )
     up.add_argument(
+        "--tls",
+        action="store_true",
+        help="listeners with TLS, too, which ask clients for a certificate; for this cluster it is made",
+    )
+    up.add_argument(
         "--detach", action="store_true", help=f"leave it running; {called()} kafka down ends it"
     )
     down = actions.add_parser(
@@ -180,6 +185,7 @@ def _described(args: argparse.Namespace, folder: Path | None) -> "LocalKafka":
         version=args.version,
         host=args.host,
         users=dict(args.user),
+        tls="requested" if args.tls else None,
         first_port=args.port,
         folder=folder,
     )
@@ -204,6 +210,11 @@ def _show(running: "RunningKafka", output: str, ends: str) -> None:
         users = ", ".join(running.users)
         rows.append(("SASL_PLAINTEXT", f"{running.sasl_bootstrap_servers}  users {users}"))
         rows.append(("", "users have names at SASL_PLAINTEXT; at PLAINTEXT all are ANONYMOUS"))
+    if running.tls_bootstrap_servers:
+        rows.append(("SSL", running.tls_bootstrap_servers))
+        rows.append(("", f"with --command-config {running.client_properties}"))
+    if running.sasl_tls_bootstrap_servers:
+        rows.append(("SASL_SSL", running.sasl_tls_bootstrap_servers))
     rows += [("logs", node.log_path) for node in running.nodes]
     # Where there are users their names shall appear in quotas and in the record.
     visible = running.sasl_bootstrap_servers or running.bootstrap_servers

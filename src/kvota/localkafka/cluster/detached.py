@@ -17,6 +17,7 @@ from kvota.files.cache import cache_folder
 from kvota.files.command_name import called
 from kvota.files.folder_lock import folder_lock
 from kvota.files.whole_file import write_whole
+from kvota.localkafka.cluster.listeners import SASL_SSL, SSL
 from kvota.localkafka.cluster.local_kafka import LocalKafka
 from kvota.model.errors import CorruptDataError, NegativeError
 
@@ -35,6 +36,8 @@ class RunningNode:
     sasl_port: int | None
     pid: int
     log_path: str
+    tls_port: int | None = None
+    sasl_tls_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,9 @@ class RunningKafka:
     users: tuple[str, ...]
     folder: str
     nodes: tuple[RunningNode, ...]
+    tls_bootstrap_servers: str | None = None
+    sasl_tls_bootstrap_servers: str | None = None
+    client_properties: str | None = None
 
 
 def describe(kafka: LocalKafka) -> RunningKafka:
@@ -65,9 +71,16 @@ def describe(kafka: LocalKafka) -> RunningKafka:
                 sasl_port=node.ports.sasl or None,
                 pid=node.pid,
                 log_path=str(node.log_path),
+                tls_port=node.ports.listeners.get(SSL),
+                sasl_tls_port=node.ports.listeners.get(SASL_SSL),
             )
             for node in kafka.nodes
         ),
+        tls_bootstrap_servers=kafka.tls_bootstrap_servers if kafka.has_tls else None,
+        sasl_tls_bootstrap_servers=(
+            kafka.sasl_tls_bootstrap_servers if kafka.has_tls and kafka.users else None
+        ),
+        client_properties=str(kafka.client_properties) if kafka.has_tls else None,
     )
 
 

@@ -14,9 +14,23 @@ from kvota.files.run_folder import RunFolder
 from kvota.localkafka.cluster import admin
 from kvota.localkafka.cluster.acls import AUTHORIZER_SETTINGS, Acl, add_acls, knows_acls
 from kvota.localkafka.cluster.awaiting import await_so
+from kvota.localkafka.cluster.certificates import Authority
+from kvota.localkafka.cluster.listeners import (
+    ClientAuth,
+    Listener,
+    check_listeners,
+    client_properties,
+    listeners_of,
+    with_certificates,
+)
 from kvota.localkafka.cluster.node import Node, words_of_end
 from kvota.localkafka.cluster.ports import NodePorts, choose_ports
-from kvota.localkafka.cluster.server_properties import check_users, server_properties
+from kvota.localkafka.cluster.reachable import CLIENT_PROPERTIES, Reachable
+from kvota.localkafka.cluster.server_properties import (
+    check_users,
+    format_properties,
+    server_properties,
+)
 from kvota.localkafka.cluster.storage import format_storage, new_id
 from kvota.localkafka.jars import class_archive
 from kvota.localkafka.jars.class_path import KAFKA_VERSION, kafka_classpath
@@ -35,7 +49,7 @@ _PORT_TAKEN = "Address already in use"
 _ARCHIVE = "classes.jsa"
 
 
-class LocalKafka:
+class LocalKafka(Reachable):
     """Kafka in KRaft mode; every node is broker and controller.
 
     ::
@@ -56,6 +70,8 @@ class LocalKafka:
         host: str = "127.0.0.1",
         users: Mapping[str, str] | None = None,
         acls: Sequence[Acl] | None = None,
+        tls: ClientAuth | None = None,
+        listeners: Sequence[Listener] = (),
         properties: Mapping[str, str] | None = None,
         first_port: int | None = None,
         heap_mb: int | None = None,
@@ -71,6 +87,9 @@ class LocalKafka:
             users: name to secret; with users there is a SASL_PLAINTEXT listener too.
             acls: rules for these users, which may do nothing else then; None: everybody may do
                 everything, as ANONYMOUS, who has not logged in, always may.
+            tls: whether clients need a certificate, at a listener SSL that there is then, and with users SASL_SSL,
+                which needs none. Both show a certificate for ``host`` and localhost by an ``authority`` of its own.
+            listeners: further ones of each node.
             properties: settings of ``server.properties`` that win over ours.
             first_port: PLAINTEXT port of the first node, the others follow; free ones if None.
             heap_mb: of each node; 400 for one node, else 300.
@@ -78,15 +97,17 @@ class LocalKafka:
             java_options: more options of the nodes' JVMs, ``SHORT_LIVED`` for tests.
 
         Raises:
-            UsageError: the number of nodes, a user or the first port is no good.
+            UsageError: the number of nodes, a user, a listener or the first port is no good.
         """
         if not 1 <= nodes <= NODES_MAX:
             msg = f"{nodes} nodes cannot be had; take 1 to {NODES_MAX}"
             raise UsageError(msg)
-        self.version, self.host, self.users = version, host, dict(users or {})
+        self.version, self.users = version, dict(users or {})
         check_users(self.users)
-        self._acls = acls
-        self.nodes: list[Node] = []
+        listeners = [*listeners_of(users=bool(self.users), tls=tls), *listeners]
+        check_listeners(listeners, tls)
+        super().__init__(host, listeners)
+        self._acls, self._tls = acls, tls
         self.folder, self._ready = Path(), False
         self._run_folder: RunFolder | None = None
         self._node_count, self._properties = nodes, dict(properties or {})
@@ -156,6 +177,7 @@ class LocalKafka:
             self._keep_archive()
         self._leave_folder(keep_logs=keep_logs)
         self.folder, self._ready = Path(), False
+        self._authority = None
 
     def _leave_folder(self, *, keep_logs: bool) -> None:
         own, self._run_folder = self._run_folder, None
@@ -205,33 +227,6 @@ class LocalKafka:
             lambda: node_id in admin.live_broker_ids(node.address),
             [node],
         )
-
-    # ------------------------------------------------------------ addresses
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """``host:port,...`` of the PLAINTEXT listeners."""
-        return ",".join(f"{self.host}:{node.ports.plain}" for node in self.nodes)
-
-    @property
-    def sasl_bootstrap_servers(self) -> str:
-        """``host:port,...`` of the SASL_PLAINTEXT listeners.
-
-        Raises:
-            UsageError: the cluster has no users.
-        """
-        if not self.users:
-            msg = 'there is no SASL listener without users; write LocalKafka(users={"alice": "secret"})'
-            raise UsageError(msg)
-        return ",".join(f"{self.host}:{node.ports.sasl}" for node in self.nodes)
-
-    def node(self, node_id: int) -> Node:
-        """Return the node of this id, counted from 1."""
-        for node in self.nodes:
-            if node.node_id == node_id:
-                return node
-        msg = f"there is no node {node_id}; the ids are 1 to {len(self.nodes)}"
-        raise UsageError(msg)
 
     # ------------------------------------------------------------ tools
 
@@ -314,14 +309,24 @@ class LocalKafka:
 
     def _start_once(self) -> None:
         self.folder = self._new_folder()
-        ports = choose_ports(
-            self.host, self._node_count, sasl=bool(self.users), first=self._first_port
-        )
+        names = [each.name for each in self._listeners]
+        ports = choose_ports(self.host, self._node_count, listeners=names, first=self._first_port)
+        self._make_certificates()
         cluster_id = new_id()
         self.nodes = [self._new_node(own, ports, cluster_id) for own in ports]
         for node in self.nodes:
             node.start()
         self._await_all()
+
+    def _make_certificates(self) -> None:
+        if self._tls is None:
+            return
+        folder = self.folder / "tls"
+        self._authority = Authority(folder)
+        client = client_properties(self._authority, self._authority.issue("client"))
+        (folder / CLIENT_PROPERTIES).write_text(format_properties(client))
+        server = self._authority.issue("server", hosts=[self.host, "localhost"])
+        self._listeners = with_certificates(self._listeners, server, self._authority, self._tls)
 
     def _new_folder(self) -> Path:
         if self._folder_wanted is not None:
@@ -342,7 +347,12 @@ class LocalKafka:
             java_options=(*self._java_options, *self._archive_options()),
         )
         settings = server_properties(
-            own, ports, host=self.host, data=node.data_path, users=self.users
+            own,
+            ports,
+            host=self.host,
+            data=node.data_path,
+            listeners=self._listeners,
+            users=self.users,
         )
         if self._acls is not None:
             settings |= AUTHORIZER_SETTINGS

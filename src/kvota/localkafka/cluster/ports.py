@@ -4,8 +4,10 @@ import contextlib
 import errno
 import random
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kvota.localkafka.cluster.listeners import PLAINTEXT, SASL
 from kvota.model.errors import UsageError
 
 # They are below the range from which Linux takes ports for outgoing connections (32768 and up), so that a
@@ -17,24 +19,35 @@ _ATTEMPTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """One node listens on these ports; ``sasl`` is 0 where there are no users."""
+    """One node listens on these ports: those for clients by the listeners' names."""
 
     node_id: int
-    plain: int
     controller: int
-    sasl: int = 0
+    listeners: Mapping[str, int]
+
+    @property
+    def plain(self) -> int:
+        """Port of the PLAINTEXT listener."""
+        return self.listeners[PLAINTEXT]
+
+    @property
+    def sasl(self) -> int:
+        """Port of the SASL_PLAINTEXT listener, 0 where there are no users."""
+        return self.listeners.get(SASL, 0)
 
 
-def choose_ports(host: str, node_count: int, *, sasl: bool, first: int | None) -> list[NodePorts]:
+def choose_ports(
+    host: str, node_count: int, *, listeners: Sequence[str], first: int | None
+) -> list[NodePorts]:
     """Choose the ports of all nodes, whose ids count from 1.
 
-    With ``first``, the PLAINTEXT listeners are there and after it, then come the SASL listeners; the
+    With ``first``, the first listeners of all nodes are there and after it, then come the second ones; the
     controllers, which no client sees, always have free ones.
 
     Raises:
         UsageError: a port after ``first`` is taken, or the host is no address of this machine.
     """
-    visible = node_count * (2 if sasl else 1)
+    visible = node_count * len(listeners)
     try:
         if first is None:
             ports = free_ports(host, visible + node_count)
@@ -46,9 +59,8 @@ def choose_ports(host: str, node_count: int, *, sasl: bool, first: int | None) -
     return [
         NodePorts(
             node_id=i + 1,
-            plain=ports[i],
-            sasl=ports[node_count + i] if sasl else 0,
             controller=ports[visible + i],
+            listeners={name: ports[n * node_count + i] for n, name in enumerate(listeners)},
         )
         for i in range(node_count)
     ]

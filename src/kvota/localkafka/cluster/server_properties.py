@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kvota.localkafka.cluster.listeners import Listener
 from kvota.localkafka.cluster.ports import NodePorts
 from kvota.model.errors import UsageError
 
@@ -10,7 +11,13 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def server_properties(
-    node: NodePorts, nodes: Sequence[NodePorts], *, host: str, data: Path, users: Mapping[str, str]
+    node: NodePorts,
+    nodes: Sequence[NodePorts],
+    *,
+    host: str,
+    data: Path,
+    listeners: Sequence[Listener],
+    users: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the settings of one node of the cluster ``nodes``; all listen on ``host`` and say so.
 
@@ -18,14 +25,14 @@ def server_properties(
     threads, a small buffer of the log cleaner, which the default heap here could not hold.
     """
     replicas = str(min(3, len(nodes)))
-    listeners = {"PLAINTEXT": node.plain} | ({"SASL": node.sasl} if users else {})
-    addresses = [f"{name}://{host}:{port}" for name, port in listeners.items()]
+    addresses = [f"{each.name}://{host}:{node.listeners[each.name]}" for each in listeners]
+    protocols = {each.name: each.protocol for each in listeners} | {"CONTROLLER": "PLAINTEXT"}
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(node.node_id),
         "listeners": ",".join([*addresses, f"CONTROLLER://{host}:{node.controller}"]),
         "advertised.listeners": ",".join(addresses),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(
@@ -50,7 +57,12 @@ def server_properties(
         # Brokers talk to each other without a name; with an authorizer they need this.
         "super.users": "User:ANONYMOUS",
     }
-    return settings | (_sasl_settings(users) if users else {})
+    if users:
+        settings["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+    for listener in listeners:
+        own = {**(_sasl_settings(users) if listener.has_users else {}), **listener.settings}
+        settings |= {f"{listener.prefix}{key}": value for key, value in own.items()}
+    return settings
 
 
 def format_properties(settings: Mapping[str, str]) -> str:
@@ -74,10 +86,9 @@ def _sasl_settings(users: Mapping[str, str]) -> dict[str, str]:
     module = "org.apache.kafka.common.security"
     scram = f"{module}.scram.ScramLoginModule required;"
     return {
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "listener.name.sasl.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {options};",
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
-        "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
+        "plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {options};",
+        "scram-sha-256.sasl.jaas.config": scram,
+        "scram-sha-512.sasl.jaas.config": scram,
     }
 
 

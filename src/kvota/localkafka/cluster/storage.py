@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kvota.files.cache import cache_folder
 from kvota.files.made_whole import made_whole
+from kvota.localkafka.cluster.listeners import PLAINTEXT, listeners_of
 from kvota.localkafka.cluster.ports import NodePorts
 from kvota.localkafka.cluster.server_properties import format_properties, server_properties
 from kvota.localkafka.processes.command_line import SHORT_LIVED, kafka_command
@@ -50,8 +51,11 @@ def _checkpoint(version: str) -> Path:
         return kept
     with made_whole(kept) as made:
         data, config = made.with_name("data"), made.with_name("server.properties")
-        node = NodePorts(node_id=1, plain=1, controller=2)  # formatting opens no port
-        settings = server_properties(node, [node], host="127.0.0.1", data=data, users={})
+        node = NodePorts(node_id=1, controller=2, listeners={PLAINTEXT: 1})  # it opens no port
+        listeners = listeners_of(users=False, tls=None)
+        settings = server_properties(
+            node, [node], host="127.0.0.1", data=data, listeners=listeners, users={}
+        )
         config.write_text(format_properties(settings))
         command = kafka_command(
             version,

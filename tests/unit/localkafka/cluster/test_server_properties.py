@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from kvota.localkafka.cluster.listeners import Listener, check_listeners, listeners_of
 from kvota.localkafka.cluster.ports import NodePorts
 from kvota.localkafka.cluster.server_properties import (
     check_users,
@@ -11,13 +12,23 @@ from kvota.localkafka.cluster.server_properties import (
 from kvota.model.errors import UsageError
 
 NODES = [
-    NodePorts(node_id=i, plain=1000 + i, controller=2000 + i, sasl=3000 + i) for i in (1, 2, 3)
+    NodePorts(
+        node_id=i,
+        controller=2000 + i,
+        listeners={"PLAINTEXT": 1000 + i, "SASL": 3000 + i, "SSL": 4000 + i, "SASL_SSL": 5000 + i},
+    )
+    for i in (1, 2, 3)
 ]
 
 
 def test_a_node_listens_and_advertises_on_the_host_it_is_given() -> None:
     settings = server_properties(
-        NODES[1], NODES, host="127.0.0.2", data=Path("/data"), users={"a": "b"}
+        NODES[1],
+        NODES,
+        host="127.0.0.2",
+        data=Path("/data"),
+        listeners=listeners_of(users=True, tls=None),
+        users={"a": "b"},
     )
 
     assert settings["listeners"] == (
@@ -32,7 +43,12 @@ def test_a_node_listens_and_advertises_on_the_host_it_is_given() -> None:
 
 def test_without_users_there_is_no_sasl() -> None:
     settings = server_properties(
-        NODES[0], NODES[:1], host="127.0.0.1", data=Path("/data"), users={}
+        NODES[0],
+        NODES[:1],
+        host="127.0.0.1",
+        data=Path("/data"),
+        listeners=listeners_of(users=False, tls=None),
+        users={},
     )
 
     assert "SASL://" not in settings["listeners"]
@@ -46,6 +62,7 @@ def test_odd_names_and_secrets_are_quoted_for_jaas_and_escaped_for_java() -> Non
         NODES,
         host="127.0.0.1",
         data=Path("/data"),
+        listeners=listeners_of(users=True, tls=None),
         users={"jörg b": 'a"b\\c', "😀": ";"},
     )
 
@@ -62,3 +79,41 @@ def test_odd_names_and_secrets_are_quoted_for_jaas_and_escaped_for_java() -> Non
 def test_users_that_no_file_could_hold_are_refused(users: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="is empty or has a control character"):
         check_users(users)
+
+
+def test_each_listener_has_its_own_settings_and_those_with_logins_have_users() -> None:
+    further = Listener(name="Other", protocol="SSL", settings={"ssl.client.auth": "required"})
+    ports = {"PLAINTEXT": 1, "SASL": 2, "SSL": 3, "SASL_SSL": 4, "Other": 5}
+    node = NodePorts(node_id=1, controller=6, listeners=ports)
+
+    settings = server_properties(
+        node,
+        [node],
+        host="127.0.0.1",
+        data=Path("/data"),
+        listeners=[*listeners_of(users=True, tls="none"), further],
+        users={"a": "b"},
+    )
+
+    assert settings["advertised.listeners"] == (
+        "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2,SSL://127.0.0.1:3,SASL_SSL://127.0.0.1:4,Other://127.0.0.1:5"
+    )
+    assert settings["listener.security.protocol.map"] == (
+        "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,Other:SSL,CONTROLLER:PLAINTEXT"
+    )
+    assert settings["listener.name.other.ssl.client.auth"] == "required"
+    jaas = [key for key in settings if key.endswith("plain.sasl.jaas.config")]
+    assert jaas == [f"listener.name.{name}.plain.sasl.jaas.config" for name in ("sasl", "sasl_ssl")]
+
+
+@pytest.mark.parametrize("name", ["", "ssl", "CONTROLLER"])
+def test_a_listener_needs_a_name_of_its_own(name: str) -> None:
+    listeners = [*listeners_of(users=False, tls="none"), Listener(name=name, protocol="SSL")]
+
+    with pytest.raises(UsageError, match="cannot be had"):
+        check_listeners(listeners, "none")
+
+
+def test_how_clients_are_asked_for_certificates_is_checked() -> None:
+    with pytest.raises(UsageError, match="none, requested, required"):
+        check_listeners([], "maybe")  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+"""The gateway's own connections may be encrypted; those that it makes for its clients are not, so both need listeners of their own."""
+
+from collections.abc import Iterator, Sequence
+
+from kvota.app.kafka_properties import KafkaProperties
+from kvota.model.address import Address, address_text
+from kvota.model.errors import Fault, UsageError
+from kvota.volumes.settings import ADMIN_PREFIXES
+
+_SERVERS, _PROTOCOL = "bootstrap.servers", "security.protocol"
+_REMEDY = "Write there the address of a listener of the brokers with TLS (security protocol {})."
+
+
+def faults_of_own_tls(kafka: KafkaProperties, upstream: Sequence[Address]) -> Iterator[Fault]:
+    """Say what cannot work: TLS at the listener at which clients are passed on without.
+
+    Args:
+        kafka: the properties, with those of the gateway's own connections.
+        upstream: where clients are passed on to.
+    """
+    admin = kafka.volumes.admin
+    protocol = _tls_protocol(kafka)
+    if not protocol:
+        return
+    remedy = _REMEDY.format(protocol)
+    own = [server.strip() for server in admin.get(_SERVERS, "").split(",") if server.strip()]
+    if not own:
+        problem = (
+            f"{protocol}, and {ADMIN_PREFIXES[0]}{_SERVERS} is not set: upstream.bootstrap_servers, to which "
+            "clients are passed on without TLS, cannot be the listener"
+        )
+        yield Fault(_place(kafka, _PROTOCOL), problem, remedy)
+    for server in {address_text(*address) for address in upstream}.intersection(own):
+        problem = (
+            f"{server} is one of upstream.bootstrap_servers, to which clients are passed on without TLS, "
+            f"and security.protocol is {protocol}"
+        )
+        yield Fault(_place(kafka, _SERVERS), problem, remedy)
+
+
+def check_own_tls(kafka: KafkaProperties) -> None:
+    """Read the certificates and the key once: what cannot be used is said before clients are let in.
+
+    Raises:
+        UsageError: a property or a file cannot be used; no key and no password is in its text.
+    """
+    if not _tls_protocol(kafka):
+        return
+    try:
+        from kvota.client.properties import security_of  # kio takes a while
+    except ModuleNotFoundError as error:
+        msg = f"{ADMIN_PREFIXES[0]}*: {error.name} is not installed; it comes with kvota[client]"
+        raise UsageError(msg) from error
+    try:
+        security_of(kafka.volumes.admin)
+    except UsageError as error:
+        msg = f"{ADMIN_PREFIXES[0]}{error}"
+        raise UsageError(msg) from error
+
+
+def _tls_protocol(kafka: KafkaProperties) -> str:
+    """The security protocol, where it is one with TLS."""
+    protocol = kafka.volumes.admin.get(_PROTOCOL, "").strip()
+    return protocol if protocol.endswith("SSL") else ""
+
+
+def _place(kafka: KafkaProperties, name: str) -> str:
+    return next(kafka.places[prefix + name] for prefix in ADMIN_PREFIXES if prefix + name in kafka.places)  # fmt: skip

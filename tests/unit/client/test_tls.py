@@ -1,0 +1,289 @@
+"""Certificates, keys and passwords as files and as texts: what can be used, and what is said of what cannot."""
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvota.client import Security, Tls
+from kvota.client.properties import cluster_of, security_of
+from kvota.localkafka import Authority
+from kvota.model.errors import UsageError
+
+SERVERS = {"bootstrap.servers": "kafka-1:9093"}
+SECRET = "open-sesame"
+Properties = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority's files: a client ``alice``, ``locked`` with an encrypted key, and what is no good."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = Authority(folder)
+    authority.issue("alice")
+    authority.issue("locked", password=SECRET)
+    (folder / "store.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    (folder / "store.p12").write_bytes(b"\x30\x82\x0a\x0b")
+    (folder / "empty.pem").write_text("")
+    block = (folder / "ca.pem").read_text()
+    (folder / "damaged.pem").write_text(block[:40] + "AAAA" + block[44:])
+    return folder
+
+
+def names_of(context: ssl.SSLContext) -> list[object]:
+    return [certificate["subject"] for certificate in context.get_ca_certs()]
+
+
+def test_a_broker_is_always_checked_and_nothing_older_than_tls_1_2_is_spoken(files: Path) -> None:
+    context = Tls(cafile=files / "ca.pem").context()
+
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert len(names_of(context)) == 1
+
+
+def test_the_machines_certificates_are_trusted_where_none_are_set() -> None:
+    ours = Tls().context().get_ca_certs(binary_form=True)
+
+    assert set(ours) == set(ssl.create_default_context().get_ca_certs(binary_form=True))
+
+
+def test_without_the_check_of_the_host_the_certificate_is_still_checked(files: Path) -> None:
+    context = Tls(cafile=files / "ca.pem", check_hostname=False).context()
+
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert not context.check_hostname
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda files: Tls(certfile=files / "alice-keystore.pem"),
+        lambda files: Tls(certfile=files / "alice.pem", keyfile=files / "alice.key"),
+        lambda files: Tls(certfile=files / "locked-keystore.pem", password=SECRET),
+        lambda files: Tls(
+            certfile=(files / "locked.pem").read_text(),
+            keyfile=(files / "locked.key").read_text(),
+            password=SECRET,
+        ),
+        lambda files: Tls(
+            cafile=(files / "ca.pem").read_text(),
+            certfile=(files / "alice-keystore.pem").read_text(),
+        ),
+    ],
+    ids=["one file", "two files", "encrypted", "texts", "one text"],
+)
+def test_a_certificate_of_our_own(files: Path, made: Callable[[Path], Tls]) -> None:
+    open_files = len(list(Path("/dev/fd").iterdir()))
+
+    assert made(files).context()
+
+    assert len(list(Path("/dev/fd").iterdir())) == open_files
+
+
+def test_comments_between_certificates_may_be_in_any_language(files: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.pem"
+    block = (files / "ca.pem").read_text()
+    bundle.write_text(f"# TÜRKTRUST\n{block}\n# second\n{(files / 'alice.pem').read_text()}")
+
+    assert Tls(cafile=bundle).context().cert_store_stats()["x509"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cafile": "none.pem"}, "none.pem: cannot be read: No such file"),
+        ({"cafile": "."}, "cannot be read: Is a directory"),
+        ({"cafile": "empty.pem"}, "empty.pem: has no certificate in PEM"),
+        ({"cafile": "alice.key"}, "alice.key: has no certificate in PEM"),
+        ({"cafile": "damaged.pem"}, "damaged.pem: has a certificate that is damaged"),
+        ({"cafile": "store.jks"}, "store.jks: is a store of Java's"),
+        ({"cafile": "store.p12"}, "keytool -list -rfc"),
+        ({"certfile": "alice.pem"}, "alice.pem: has no key in PEM"),
+        ({"certfile": "alice.key"}, "alice.key: has no certificate in PEM"),
+        ({"certfile": "alice.pem", "keyfile": "none.key"}, "none.key: cannot be read"),
+        ({"certfile": "alice.pem", "keyfile": "ca.pem"}, "ca.pem: has no key in PEM"),
+        (
+            {"certfile": "alice.pem", "keyfile": "locked.key", "password": SECRET},
+            "its key is not that of the certificate",
+        ),
+        ({"certfile": "locked-keystore.pem"}, "locked-keystore.pem: its key is encrypted"),
+        ({"certfile": "locked-keystore.pem", "password": "wrong-word"}, "does not open its key"),
+        ({"certfile": "locked-keystore.pem", "password": "x" * 2000}, "does not open its key"),
+    ],
+)
+def test_what_cannot_be_used_is_named(files: Path, settings: Properties, said: str) -> None:
+    paths = {
+        name: value if name == "password" else files / value for name, value in settings.items()
+    }
+    with pytest.raises(UsageError) as refused:
+        Tls(**paths).context()  # type: ignore[arg-type]
+
+    assert said in str(refused.value)
+    assert "PRIVATE KEY" not in str(refused.value).replace("BEGIN PRIVATE KEY", "")
+    for secret in (SECRET, "wrong-word"):
+        assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize("setting", ["keyfile", "password"])
+def test_a_key_or_a_password_is_of_a_certificate(setting: str) -> None:
+    with pytest.raises(UsageError, match="of a certificate, and none is set"):
+        Tls(**{setting: "x"})  # type: ignore[arg-type]
+
+
+def test_no_text_has_the_key_or_its_password(files: Path) -> None:
+    key = (files / "locked.key").read_text()
+    security = Security(
+        tls=Tls(certfile=files / "locked.pem", keyfile=key, password=SECRET),
+        mechanism="PLAIN",
+        username="alice",
+        password="of-the-user",
+    )
+
+    for text in (repr(security), str(security), f"{security.tls}"):
+        assert SECRET not in text
+        assert "PRIVATE" not in text
+        assert "of-the-user" not in text
+
+
+def test_a_renewed_certificate_is_read_and_a_half_written_one_is_not(tmp_path: Path) -> None:
+    first, second = (
+        Authority(tmp_path / "1", name="first"),
+        Authority(tmp_path / "2", name="second"),
+    )
+    cafile = tmp_path / "ca.pem"
+    cafile.write_bytes(first.certificate.read_bytes())
+    tls = Tls(cafile=cafile)
+    before = tls.context()
+    assert tls.context() is before
+
+    cafile.write_bytes(second.certificate.read_bytes()[:50])
+    assert tls.context() is before
+    cafile.write_bytes(second.certificate.read_bytes() + b"\n")
+
+    assert "second" in str(names_of(tls.context()))
+    assert "first" not in str(names_of(tls.context()))
+
+
+# ------------------------------------------------------------------ properties
+
+
+def in_files(files: Path, properties: Properties) -> Properties:
+    return {key: value.replace("@", f"{files}/") for key, value in properties.items()}
+
+
+@pytest.mark.parametrize(
+    ("properties", "tls"),
+    [
+        ({}, {}),
+        (
+            {"ssl.truststore.type": "PEM", "ssl.truststore.location": "@ca.pem"},
+            {"cafile": "@ca.pem"},
+        ),
+        ({"ssl.ca.location": "@ca.pem"}, {"cafile": "@ca.pem"}),
+        (
+            {"ssl.keystore.location": "@alice-keystore.pem", "ssl.keystore.type": "PEM"},
+            {"certfile": "@alice-keystore.pem"},
+        ),
+        (
+            {
+                "ssl.certificate.location": "@locked.pem",
+                "ssl.key.location": "@locked.key",
+                "ssl.key.password": SECRET,
+            },
+            {"certfile": "@locked.pem", "keyfile": "@locked.key", "password": SECRET},
+        ),
+        ({"ssl.endpoint.identification.algorithm": ""}, {"check_hostname": False}),
+        ({"ssl.endpoint.identification.algorithm": "HTTPS"}, {}),
+        (
+            {"ssl.enabled.protocols": "TLSv1.3"},
+            {"version_min": ssl.TLSVersion.TLSv1_3, "version_max": ssl.TLSVersion.TLSv1_3},
+        ),
+        ({"ssl.protocol": "TLSv1.2"}, {"version_max": ssl.TLSVersion.TLSv1_2}),
+        ({"ssl.protocol": "TLS"}, {}),
+    ],
+)
+def test_javas_and_librdkafkas_names(
+    files: Path, properties: Properties, tls: dict[str, object]
+) -> None:
+    asked = in_files(files, {"security.protocol": "SSL", **properties})
+    wanted = {
+        name: Path(value.replace("@", f"{files}/")) if "@" in str(value) else value  # type: ignore[attr-defined]
+        for name, value in tls.items()
+    }
+
+    assert security_of(asked) == Security(tls=Tls(**wanted))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("between", [" ", "\\n", "\n", "\r\n", ""])
+def test_texts_on_one_line_as_java_takes_them(files: Path, between: str) -> None:
+    def line(name: str) -> str:
+        return between.join((files / name).read_text().split("\n"))
+
+    security = security_of(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": 'x required username="u" password="p";',
+            "ssl.truststore.certificates": line("ca.pem"),
+            "ssl.keystore.certificate.chain": line("locked.pem"),
+            "ssl.keystore.key": line("locked.key"),
+            "ssl.key.password": SECRET,
+        }
+    )
+
+    assert security.username == "u"
+    assert security.tls is not None
+    assert len(security.tls.context().get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"ssl.truststore.location": "@none.pem"}, "ssl.truststore.location: @none.pem: cannot"),
+        ({"ssl.ca.location": "@store.jks"}, "ssl.ca.location: @store.jks: is a store of Java's"),
+        ({"ssl.truststore.type": "JKS"}, 'ssl.truststore.type: "JKS" cannot be read'),
+        ({"ssl.keystore.type": "PKCS12"}, 'ssl.keystore.type: "PKCS12" cannot be read'),
+        ({"ssl.truststore.password": SECRET}, "ssl.truststore.password: only stores of Java's"),
+        (
+            {"ssl.truststore.location": "@ca.pem", "ssl.ca.location": "@ca.pem"},
+            "ssl.ca.location: ssl.truststore.location says the same",
+        ),
+        ({"ssl.keystore.location": "@alice.pem"}, "ssl.keystore.location: @alice.pem: has no key"),
+        ({"ssl.key.location": "@alice.key"}, "ssl.key.location: it is of a certificate"),
+        ({"ssl.key.password": SECRET}, "ssl.key.password: it is of a certificate"),
+        (
+            {"ssl.keystore.location": "@locked-keystore.pem"},
+            "ssl.key.password: @locked-keystore.pem: its key is encrypted",
+        ),
+        (
+            {"ssl.keystore.location": "@locked-keystore.pem", "ssl.key.password": "wrong-word"},
+            "ssl.key.password: @locked-keystore.pem: the password does not open",
+        ),
+        (
+            {"ssl.truststore.certificates": "@ca.pem"},
+            "ssl.truststore.certificates: this is no text",
+        ),
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1"}, 'ssl.enabled.protocols: "TLSv1" is not'),
+        ({"ssl.protocol": "SSLv3"}, 'ssl.protocol: "SSLv3" is not spoken'),
+        ({"ssl.endpoint.identification.algorithm": "no"}, '"no" is not known; https checks'),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites is not a property that is known"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "ssl.ca.location": "@ca.pem"},
+            "ssl.ca.location has no effect with security.protocol=SASL_PLAINTEXT",
+        ),
+        ({"security.protocol": "PLAINTEXT", "ssl.key.password": SECRET}, "write SSL"),
+        ({"security.protocol": "TLS"}, 'security.protocol: "TLS" cannot be spoken'),
+    ],
+)
+def test_a_property_that_cannot_be_used_is_named(
+    files: Path, properties: Properties, said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        cluster_of(in_files(files, {"security.protocol": "SSL", **SERVERS, **properties}))
+
+    assert said.replace("@", f"{files}/") in str(refused.value)
+    for secret in (SECRET, "wrong-word"):
+        assert secret not in str(refused.value)
