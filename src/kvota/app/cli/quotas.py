@@ -4,7 +4,9 @@ import argparse
 from pathlib import Path
 
 from kvota.app.cli.cluster_options import add_cluster_options
+from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.parser import add_action
+from kvota.app.cli.running_options import add_running_options, top_count
 
 EXAMPLE = (
     "{kvota} quotas export --bootstrap-server 127.0.0.1:9092 --to quotas.yaml; edit it; "
@@ -15,7 +17,7 @@ EXAMPLE = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's actions and their options."""
     actions = parser.add_subparsers(
-        dest="action", required=True, metavar="export|plan|apply|undo|schema"
+        dest="action", required=True, metavar="export|plan|shadow|apply|undo|schema"
     )
     export = add_action(
         actions, "export", "write what is in force", "quotas export --bootstrap-server kafka:9092"
@@ -51,6 +53,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_format(plan, ("diff", "kafka-configs", "strimzi"), "diff")
     plan.add_argument("--output", choices=("table", "json"), default="table")
 
+    shadow = add_action(
+        actions,
+        "shadow",
+        "say who would be held back by the file that a gateway tries (quotas.shadow); exit 0: nobody, 1: somebody",
+        "quotas shadow -c gateway.toml",
+    )
+    add_running_options(shadow)
+    shadow.add_argument(
+        "--top", type=top_count, default=20, metavar="N", help="so many lines at most (default: 20)"
+    )
+    shadow.add_argument("--output", choices=("lines", "json"), default="lines")
+
     apply = add_action(
         actions,
         "apply",
@@ -67,6 +81,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="go there in steps, e.g. 10%%/1h: every hour each limit by at most 10%% of what it is then; "
         "the same command goes on with a ramp that was stopped",
     )
+    apply.add_argument(
+        "--shadowed",
+        type=duration_above_0_ms,
+        metavar="TIME",
+        help="only where a gateway has tried these quotas in shadow mode (quotas.shadow) for so long; shows what it has found first",
+    )
+    add_running_options(apply)
     _add_changing(apply, "do what guardrails refuse; begin a ramp anew from what is in force")
 
     undo = add_action(
