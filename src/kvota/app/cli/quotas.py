@@ -6,7 +6,8 @@ from pathlib import Path
 from kvota.app.cli.cluster_options import add_cluster_options
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.parser import add_action
-from kvota.app.cli.running_options import add_running_options, top_count
+from kvota.app.cli.running_options import add_running_options
+from kvota.app.cli.status import top_count
 
 EXAMPLE = (
     "{kvota} quotas export --bootstrap-server 127.0.0.1:9092 --to quotas.yaml; edit it; "

@@ -21,14 +21,6 @@ def add_running_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def top_count(text: str) -> int:
-    """Read how many lines are to be shown."""
-    if not (text.isdecimal() and 1 <= int(text[:9]) <= 1_000):
-        msg = f'"{text}" is not a number from 1 to 1000'
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
-
-
 def url_of(args: argparse.Namespace) -> str:
     """Return where the gateway answers.
 

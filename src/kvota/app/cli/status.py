@@ -11,7 +11,7 @@ from typing import Any
 
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE
-from kvota.app.cli.running_options import add_running_options, top_count, url_of
+from kvota.app.cli.running_options import add_running_options, url_of
 from kvota.app.text_width import columns_of, cut_to, on_one_line
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms
@@ -38,6 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--top", type=top_count, default=20, metavar="N", help="so many lines at most (default: 20)"
     )
     parser.add_argument("--output", choices=("lines", "json"), default="lines")
+
+
+def top_count(text: str) -> int:
+    """Read how many lines are to be shown."""
+    if not (text.isdecimal() and 1 <= int(text[:9]) <= 1_000):
+        msg = f'"{text}" is not a number from 1 to 1000'
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
