@@ -10,14 +10,12 @@ import argparse
 import asyncio
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewTopic as AioNewTopic
@@ -33,12 +31,13 @@ from kvota.admin import (
     ThrottlingQuotaExceededError,
 )
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.java.find import java_command
 from kvota.localkafka import LocalKafka
-from kvota.localkafka.jars.class_path import kafka_classpath
-from kvota.localkafka.jars.compile_java import compile_java
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # Java's Admin is driven as in the tests
+
+from tests.integration.java_admin import JavaAdmin  # noqa: E402
+
 RESULT = HERE / "results/admin.json"
 HOST = "127.0.0.2"
 QUOTAS, CREATED, WARM, REST_S = 500, 1_000, 3, 0.5
@@ -51,47 +50,6 @@ KEY = "controller_mutation_rate"
 # Topics cost files: small indexes, so that thousands fit.
 SMALL_INDEXES = {"log.index.size.max.bytes": "4096"}
 OURS, JAVA = "kvota", "Java"
-
-
-class JavaAdmin:
-    """A JVM with one ``Admin``; it ends with the block."""
-
-    def __init__(self, servers: str, client_id: str) -> None:
-        classes = compile_java([HERE / "java/AdminBench.java"], classpath=kafka_classpath())
-        self._process = subprocess.Popen(
-            [
-                str(java_command()),
-                *("-Xmx512m", "-cp", f"{classes}:{kafka_classpath()}"),
-                *("AdminBench", servers, client_id),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-    def carry_out(self, line: str) -> tuple[float, str]:
-        """Seconds, and what came of it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        took_ns, _, said = self._process.stdout.readline().strip().partition(" ")
-        assert took_ns, f"Java's Admin failed at: {line}"
-        return int(took_ns) / 1e9, said
 
 
 def names(prefix: str, count: int) -> list[str]:

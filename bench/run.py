@@ -23,6 +23,7 @@ NAMES = (
     "quota_api",
     "changes",
     "admin",
+    "topic_storm",
     "quotas_as_code",
     "configs",
     "producer_ids",

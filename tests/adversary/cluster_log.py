@@ -2,8 +2,9 @@
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvota.localkafka import LocalKafka
@@ -20,10 +21,19 @@ class CarriedOut:
     Attributes:
         mutations: topics that were created, grown or deleted, each time.
         partitions: created, added and deleted, in all.
+        created: how often, by the topic's name.
+        deleted: how often.
     """
 
     mutations: int
     partitions: int
+    created: Counter[str] = field(default_factory=Counter)
+    deleted: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def there(self) -> set[str]:
+        """The topics that are there at the end."""
+        return set(self.created - self.deleted)
 
 
 def carried_out(kafka: LocalKafka, prefix: str) -> CarriedOut:
@@ -49,12 +59,17 @@ def _records(kafka: LocalKafka, number: int) -> Iterator[tuple[str, dict[str, An
 
 def _counted(records: Iterable[tuple[str, dict[str, Any]]], prefix: str) -> CarriedOut:
     there: dict[str, int] = {}
+    names: dict[str, str] = {}
+    created: Counter[str] = Counter()
+    deleted: Counter[str] = Counter()
     mutations = partitions = 0
     last = ""  # the topic whose partitions are being made
     for kind, data in records:
         topic = data.get("topicId", "")
         if kind == "TOPIC_RECORD" and data["name"].startswith(prefix):
             there[topic] = 0
+            names[topic] = data["name"]
+            created[names[topic]] += 1
             mutations += 1
             last = topic
         elif kind == "PARTITION_RECORD" and topic in there:
@@ -67,4 +82,5 @@ def _counted(records: Iterable[tuple[str, dict[str, Any]]], prefix: str) -> Carr
             if kind == "REMOVE_TOPIC_RECORD" and topic in there:
                 mutations += 1
                 partitions += there.pop(topic)
-    return CarriedOut(mutations, partitions)
+                deleted[names[topic]] += 1
+    return CarriedOut(mutations, partitions, created, deleted)

@@ -19,6 +19,7 @@ SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 _PRODUCE_VERSION, _FETCH_VERSION, _METADATA_VERSION = 8, 11, 8
 _CREATE_TOPICS_VERSION, _STRICT_CREATE_TOPICS_VERSION, _DELETE_TOPICS_VERSION = 4, 7, 3
+_STRICT_DELETE_TOPICS_VERSION = 5
 _MANY_PARTITIONS_VERSION = 11
 _RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
 
@@ -109,8 +110,12 @@ def create_partitions(name: str, partitions: int, *, client_id: str) -> bytes:
     return frame(CREATE_PARTITIONS, 1, body, client_id=client_id)
 
 
-def delete_topics(names: Sequence[str], *, client_id: str) -> bytes:
-    """DeleteTopics v3."""
+def delete_topics(names: Sequence[str], *, client_id: str, strict: bool = False) -> bytes:
+    """DeleteTopics v3; v5 where ``strict``: what is over its quota is refused."""
+    if strict:
+        topics = b"".join(_compact_length(len(name)) + name.encode() for name in names)
+        body = b"\0" + _compact_length(len(names)) + topics + struct.pack(">i", 30_000) + b"\0"
+        return frame(DELETE_TOPICS, _STRICT_DELETE_TOPICS_VERSION, body, client_id=client_id)
     body = struct.pack(">i", len(names)) + b"".join(map(_text, names)) + struct.pack(">i", 30_000)
     return frame(DELETE_TOPICS, _DELETE_TOPICS_VERSION, body, client_id=client_id)
 
@@ -154,6 +159,13 @@ def errors_of_topics(request: bytes, answer: bytes) -> list[int]:
     key, version = request[5], request[7]
     results = getattr(decoded(answer, key, version), _RESULTS[key])
     return [result.error_code.value for result in results]
+
+
+def errors_by_topic(request: bytes, answer: bytes) -> dict[str, int]:
+    """The same by the topics' names."""
+    key, version = request[5], request[7]
+    results = getattr(decoded(answer, key, version), _RESULTS[key])
+    return {result.name: result.error_code.value for result in results}
 
 
 # ------------------------------------------------------------------ parts

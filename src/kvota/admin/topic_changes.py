@@ -7,6 +7,7 @@ from kvota.admin.created_topics import CreationAnswer, read_creation
 from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import CreatedTopic, NewPartitions, NewTopic, TopicKey
 from kvota.client import CONTROLLER, Answer, Fields, UsageError
+from kvota.wire.admin_requests import Creation, creation_body
 from kvota.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kvota.wire.error_code import ErrorCode
 
@@ -19,21 +20,25 @@ def creation(
     """Which topics, and what is asked.
 
     Raises:
-        UsageError: a topic is named twice.
+        UsageError: a topic is named twice, or by something that is no text.
     """
     new: dict[str, NewTopic] = {}
     for topic in topics:
         if topic.name in new:
             msg = f'topic "{topic.name}" is to be created twice'
             raise UsageError(msg)
+        if not isinstance(topic.name, str):
+            # Callers need not check their types.
+            msg = f"{topic.name!r} is no name of a topic: write a text"  # type: ignore[unreachable]
+            raise UsageError(msg)
         new[topic.name] = topic
 
-    def content(_version: int, names: Sequence[str], left_ms: int) -> Fields:
-        return {
-            "topics": [_new_topic(new[name]) for name in names],
-            "timeout": timedelta(milliseconds=left_ms),
-            "validate_only": validate_only,
-        }
+    def content(version: int, names: Sequence[str], left_ms: int) -> bytes:
+        wanted = (_new_topic(new[name]) for name in names)
+        try:
+            return creation_body(version, wanted, timeout_ms=left_ms, validate_only=validate_only)
+        except AttributeError as error:  # of a value that is of another type
+            raise TypeError(str(error)) from error
 
     return list(new), Operation(
         api_key=CREATE_TOPICS,
@@ -47,18 +52,11 @@ def creation(
     )
 
 
-def _new_topic(topic: NewTopic) -> Fields:
-    assignments = [
-        {"partition_index": index, "broker_ids": tuple(brokers)}
-        for index, brokers in topic.replica_assignments.items()
-    ]
-    return {
-        "name": topic.name,
-        "num_partitions": -1 if assignments else topic.num_partitions,
-        "replication_factor": -1 if assignments else topic.replication_factor,
-        "assignments": assignments,
-        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
-    }
+def _new_topic(topic: NewTopic) -> Creation:
+    counts = (
+        (-1, -1) if topic.replica_assignments else (topic.num_partitions, topic.replication_factor)
+    )
+    return Creation(topic.name, *counts, topic.replica_assignments, topic.configs)
 
 
 def _created(answer: CreationAnswer) -> Iterable[Outcome[str, CreatedTopic]]:

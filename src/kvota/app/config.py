@@ -1,6 +1,6 @@
 """Reads gateway.toml and reports all its faults at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvota.app import config_values as values
@@ -8,10 +8,11 @@ from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.app.own_login import faults_of_own_tls
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
+from kvota.app.shadow_file import ShadowFile, load_shadow
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits, GatewaySettings
 from kvota.model.client_quotas import ClientQuotas
-from kvota.model.errors import ConfigurationError, Fault
+from kvota.model.errors import ConfigurationError, Fault, UsageError
 from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
@@ -52,6 +53,7 @@ class GatewayConfig:
     http: HttpSettings
     pid_file: Path
     is_pid_file_stated: bool
+    shadow: ShadowFile | None = None
 
     @property
     def windows(self) -> dict[QuotaType, QuotaWindow]:
@@ -60,13 +62,14 @@ class GatewayConfig:
 
 
 def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
-    """Read and check gateway.toml and, where people write it, the quotas file it names.
+    """Read and check gateway.toml and the files of quotas that it names, where people write them.
 
     Returns:
         The settings, and the quotas; None: they are in a store of the gateway's own.
 
     Raises:
-        ConfigurationError: with every fault of both files, each with its place.
+        ConfigurationError: with every fault of these files, each with its place.
+        UsageError: the file of ``quotas.shadow`` cannot be tried.
     """
     config, faults = read_config(path)
     of_file = (": quotas.file", ": quotas.source")
@@ -78,9 +81,18 @@ def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
             configured = load_client_quotas(config.quotas.file, named_by=path)
         except ConfigurationError as error:
             raise ConfigurationError(faults + error.faults) from None
+    shadow = None
+    if config.quotas.shadow is not None:
+        try:
+            shadow = load_shadow(config.quotas.shadow)
+        except ConfigurationError as error:
+            raise ConfigurationError(faults + error.faults) from None
     if faults:
         raise ConfigurationError(faults)
-    return config, configured
+    if shadow is not None and not config.kafka.callback.is_default:
+        msg = f"{path}: quotas.shadow: {shadow.path} is tried by Kafka's own levels, and here a quota callback decides. Take one of both away"
+        raise UsageError(msg)
+    return replace(config, shadow=shadow), configured
 
 
 def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from kvota.app.limit_sources import LimitSources
+from kvota.app.shadow_watch import ShadowWatch
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.gateway.gateway import Gateway
 from kvota.metrics.counter_key import CounterKey
@@ -42,6 +43,7 @@ class Observatory:
     Attributes:
         gateway: that runs.
         tally: its decisions.
+        shadow: what quotas would do that are not in force.
         sink: where they go.
         sources: where limits come from.
         http: the port that all this is shown at.
@@ -51,6 +53,7 @@ class Observatory:
 
     gateway: Gateway
     tally: Tally
+    shadow: ShadowWatch
     sink: Recorder | CountingSink
     sources: LimitSources
     http: HttpServer
@@ -103,6 +106,11 @@ class Observatory:
             "enforced": sorted(glance.enforced),
             "tenants": tenants_view(busiest, glance, self.sources.of_counter),
         }
+
+    async def shadowed(self, at_most: int) -> Json:
+        """What the quotas would do that are in shadow mode beside those in force."""
+        found = await self._counted(lambda: self.shadow.view(at_most))
+        return {"gateway": self.name, "at_ms": _now_ms(), **found}
 
     async def explained(self, user: str, client_id: str) -> Json:
         """Why a client is treated as it is."""

@@ -46,6 +46,7 @@ class QuotaSettings:
         source: where quotas come from.
         file: that of the source; of a topic, what it has had last.
         topic: its name, where it is the source.
+        shadow: a file of quotas that are tried in shadow mode beside those in force; None: none are.
         callback_classes: dotted names of callbacks that may be chosen over the network, beside kvota's own.
         admins: who may alter quotas where no authorizer of the cluster can say.
         enforced: quota types in force; the others are in shadow mode.
@@ -56,6 +57,7 @@ class QuotaSettings:
     source: QuotaSourceKind
     file: Path
     topic: str
+    shadow: Path | None = None
     callback_classes: tuple[str, ...]
     admins: QuotaAdmins
     enforced: frozenset[QuotaType]
@@ -71,7 +73,7 @@ class QuotaSettings:
 def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
     quotas = reader.table("quotas")
-    of_table = ("source", "file", "topic", "callback_classes", "admins")
+    of_table = ("source", "file", "topic", "shadow", "callback_classes", "admins")
     known = (*of_table, *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
     reader.known(("quotas",), known, remedies=_REMEDIES)
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
@@ -85,6 +87,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
             f'"{file}" is a file that people write, and source = "{source}" keeps a JSON document',
             'Write e.g. "quotas.json"; gateway import-quotas --from takes the quotas over.',
         )
+    shadow = quotas.value("shadow", None, values.read_path)
     enforced, buckets = _of_types(reader)
     reader.known(("quotas", CONNECTION_RATE_KEY), ("enforce",))
     of_connections = reader.table("quotas", CONNECTION_RATE_KEY)
@@ -92,6 +95,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
         source=source,
         file=folder / file,
         topic=topic,
+        shadow=None if shadow is None else folder / shadow,
         callback_classes=quotas.value("callback_classes", (), values.read_class_names),
         admins=_admins(reader, listens_at=listens_at),
         enforced=frozenset(enforced),

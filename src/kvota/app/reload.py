@@ -225,6 +225,7 @@ def changes(
         modes = ("shadow mode", "enforced")
         old, new = modes[rates_before.is_enforced], modes[rates.is_enforced]
         lines.append(f"{CONNECTION_RATE_KEY}: {old} -> {new}")
+    lines += _shadow(before, now)
     changed = list(quotas_before.changes_to(quotas))
     lines += [_change(quotas_before, change) for change in changed[:_CHANGES_LOGGED_MAX]]
     if len(changed) > _CHANGES_LOGGED_MAX:
@@ -232,6 +233,19 @@ def changes(
     lines += _callback(before.kafka.callback, now.kafka.callback)
     lines += [f"{name} is another one now; it needs a restart" for name in _restarts(before, now)]
     return lines or [_NOTHING]
+
+
+def _shadow(before: GatewayConfig, now: GatewayConfig) -> list[str]:
+    """Which file is tried beside the quotas in force."""
+    if before.shadow is None or now.shadow is None:
+        if before.shadow is now.shadow:
+            return []
+    elif before.shadow.digest == now.shadow.digest:
+        return []
+    elif before.shadow.path == now.shadow.path:
+        return [f"quotas.shadow: {now.shadow.path} wants others now, and begins anew"]
+    old, new = ("none" if one.shadow is None else one.shadow.path for one in (before, now))
+    return [f"quotas.shadow: {old} -> {new}"]
 
 
 def _callback(before: ChosenCallback, now: ChosenCallback) -> list[str]:
@@ -310,6 +324,7 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
             callback_properties=now.kafka.callback_properties,
             places=now.kafka.places,
         ),
+        shadow=now.shadow,
         quotas=now.quotas
         if _store_of(before) == _store_of(now)
         else replace(

@@ -19,6 +19,7 @@ from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
 from kvota.app.settings_in_force import SettingsInForce, begin_with
+from kvota.app.shadow_watch import ShadowWatch
 from kvota.app.system_clock import SystemClock
 from kvota.app.watch_cluster import watch_cluster
 from kvota.callbacks import DefaultQuotaCallback
@@ -86,7 +87,8 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     sources = _sources(config, callback, quotas, is_found=lock is not None)
     cells = Cells(shown_max=_SERIES_MAX)
     tally = Tally(cells, ThrottleLog(cells, sources.of_counter))
-    sink = _sink(config, tally)
+    shadow = ShadowWatch(tally, running, lambda: store.quotas, SystemClock())
+    sink = _sink(config, shadow)
     shared = Shared(
         engine=engine,
         sink=sink,
@@ -106,7 +108,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     http = _http(config)
     sink.start()
     if http is not None:
-        _show(http, config, gateway=gateway, tally=tally, sink=sink, sources=sources)
+        _show(http, config, gateway=gateway, shadow=shadow, sink=sink, sources=sources)
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     try:
@@ -160,7 +162,7 @@ def _show(
     config: GatewayConfig,
     *,
     gateway: Gateway,
-    tally: Tally,
+    shadow: ShadowWatch,
     sink: Recorder | CountingSink,
     sources: LimitSources,
 ) -> None:
@@ -170,7 +172,8 @@ def _show(
     http.start(
         lambda server: Observatory(
             gateway=gateway,
-            tally=tally,
+            tally=shadow.tally,
+            shadow=shadow,
             sink=sink,
             sources=sources,
             http=server,
@@ -198,7 +201,8 @@ def _http(config: GatewayConfig) -> "HttpServer | None":
         log.warning("no HTTP: %s", error)
         return None
     log.info(
-        "HTTP at http://%s: /metrics, /livez, /readyz, /v1/tenants, /v1/explain", server.address
+        "HTTP at http://%s: /metrics, /livez, /readyz, /v1/tenants, /v1/explain, /v1/shadow",
+        server.address,
     )
     return server
 
@@ -210,10 +214,10 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _sink(config: GatewayConfig, tally: Tally) -> Recorder | CountingSink:
+def _sink(config: GatewayConfig, observer: ShadowWatch) -> Recorder | CountingSink:
     record = config.record
     if record.folder is None:
-        return CountingSink(tally, clock=SystemClock())
+        return CountingSink(observer, clock=SystemClock())
     return Recorder(
         record.folder,
         gateway=config.name,
@@ -226,7 +230,7 @@ def _sink(config: GatewayConfig, tally: Tally) -> Recorder | CountingSink:
             age_s_max=record.age_s_max,
         ),
         clock=SystemClock(),
-        observer=tally,
+        observer=observer,
     )
 
 
@@ -314,11 +318,13 @@ def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(address_text(*server) for server in config.gateway.upstream)
     counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
+    shadow = [] if config.shadow is None else [f"in shadow mode beside them: {config.shadow.path}"]
     return [
         (
             f"{in_force(config)}; quotas of {len(quotas)} entities from {config.quotas.place}; "
             f"records to {where}"
         ),
+        *shadow,
         (
             f"counted by: {counted}; upstream {upstream}; limits per gateway process: "
             f"{config.gateway.limits.connections_max} connections"

@@ -27,6 +27,8 @@ class Possible(NamedTuple):
     @classmethod
     def exactly(cls, partitions: int) -> "Possible":
         """So many; 0: the topic is gone."""
+        if 0 <= partitions < len(_EXACTLY):
+            return _EXACTLY[partitions]
         return cls(partitions, partitions, partitions == 0)
 
     def or_else(self, partitions: int) -> "Possible":
@@ -35,6 +37,10 @@ class Possible(NamedTuple):
             return self if self.may_be_gone else Possible(self.least, self.most, may_be_gone=True)
         least = min(self.least or partitions, partitions)
         return Possible(least, max(self.most, partitions), self.may_be_gone)
+
+
+# What most topics have is one object for all of them: tens of thousands more are work for the garbage collector.
+_EXACTLY = tuple(Possible(count, count, count == 0) for count in range(65))
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ _INDEX = """kvota: what a gateway does now; nothing can be changed here
 /livez         200 while the gateway's event loop turns
 /readyz        200 while clients may be sent here; else 503, and why
 /v1/tenants    who uses how much of which limit, worst first (?limit=100)
+/v1/shadow     who would be held back by the file of quotas.shadow, worst first (?limit=100)
 /v1/explain    why a client is treated as it is (?user=NAME&client_id=NAME)
 """
 
@@ -68,6 +69,7 @@ class Pages:
             "/readyz": self._readyz,
             "/v1/tenants": self._tenants,
             "/v1/explain": self._explain,
+            "/v1/shadow": self._shadow,
         }
         routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
         errors = {HTTPException: _refused, TimeoutError: _stuck}
@@ -115,6 +117,11 @@ class Pages:
         limit = _number(request, "limit", TENANTS_DEFAULT, TENANTS_MAX)
         _only(request, "limit")
         return _json(await self._source.tenants(limit))
+
+    async def _shadow(self, request: Request) -> Response:
+        limit = _number(request, "limit", TENANTS_DEFAULT, TENANTS_MAX)
+        _only(request, "limit")
+        return _json(await self._source.shadowed(limit))
 
     async def _explain(self, request: Request) -> Response:
         _only(request, "user", "client_id")

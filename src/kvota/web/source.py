@@ -37,6 +37,10 @@ class Source(Protocol):
         """The counters of tenants, worst first."""
         ...
 
+    async def shadowed(self, at_most: int) -> Json:
+        """What the quotas would do that are in shadow mode beside those in force, worst first."""
+        ...
+
     async def explained(self, user: str, client_id: str) -> Json:
         """Why a client is treated as it is."""
         ...

@@ -134,6 +134,27 @@ async def test_a_topic_that_an_unanswered_try_may_have_created_is_neither_done_n
         assert list(brokers.cluster.topics) == ["a"]
 
 
+@pytest.mark.parametrize(
+    "topic",
+    [
+        NewTopic(None, 1, 1),  # type: ignore[arg-type]
+        NewTopic("a", "1", 1),  # type: ignore[arg-type]
+        NewTopic("a", 2**31, 1),
+        NewTopic("a", 1, 2**15),
+        NewTopic("a", replica_assignments={0: ["1"]}),  # type: ignore[list-item]
+        NewTopic("a", 1, 1, configs={"retention.ms": 5}),  # type: ignore[dict-item]
+        NewTopic("\ud800", 1, 1),
+    ],
+    ids=repr,
+)
+async def test_a_topic_that_cannot_be_said_is_refused_and_nothing_is_sent(topic: NewTopic) -> None:
+    async with two_brokers() as brokers, admin_of(brokers) as admin:
+        with pytest.raises(UsageError):
+            await admin.create_topics([topic])
+
+        assert not brokers.cluster.topics
+
+
 async def test_a_topic_that_was_there_before_is_refused() -> None:
     async with two_brokers() as brokers, admin_of(brokers) as admin:
         brokers.cluster.topics["a"] = 1

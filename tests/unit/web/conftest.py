@@ -38,6 +38,10 @@ class Told:
         self._note("tenants", at_most)
         return {"tenants": []}
 
+    async def shadowed(self, at_most: int) -> Json:
+        self._note("shadowed", at_most)
+        return {"file": None}
+
     async def explained(self, user: str, client_id: str) -> Json:
         self._note("explained", user, client_id)
         return {"user": user}

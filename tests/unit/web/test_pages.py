@@ -74,12 +74,14 @@ def test_json_pages_pass_on_what_was_asked(get, told: Told) -> None:
     assert get("/v1/tenants?limit=7")[0] == 200
     assert get("/v1/explain?user=team%20a&client_id=%22%7D%0A")[0] == 200
     assert get("/v1/explain")[0] == 200
+    assert get("/v1/shadow?limit=9")[0] == 200
 
     assert told.asked == [
         ("tenants", 100),
         ("tenants", 7),
         ("explained", "team a", '"}\n'),
         ("explained", "ANONYMOUS", ""),
+        ("shadowed", 9),
     ]
 
 
@@ -92,6 +94,7 @@ def test_json_pages_pass_on_what_was_asked(get, told: Told) -> None:
         ("/v1/tenants?limit=%C2%B2", "is not a number"),
         ("/v1/tenants?limt=5", 'no parameter "limt" here. Known: limit'),
         ("/v1/explain?user=" + "x" * 2000, "user: 2000 characters; at most 1024 are taken"),
+        ("/v1/shadow?user=x", 'no parameter "user" here. Known: limit'),
         ("/v1/explain?client=x", "Known: user, client_id"),
     ],
 )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from kvota.app.cli.exit_codes import WRONG_USE
+from kvota.files.command_name import called
 
 _CHOICE = re.compile(r"(?P<place>.+): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.+)\)")
 _NUMBER = re.compile(r"(?P<place>.+): invalid (?P<kind>int|float) value: '(?P<word>.*)'")
@@ -110,6 +111,24 @@ class Parser(argparse.ArgumentParser):
         ]
         choices = actions[0].choices if actions else {}
         return [choices[word] for word in self._words[:1] if word in choices]
+
+
+def add_action(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    words: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    """Add one action of a command, whose help begins with what it does and an example.
+
+    Args:
+        actions: of the command.
+        name: of the action.
+        words: what it does, without a capital letter.
+        example: what somebody types behind the program's name.
+    """
+    description = f"{words[0].upper()}{words[1:]}. Example: {called()} {example}"
+    return actions.add_parser(name, help=words, description=description)
 
 
 def _nearest(word: str, known: Any) -> str | None:

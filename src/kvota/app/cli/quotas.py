@@ -4,7 +4,10 @@ import argparse
 from pathlib import Path
 
 from kvota.app.cli.cluster_options import add_cluster_options
-from kvota.files.command_name import called
+from kvota.app.cli.durations import duration_above_0_ms
+from kvota.app.cli.parser import add_action
+from kvota.app.cli.running_options import add_running_options
+from kvota.app.cli.status import top_count
 
 EXAMPLE = (
     "{kvota} quotas export --bootstrap-server 127.0.0.1:9092 --to quotas.yaml; edit it; "
@@ -15,10 +18,10 @@ EXAMPLE = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's actions and their options."""
     actions = parser.add_subparsers(
-        dest="action", required=True, metavar="export|plan|apply|undo|schema"
+        dest="action", required=True, metavar="export|plan|shadow|apply|undo|schema"
     )
-    export = _action(
-        actions, "export", "write what is in force", "export --bootstrap-server kafka:9092"
+    export = add_action(
+        actions, "export", "write what is in force", "quotas export --bootstrap-server kafka:9092"
     )
     add_cluster_options(export, required=False)
     export.add_argument(
@@ -33,11 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_format(export, ("yaml", "kafka-configs", "strimzi"), "yaml")
 
-    plan = _action(
+    plan = add_action(
         actions,
         "plan",
         "say what a file would change; exit 0: nothing, 1: something",
-        "plan quotas.yaml --bootstrap-server kafka:9092",
+        "quotas plan quotas.yaml --bootstrap-server kafka:9092",
     )
     _add_file(plan, "quotas.yaml")
     add_cluster_options(plan)
@@ -51,11 +54,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_format(plan, ("diff", "kafka-configs", "strimzi"), "diff")
     plan.add_argument("--output", choices=("table", "json"), default="table")
 
-    apply = _action(
+    shadow = add_action(
+        actions,
+        "shadow",
+        "say who would be held back by the file that a gateway tries (quotas.shadow); exit 0: nobody, 1: somebody",
+        "quotas shadow -c gateway.toml",
+    )
+    add_running_options(shadow)
+    shadow.add_argument(
+        "--top", type=top_count, default=20, metavar="N", help="so many lines at most (default: 20)"
+    )
+    shadow.add_argument("--output", choices=("lines", "json"), default="lines")
+
+    apply = add_action(
         actions,
         "apply",
         "bring a file or a plan into force; what undoes it is written beside it first",
-        "apply quotas.yaml --bootstrap-server kafka:9092",
+        "quotas apply quotas.yaml --bootstrap-server kafka:9092",
     )
     _add_file(apply, "quotas.yaml or a plan's file")
     add_cluster_options(apply)
@@ -67,23 +82,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="go there in steps, e.g. 10%%/1h: every hour each limit by at most 10%% of what it is then; "
         "the same command goes on with a ramp that was stopped",
     )
+    apply.add_argument(
+        "--shadowed",
+        type=duration_above_0_ms,
+        metavar="TIME",
+        help="only where a gateway has tried these quotas in shadow mode (quotas.shadow) for so long; shows what it has found first",
+    )
+    add_running_options(apply)
     _add_changing(apply, "do what guardrails refuse; begin a ramp anew from what is in force")
 
-    undo = _action(
+    undo = add_action(
         actions,
         "undo",
         "bring back what was in force before an apply",
-        "undo quotas.undo.yaml --bootstrap-server kafka:9092",
+        "quotas undo quotas.undo.yaml --bootstrap-server kafka:9092",
     )
     _add_file(undo, "the file that apply has written")
     add_cluster_options(undo)
     _add_changing(undo, "bring it back although somebody else has changed it since")
 
-    schema = _action(
+    schema = add_action(
         actions,
         "schema",
         "write the JSON schema, by which editors check and complete the file",
-        "schema --to quotas.schema.json",
+        "quotas schema --to quotas.schema.json",
     )
     schema.add_argument("--to", type=Path, metavar="FILE", help="(default: stdout)")
 
@@ -93,16 +115,6 @@ def run(args: argparse.Namespace) -> int:
     from kvota.app.cli import quotas_actions
 
     return quotas_actions.ACTIONS[args.action](args)
-
-
-def _action(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    words: str,
-    example: str,
-) -> argparse.ArgumentParser:
-    description = f"{words[0].upper()}{words[1:]}. Example: {called()} quotas {example}"
-    return actions.add_parser(name, help=words, description=description)
 
 
 def _add_file(parser: argparse.ArgumentParser, words: str) -> None:

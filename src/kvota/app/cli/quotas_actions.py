@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kvota.app.cli.cluster_options import cluster_of_options
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
+from kvota.app.cli.quotas_shadow import check_shadowed, show_shadow
 from kvota.app.quotas_as_code.alterable_quotas import InForce, NotAllowedError
 from kvota.app.quotas_as_code.applying import Applied, Wishes, apply, undo
 from kvota.app.quotas_as_code.cluster_quotas import ClusterQuotas
@@ -150,6 +151,8 @@ async def _compared(
 def _apply(args: argparse.Namespace) -> int:
     document = load_document(args.file)
     _check_is_wish(args.file, document)
+    if args.shadowed is not None:
+        check_shadowed(args, document.wanted, prunes=_prunes(args, document))
     wishes = Wishes(
         file=args.file,
         command=_typed(args, "apply"),
@@ -316,6 +319,7 @@ def _say(text: str) -> None:
 ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
     "export": _export,
     "plan": _plan,
+    "shadow": show_shadow,
     "apply": _apply,
     "undo": _undo,
     "schema": _schema,

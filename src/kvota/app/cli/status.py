@@ -36,12 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long to wait between two looks (default: 1s)",
     )
     parser.add_argument(
-        "--top", type=_count, default=20, metavar="N", help="so many lines at most (default: 20)"
+        "--top", type=top_count, default=20, metavar="N", help="so many lines at most (default: 20)"
     )
     parser.add_argument("--output", choices=("lines", "json"), default="lines")
 
 
-def _count(text: str) -> int:
+def top_count(text: str) -> int:
+    """Read how many lines are to be shown."""
     if not (text.isdecimal() and 1 <= int(text[:9]) <= 1_000):
         msg = f'"{text}" is not a number from 1 to 1000'
         raise argparse.ArgumentTypeError(msg)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from kvota.app.cli.cluster_options import add_cluster_options
 from kvota.app.cli.durations import duration_above_0_ms
-from kvota.files.command_name import called
+from kvota.app.cli.parser import add_action
 
 EXAMPLE = (
     "{kvota} topics create orders invoices --partitions 12 --bootstrap-server 127.0.0.1:9092 --wait"
 )
 TIMEOUT_MS = 60_000
+_SERVER = "--bootstrap-server kafka:9092"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="create|alter|delete|describe|list"
     )
-    create = _action(actions, "create", "create topics", "create orders --partitions 12")
+    create = add_action(
+        actions, "create", "create topics", f"topics create orders --partitions 12 {_SERVER}"
+    )
     _add_names(create)
     create.add_argument(
         "--partitions", type=_count, metavar="N", help="of each (default: the cluster's default)"
@@ -39,18 +42,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_changing(create, "create", existing="--if-not-exists")
 
-    alter = _action(actions, "alter", "give topics more partitions", "alter orders --partitions 24")
+    alter = add_action(
+        actions,
+        "alter",
+        "give topics more partitions",
+        f"topics alter orders --partitions 24 {_SERVER}",
+    )
     _add_names(alter)
     alter.add_argument(
         "--partitions", type=_count, required=True, metavar="N", help="of each, old and new ones"
     )
     _add_changing(alter, "alter", existing="--if-exists")
 
-    delete = _action(actions, "delete", "delete topics", "delete orders invoices")
+    delete = add_action(
+        actions, "delete", "delete topics", f"topics delete orders invoices {_SERVER}"
+    )
     _add_names(delete)
     _add_changing(delete, "delete", existing="--if-exists")
 
-    describe = _action(actions, "describe", "show topics; without names, all", "describe orders")
+    describe = add_action(
+        actions, "describe", "show topics; without names, all", f"topics describe orders {_SERVER}"
+    )
     _add_names(describe)
     describe.add_argument(
         "--partitions",
@@ -59,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_looking(describe)
 
-    listing = _action(actions, "list", "list the names of all topics", "list")
+    listing = add_action(actions, "list", "list the names of all topics", f"topics list {_SERVER}")
     listing.add_argument("--internal", action="store_true", help="Kafka's own topics, too")
     _add_looking(listing)
 
@@ -69,17 +81,6 @@ def run(args: argparse.Namespace) -> int:
     from kvota.app.cli import topics_actions
 
     return topics_actions.run(args)
-
-
-def _action(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    words: str,
-    example: str,
-) -> argparse.ArgumentParser:
-    server = "--bootstrap-server kafka:9092"
-    description = f"{words[0].upper()}{words[1:]}. Example: {called()} topics {example} {server}"
-    return actions.add_parser(name, help=words, description=description)
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:

@@ -221,7 +221,7 @@ class Mutation(ChargedTalk):
         by_topic: dict[str | bytes | None, TopicResult] = {}
         for result in answer.topics:
             by_topic[result.name] = by_topic[result.topic_id] = result
-        outcomes = self._outcomes
+        outcomes, last = self._outcomes, Outcome(ErrorCode.NONE, None)
         for index, topic in enumerate(self._request.topics):
             if index % STEP_PARTS == STEP_PARTS - 1:
                 yield
@@ -234,7 +234,10 @@ class Mutation(ChargedTalk):
                 done = self._counts.done(index, said, charges.charged(index), now_ms)
             elif said.error_code not in PERHAPS_DONE:
                 self._counts.refused(index, now_ms)
-            outcomes[index] = Outcome(said.error_code, done)
+            # One object for topics of the same fate: the garbage collector looks at each.
+            last = outcomes[index] = (
+                last if last == (said.error_code, done) else Outcome(said.error_code, done)
+            )
         charges.owe(self._leave(charges), self._now_us)
         return (
             yield from charges.settle(

@@ -192,8 +192,19 @@ class MutationCharges:
 
     def abandon(self) -> None:
         """No answer comes: what was charged stays charged and is recorded."""
+        append = self._shared.sink.append
         for charge in list(self._charges.values())[self._recorded :]:
-            self._append(charge, NO_ANSWER)
+            # Not by ``_append``: of 20,000 topics all have their rows in this one step.
+            decision = charge.decision
+            append(
+                charge.memo,
+                charge.seq,
+                charge.ts_us,
+                charge.partitions,
+                decision.throttle_ms,
+                NO_ANSWER,
+                CODE_OF_OUTCOME[decision.outcome],
+            )
         self._charges.clear()
 
     @property
