@@ -72,6 +72,7 @@ async def watching(
         look_again=lambda: looked_again.append(disks.count),
         clock=clock,
         interval_ms=1,
+        on_look=lambda _: None,
     )
     task = asyncio.get_running_loop().create_task(watch.run())
     yield disks, looked_again
