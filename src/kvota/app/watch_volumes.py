@@ -8,7 +8,7 @@ from kvota.app.system_clock import SystemClock
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.volume_watch import VolumeWatch
 from kvota.model.clock import Clock
-from kvota.model.errors import UnreachableError, UsageError
+from kvota.model.errors import KvotaError, UsageError
 from kvota.record.volume_record import VolumeRecord
 from kvota.record.volume_rows import volume_rows
 from kvota.volumes import Observation
@@ -56,7 +56,9 @@ async def watch_volumes(
             record.start()
         try:
             await source.check()
-        except UnreachableError as error:
+        except UsageError:
+            raise
+        except KvotaError as error:  # nobody answers, or the login is refused: that may end
             log.warning("volumes: %s; whether its brokers are new enough is not known yet", error)
         gateway.volume_throttle = throttle
         watch = VolumeWatch(
