@@ -44,7 +44,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
 @pytest.fixture(scope="module")
 def cluster(disks: list[Path]) -> Iterator[LocalKafka]:
     folder = disks[0].parent.parent
-    properties = {"log.retention.check.interval.ms": "500"}
+    properties = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
     with LocalKafka(
         nodes=NODES, folder=folder, properties=properties, java_options=SHORT_LIVED
     ) as kafka:

@@ -55,6 +55,7 @@ class VolumeWatch:
         self._on_look = on_look
         self._in_force: Mapping[int | None, float] = {None: 1.0}
         self._logged = 1.0
+        self._fallbacks = 0
         self._failed = False
 
     async def run(self) -> None:
@@ -76,6 +77,7 @@ class VolumeWatch:
             self._put_in_force()
 
     def _put_in_force(self) -> None:
+        self._say_fallback()
         factors = self.throttle.factors
         if factors == self._in_force:
             return
@@ -101,6 +103,15 @@ class VolumeWatch:
         elif self._failed and not failed:
             log.info("volumes: they can be looked at again")
         self._failed = failed
+
+    def _say_fallback(self) -> None:
+        """Once when it comes into force, also where it is the factor that there was."""
+        fallbacks, self._fallbacks = self._fallbacks, self.throttle.fallbacks
+        if self._fallbacks > fallbacks and self.throttle.factors == self._in_force:
+            log.warning(
+                "volumes: produce factor %.2f, now as the fallback: no look has succeeded for the validity",
+                self.throttle.factor,
+            )
 
     def _say_factor(self) -> None:
         factor = self.throttle.factor
