@@ -27,6 +27,8 @@ NAMES = (
     "quotas_as_code",
     "configs",
     "producer_ids",
+    "volumes",
+    "factor_changes",
 )
 
 

@@ -1,194 +1,302 @@
-"""A real broker on a small disk: producers are slowed down and stopped before it is full, and go on afterwards."""
+"""Three brokers on small disks: producers are slowed down and stopped before one is full, and go on afterwards."""
 
 import asyncio
-import subprocess
-import threading
+import contextlib
+import signal
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
-from typing import Self
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.endurance.client_process import ClientProcess, java_client
+from tests.integration.full_speed import AiokafkaAtFullSpeed, LibrdkafkaAtFullSpeed
+from tests.integration.small_disks import small_disks, taken_by_others
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.client import Cluster
-from kvota.files.log_dirs import observe_local
 from kvota.localkafka import LocalKafka
+from kvota.localkafka.cluster import admin
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 MIB = 2**20
-DISK_BYTES = 400 * MIB
-# Less than what is produced between two looks lies between them: near the hard limit the factor is so small that
-# one wait for it may last minutes, as lawful as it is useless to a test. How the factor falls is in the unit tests.
-SOFT_BYTES, HARD_BYTES = 152 * MIB, 150 * MIB
-PRODUCE_BYTES_PER_S = 40 * 10**6
-PATIENCE_S = 120
-DELETE_RECORDS = 21
+DISK_BYTES = 256 * MIB
+SOFT_BYTES, HARD_BYTES = 160 * MIB, 64 * MIB
+# Of one broker; each of the three disks gets what all brokers take.
+PRODUCE_BYTES_PER_S = 10 * 10**6
+PATIENCE_S = 60
 P = "client.quota.callback.static"
+NODES = 3
+PARTITIONS = 3
+QUICK = {"segment.bytes": str(4 * MIB), "file.delete.delay.ms": "100", "min.insync.replicas": "2"}
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own size, where this user may mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    with small_disks(tmp_path_factory.mktemp("disks"), NODES, DISK_BYTES) as found:
+        yield found
 
 
-class FullSpeed:
-    """librdkafka sends all it can until it is told to stop, or until the block ends."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        self.delivered = 0
-        self.failed: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "enable.idempotence": True,
-                "message.timeout.ms": 120_000,
-                "queue.buffering.max.kbytes": 16_384,
-                "batch.size": 200_000,
-                "linger.ms": 5,
-                "log_level": 0,
-            }
-        )
-        self._topic = topic
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-
-    def stop(self) -> None:
-        """Send no more; return when all that was sent has ended."""
-        self._stopping.set()
-        self._thread.join(150)
-
-    def _run(self) -> None:
-        record = b"v" * 20_000
-        while not self._stopping.is_set():
-            try:
-                self._producer.produce(self._topic, record, on_delivery=self._ended)
-                self._producer.poll(0)
-            except BufferError:
-                self._producer.poll(0.05)
-        self._producer.flush(130)
-
-    def _ended(self, error: object, _message: object) -> None:
-        if error is None:
-            self.delivered += 1
-        else:
-            self.failed.append(str(error))
-
-
-def available(disk: Path) -> int:
-    return observe_local([str(disk)]).volumes[0].available_bytes
-
-
-def stored(servers: str, topic: str) -> int:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "count",
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    consumer.subscribe([topic])
-    count, quiet = 0, 0
-    while quiet < 3:
-        messages = consumer.consume(1000, timeout=2)
-        count += sum(message.error() is None for message in messages)
-        quiet = 0 if messages else quiet + 1
-    consumer.close()
-    return count
-
-
-@pytest.mark.timeout(300)
-async def test_producers_at_full_speed_never_fill_the_disk_and_go_on_when_there_is_room(
-    small_disk: Path, tmp_path: Path
-) -> None:
-    properties = {
-        "log.segment.bytes": str(16 * MIB),
-        "log.segment.delete.delay.ms": "100",
-        "log.retention.check.interval.ms": "1000",
-    }
+@pytest.fixture(scope="module")
+def cluster(disks: list[Path]) -> Iterator[LocalKafka]:
+    folder = disks[0].parent.parent
+    properties = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
     with LocalKafka(
-        folder=small_disk / "kafka", properties=properties, java_options=SHORT_LIVED
+        nodes=NODES, folder=folder, properties=properties, java_options=SHORT_LIVED
     ) as kafka:
-        for topic in ("first", "second"):
-            kafka.create_topic(topic)
-        port = free_port_range(4)
-        settings: dict[str, int | str] = {
-            "client.quota.callback.class": "kvota.callbacks.StaticQuotaCallback",
-            f"{P}.produce": PRODUCE_BYTES_PER_S,
-            f"{P}.storage.check-interval": 1,
-            f"{P}.storage.perVolumeLimit.availableBytesBelow.soft": SOFT_BYTES,
-            f"{P}.storage.perVolumeLimit.availableBytesBelow.hard": HARD_BYTES,
-            f"{P}.kafka.admin.bootstrap.servers": kafka.bootstrap_servers,
-        }
-        config = gateway_toml(
-            upstream=kafka.bootstrap_servers,
-            first_port=port,
-            node_ids="1-2",
-            enforce={"PRODUCE": True},
-            kafka=settings,
-        )
-        with (
-            GatewayProcess(tmp_path / "gw", config=config, quotas="", first_port=port) as gateway,
-            FullSpeed(gateway.bootstrap_servers, "first") as producer,
-        ):
-            await until(lambda: "-> 0.00: broker 1" in gateway.log, lambda: gateway.log)
-            await asyncio.sleep(3)  # nothing more may be produced
-            assert available(small_disk) > 0
-            delivered = producer.delivered
-            await asyncio.sleep(3)
-            assert producer.delivered == delivered, "produced on a disk at its hard limit"
+        yield kafka
 
-            async with Cluster(kafka.bootstrap_servers.split(",")) as cluster:
-                await empty(cluster, "first")
-            await until(lambda: producer.delivered > delivered, lambda: gateway.log)
-            producer.stop()
 
-            assert producer.failed == []
-            with FullSpeed(gateway.bootstrap_servers, "second") as second:
-                await asyncio.sleep(1)
-                second.stop()
-            assert second.failed == []
-            assert stored(gateway.bootstrap_servers, "second") == second.delivered
+@contextlib.contextmanager
+def gateway_of(
+    cluster: LocalKafka, folder: Path, **further: int | float | str
+) -> Iterator[GatewayProcess]:
+    settings: dict[str, Any] = {
+        "client.quota.callback.class": "kvota.callbacks.StaticQuotaCallback",
+        f"{P}.produce": PRODUCE_BYTES_PER_S,
+        f"{P}.storage.check-interval": 1,
+        f"{P}.storage.perVolumeLimit.availableBytesBelow.soft": SOFT_BYTES,
+        f"{P}.storage.perVolumeLimit.availableBytesBelow.hard": HARD_BYTES,
+        f"{P}.kafka.admin.bootstrap.servers": cluster.bootstrap_servers,
+    }
+    settings |= {f"{P}.{key}": value for key, value in further.items()}
+    port = free_port_range(5)
+    config = gateway_toml(
+        upstream=cluster.bootstrap_servers,
+        first_port=port,
+        node_ids="1-3",
+        enforce={"PRODUCE": True},
+        kafka=settings,
+        record="record",
+        http_port=0,
+    )
+    with GatewayProcess(folder, config=config, quotas="", first_port=port) as gateway:
+        yield gateway
+
+
+def looks(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    """What the gateway has recorded of the volumes."""
+    files = sorted((gateway.folder / "record" / "_volumes").glob("*.parquet"))
+    # Opened once: the file of the running hour is replaced.
+    return [row for file in files for row in pq.read_table(BytesIO(file.read_bytes())).to_pylist()]
+
+
+def ends(cluster: LocalKafka, topic: str) -> int:
+    """How many records a topic has ever taken."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "ends"})
+    marks = [
+        consumer.get_watermark_offsets(TopicPartition(topic, partition), 20)
+        for partition in range(PARTITIONS)
+    ]
+    consumer.close()
+    return sum(high for _, high in marks)
 
 
 async def until(is_so: Callable[[], bool], said: Callable[[], str]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not is_so():
-        assert time.monotonic() < end, f"it never became so; the gateway said:\n{said()[-4000:]}"
+        assert time.monotonic() < end, f"it never became so:\n{said()[-4000:]}"
         await asyncio.sleep(0.1)
 
 
-async def empty(cluster: Cluster, topic: str) -> None:
-    """Delete the records of a topic's one partition, up to its end."""
-    answer = await cluster.ask(
-        DELETE_RECORDS,
-        {
-            "topics": [
-                {"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]},
-            ],
-            "timeout": timedelta(seconds=20),
-        },
-    )
-    assert [int(each.partitions[0].error_code) for each in answer.topics] == [0]
+def empty(cluster: LocalKafka, topic: str) -> None:
+    """Delete all records of a topic."""
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    upto = [TopicPartition(topic, partition, OFFSET_END) for partition in range(PARTITIONS)]
+    for deleted in client.delete_records(upto).values():
+        deleted.result(20)
+
+
+@pytest.mark.timeout(240)
+async def test_producers_at_full_speed_never_fill_a_disk_and_go_on_when_there_is_room(
+    cluster: LocalKafka, disks: list[Path], tmp_path: Path
+) -> None:
+    topics = ("librdkafka", "aiokafka", "java")
+    for topic in topics:
+        cluster.create_topic(topic, PARTITIONS, NODES, configs=QUICK)
+    with contextlib.ExitStack() as stack:
+        gateway = stack.enter_context(gateway_of(cluster, tmp_path / "gw"))
+        java = stack.enter_context(
+            ClientProcess(
+                tmp_path,
+                "java",
+                java_client(
+                    "Producing", gateway.bootstrap_servers, "java", PARTITIONS, "java", 1, 2000
+                ),
+                end_s=60,
+            )
+        )
+        java.wait_until_it_began()
+        librdkafka = stack.enter_context(
+            LibrdkafkaAtFullSpeed(gateway.bootstrap_servers, "librdkafka")
+        )
+        aiokafka = stack.enter_context(AiokafkaAtFullSpeed(gateway.bootstrap_servers, "aiokafka"))
+
+        await until(lambda: 0 < looks(gateway)[-1]["factor"] < 0.4, lambda: gateway.log)
+        with taken_by_others(disks[1], leaving_bytes=HARD_BYTES // 2):
+            await until(lambda: "-> 0.00: broker 2" in gateway.log, lambda: gateway.log)
+            await asyncio.sleep(1)  # what had been let through
+            stopped = {topic: ends(cluster, topic) for topic in topics}
+            await asyncio.sleep(2)
+            assert {topic: ends(cluster, topic) for topic in topics} == stopped
+            for topic in topics:
+                empty(cluster, topic)
+        await until(
+            lambda: all(ends(cluster, topic) > stopped[topic] for topic in topics),
+            lambda: gateway.log,
+        )
+        java.ask_to_end()
+        for client in (librdkafka, aiokafka):
+            client.stop()
+            assert client.failed == []
+        told = java.result()
+
+    assert not [line for line in told if line.startswith("failed")]
+    sent = sum(int(line.split()[2]) for line in told if line.startswith("sent"))
+    assert {topic: ends(cluster, topic) for topic in topics} == {
+        "librdkafka": librdkafka.delivered,
+        "aiokafka": aiokafka.delivered,
+        "java": sent,
+    }
+    assert all(node.running for node in cluster.nodes)
+    judge(looks(gateway))
+
+
+def judge(rows: list[dict[str, Any]]) -> None:
+    """The factor is the line between the limits, at every look; no disk was ever full."""
+    assert {row["status"] for row in rows} == {"SUCCESS"}
+    of_look: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        of_look.setdefault(row["ts_us"], []).append(row)
+    factors = []
+    for of_one in of_look.values():
+        least = min(row["usable_bytes"] for row in of_one)
+        line = (least - HARD_BYTES) / (SOFT_BYTES - HARD_BYTES)
+        assert [row["factor"] for row in of_one] == pytest.approx(
+            [min(max(line, 0.0), 1.0)] * NODES
+        )
+        assert least > 0
+        factors.append(of_one[0]["factor"])
+    assert factors[0] == 1.0
+    assert min(factors) == 0.0 < factors[-1]
+    assert any(0 < factor < 1 for factor in factors)
+
+
+async def test_a_full_disk_stops_all_producers_or_those_of_its_broker(
+    cluster: LocalKafka, disks: list[Path], tmp_path: Path
+) -> None:
+    cluster.create_topic("uneven", NODES, 1)
+    with (
+        gateway_of(cluster, tmp_path / "all") as all_brokers,
+        gateway_of(
+            cluster, tmp_path / "each", **{"throttle.factor.scope": "broker"}
+        ) as each_broker,
+    ):
+        for gateway in (all_brokers, each_broker):
+            assert taken(gateway, "uneven") == {1, 2, 3}
+        with taken_by_others(disks[1], leaving_bytes=HARD_BYTES // 2):
+            for gateway in (all_brokers, each_broker):
+                await until(lambda of=gateway: "-> 0.00: broker 2" in of.log, lambda: "")  # type: ignore[misc]
+
+            assert taken(all_brokers, "uneven") == set()
+            assert taken(each_broker, "uneven") == {1, 3}
+        for gateway in (all_brokers, each_broker):
+            await until(lambda of=gateway: "0.00 -> 1.00" in of.log, lambda: "")  # type: ignore[misc]
+            assert taken(gateway, "uneven") == {1, 2, 3}
+
+
+def taken(gateway: GatewayProcess, topic: str) -> set[int]:
+    """By which brokers a record is acknowledged within two seconds, sent to the partition of each."""
+    producer = Producer({"bootstrap.servers": gateway.bootstrap_servers, "log_level": 0})
+    partitions = producer.list_topics(topic, 20).topics[topic].partitions
+    brokers: set[int] = set()
+    for partition, found in partitions.items():
+
+        def ended(error: object, _message: object, leader: int = found.leader) -> None:
+            if error is None:
+                brokers.add(leader)
+
+        producer.produce(topic, b"v", partition=partition, on_delivery=ended)
+    producer.flush(2)
+    producer.purge()
+    producer.flush(2)
+    return brokers
+
+
+FALLBACKS = "io_strimzi_kafka_quotas_localthrottlefactor_fallbackthrottlefactorapplied_total"
+IS_FALLBACK = "kvota_produce_factor_is_fallback"
+
+
+def metric(gateway: GatewayProcess, name: str) -> float:
+    """The sum over a metric's series."""
+    with urllib.request.urlopen(f"{gateway.http_url}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+async def test_brokers_that_die_or_hang_leave_the_factor_until_its_validity_ends(
+    cluster: LocalKafka, tmp_path: Path
+) -> None:
+    further = {
+        "throttle.factor.fallback": 0.25,
+        "throttle.factor.validity.duration": "PT3S",
+    }
+    with gateway_of(cluster, tmp_path / "gw", **further) as gateway:
+        await until(lambda: bool(looks(gateway)), lambda: gateway.log)
+        # The cluster goes on to name it for as long as its session lasts.
+        cluster.kill(3)
+        await until(
+            lambda: "DESCRIBE_LOG_DIR_ERROR: broker 3: " in gateway.log, lambda: gateway.log
+        )
+        await until(lambda: "they can be looked at again" in gateway.log, lambda: gateway.log)
+        assert "stays until its validity ends" in gateway.log
+        assert metric(gateway, "kvota_produce_factor") == 1.0 or metric(gateway, IS_FALLBACK)
+
+        before = metric(gateway, FALLBACKS)
+        with contextlib.ExitStack() as stack:
+            for node in cluster.nodes[:2]:
+                node.signal(signal.SIGSTOP)
+                stack.callback(node.signal, signal.SIGCONT)
+            await until(lambda: "SAFETY_TIMEOUT: " in gateway.log, lambda: gateway.log)
+            await until(lambda: metric(gateway, FALLBACKS) > before, lambda: gateway.log)
+            assert metric(gateway, IS_FALLBACK) == 1
+            assert metric(gateway, "kvota_produce_factor") == 0.25
+            assert "-> 0.25: the fallback" in gateway.log
+        cluster.start_node(3)
+        await until(lambda: metric(gateway, IS_FALLBACK) == 0, lambda: gateway.log)
+        assert metric(gateway, "kvota_produce_factor") == 1.0
+        assert {"SUCCESS", "DESCRIBE_LOG_DIR_ERROR", "SAFETY_TIMEOUT"} <= {
+            row["status"] for row in looks(gateway)
+        }
+
+
+async def test_a_login_that_is_refused_is_said_counted_and_over_once_it_is_taken(
+    sasl_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    secret = "watcher-secret"
+    login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="watcher" password="{secret}";'
+    further = {
+        "kafka.admin.bootstrap.servers": sasl_kafka.sasl_bootstrap_servers,
+        "kafka.admin.security.protocol": "SASL_PLAINTEXT",
+        "kafka.admin.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.admin.sasl.jaas.config": login.replace('"', '\\"'),
+        "throttle.factor.fallback": 0.25,
+        "throttle.factor.validity.duration": "PT2S",
+        # Of the machine's own disk, whatever there is of it.
+        "storage.perVolumeLimit.availableBytesBelow.soft": 1,
+        "storage.perVolumeLimit.availableBytesBelow.hard": 0,
+    }
+    with gateway_of(sasl_kafka, tmp_path / "gw", **further) as gateway:
+        await until(lambda: metric(gateway, FALLBACKS) == 1, lambda: gateway.log)
+        assert "DESCRIBE_CLUSTER_ERROR: " in gateway.log
+        assert secret not in gateway.log
+        assert "volumes: produce factor 1.00 -> 0.25: the fallback" in gateway.log
+
+        admin.add_scram_users(sasl_kafka.nodes[0].address, {"watcher": secret})
+        await until(lambda: "0.25 -> 1.00" in gateway.log, lambda: gateway.log)
+        assert metric(gateway, FALLBACKS) == 1

@@ -128,7 +128,7 @@ class Recorded:
         lane = self.lane
         throttle_ms = (lane.admit if is_turn else lane.charge)(value, self.now_ms)
         if throttle_ms == MUST_WAIT:
-            self._row(value, lane.reject(self.now_ms), Outcome.REJECTED)
+            self._row(value, lane.reject(value, self.now_ms), Outcome.REJECTED)
             return
         self._row(value, throttle_ms, Outcome.THROTTLED if throttle_ms > 0 else Outcome.ADMITTED)
 

@@ -39,6 +39,17 @@ class RecordSettings:
     flush_interval_s: float
     buffer_rows: int
 
+    @property
+    def limits(self) -> RecordLimits:
+        """As those take them who write."""
+        return RecordLimits(
+            buffer_rows=self.buffer_rows,
+            flush_rows=self.flush_rows,
+            flush_interval_s=self.flush_interval_s,
+            folder_bytes_max=self.folder_bytes_max,
+            age_s_max=self.age_s_max,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:

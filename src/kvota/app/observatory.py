@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,13 +10,15 @@ from typing import TypeVar
 
 from kvota.app.limit_sources import LimitSources
 from kvota.app.shadow_watch import ShadowWatch
-from kvota.callbacks import DefaultQuotaCallback
+from kvota.callbacks import DefaultQuotaCallback, StaticQuotaCallback
 from kvota.gateway.gateway import Gateway
 from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.families import Observed
 from kvota.metrics.glance import GatewayGlance
 from kvota.metrics.process_facts import process_facts
 from kvota.metrics.tally import Tally
+from kvota.metrics.volume_families import VolumeFacts, facts_of
+from kvota.model.quota_type import QuotaType
 from kvota.record.recorder import Recorder
 from kvota.record.row_counter import CountingSink
 from kvota.session.explaining import QuotaExplanation, explain
@@ -76,7 +78,17 @@ class Observatory:
             http_requests=dict(self.http.pages.requests),
             http_closed=dict(self.http.doorkeeper.closed),
             version=_VERSION,
+            volumes=await self._on_loop(self._volumes),
+            static_limits=self._static_limits(),
         )
+
+    def _volumes(self) -> VolumeFacts | None:
+        throttle = self.gateway.volume_throttle
+        return None if throttle is None else facts_of(throttle, self.name)
+
+    def _static_limits(self) -> Mapping[QuotaType, float] | None:
+        callback = self.gateway.quota_callback.callback
+        return callback.limits if isinstance(callback, StaticQuotaCallback) else None
 
     def _forget_gone(
         self, keys: tuple[CounterKey, ...], last_ms: list[float], glance: GatewayGlance

@@ -22,21 +22,20 @@ from kvota.app.settings_in_force import SettingsInForce, begin_with
 from kvota.app.shadow_watch import ShadowWatch
 from kvota.app.system_clock import SystemClock
 from kvota.app.watch_cluster import watch_cluster
+from kvota.app.watch_volumes import watch_volumes
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import QuotaEngine
 from kvota.files.process_lock import ProcessLock
 from kvota.gateway.gateway import Gateway
-from kvota.gateway.volume_watch import VolumeWatch
 from kvota.metrics.cells import Cells
 from kvota.metrics.tally import Tally
 from kvota.metrics.throttle_log import ThrottleLog
 from kvota.model.address import address_text
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import KvotaError, UnreachableError, UsageError
+from kvota.model.errors import KvotaError, UnreachableError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES
-from kvota.record.record_limits import RecordLimits
 from kvota.record.recorder import Recorder
 from kvota.record.row_counter import CountingSink
 from kvota.session.budget import AnnouncedBudgets
@@ -88,7 +87,8 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     cells = Cells(shown_max=_SERIES_MAX)
     tally = Tally(cells, ThrottleLog(cells, sources.of_counter))
     shadow = ShadowWatch(tally, running, lambda: store.quotas, SystemClock())
-    sink = _sink(config, shadow)
+    run_id = uuid.uuid4().hex[:12]
+    sink = _sink(config, shadow, run_id)
     shared = Shared(
         engine=engine,
         sink=sink,
@@ -114,7 +114,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     try:
         tell = None if lock is None else lock.tell
         reload = Reload(running, gateway, sources, store, tell)
-        uvloop.run(_serve(config, gateway, store, reload, settings))
+        uvloop.run(_serve(config, gateway, store, reload, settings, run_id))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
@@ -214,21 +214,15 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _sink(config: GatewayConfig, observer: ShadowWatch) -> Recorder | CountingSink:
-    record = config.record
-    if record.folder is None:
+def _sink(config: GatewayConfig, observer: ShadowWatch, run_id: str) -> Recorder | CountingSink:
+    folder = config.record.folder
+    if folder is None:
         return CountingSink(observer, clock=SystemClock())
     return Recorder(
-        record.folder,
+        folder,
         gateway=config.name,
-        run_id=uuid.uuid4().hex[:12],
-        limits=RecordLimits(
-            buffer_rows=record.buffer_rows,
-            flush_rows=record.flush_rows,
-            flush_interval_s=record.flush_interval_s,
-            folder_bytes_max=record.folder_bytes_max,
-            age_s_max=record.age_s_max,
-        ),
+        run_id=run_id,
+        limits=config.record.limits,
         clock=SystemClock(),
         observer=observer,
     )
@@ -240,6 +234,7 @@ async def _serve(
     store: QuotaStore,
     reload: Reload,
     settings: SettingsInForce,
+    run_id: str,
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
@@ -253,45 +248,10 @@ async def _serve(
             tasks.create_task(settings.follow()),
         ]
         beside.append(tasks.create_task(watch_cluster(config, gateway, started)))
-        if config.kafka.volumes.source != "none":
-            beside.append(tasks.create_task(_watch_volumes(config, gateway, started)))
+        beside.append(tasks.create_task(watch_volumes(config, gateway, started, run_id)))
         await gateway.run(started=started)
         for task in beside:
             task.cancel()
-
-
-async def _watch_volumes(config: GatewayConfig, gateway: Gateway, started: asyncio.Event) -> None:
-    """Look at the volumes once it listens.
-
-    Raises:
-        UsageError: a broker is too old to tell how full its volumes are, or kio is not installed.
-    """
-    try:
-        from kvota.app.volume_source import VolumeSource, throttle_of
-    except ModuleNotFoundError as error:
-        msg = (
-            f"volumes: this needs {error.name}, which is not installed. pip install 'kvota[client]'"
-        )
-        raise UsageError(msg) from error
-    await started.wait()
-    clock = SystemClock()
-    source = VolumeSource(config)
-    try:
-        try:
-            await source.check()
-        except UnreachableError as error:
-            log.warning("volumes: %s; whether its brokers are new enough is not known yet", error)
-        watch = VolumeWatch(
-            source.observe,
-            throttle_of(config, now_ms=clock.now_us() // 1000),
-            gateway.shared,
-            look_again=gateway.look_again,
-            clock=clock,
-            interval_ms=config.kafka.volumes.check_interval_ms,
-        )
-        await watch.run()
-    finally:
-        await source.close()
 
 
 async def _say_ready(

@@ -6,6 +6,7 @@ not decided here: that factor is laid over the limits of any callback (``kvota.v
 
 from collections.abc import Mapping
 from math import isinf
+from types import MappingProxyType
 from typing import ClassVar
 
 from kvota.model.errors import ConfigurationError
@@ -59,6 +60,11 @@ class StaticQuotaCallback(ClientQuotaCallback):
                 limit = max(limit, _PRODUCE_FLOOR)
             if not isinf(limit):
                 self._limits[quota_type] = limit
+
+    @property
+    def limits(self) -> Mapping[QuotaType, float]:
+        """As configured, per second and broker, of those types that have one."""
+        return MappingProxyType(self._limits)
 
     def enabled(self, quota_type: QuotaType) -> bool:
         """False for REQUEST without a limit: to take the time of requests costs some of it."""

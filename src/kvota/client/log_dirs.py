@@ -28,9 +28,11 @@ async def observe_cluster(cluster: Cluster, *, timeout_s: float) -> Observation:
     try:
         async with asyncio.timeout(timeout_s):
             broker_ids = sorted((await cluster.metadata([])).brokers)
-    except (KvotaError, TimeoutError) as error:
-        reason = _words(error, timeout_s)
-        return Observation(status=Status.DESCRIBE_CLUSTER_ERROR, reason=reason)
+    except TimeoutError as error:
+        reason = f"the list of brokers: {_words(error, timeout_s)}"
+        return Observation(status=Status.SAFETY_TIMEOUT, reason=reason)
+    except KvotaError as error:
+        return Observation(status=Status.DESCRIBE_CLUSTER_ERROR, reason=str(error))
     answers = await asyncio.gather(
         *(_of_broker(cluster, broker_id, timeout_s) for broker_id in broker_ids)
     )

@@ -42,7 +42,8 @@ One charge of a **debt bucket** (bandwidth under ``token_bucket``; kvota's own),
     2  debt_ms = debt_with(debt_ms, value, unit_ms(limit), burst_ms)
     3  throttle_ms = debt_throttle(debt_ms)
 
-A rejected PRODUCE is steps 1 and 3 only; a rejected FETCH shows what step 3 would say after step 2, and
+A rejected PRODUCE is steps 1 and 3 only (of a sampled rate: where a factor of 0 lets nothing pass, a charge that is taken
+back at once); a rejected FETCH shows what step 3 would say after step 2, and
 keeps what step 1 left. Debt is time, not bytes, so another limit keeps it; another burst does, too.
 
 Without a limit the first two are charged against ``UNLIMITED``. A counter starts anew when

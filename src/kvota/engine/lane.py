@@ -10,8 +10,9 @@ from kvota.engine.arithmetic import (
     is_blocked,
     saturate_to_int32,
 )
+from kvota.engine.blocked_counter import BlockedCounter
 from kvota.engine.counting import Counting
-from kvota.engine.debt_bucket import MUST_WAIT, DebtBucket
+from kvota.engine.debt_bucket import DebtBucket
 from kvota.engine.kept_places import PlaceKey
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.waiting_line import Turn, WaitingLine
@@ -78,6 +79,7 @@ class Lane:
         limit: in force: both multiplied; None: unlimited.
         is_blocked: the limit is below the floor of the quota type: every charge is recorded and
             throttled by ``BLOCKED_THROTTLE_MS``.
+        is_shut: a factor of 0 lies over a limit of PRODUCE: requests wait, uncharged, however it counts.
         samples: of the window in force; 0: no quota of this type exists, charges are only observed.
         window_ms: how long an empty window is.
         window_bytes: what fits into it (Kafka's maxValueInQuotaWindow).
@@ -100,6 +102,7 @@ class Lane:
         "factor",
         "is_blocked",
         "is_forgotten",
+        "is_shut",
         "limit",
         "line",
         "node_id",
@@ -149,6 +152,7 @@ class Lane:
         self.factor = 1.0
         self.limit: float | None = None
         self.is_blocked = False
+        self.is_shut = False
         self.is_forgotten = False
         self.source = 1
         self.samples = self.sample_ms = 0
@@ -181,6 +185,8 @@ class Lane:
         self.factor = factor
         self.limit = limit
         self.is_blocked = limit is not None and is_blocked(limit, self._floor)
+        # A request let through for each new connection, and after each mute, would fill a disk all the same.
+        self.is_shut = self.is_blocked and factor == 0.0 and self.quota_type is QuotaType.PRODUCE
         self._counting = counting
         self.algorithm = counting.algorithm
         self.samples = counting.window.samples
@@ -223,14 +229,15 @@ class Lane:
                 counter.close_gate()
         counter.configure(self._counting.window, limit)
         self.window_ms = counter.window_ms
-        self._lead_to(_Blocked(counter) if self.is_blocked else counter)
+        self._lead_to(BlockedCounter(counter, is_shut=self.is_shut) if self.is_blocked else counter)
 
     # ------------------------------------------------------------------ waiting for a turn
 
     @property
     def makes_wait(self) -> bool:
-        """True while a request can have to wait for its turn: only a debt bucket does that."""
-        return isinstance(self.counter, DebtBucket) and self._counts_by is self.algorithm
+        """True while a request can have to wait for its turn: in a debt bucket, or where nothing may pass."""
+        is_bucket = isinstance(self.counter, DebtBucket) and self._counts_by is self.algorithm
+        return is_bucket or self.is_shut
 
     @property
     def is_charged_at_the_head(self) -> bool:
@@ -244,16 +251,25 @@ class Lane:
 
     def turn_in_ms(self, now_ms: int) -> int:
         """How long it takes until the next of those who wait may go on; 0: it may."""
+        if self.is_shut:
+            return BLOCKED_THROTTLE_MS
         counter = self.counter
         if not isinstance(counter, DebtBucket) or not self.makes_wait:
             return 0
         return BLOCKED_THROTTLE_MS if self.is_blocked else counter.turn_in_ms(now_ms)
 
-    def reject(self, now_ms: int) -> int:
-        """A request has to wait, uncharged: the throttle for its row, of what is owed without it."""
-        counter = self.counter
-        assert isinstance(counter, DebtBucket), "only a debt bucket makes anybody wait"
-        throttle_ms = counter.reject(now_ms)
+    def reject(self, value: float, now_ms: int) -> int:
+        """A request of so many bytes has to wait, uncharged: the throttle for its row.
+
+        In a debt bucket that of what is owed without it; a sampled rate takes it back at once, as of a Fetch.
+        """
+        assert self.makes_wait, "who waits has something to wait for"
+        counter = self.counter if self.is_counting_so else self.start_anew(now_ms)
+        assert counter is not None, "a lane without a counter has no limit"
+        if isinstance(counter, DebtBucket):
+            throttle_ms = counter.reject(now_ms)
+        else:
+            throttle_ms = counter.refuse(value, now_ms)
         return BLOCKED_THROTTLE_MS if self.is_blocked else throttle_ms
 
     def went_back(self, now_ms: int) -> bool:
@@ -313,40 +329,12 @@ class Lane:
         if self.room is not None:
             self.room.line.wake_all()
 
-    def _lead_to(self, target: "Counter | _Blocked | _Successor | _Nothing") -> None:
+    def _lead_to(self, target: "Counter | BlockedCounter | _Successor | _Nothing") -> None:
         self.charge = target.charge
         self.admit = target.admit
         self.allowance = target.allowance
         self.refuse = target.refuse
         self.peek = target.peek
-
-
-class _Blocked:
-    """A counter whose limit is below the floor: it counts on, and lets nothing pass freely."""
-
-    __slots__ = ("_counter",)
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-
-    def charge(self, value: float, now_ms: int, /) -> int:
-        if isinstance(self._counter, DebtBucket):
-            return MUST_WAIT
-        return self.admit(value, now_ms)
-
-    def admit(self, value: float, now_ms: int, /) -> int:
-        self._counter.admit(value, now_ms)
-        return BLOCKED_THROTTLE_MS
-
-    def allowance(self, _now_ms: int, /) -> int:
-        return 0
-
-    def refuse(self, value: float, now_ms: int, /) -> int:
-        self._counter.refuse(value, now_ms)
-        return BLOCKED_THROTTLE_MS
-
-    def peek(self, _now_ms: int, /) -> int:
-        return BLOCKED_THROTTLE_MS
 
 
 class _Successor:

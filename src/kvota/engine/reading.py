@@ -31,7 +31,8 @@ class Reading:
         debt_ms: token_bucket for bandwidth: what is owed, as time at the limit; below 0: what is left of the
             burst; else None.
         throttle_ms: what a charge of nothing would be told.
-        turn_in_ms: token_bucket for bandwidth: how long until no more than ``debt_max`` is owed.
+        turn_in_ms: token_bucket for bandwidth: how long until no more than ``debt_max`` is owed; while a factor of 0
+            lets nothing pass 30 s, however it counts.
         unpaid_ms: FETCH by sampled_rate: how long until an answer larger than the window is paid for.
         waiting: requests that wait for their turn, or Fetches for room.
         last_ms: when something was last charged, Unix time.

@@ -34,6 +34,7 @@ def observe_local(log_dirs: Iterable[str], *, broker_id: int = -1) -> Observatio
                 log_dir=log_dir,
                 total_bytes=sizes.f_blocks * sizes.f_frsize,
                 available_bytes=sizes.f_bavail * sizes.f_frsize,
+                device=f"{os.major(device)}:{os.minor(device)}",
             )
         )
     if not volumes:

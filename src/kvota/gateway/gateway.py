@@ -38,6 +38,7 @@ from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.session.shared import Shared
 from kvota.store.quota_store import QuotaStore
+from kvota.volumes import VolumeThrottle
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Gateway:
     Attributes:
         quota_callback: the callback in force, which can be changed while it runs.
         alter_settings: alters the gateway's own settings, where it has any; set before it runs.
+        volume_throttle: what full volumes make of produce limits, for whoever looks; None: they are not looked at.
         counts: of connections, since it began to run.
         is_listening: clients may connect.
     """
@@ -85,6 +87,7 @@ class Gateway:
         )
         self.quota_callback = CallbackInForce(shared, look_again=self.look_again)
         self.alter_settings: AlterTheSettings | None = None
+        self.volume_throttle: VolumeThrottle | None = None
         self.is_listening = False
         self._glancing: Glancing
         self._loop: asyncio.AbstractEventLoop

@@ -1,6 +1,7 @@
 """All metrics of a gateway. ``docs/metrics.md`` is held to this list by a test."""
 
 from kvota.metrics.metric import Metric, MetricKind
+from kvota.metrics.volume_metrics import VOLUME_METRICS
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
@@ -299,6 +300,7 @@ START_TIME = Metric(
     "process_start_time_seconds", _GAUGE, (), "When the gateway began to run, in Unix time"
 )
 
-DECLARED: tuple[Metric, ...] = tuple(
-    value for value in tuple(globals().values()) if isinstance(value, Metric)
+DECLARED: tuple[Metric, ...] = (
+    *(value for value in tuple(globals().values()) if isinstance(value, Metric)),
+    *VOLUME_METRICS,
 )

@@ -13,6 +13,7 @@ from kvota.metrics.metric import Metric
 from kvota.metrics.process_facts import ProcessFacts
 from kvota.metrics.record_facts import RecordFacts
 from kvota.metrics.tally import TallySnapshot, TypeTotals
+from kvota.metrics.volume_families import VolumeFacts, static_families, volume_families
 from kvota.model.decision_sink import OUTCOMES
 from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 
@@ -56,6 +57,8 @@ class Observed:
         http_requests: requests to the HTTP port, by path and code.
         http_closed: connections to it that were closed, by reason.
         version: of kvota.
+        volumes: how full they are; None: nobody looks.
+        static_limits: of the static callback; None: another one is in force.
     """
 
     tally: TallySnapshot
@@ -66,6 +69,8 @@ class Observed:
     http_requests: Mapping[tuple[str, int], int]
     http_closed: Mapping[str, int]
     version: str
+    volumes: VolumeFacts | None = None
+    static_limits: Mapping[QuotaType, float] | None = None
 
 
 # Of one counter: without and with its quota type.
@@ -97,6 +102,10 @@ def families(observed: Observed, labels: Labels) -> Iterator[AnyFamily]:
     yield from _of_connections(observed.glance)
     yield from _of_requests(observed)
     yield from _of_gateway(observed)
+    if observed.static_limits is not None:
+        yield from static_families(observed.static_limits)
+    if observed.volumes is not None:
+        yield from volume_families(observed.volumes)
 
 
 # ---------------------------------------------------------------- counters

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.record.event_file import BadInput, EventFile, NoEventsError, read_footer
 from kvota.record.found_events import FoundEvents, find_all, in_force, look_into, nothing_found
-from kvota.record.places import local_path
+from kvota.record.places import is_of_volumes, local_path
 
 # A footer of one of our files fits into so much of its end.
 _TAIL_BYTES = 65_536
@@ -75,7 +75,8 @@ class _Remote:
             found = files.listFiles(path, True)  # noqa: FBT003  (of Java: with all folders below)
             while found.hasNext():
                 status = found.next()
-                if status.getPath().getName().endswith(".parquet"):
+                name = str(status.getPath().getName())
+                if name.endswith(".parquet") and not is_of_volumes(name):
                     yield self._noted(status)
         except Py4JJavaError as error:
             raise _error_about(root, error) from error

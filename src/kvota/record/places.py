@@ -9,6 +9,15 @@ from kvota.model.errors import UsageError
 # A scheme has two letters at least: "c:" would be a drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
+# Looks at volumes lie beside the decisions, where what reads Parquet by itself (Arrow, Spark) passes over them.
+VOLUME_FOLDER = "_volumes"
+_OF_VOLUMES = re.compile(r"volumes-.+-[0-9]{10}-[0-9]+\.parquet")
+
+
+def is_of_volumes(name: str) -> bool:
+    """True for the name of a file of looks at volumes, which holds no decisions."""
+    return _OF_VOLUMES.fullmatch(name) is not None
+
 
 def local_path(place: Path | str) -> Path | None:
     """Return the path of a place on this machine (a path, or a URI of ``file:``); None for any other URI.

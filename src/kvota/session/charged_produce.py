@@ -95,7 +95,7 @@ def charge_bytes(caller: Caller, produce: AdmittedProduce, now_us: int) -> bool:
     if spends:
         throttle_ms = route.lane.admit(size, now_us // 1000)
     else:
-        throttle_ms = route.lane.reject(now_us // 1000)
+        throttle_ms = route.lane.reject(size, now_us // 1000)
     seq = caller.shared.sink.next_seq()
     outcome = outcome_of(throttle_ms) if spends else REJECTED
     of_bytes = Charge(route.memo, seq, now_us, size, throttle_ms, outcome)

@@ -152,7 +152,7 @@ def outlook_of(reading: Reading) -> tuple[Outlook, int]:
     if reading.quota_type is QuotaType.CONTROLLER_MUTATION:
         is_refused = reading.is_blocked or (reading.tokens is not None and reading.tokens < 0)
         return (Outlook.REFUSED, max(0, reading.throttle_ms)) if is_refused else (Outlook.PASSES, 0)
-    if reading.debt_ms is not None:
+    if reading.debt_ms is not None or reading.turn_in_ms > 0:
         if reading.turn_in_ms > 0 or reading.waiting:
             return Outlook.WAITS, max(reading.turn_in_ms, 0)
         return (

@@ -1,4 +1,4 @@
-"""A Produce that comes while its counter owes too much waits in the counter's line for its turn.
+"""A Produce that comes while its counter owes too much, or a full disk lets none pass, waits in the counter's line.
 
 It is not charged and not forwarded, and nothing more is read. In line are all connections of a counter,
 first come first served, so a reconnect or one more connection gains nothing (``engine.debt_bucket``).
@@ -115,7 +115,7 @@ class LinePlace:
 
     def _append_wait(self, route: Route, size: int, now_us: int) -> None:
         """One row for a wait, and another one where the clock has stepped back: time counts by rows."""
-        throttle_ms = route.lane.reject(now_us // 1000)
+        throttle_ms = route.lane.reject(size, now_us // 1000)
         self._caller.append_wait(route.memo, now_us, size, throttle_ms)
 
     def _left_ms(self, now_us: int) -> int:

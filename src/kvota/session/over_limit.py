@@ -36,7 +36,7 @@ def take_over_limit(
     outcome = outcome_of(throttle_ms)
     if throttle_ms == MUST_WAIT:
         if not route.enforced:  # it goes on, and spends nothing beyond what may be owed
-            throttle_ms, outcome = lane.reject(now_ms), REJECTED
+            throttle_ms, outcome = lane.reject(size, now_ms), REJECTED
         elif place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
             throttle_ms = lane.admit(size, now_ms)
             outcome = outcome_of(throttle_ms)

@@ -202,7 +202,7 @@ class RecordedTraffic:
         decide = lane.charge if quota_type is QuotaType.PRODUCE else lane.admit
         throttle_ms = decide(value, now_ms)
         if throttle_ms == MUST_WAIT:
-            rejected = _charge(lane, value, lane.reject(now_ms), Outcome.REJECTED)
+            rejected = _charge(lane, value, lane.reject(value, now_ms), Outcome.REJECTED)
             yield self._row(rejected, (api[0], version), user, client_id)
             if self._enforced:
                 self._waiting.append(_Waiting(node_id, user, client_id, version, value))

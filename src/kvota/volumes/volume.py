@@ -16,6 +16,7 @@ class Volume:
     log_dir: str
     total_bytes: int
     available_bytes: int  # to an unprivileged user: the root's reserve counts as used
+    device: str | None = None  # of the file system, where it is known
 
     @property
     def used_bytes(self) -> int:

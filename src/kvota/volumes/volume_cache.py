@@ -14,12 +14,15 @@ class VolumeCache:
 
     The end is inclusive: what was seen exactly so long ago is forgotten. (``ThrottleFactor`` has it the
     other way round, as Strimzi has; tests pin both.)
+
+    Attributes:
+        evictions: how often each volume was forgotten, by broker and log directory: 0 from its first sight on.
     """
 
     def __init__(self, *, validity_ms: int) -> None:
         self._validity_ms = validity_ms
         self._seen: dict[tuple[int, str], tuple[Volume, int]] = {}
-        self.evicted = 0
+        self.evictions: dict[tuple[int, str], int] = {}
 
     def __len__(self) -> int:
         """How many volumes are remembered."""
@@ -28,15 +31,20 @@ class VolumeCache:
     def observed(self, volumes: Iterable[Volume], now_ms: int) -> tuple[Volume, ...]:
         """Take what was seen; returns all that count now, those of absent brokers among them."""
         for volume in volumes:
-            self._seen[volume.broker_id, volume.log_dir] = volume, now_ms
-        self.forget(now_ms)
-        return tuple(volume for volume, _ in self._seen.values())
+            key = volume.broker_id, volume.log_dir
+            self._seen[key] = volume, now_ms
+            self.evictions.setdefault(key, 0)
+        return self.forget(now_ms)
 
-    def forget(self, now_ms: int) -> None:
-        """Forget what was not seen for too long; due after each look, also one that has failed."""
+    def forget(self, now_ms: int) -> tuple[Volume, ...]:
+        """Forget what was not seen for too long; due after each look, also one that has failed.
+
+        Returns all that count now.
+        """
         over = [
             key for key, (_, seen_ms) in self._seen.items() if now_ms >= seen_ms + self._validity_ms
         ]
         for key in over:
             del self._seen[key]
-        self.evicted += len(over)
+            self.evictions[key] += 1
+        return tuple(volume for volume, _ in self._seen.values())

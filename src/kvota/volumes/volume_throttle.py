@@ -21,9 +21,17 @@ class VolumeThrottle:
         now_ms: the time, as in each call.
 
     Attributes:
+        limit: as given.
         verdict: of the last observation that succeeded.
         volumes: that count now.
-        failures: looks that failed, by status.
+        broker_ids: the brokers that the cluster has named last, also where the look then failed.
+        log_dirs: how many volumes the last look that succeeded has seen.
+        dropped: log directories without a size, of that look.
+        looks: how many have ended, by status.
+        violations: breached volumes, summed over the looks.
+        last_breached: the most severe volume of the last breach; it stays when that is over.
+        fallback_reasons: how often the fallback came into force, by the status of the last look before it;
+            None: since the last success no look has ended.
     """
 
     def __init__(
@@ -35,14 +43,21 @@ class VolumeThrottle:
         per_broker: bool,
         now_ms: int,
     ) -> None:
-        self._limit = limit
+        self.limit = limit
         self._per_broker = per_broker
         self._cache = VolumeCache(validity_ms=validity_ms)
         self._factor = ThrottleFactor(fallback=fallback, validity_ms=validity_ms, now_ms=now_ms)
         self._of_broker: dict[int, float] = {}
         self.verdict = Verdict(factor=1.0)
         self.volumes: Sequence[Volume] = ()
-        self.failures: dict[Status, int] = {}
+        self.broker_ids: Sequence[int] = ()
+        self.log_dirs = 0
+        self.dropped = 0
+        self.looks: dict[Status, int] = dict.fromkeys(Status, 0)
+        self.violations = 0
+        self.last_breached: Volume | None = None
+        self.fallback_reasons: dict[Status | None, int] = {}
+        self._last_failure: Status | None = None
 
     @property
     def factor(self) -> float:
@@ -60,6 +75,16 @@ class VolumeThrottle:
         return self._factor.fallbacks
 
     @property
+    def evictions(self) -> Mapping[tuple[int, str], int]:
+        """How often each volume was forgotten, by broker and log directory."""
+        return self._cache.evictions
+
+    @property
+    def remembered(self) -> int:
+        """How many volumes are remembered, those of absent brokers among them."""
+        return len(self._cache)
+
+    @property
     def factors(self) -> Mapping[int | None, float]:
         """The factor of each broker, and under None of those that are not named."""
         if not self._per_broker or self._factor.is_fallback:
@@ -69,28 +94,45 @@ class VolumeThrottle:
     def take(self, observation: Observation, now_ms: int) -> bool:
         """A look has ended; returns whether the factors are other ones now."""
         before = self.factors
+        self.looks[observation.status] += 1
+        if observation.broker_ids:
+            self.broker_ids = observation.broker_ids
         if observation.succeeded:
-            self.volumes = self._cache.observed(observation.volumes, now_ms)
-            self.verdict = self._limit.judge(self.volumes)
-            self._of_broker = self._judged_apart() if self._per_broker else {}
+            self._last_failure = None
+            self._judge(observation, now_ms)
             self._factor.observed(self.verdict.factor, now_ms)
         else:
-            self.failures[observation.status] = self.failures.get(observation.status, 0) + 1
-            self._cache.forget(now_ms)
-            self._factor.look(now_ms)
+            self._last_failure = observation.status
+            self.volumes = self._cache.forget(now_ms)
+            self._expire(now_ms)
         return self.factors != before
 
     def look(self, now_ms: int) -> bool:
         """Time has passed; returns whether the factors are other ones now."""
         before = self.factors
-        self._factor.look(now_ms)
+        self._expire(now_ms)
         return self.factors != before
+
+    def _expire(self, now_ms: int) -> None:
+        before = self.fallbacks
+        self._factor.look(now_ms)
+        if self.fallbacks > before:
+            reason = self._last_failure
+            self.fallback_reasons[reason] = self.fallback_reasons.get(reason, 0) + 1
+
+    def _judge(self, observation: Observation, now_ms: int) -> None:
+        self.log_dirs, self.dropped = len(observation.volumes), observation.dropped
+        self.volumes = self._cache.observed(observation.volumes, now_ms)
+        self.verdict = self.limit.judge(self.volumes)
+        self._of_broker = self._judged_apart() if self._per_broker else {}
+        self.violations += len(self.verdict.breached)
+        self.last_breached = self.verdict.most_severe or self.last_breached
 
     def _judged_apart(self) -> dict[int, float]:
         of_broker: dict[int, list[Volume]] = {}
         for volume in self.volumes:
             of_broker.setdefault(volume.broker_id, []).append(volume)
         return {
-            broker_id: self._limit.judge(volumes).factor
+            broker_id: self.limit.judge(volumes).factor
             for broker_id, volumes in sorted(of_broker.items())
         }

@@ -3,7 +3,7 @@
 import pytest
 
 from kvota.callbacks import DefaultQuotaCallback
-from kvota.engine import Lane, QuotaEngine, QuotaType, QuotaWindow
+from kvota.engine import MUST_WAIT, Lane, QuotaEngine, QuotaType, QuotaWindow
 from kvota.engine.engine import _KNOWN_CLIENTS_MAX
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.event import Outcome
@@ -233,7 +233,7 @@ def test_a_factor_of_0_blocks_a_type_and_1_frees_it() -> None:
     blocked = [one.charge(1, NOW_MS), lane(quotas, "x").charge(1, NOW_MS)]
     quotas.set_factor(P, 1.0)
 
-    assert blocked == [30_000, 0]  # who has no limit has no factor of it
+    assert blocked == [MUST_WAIT, 0]  # who has no limit has no factor of it
     assert one.charge(1, NOW_MS) == 0
 
 

@@ -179,7 +179,7 @@ def test_a_blocked_bucket_makes_everybody_wait_and_keeps_its_debt() -> None:
 
     change(lane, BUCKET, limit=0.5)
     assert lane.charge(1, NOW_MS) == MUST_WAIT
-    assert lane.turn_in_ms(NOW_MS) == lane.reject(NOW_MS) == BLOCKED_THROTTLE_MS
+    assert lane.turn_in_ms(NOW_MS) == lane.reject(1, NOW_MS) == BLOCKED_THROTTLE_MS
     assert lane.admit(10**9, NOW_MS) == BLOCKED_THROTTLE_MS
     change(lane, BUCKET)
 

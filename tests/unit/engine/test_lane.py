@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvota.engine import Lane, QuotaType, QuotaWindow, SampledRate
+from kvota.engine import MUST_WAIT, Lane, QuotaType, QuotaWindow, SampledRate
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
 from kvota.engine.bucket_counter import BucketCounter
 from kvota.engine.counting import Counting
@@ -136,14 +136,16 @@ def test_the_floor_itself_is_a_rate() -> None:
 
 def test_a_factor_of_0_blocks_and_is_lifted_again() -> None:
     lane = rate_lane(1000.0, factor=0.0)
-    blocked = lane.charge(10_000, NOW_MS)
+    blocked = lane.charge(10_000, NOW_MS), lane.reject(10_000, NOW_MS), lane.turn_in_ms(NOW_MS)
 
     lane.configure(
         counting=Counting.of_kafka(lane.quota_type, WINDOW), configured_limit=1000.0, factor=1.0
     )
 
-    assert (blocked, lane.is_blocked) == (30_000, False)
-    assert lane.charge(1, NOW_MS) == 1  # what came while it was blocked was counted
+    # However it counts: who may not produce waits, and is not charged.
+    assert (blocked, lane.is_blocked) == ((MUST_WAIT, 30_000, 30_000), False)
+    assert (lane.makes_wait, lane.turn_in_ms(NOW_MS)) == (False, 0)
+    assert lane.charge(1, NOW_MS) == 0
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ async def watching(
         look_again=lambda: looked_again.append(disks.count),
         clock=clock,
         interval_ms=1,
+        on_look=lambda _: None,
     )
     task = asyncio.get_running_loop().create_task(watch.run())
     yield disks, looked_again
@@ -132,3 +133,18 @@ async def test_what_changes_is_said_and_what_stays_is_not(
         "volumes: they can be looked at again",
         "volumes: produce factor 0.50 -> 1.00",
     ]
+
+
+async def test_a_fallback_that_changes_nothing_is_said_all_the_same(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = [seen(5), FAILED]
+
+    async with watching(shared, looks) as (disks, looked_again):
+        await until(lambda: disks.count >= 8)
+
+    said = [record.getMessage() for record in caplog.records if "fallback:" in record.getMessage()]
+    assert said == [
+        "volumes: produce factor 0.00, now as the fallback: no look has succeeded for the validity"
+    ]
+    assert len(looked_again) == 1

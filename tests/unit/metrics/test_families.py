@@ -20,12 +20,22 @@ from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.metrics.glance import Budget, GatewayGlance
 from kvota.metrics.labels import counter_labels
 from kvota.metrics.process_facts import process_facts
+from kvota.metrics.volume_families import VolumeFacts, facts_of, volume_families
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import sanitise
 from kvota.record.record_limits import RecordStatus
+from kvota.volumes import (
+    Observation,
+    PerVolumeLimit,
+    Status,
+    SummedUsedLimit,
+    Threshold,
+    Volume,
+    VolumeThrottle,
+)
 from kvota.web.views import tenants_view
 
 ROOT = Path(__file__).parents[3]
@@ -94,7 +104,25 @@ def observed(rows: Rows) -> Observed:
         http_requests={("/metrics", 200): 3},
         http_closed={"late": 1},
         version="0.1.0",
+        volumes=volumes(),
+        static_limits={PRODUCE: 1e6},
     )
+
+
+def volumes() -> VolumeFacts:
+    """Of three brokers: one is away, the disk of another is nearly full."""
+    limit = PerVolumeLimit(hard=Threshold(available_bytes=10), soft=Threshold(available_bytes=30))
+    throttle = VolumeThrottle(limit, fallback=0.0, validity_ms=1000, per_broker=True, now_ms=0)
+    seen = [
+        Volume(broker_id=broker, log_dir=f"/d{broker}", total_bytes=100, available_bytes=free)
+        for broker, free in ((1, 90), (2, 20), (3, 50))
+    ]
+    throttle.take(Observation(status=Status.SUCCESS, volumes=seen, broker_ids=(1, 2, 3)), 0)
+    throttle.take(Observation(status=Status.SAFETY_TIMEOUT, broker_ids=(1, 2, 3)), 1001)
+    throttle.take(
+        Observation(status=Status.SUCCESS, volumes=seen[:2], broker_ids=(1, 2), dropped=1), 1002
+    )
+    return facts_of(throttle, "gw")
 
 
 @pytest.fixture
@@ -274,6 +302,91 @@ def test_the_page_on_metrics_has_each_of_them_as_declared() -> None:
         )
         for metric in DECLARED
     ]
+
+
+STRIMZI = "io_strimzi_kafka_quotas_"
+OBSERVER = {"observingBrokerId": "gw"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("staticquotacallback_produce", {}, 1e6),
+        ("throttlefactor_throttlefactor", OBSERVER, 0.5),
+        ("throttlefactor_fallbackthrottlefactorapplied_total", OBSERVER, 1),
+        ("throttlefactor_limitviolated_total", OBSERVER, 2),
+        ("volumesource_activebrokers", OBSERVER, 2),
+        ("volumesource_activelogdirs", OBSERVER, 2),
+        ("volumesource_availablebytes", OBSERVER | {"remoteBrokerId": "2", "logDir": "/d2"}, 20),
+        ("volumesource_consumedbytes", OBSERVER | {"remoteBrokerId": "1", "logDir": "/d1"}, 10),
+        ("cachingvolumeobserver_cachedentries", OBSERVER, 2),
+        (
+            "cachingvolumeobserver_logdirevictions_total",
+            OBSERVER | {"remoteBrokerId": "3", "logDir": "/d3"},
+            1,
+        ),
+        ("localthrottlefactor_throttlefactor", {}, 0.5),
+        (
+            "localthrottlefactor_fallbackthrottlefactorapplied_total",
+            {"reason": "SAFETY_TIMEOUT"},
+            1,
+        ),
+        ("localthrottlefactor_throttlingvolume", {"brokerId": "2", "volumeLogDir": "/d2"}, 1),
+        ("clustervolumesource_activebrokers", {}, 2),
+        ("clustervolumesource_activelogdirs", {}, 2),
+    ],
+)
+def test_strimzis_names_and_tags(
+    busy: Observed, name: str, labels: dict[str, str], value: float
+) -> None:
+    assert series(written(busy), STRIMZI + name, **labels) == value
+
+
+def test_what_strimzi_does_not_tell_of_volumes(busy: Observed) -> None:
+    text = written(busy)
+
+    assert series(text, "kvota_produce_factor", node_id="2") == 0.5
+    assert series(text, "kvota_produce_factor") == 1.0
+    assert series(text, "kvota_produce_factor_is_fallback") == 0
+    assert series(text, "kvota_volume_looks_total", status="SUCCESS") == 2
+    assert series(text, "kvota_volume_looks_total", status="SAFETY_TIMEOUT") == 1
+    assert series(text, "kvota_volumes_without_size") == 1
+
+
+def test_a_broker_that_is_gone_has_no_sizes_any_more(busy: Observed) -> None:
+    assert 'remoteBrokerId="3"' not in "".join(
+        line for line in written(busy).splitlines() if "bytes" in line
+    )
+
+
+def test_the_volume_that_throttled_stays_named_with_0_when_it_is_over() -> None:
+    limit = PerVolumeLimit(hard=Threshold(available_bytes=10))
+    throttle = VolumeThrottle(limit, fallback=0.0, validity_ms=1000, per_broker=False, now_ms=0)
+    for at_ms, free in ((0, 5), (1, 50)):
+        full = Volume(broker_id=1, log_dir="/d", total_bytes=100, available_bytes=free)
+        throttle.take(Observation(status=Status.SUCCESS, volumes=[full]), at_ms)
+
+    text = "".join(exposition(volume_families(facts_of(throttle, "gw")), openmetrics=False))
+
+    name = f"{STRIMZI}localthrottlefactor_throttlingvolume"
+    assert series(text, name, brokerId="1", volumeLogDir="/d") == 0
+
+
+def test_used_bytes_of_one_machine_and_their_limits() -> None:
+    limit = SummedUsedLimit(soft_bytes=800, hard_bytes=900)
+    throttle = VolumeThrottle(limit, fallback=0.0, validity_ms=1000, per_broker=False, now_ms=0)
+    here = [
+        Volume(broker_id=-1, log_dir=log_dir, total_bytes=500, available_bytes=75)
+        for log_dir in ("/a", "/b")
+    ]
+    throttle.take(Observation(status=Status.SUCCESS, volumes=here), 0)
+
+    text = "".join(exposition(volume_families(facts_of(throttle, "gw")), openmetrics=False))
+
+    assert series(text, f"{STRIMZI}storagechecker_totalstorageusedbytes") == 850
+    assert series(text, f"{STRIMZI}storagechecker_softlimitbytes") == 800
+    assert series(text, f"{STRIMZI}storagechecker_hardlimitbytes") == 900
+    assert series(text, f"{STRIMZI}throttlefactor_throttlefactor", **OBSERVER) == 0.5
 
 
 MONITORING = ROOT / "monitoring"

@@ -136,7 +136,7 @@ SITUATIONS: dict[str, Situation] = {
         quotas={USER: 0.5}, outlook=THROTTLED, wait_ms=BLOCKED_THROTTLE_MS, enforced=False
     ),
     "produce blocked by a factor": Situation(
-        quotas=ONE, outlook=THROTTLED, factor=0.0, wait_ms=BLOCKED_THROTTLE_MS
+        quotas=ONE, outlook=WAITS, factor=0.0, wait_ms=BLOCKED_THROTTLE_MS
     ),
     "produce throttled by a factor": Situation(
         quotas=ONE, outlook=THROTTLED, factor=0.5, used=80_000, wait_ms=6_000

@@ -500,8 +500,12 @@ def test_a_request_whose_turn_comes_while_its_client_reads_nothing_lets_others_p
     assert first.to_broker == produce()
 
 
-def test_a_blocked_counter_makes_wait_and_lets_go_on_when_its_factor_recovers() -> None:
+@pytest.mark.parametrize("buckets", [BOTH, {}])
+def test_a_factor_of_0_makes_wait_and_lets_go_on_when_it_recovers(
+    buckets: dict[QuotaType, BucketSettings],
+) -> None:
     cluster = cluster_of()
+    cluster.engine.replace_countings({}, buckets)
     (stage,) = connections(cluster, 1)
     cluster.engine.set_factor(QuotaType.PRODUCE, 0.0)
 

@@ -78,7 +78,7 @@ def test_a_broker_that_is_away_goes_on_to_count_until_the_validity_ends() -> Non
 
     assert {each.broker_id for each in cache.observed([seen(1)], 999)} == {1, 2}
     assert {each.broker_id for each in cache.observed([seen(1)], 1_000)} == {1}  # inclusive
-    assert cache.evicted == 1
+    assert cache.evictions == {(1, "/d"): 0, (2, "/d"): 1}
 
 
 def test_the_last_look_counts() -> None:

@@ -68,7 +68,8 @@ def test_failures_keep_the_factor_until_its_validity_ends() -> None:
     assert state.factors == {None: 0.5}
     assert state.take(FAILED, 1_001)
     assert (state.factor, state.is_fallback, state.fallbacks) == (0.3, True, 1)
-    assert state.failures == {Status.DESCRIBE_LOG_DIR_ERROR: 2}
+    assert state.looks[Status.DESCRIBE_LOG_DIR_ERROR] == 2
+    assert state.fallback_reasons == {Status.DESCRIBE_LOG_DIR_ERROR: 1}
     assert state.take(seen(b1=50), 1_002)
     assert (state.factor, state.is_fallback) == (1.0, False)
 

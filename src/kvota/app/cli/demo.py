@@ -21,10 +21,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=20.0,
         help="traffic in each of the two runs (default: 20)",
     )
+    parser.add_argument(
+        "--volumes",
+        action="store_true",
+        help="show another thing: a disk that fills, and the produce rate that follows (about a minute, 250 MB)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return 0 if every limit and the law held, else 1."""
+    if args.volumes:
+        from kvota.app.demo.filling_disk import run_filling_disk
+
+        return run_filling_disk(args.folder, seconds=args.seconds)
     from kvota.app.demo.circle import run_demo
 
     return run_demo(args.folder, seconds=args.seconds)

@@ -4,17 +4,13 @@ Shadow mode with first-guess quotas → the record → usage, replay and a plan 
 the same tenants again → the law and the limits, judged from the record.
 """
 
-import logging
-import os
-import shutil
-import signal
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kvota.app.demo import ending, tables
+from kvota.app.demo.beginning import prepare, terminated_as_interrupt
 from kvota.app.demo.screen import Screen
 from kvota.app.demo.tenants import ANALYTICS, ORDERS, TENANTS, TenantReport, topic_of
 from kvota.app.demo.traffic import run_tenants
@@ -23,7 +19,6 @@ from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_t
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import UsageError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
 from kvota.model.quota_window import QuotaWindow
@@ -66,7 +61,6 @@ CAPACITIES = {
 RELAXED = Guardrails(
     hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
 )
-_MARKER = ".kvota-demo"
 _SHADOW, _ENFORCED = "shadow", "enforced"
 
 
@@ -76,10 +70,10 @@ def run_demo(folder: Path, *, seconds: float) -> int:
     Raises:
         KvotaError: Kafka, the gateway or a tenant failed; nothing is left running.
     """
-    _prepare(folder)
+    prepare(folder)
     screen = Screen(STEPS)
     screen.note(tables.who_they_are())
-    with _terminated_as_interrupt(), ExitStack() as stack:
+    with terminated_as_interrupt(), ExitStack() as stack:
         passwords = {name: f"{name}-secret" for name in TENANTS}
         with screen.step("Apache Kafka 4.3.1, one node") as said:
             kafka = stack.enter_context(LocalKafka(users=passwords))
@@ -263,42 +257,3 @@ def _law_sentence(law: "LawResult") -> str:
     lost = f"; {law.missing:,} rows are missing" if law.missing else ""
     again = f"; {law.repeated:,} are there twice" if law.repeated else ""
     return f"{law}{lost}{again}"
-
-
-def _prepare(folder: Path) -> None:
-    """Make an empty folder of our own; somebody else's is left alone."""
-    if folder.exists() and not folder.is_dir():
-        msg = f'"{folder}" is a file. Name a folder: --folder DIR'
-        raise UsageError(msg)
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / _MARKER).exists():
-            msg = (
-                f'"{folder}" is not empty and not from an earlier demo. Name another: --folder DIR'
-            )
-            raise UsageError(msg)
-        shutil.rmtree(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _MARKER).write_text("made by kvota demo; removed by the next one\n")
-    except OSError as error:
-        msg = f'"{folder}" cannot be written ({error.strerror}). Name another: --folder DIR'
-        raise UsageError(msg) from error
-
-
-@contextmanager
-def _terminated_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM and the terminal's end stop all that was started, as Ctrl-C does."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
-    logging.getLogger("kafka").setLevel(logging.ERROR)
-    os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -93,7 +93,8 @@ class LocalKafka(Reachable):
             properties: settings of ``server.properties`` that win over ours.
             first_port: PLAINTEXT port of the first node, the others follow; free ones if None.
             heap_mb: of each node; 400 for one node, else 300.
-            folder: an empty folder for data and logs in place of a temporary one.
+            folder: for data and logs in place of a temporary one; empty, but that ``node-N/data`` may be
+                there for some nodes, each empty: a file system of its own.
             java_options: more options of the nodes' JVMs, ``SHORT_LIVED`` for tests.
 
         Raises:
@@ -337,7 +338,7 @@ class LocalKafka(Reachable):
 
     def _new_node(self, own: NodePorts, ports: Sequence[NodePorts], cluster_id: str) -> Node:
         folder = self.folder / f"node-{own.node_id}"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         node = Node(
             version=self.version,
             host=self.host,

@@ -17,7 +17,7 @@ from kvota.localkafka.cluster.listeners import PLAINTEXT, listeners_of
 from kvota.localkafka.cluster.ports import NodePorts
 from kvota.localkafka.cluster.server_properties import format_properties, server_properties
 from kvota.localkafka.processes.command_line import SHORT_LIVED, kafka_command
-from kvota.model.errors import KvotaError
+from kvota.model.errors import KvotaError, UsageError
 
 _CHECKPOINT = "bootstrap.checkpoint"
 _FORMAT_TIMEOUT_S = 120
@@ -32,9 +32,12 @@ def new_id() -> str:
 
 
 def format_storage(data: Path, *, version: str, cluster_id: str, node_id: int) -> None:
-    """Makes ``data`` the storage of a new node."""
+    """Makes ``data``, which is empty or not there, the storage of a new node."""
     checkpoint = _checkpoint(version)
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=True)
+    if any(data.iterdir()):
+        msg = f"{data} is not empty: it may hold what somebody still wants. Name another folder"
+        raise UsageError(msg)
     meta = {
         "version": "1",
         "cluster.id": cluster_id,
