@@ -17,6 +17,7 @@ from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import FACTS, TYPE_OF_KEY
 
 CONNECTION_RATE_KEY = "connection_creation_rate"
+PRODUCER_IDS_KEY = "producer_ids_rate"
 
 # Kafka's "no limit": the largest LONG, as a double.
 UNLIMITED = float(2**63 - 1)

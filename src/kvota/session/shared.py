@@ -18,6 +18,7 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
 from kvota.session.outside import BrokerSettings, QuotaSource
 from kvota.session.produce_quota import ProduceQuota
+from kvota.session.producer_id_quota import ProducerIdQuota
 from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
@@ -43,6 +44,7 @@ class Shared:
         broker_settings: of the gateway, as Kafka's tools describe and alter a broker's; None: it has none.
         quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
+        producer_ids: which producer ids may produce.
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
         waiting_fetches: memory for large Fetches that wait for room.
@@ -66,6 +68,7 @@ class Shared:
     broker_settings: BrokerSettings | None = None
     quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
     produce_quotas: tuple[ProduceQuota, ...] = ()
+    producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
