@@ -26,7 +26,7 @@ REFUSALS = (
 # Of the Java client: from then on it sends again what was answered with THROTTLING_QUOTA_EXCEEDED.
 _JAVA, _JAVA_FROM = "apache-kafka-java", (2, 7)
 # Looked at by one sweep: some ms.
-_SWEPT_USERS, _SWEPT_REFUSALS = 1_000, 5_000
+_SWEPT_USERS, _SWEPT_REFUSALS = 2_000, 5_000
 
 
 class Asker(NamedTuple):
@@ -109,6 +109,11 @@ class ProducerIdQuota:
             else:
                 self._rates[str(entity.user)] = rate
         return any_is
+
+    @property
+    def has_rates(self) -> bool:
+        """True where anybody has a quota."""
+        return self._default is not None or any(rate is not None for rate in self._rates.values())
 
     def rate(self, user: str) -> float | None:
         """New producer ids that a user may bring per window; None: any number."""
@@ -210,9 +215,9 @@ class ProducerIdQuota:
         )
         return self.refuses_with if name == _JAVA and is_new else ErrorCode.NOT_ENOUGH_REPLICAS
 
-    def sweep(self, now_ms: int) -> None:
-        """Forget idle users and old refusals, some at a time."""
-        self.ids.sweep(now_ms, at_most=_SWEPT_USERS)
+    def sweep(self, now_ms: int, *, share: float) -> None:
+        """Forget idle users and old refusals; ``share`` of the users are looked at, those longest ago first."""
+        self.ids.sweep(now_ms, at_most=min(_SWEPT_USERS, ceil(share * len(self.ids))))
         self.refused_batches.sweep(now_ms, at_most=_SWEPT_REFUSALS)
 
     def new_memo(self, asker: Asker, *, client_id: str, api_version: int) -> ChargeMemo:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kvota.engine import Answer, Question, QuotaEngine
 from kvota.engine.thread_share import ThreadShare, counted
+from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
@@ -118,6 +119,16 @@ class Shared:
             for change in changes:
                 tell(self.default_callback, change)
         self.engine.apply(changes)
+
+    def replace_producer_id_rates(self, quotas: ClientQuotas) -> None:
+        """Put the rates of new producer ids in force that are among these quotas."""
+        self.producer_ids.replace(quotas)
+        self.engine.outdate(QuotaType.PRODUCE)  # its routes say whether ids are looked at
+
+    def change_producer_id_rates(self, changes: Sequence[KeyChange]) -> None:
+        """Put those of these changes in force that are rates of new producer ids."""
+        if self.producer_ids.change(changes):
+            self.engine.outdate(QuotaType.PRODUCE)
 
     def replace_callback(
         self,
