@@ -74,7 +74,7 @@ class ProducerIdQuota:
     """
 
     def __init__(self, ids: ProducerIds | None = None) -> None:
-        self.ids = ids or ProducerIds()
+        self.ids = ProducerIds() if ids is None else ids  # one without users is false
         self.refused_batches = RefusedBatches()
         self.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
         self.learns_until_ms = 0

@@ -22,7 +22,10 @@ QUOTAS = ClientQuotas({QuotaEntity(user="alice"): {PRODUCER_IDS_KEY: 1.0}})
 @pytest.fixture
 def config(tmp_path: Path) -> GatewayConfig:
     path = tmp_path / "gateway.toml"
-    path.write_text('[upstream]\nbootstrap_servers = ["kafka-1:9092"]\n')
+    path.write_text(
+        '[upstream]\nbootstrap_servers = ["kafka-1:9092"]\n'
+        '[kafka]\n"producer.id.quota.window.size.seconds" = 1200\n'
+    )
     return read_config(path)[0]
 
 
@@ -39,6 +42,8 @@ def judged(quota: ProducerIdQuota, producer_id: int, now_ms: int = NOW_MS) -> Ju
 
 def test_what_was_known_is_known_after_a_restart(config: GatewayConfig) -> None:
     first = started(config)
+    assert first.ids.memory.layering == config.gateway.producer_ids.layering
+    assert first.ids.hash_key  # a secret, else ids could be chosen that pass uncounted
     assert judged(first, 1000).new == 1
     save_producer_ids(config, first)
 
@@ -67,7 +72,7 @@ def test_where_it_is_lost_new_ids_are_let_in_for_one_window(
     assert judged(second, 8, later_ms).refused
     (said,) = [record.getMessage() for record in caplog.records]
     assert str(config.quotas.saved_ids) in said
-    assert "for 3600 s new ones are let in uncounted" in said
+    assert "for 1200 s new ones are let in uncounted" in said
 
 
 def test_nobody_with_a_quota_leaves_no_file(config: GatewayConfig) -> None:
