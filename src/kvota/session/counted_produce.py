@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvota.engine.refused_batches import Key
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, ChargeMemo
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
@@ -24,6 +24,7 @@ from kvota.wire.headers import request_body_offset
 from kvota.wire.produce_parts import RefusedPartition
 from kvota.wire.producer_ids import (
     BatchProducer,
+    id_behind,
     only_batch_at,
     only_producer,
     producer_id_at,
@@ -111,7 +112,11 @@ class CountedProduce:
 
     __slots__ = (
         "_caller",
-        "_memo",
+        "_front",
+        "_known_from_ms",
+        "_known_id",
+        "_known_route",
+        "_known_until_ms",
         "_now_us",
         "_place",
         "_produce",
@@ -125,7 +130,11 @@ class CountedProduce:
         self._quota = caller.shared.producer_ids
         self._place = place
         self._unfinished = unfinished
-        self._memo: ChargeMemo | None = None
+        # The last producer that was known, until when it is, and how its request began.
+        self._known_route: Route | None = None
+        self._front: bytes | bytearray = b""
+        self._known_id = -1
+        self._known_from_ms = self._known_until_ms = 0
         self._now_us = 0
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
@@ -144,19 +153,46 @@ class CountedProduce:
             route: of its version.
             now_us: Unix µs.
         """
-        rate, user = route.ids_rate, self._caller.principal.name
-        if rate is None or route.lane_version != route.lane.version:
+        if route.lane_version != route.lane.version:
+            self._known_route = None  # another user may have logged in
             return False
-        if user in self._quota.refused_batches.users:
+        users_refused = self._quota.refused_batches.users
+        if users_refused and self._caller.principal.name in users_refused:
             return False
+        front = self._front
+        records = body + len(front)
+        if (
+            route is self._known_route
+            and data[body:records] == front
+            and self._known_from_ms <= now_us // 1000 < self._known_until_ms
+            and id_behind(data, records, frame_end, flexible=route.flexible) == self._known_id
+        ):
+            return True
+        return self._looks_known(data, body, frame_end, route, now_us // 1000)
+
+    def _looks_known(
+        self, data: bytes | bytearray, client_id_end: int, frame_end: int, route: Route, now_ms: int
+    ) -> bool:
+        self._known_route = None
+        body = client_id_end
         if route.flexible:
             if data[body]:  # tags in the header
                 return False
             body += 1
-        batch = only_batch_at(data, body, route.version, frame_end)[2]
-        if batch < 0:
+        _, topic_end, batch = only_batch_at(data, body, route.version, frame_end)
+        if batch < 0 or route.ids_rate is None:
             return False
-        return self._quota.ids.knows(user, rate, producer_id_at(data, batch), now_us // 1000)
+        user, quota = self._caller.principal.name, self._quota
+        producer_id = producer_id_at(data, batch)
+        if not quota.ids.knows(user, route.ids_rate, producer_id, now_ms):
+            return False
+        ids = quota.ids.users.get(user)
+        if ids is not None and producer_id >= 0:  # nothing of it expires before it is due
+            self._known_route, self._known_id = route, producer_id
+            self._known_from_ms, self._known_until_ms = now_ms, ids.due_ms
+            partition_at = topic_end + (1 if route.flexible else 4)
+            self._front = bytes(data[client_id_end : partition_at + 4])
+        return True
 
     # ------------------------------------------------------------------ any other
 
@@ -170,6 +206,7 @@ class CountedProduce:
         Raises:
             ProtocolError: the request cannot be read.
         """
+        self._known_route = None
         frame_bytes = int.from_bytes(frame[:4], "big") + 4
         client_id_bytes = int.from_bytes(frame[12:14], "big", signed=True)
         header_version = 2 if route.flexible else 1

@@ -22,6 +22,8 @@ _TEXT_LENGTH, _COUNT = Struct(">h").unpack_from, Struct(">i").unpack_from
 # Bytes behind the base offset and this field.
 _LENGTH = Struct(">i").unpack_from
 _LENGTH_AT, _BEFORE_LENGTH_COUNTS = 8, 12
+# Length, magic, id.
+_HEAD_OF_BATCH = Struct(">8xi4xb26xq").unpack_from
 _MAGIC_AT, _MAGIC = 16, 2
 _BATCH_BYTES_MIN = 61
 # Id, epoch, base sequence.
@@ -195,6 +197,32 @@ def producer_id_at(data: Bytes, batch: int) -> int:
     """The producer id of a batch whose head is here."""
     producer_id: int = _PRODUCER(data, batch + _PRODUCER_AT)[0]
     return producer_id
+
+
+def id_behind(data: Bytes, at: int, frame_end: int, *, flexible: bool) -> int | None:
+    """The producer id of a partition's records whose length stands at ``at``.
+
+    None: they are not one batch of magic 2, or its head is not here. What stands before them, and that
+    nothing comes behind but tags, ``only_batch_at`` has found of a request that is the same up to there.
+    """
+    try:
+        if flexible:
+            records_bytes, at = read_uvarint(data, at, frame_end)
+            records_bytes -= 1
+        else:
+            records_bytes, at = _COUNT(data, at)[0], at + 4
+        length, magic, producer_id = _HEAD_OF_BATCH(data, at)
+    except (struct.error, ProtocolError):
+        return None
+    if (
+        length != records_bytes - _BEFORE_LENGTH_COUNTS
+        or magic != _MAGIC
+        or records_bytes < _BATCH_BYTES_MIN
+        or at + records_bytes > frame_end
+    ):
+        return None
+    found: int = producer_id
+    return found
 
 
 def only_producer(data: Bytes, body: int, version: int, frame_end: int) -> BatchProducer | None:

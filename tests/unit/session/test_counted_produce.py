@@ -204,6 +204,37 @@ def test_the_clients_software_is_read_from_its_api_versions() -> None:
     assert stage.machine.caller.software == ("apache-kafka-java", "3.9.0")
 
 
+def test_a_producer_that_was_silent_for_a_window_is_new_again() -> None:
+    stage = Stage(counted())
+    for sequence in range(3):
+        answered(stage, of_producer(Of(1000, sequence)))
+    stage.advance(3_600_000)
+    answered(stage, of_producer(Of(1001)))
+    assert stage.client(of_producer(Of(1000, 3))) == b""
+
+
+def test_what_one_user_has_made_known_another_one_on_the_connection_has_not() -> None:
+    stage = Stage(counted())
+    for sequence in range(3):
+        answered(stage, of_producer(Of(1000, sequence)))
+    stage.machine.caller.principal.name = "another"
+    stage.machine.caller.forget_lanes()
+    answered(stage, of_producer(Of(1001)))
+    assert stage.client(of_producer(Of(1000, 3))) == b""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_behind_a_known_producer_each_request_is_looked_at(version: int) -> None:
+    stage = Stage(counted())
+    known = of_producer(Of(1000), version=version)
+    for _ in range(3):
+        answered(stage, known)
+    both = produce_of(
+        ("orders", 0, batch(Of(1000, 1)) + batch(Of(2000))), version=version, correlation=2
+    )
+    assert stage.client(both) == b""
+
+
 # ------------------------------------------------------------------ nothing overtakes a refusal
 
 
