@@ -132,12 +132,12 @@ class ProducerIdQuota:
         self, asker: Asker, batches: Iterable[BatchProducer], now_ms: int
     ) -> Generator[None, None, Judgement]:
         """Decide about each producer id, and with it about each partition; a little at a time."""
-        user, connection, enforced = asker
-        refused_batches, rate = self.refused_batches, self.rate(user)
+        (user, connection, enforced), rate = asker, self.rate(asker.user)
+        refused_batches = self.refused_batches
         answers: dict[int, int] = {}
         refused: dict[Place, None] = {}
         asked: list[tuple[Batch, Place]] = []
-        keeps_unknown_back = False
+        keeps_unknown_back, has_room = False, True
         for number, one in enumerate(batches, 1):
             if number % STEP_PARTS == 0:
                 yield None
@@ -147,48 +147,62 @@ class ProducerIdQuota:
             batch = Batch((producer_id, *one.place), one.epoch, one.base_sequence)
             if refused_batches.keeps_back(user, batch, connection, now_ms):
                 refused[one.place] = None
-                is_known = rate is None or self.ids.knows(user, rate, producer_id, now_ms)
-                keeps_unknown_back = keeps_unknown_back or not is_known
+                if rate is not None and not self.ids.knows(user, rate, producer_id, now_ms):
+                    keeps_unknown_back = True
                 continue
-            asked.append((batch, one.place))
             answer = answers.get(producer_id)
             if answer is None:
                 answer = answers[producer_id] = self._admit(user, rate, producer_id, now_ms)
-            if answer > 0 and enforced:
-                refused[one.place] = None
+            if answer <= 0 or not enforced:
+                asked.append((batch, one.place))
+                continue
+            refused[one.place] = None
+            # At once: before the next step another connection may bring what comes behind it.
+            has_room = self._refuse(user, batch, now_ms) and has_room
         throttles_ms = [answer for answer in answers.values() if answer > 0]
         throttle_ms = max(throttles_ms, default=0) if enforced else 0
-        if keeps_unknown_back and enforced:
-            reading = self.ids.reading(user, now_ms)
-            throttle_ms = max(throttle_ms, reading.throttle_ms if reading else 0)
-        awaited = self._remember(asker, asked, refused, now_ms)
-        new = sum(answer == NEW for answer in answers.values())
+        reading = self.ids.reading(user, now_ms) if keeps_unknown_back and enforced else None
+        if reading is not None:
+            throttle_ms = max(throttle_ms, reading.throttle_ms)
+        going_on = self._let_go_on(asker, asked, refused, now_ms)
+        awaited = (yield from going_on) if has_room else None
+        self.connections_closed += awaited is None
+        new = list(answers.values()).count(NEW)
         return Judgement(new, throttles_ms, list(refused), awaited, throttle_ms)
 
-    def _remember(
+    def _let_go_on(
         self,
         asker: Asker,
         asked: Sequence[tuple[Batch, Place]],
         refused: Collection[Place],
         now_ms: int,
-    ) -> list[Key] | None:
-        """Remember what is refused of what was ``asked``; returns what had been before and goes on now.
+    ) -> Generator[None, None, list[Key] | None]:
+        """Of batches that may go on, refuse those of refused partitions; returns the awaited ones among the others.
 
-        None: there is no place for what is refused, so that nothing of the request must be answered.
+        None: there was no place for a refusal.
         """
         user, connection, _ = asker
         batches = self.refused_batches
-        first = {batch.key: batch for batch, place in reversed(asked) if place in refused}
-        if not batches.has_room(user, first):
-            self.connections_closed += 1
-            return None
-        for batch in first.values():
-            batches.refuse(user, batch, now_ms)
-        return [
-            batch.key
-            for batch, place in asked
-            if place not in refused and batches.goes_on(user, batch, connection, now_ms)
-        ]
+        awaited: list[Key] = []
+        for number, (batch, place) in enumerate(asked, 1):
+            if number % STEP_PARTS == 0:
+                yield None
+            if place not in refused:
+                if batches.goes_on(user, batch, connection, now_ms):
+                    awaited.append(batch.key)
+            elif not (
+                batches.keeps_back(user, batch, connection, now_ms)
+                or self._refuse(user, batch, now_ms)
+            ):
+                return None
+        return awaited
+
+    def _refuse(self, user: str, batch: Batch, now_ms: int) -> bool:
+        """Remember a refusal; False: there is no place for it."""
+        if not self.refused_batches.has_room(user, (batch.key,)):
+            return False
+        self.refused_batches.refuse(user, batch, now_ms)
+        return True
 
     def _admit(self, user: str, rate: float | None, producer_id: int, now_ms: int) -> int:
         if now_ms < self.learns_until_ms and rate is not None:
