@@ -10,7 +10,12 @@ from kvota.app.own_login import faults_of_own_tls
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.app.shadow_file import ShadowFile, load_shadow
 from kvota.gateway.own_addresses import OwnAddresses
-from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits, GatewaySettings
+from kvota.gateway.settings import (
+    ConnectionRateSettings,
+    GatewayLimits,
+    GatewaySettings,
+    ProducerIdSettings,
+)
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import ConfigurationError, Fault, UsageError
 from kvota.model.quota_type import QuotaType
@@ -186,6 +191,11 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             connection_rates=ConnectionRateSettings(
                 window=kafka.windows[QuotaType.PRODUCE],  # Kafka's quota.window.*, too
                 is_enforced=quotas.enforces_connection_rates,
+            ),
+            producer_ids=ProducerIdSettings(
+                layering=kafka.id_layering,
+                sweep_ms=kafka.id_sweep_ms,
+                refuses_with=quotas.refuses_ids_with,
             ),
             connection=ConnectionSettings(
                 enforced=quotas.enforced,

@@ -10,6 +10,8 @@ from kvota.model.quota_type import Algorithm
 from kvota.model.suggested_units import suggested_bytes, suggested_duration
 from kvota.model.units import parse_bytes, parse_duration_ms
 from kvota.session.principal import ANONYMOUS
+from kvota.session.producer_id_quota import REFUSALS
+from kvota.wire.error_code import ErrorCode
 
 NODES_MAX = 1_000
 _SHOWN_MAX = 80
@@ -107,6 +109,30 @@ def read_samples(value: object) -> int:
 def read_window_seconds(value: object) -> int:
     """Read how long one sample is, in seconds."""
     return _integer(value, 1, 86_400, "a number of seconds (1 to 86400)", "1")
+
+
+def read_layers(value: object) -> int:
+    """Read into how many layers the window of producer ids is divided."""
+    return _integer(value, 1, 64, "a number of layers (1 to 64)", "4")
+
+
+def read_sweep_ms(value: object) -> int:
+    """Read how often is looked what of producer ids can be forgotten, in ms."""
+    return _integer(value, 1_000, 3_600_000, "a number of ms (1000 to 3600000)", "60000")
+
+
+def read_false_positives(value: object) -> float:
+    """Read which part of new producer ids may be taken for known ones."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 1e-9 <= float(str(value)) <= 0.5:
+        raise _refuse(value, "a probability (1e-9 to 0.5)", "0.01")
+    return float(str(value))
+
+
+def read_refusal(value: object) -> ErrorCode:
+    """Read what a partition is answered whose batch is refused for its producer id."""
+    name = read_choice(value, [code.name for code in reversed(REFUSALS)])
+    return ErrorCode[name]
 
 
 def read_size_bytes(value: object) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.callbacks.loading import ChosenCallback, choose, prefixes_of
+from kvota.engine.layered_bloom import Layering
 from kvota.gateway.settings import GatewayLimits
 from kvota.model.broker_settings import CALLBACK_CLASS, WINDOW_DEFAULTS, WINDOW_SETTINGS
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
@@ -21,6 +22,13 @@ from kvota.volumes.settings import (
 # Ours: whether a full disk slows all producers down, or those of its broker.
 FACTOR_SCOPE = f"{PREFIX}.throttle.factor.scope"
 
+_IDS_WINDOW_S = "producer.id.quota.window.size.seconds"
+_IDS_LAYERS = "producer.id.quota.cache.layer.count"
+_IDS_FALSE_POSITIVES = "producer.id.quota.cache.false.positive.rate"
+_IDS_SWEEP_MS = "producer.id.quota.cache.cleanup.scheduler.interval.ms"
+# KIP-936; its default of 10 ms for the last one would keep a processor busy with nothing.
+_OF_PRODUCER_IDS = (_IDS_WINDOW_S, _IDS_LAYERS, _IDS_FALSE_POSITIVES, _IDS_SWEEP_MS)
+
 _PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 
 
@@ -35,6 +43,8 @@ class KafkaProperties:
         places: where in the file each property stands.
         volumes: whether and how full disks throttle.
         factor_per_broker: a full disk slows down the producers of its broker only.
+        id_layering: how long a producer id stays known, and how surely.
+        id_sweep_ms: so often what is known of each user is looked at.
         connections_per_ip_max, connections_per_ip_overrides: as Kafka has them.
     """
 
@@ -44,13 +54,16 @@ class KafkaProperties:
     places: Mapping[str, str] = field(compare=False)
     volumes: VolumeSettings
     factor_per_broker: bool
+    id_layering: Layering
+    id_sweep_ms: int
     connections_per_ip_max: int
     connections_per_ip_overrides: dict[str, int]
 
 
 def read_kafka_properties(reader: Reader) -> KafkaProperties:
     """Read the table; its faults go to the reader."""
-    gateways_own = (*WINDOW_SETTINGS, CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
+    of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
+    gateways_own = (*WINDOW_SETTINGS, *of_gateway, *_OF_PRODUCER_IDS)
     known = (*gateways_own, *KNOWN_PROPERTIES)
     name = _named_class(reader)
     prefixes = (*ADMIN_PREFIXES, *prefixes_of(name))
@@ -73,8 +86,22 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
         volumes=volumes,
         factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)
         == "broker",
+        id_layering=_id_layering(kafka),
+        id_sweep_ms=kafka.value(_IDS_SWEEP_MS, 60_000, values.read_sweep_ms),
         connections_per_ip_max=per_ip_max,
         connections_per_ip_overrides=per_ip_overrides,
+    )
+
+
+def _id_layering(kafka: Table) -> Layering:
+    default = Layering()
+    seconds = kafka.value(_IDS_WINDOW_S, default.window_ms // 1000, values.read_window_seconds)
+    return Layering(
+        window_ms=seconds * 1000,
+        layers=kafka.value(_IDS_LAYERS, default.layers, values.read_layers),
+        false_positive_rate=kafka.value(
+            _IDS_FALSE_POSITIVES, default.false_positive_rate, values.read_false_positives
+        ),
     )
 
 

@@ -9,7 +9,9 @@ from kvota.app.config_reader import Reader
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
+from kvota.session.producer_id_quota import REFUSALS
 from kvota.session.quota_admins import QuotaAdmins, is_loopback
+from kvota.wire.error_code import ErrorCode
 
 
 class QuotaSourceKind(StrEnum):
@@ -36,6 +38,7 @@ _FILE_NAMES = {
     QuotaSourceKind.TOPIC: "quotas.json",
 }
 _TOPIC = "kvota-quotas"
+_PRODUCER_ID = QuotaType.PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,8 @@ class QuotaSettings:
         enforced: quota types in force; the others are in shadow mode.
         enforces_connection_rates: whether connection_creation_rate is in force, or only watched.
         buckets: the quota types that are counted by a token bucket.
+        refuses_ids_with: what a partition is answered whose batch is refused for its producer id.
+        saved_ids: where is kept while the gateway does not run which producer ids are known.
     """
 
     source: QuotaSourceKind
@@ -63,6 +68,8 @@ class QuotaSettings:
     enforced: frozenset[QuotaType]
     enforces_connection_rates: bool
     buckets: dict[QuotaType, BucketSettings]
+    refuses_ids_with: ErrorCode
+    saved_ids: Path
 
     @property
     def place(self) -> str:
@@ -74,7 +81,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
     """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
     quotas = reader.table("quotas")
     of_table = ("source", "file", "topic", "shadow", "callback_classes", "admins")
-    known = (*of_table, *CONFIGURABLE_TYPES, CONNECTION_RATE_KEY)
+    known = (*of_table, *CONFIGURABLE_TYPES, _PRODUCER_ID, CONNECTION_RATE_KEY)
     reader.known(("quotas",), known, remedies=_REMEDIES)
     source = quotas.value("source", QuotaSourceKind.TOML, _read_source)
     file = quotas.value("file", _FILE_NAMES[source], values.read_path)
@@ -91,6 +98,10 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
     enforced, buckets = _of_types(reader)
     reader.known(("quotas", CONNECTION_RATE_KEY), ("enforce",))
     of_connections = reader.table("quotas", CONNECTION_RATE_KEY)
+    reader.known(("quotas", _PRODUCER_ID), ("enforce", "refuse_with", "saved"))
+    of_ids = reader.table("quotas", _PRODUCER_ID)
+    if of_ids.value("enforce", False, values.read_boolean):  # noqa: FBT003
+        enforced.add(_PRODUCER_ID)
     return QuotaSettings(
         source=source,
         file=folder / file,
@@ -101,6 +112,8 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
         enforced=frozenset(enforced),
         enforces_connection_rates=of_connections.value("enforce", False, values.read_boolean),  # noqa: FBT003
         buckets=buckets,
+        refuses_ids_with=of_ids.value("refuse_with", REFUSALS[0], values.read_refusal),
+        saved_ids=folder / of_ids.value("saved", "producer-ids.saved", values.read_path),
     )
 
 

@@ -156,7 +156,9 @@ class Reload:
         if written is not None and isinstance(self._store, TomlStore):
             self._store.quotas = written
         quotas = self._store.quotas.configured()
-        self._gateway.shared.quota_admins = config.quotas.admins
+        shared = self._gateway.shared
+        shared.quota_admins = config.quotas.admins
+        shared.producer_ids.refuses_with = config.quotas.refuses_ids_with
         self._gateway.put_in_force(
             quotas,
             enforced=config.gateway.connection.enforced,
@@ -186,6 +188,7 @@ def in_force(config: GatewayConfig) -> str:
     """Say which quota types are enforced, and which are only watched."""
     enforced = config.gateway.connection.enforced
     is_held = {kind.value: kind in enforced for kind in CONFIGURABLE_TYPES}
+    is_held[QuotaType.PRODUCER_ID] = QuotaType.PRODUCER_ID in enforced
     is_held[CONNECTION_RATE_KEY] = config.gateway.connection_rates.is_enforced
     force = ", ".join(name for name, held in is_held.items() if held) or "nothing"
     shadow = ", ".join(name for name, held in is_held.items() if not held) or "nothing"
@@ -212,14 +215,18 @@ def changes(
     lines = []
     was_enforced = before.gateway.connection.enforced
     is_enforced = now.gateway.connection.enforced
-    for quota_type in CONFIGURABLE_TYPES:
+    for quota_type in QuotaType:
         if (quota_type in was_enforced) != (quota_type in is_enforced):
             modes = ("enforced", "shadow mode")
             old, new = modes if quota_type in was_enforced else modes[::-1]
             lines.append(f"{quota_type}: {old} -> {new}")
+    for quota_type in CONFIGURABLE_TYPES:
         old, new = algorithm_text(before, quota_type), algorithm_text(now, quota_type)
         if old != new:
             lines.append(f"{quota_type}: {old} -> {new}")
+    codes = before.quotas.refuses_ids_with, now.quotas.refuses_ids_with
+    if codes[0] is not codes[1]:
+        lines.append(f"{QuotaType.PRODUCER_ID}: refused with {codes[0].name} -> {codes[1].name}")
     rates_before, rates = before.gateway.connection_rates, now.gateway.connection_rates
     if rates_before.is_enforced != rates.is_enforced:
         modes = ("shadow mode", "enforced")
@@ -286,7 +293,8 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         "record": (before.record, now.record),
         "quotas.source": (_store_of(before), _store_of(now)),
         "http": (before.http, now.http),
-        "kafka (volumes, connections)": (
+        "quotas.PRODUCER_ID.saved": (before.quotas.saved_ids, now.quotas.saved_ids),
+        "kafka (volumes, connections, producer ids)": (
             _of_kafka(before),
             _of_kafka(now),
         ),
@@ -304,6 +312,8 @@ def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:
         kafka.factor_per_broker,
         kafka.connections_per_ip_max,
         kafka.connections_per_ip_overrides,
+        kafka.id_layering,
+        kafka.id_sweep_ms,
     )
 
 

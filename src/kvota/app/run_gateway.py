@@ -18,6 +18,7 @@ from kvota.app.own_login import check_own_tls
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
+from kvota.app.saved_producer_ids import mark_running, open_producer_ids, save_producer_ids
 from kvota.app.settings_in_force import SettingsInForce, begin_with
 from kvota.app.shadow_watch import ShadowWatch
 from kvota.app.system_clock import SystemClock
@@ -99,6 +100,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         default_callback=callback if is_default else DefaultQuotaCallback(quotas),
         client_quotas=store,
         quota_admins=config.quotas.admins,
+        producer_ids=open_producer_ids(config, store.quotas, now_ms=SystemClock().now_us() // 1000),
     )
     gateway = Gateway(config.gateway, shared, store)
     gateway.quota_callback.on_change = sources.replace_callback
@@ -124,6 +126,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         if http is not None:
             http.stop()
         sink.close()
+        save_producer_ids(config, shared.producer_ids)
         _say_recorded(sink)
 
 
@@ -237,6 +240,7 @@ async def _serve(
     run_id: str,
 ) -> None:
     loop = asyncio.get_running_loop()
+    mark_running(config, gateway.shared.producer_ids)
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
     loop.add_signal_handler(signal.SIGHUP, reload.begin)

@@ -205,6 +205,16 @@ class ProducerIds:
         self.admitted += 1
         return NEW
 
+    def knows(self, user: str, rate: float, producer_id: int, now_ms: int, /) -> bool:
+        """True where ``admit`` would answer ``KNOWN`` (and has remembered it as that does); else nothing is done."""
+        if producer_id < 0:
+            return True
+        ids = self.users.get(user)
+        if ids is None or ids.rate != rate or not ids.last_ms <= now_ms < ids.due_ms:
+            return False
+        ids.last_ms = now_ms
+        return ids.seen(mixed(producer_id, self.hash_key), now_ms)
+
     def learn(self, user: str, rate: float | None, producer_id: int, now_ms: int, /) -> bool:
         """Remember an id without a charge; True when it was known, or is none (below 0).
 

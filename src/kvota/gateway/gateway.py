@@ -162,7 +162,7 @@ class Gateway:
     def _begin_beside(self, tasks: asyncio.TaskGroup, journal: Journal) -> list[asyncio.Task[None]]:
         """What goes on until the gateway drains."""
         self._tasks = tasks
-        self._put_connection_rates_in_force()
+        self._put_further_quotas_in_force()
         works = (
             self._upkeep(journal),
             self._purge(),
@@ -208,7 +208,7 @@ class Gateway:
         if callback is not None:
             self.quota_callback.put_in_force(callback)
         self._rates.settings = connection_rates
-        self._put_connection_rates_in_force()
+        self._put_further_quotas_in_force()
         self.look_again()
 
     def look_again(self) -> None:
@@ -245,8 +245,11 @@ class Gateway:
 
     # ------------------------------------------------------------------ what goes on beside
 
-    def _put_connection_rates_in_force(self) -> None:
-        self._look_up(self._rates.replace(self._store.quotas))
+    def _put_further_quotas_in_force(self) -> None:
+        """Those that are nobody's counter in the engine."""
+        quotas = self._store.quotas
+        self.shared.replace_producer_id_rates(quotas)
+        self._look_up(self._rates.replace(quotas))
 
     def _look_up(self, names: frozenset[str]) -> None:
         if names:
@@ -264,6 +267,7 @@ class Gateway:
     def _in_force(self, changes: Sequence[KeyChange]) -> None:
         """Quotas have been stored: they count from now on."""
         self.shared.change_quotas(tuple(of_engine(changes)))
+        self.shared.change_producer_id_rates(changes)
         self.look_again()
         self._look_up(self._rates.change(changes))
 
@@ -294,8 +298,10 @@ class Gateway:
         """Forget idle counters, some at a time, so that nobody waits for it."""
         loop, engine = asyncio.get_running_loop(), self.shared.engine
         pause_s, lost, quiet_until = _PURGE_S, 0, 0.0
+        ids, sweeps_in_s = self.shared.producer_ids, self.settings.producer_ids.sweep_ms / 1000
         while True:
             await asyncio.sleep(pause_s)
+            ids.sweep(time.time_ns() // 1_000_000, share=min(1.0, pause_s / sweeps_in_s))
             is_crowd = engine.purge_some(time.time_ns() // 1_000_000)
             pause_s = _PURGE_CROWD_S if is_crowd else _PURGE_S
             if engine.counters_lost > lost and loop.time() >= quiet_until:

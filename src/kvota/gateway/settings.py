@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvota.engine.layered_bloom import Layering
 from kvota.model.quota_window import QuotaWindow
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
+from kvota.wire.error_code import ErrorCode
 
 # Beside the connections that have a place one for each so many may still wait for its last answers.
 _PLACES_FOR_ONE_THAT_LEAVES = 8
@@ -58,6 +60,21 @@ class ConnectionRateSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdSettings:
+    """How producer_ids_rate is held; whether it is, ``ConnectionSettings.enforced`` says.
+
+    Attributes:
+        layering: how long an id stays known (the quota's window), and how surely.
+        sweep_ms: so often each user is looked at, whether anything of it can be forgotten.
+        refuses_with: what a partition is answered whose batch is refused.
+    """
+
+    layering: Layering = field(default_factory=Layering)
+    sweep_ms: int = 60_000
+    refuses_with: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """Where to listen, whom to reach."""
 
@@ -67,6 +84,7 @@ class GatewaySettings:
     upstream: tuple[tuple[str, int], ...]
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     connection_rates: ConnectionRateSettings = field(default_factory=ConnectionRateSettings)
+    producer_ids: ProducerIdSettings = field(default_factory=ProducerIdSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
     @property

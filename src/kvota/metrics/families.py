@@ -15,7 +15,7 @@ from kvota.metrics.record_facts import RecordFacts
 from kvota.metrics.tally import TallySnapshot, TypeTotals
 from kvota.metrics.volume_families import VolumeFacts, static_families, volume_families
 from kvota.model.decision_sink import OUTCOMES
-from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
+from kvota.model.quota_type import QuotaType
 
 AnyFamily = Family | HistogramFamily
 
@@ -301,7 +301,7 @@ def _of_gateway(observed: Observed) -> Iterator[AnyFamily]:
     yield _by(
         "quota_type",
         declared.QUOTAS_ENFORCED,
-        {quota_type: int(quota_type in glance.enforced) for quota_type in CONFIGURABLE_TYPES},
+        {quota_type: int(quota_type in glance.enforced) for quota_type in QuotaType},
     )
     yield _by("result", declared.RELOADS, glance.counts.reloads)
     yield _one(declared.CLUSTER_STALE, int(glance.cluster_is_old))

@@ -1,7 +1,7 @@
 """Quotas as AlterClientQuotas has them: entities with values by Kafka's keys, an ip's among them.
 
 Some of the keys are quota types of the engine (``configured``), the others are for somebody else: the
-limit on an address's new connections is the listener's.
+limit on an address's new connections is the listener's, that on new producer ids the session's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +17,7 @@ from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import FACTS, TYPE_OF_KEY
 
 CONNECTION_RATE_KEY = "connection_creation_rate"
+PRODUCER_IDS_KEY = "producer_ids_rate"
 
 # Kafka's "no limit": the largest LONG, as a double.
 UNLIMITED = float(2**63 - 1)
@@ -38,14 +39,22 @@ class QuotaKey:
         name: as AlterClientQuotas and kafka-configs.sh have it.
         number: what kind of number it takes.
         of_ip: whether entities of an ip have it; else those of users and client ids.
+        of_user: whether only users have it, whatever their client ids.
     """
 
     name: str
     number: Number
     of_ip: bool = False
+    of_user: bool = False
+
+    def fits(self, *, user: bool, client_id: bool, ip: bool) -> bool:
+        """True where an entity with these parts can have it."""
+        if self.of_user:
+            return user and not (client_id or ip)
+        return self.of_ip == ip
 
 
-# Source: QuotaConfig of Kafka 4.3.
+# Sources: QuotaConfig of Kafka 4.3; KIP-936, which no broker has.
 KEYS: Mapping[str, QuotaKey] = MappingProxyType(
     {
         key.name: key
@@ -55,6 +64,7 @@ KEYS: Mapping[str, QuotaKey] = MappingProxyType(
             QuotaKey("request_percentage", Number.DOUBLE),
             QuotaKey("controller_mutation_rate", Number.DOUBLE),
             QuotaKey(CONNECTION_RATE_KEY, Number.INT, of_ip=True),
+            QuotaKey(PRODUCER_IDS_KEY, Number.DOUBLE, of_user=True),
         )
     }
 )

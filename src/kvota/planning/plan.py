@@ -284,7 +284,9 @@ def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozense
 
 
 def format_quota(quota_type: QuotaType, quota: float) -> str:
-    """Write a quota with the unit of its type: ``8.00 MB/s``, ``5.00 /s`` or ``20.0 %``."""
+    """Write a quota with the unit of its type: ``8.00 MB/s``, ``5.00 /s``, ``20.0 %`` or, of producer ids, ``100 /h``."""
+    if FACTS[quota_type].unit is Unit.IDS_PER_S:
+        return f"{format_rate(quota * 3600).removesuffix(' /s')} /h"
     if FACTS[quota_type].unit is Unit.PERCENT:
         return format_percent(quota)
     return format_byte_rate(quota) if quota_type in BYTE_RATE_TYPES else format_rate(quota)

@@ -59,13 +59,20 @@ def _take_charged(caller: Caller, frame: Frame, entry: Entry) -> Steps[Frame]:
     Raises:
         ProtocolError: it cannot be read, or names a node outside the range.
     """
-    _, _, route, charges = entry
+    _, _, route, charges, in_part = entry
     rewritten, upstream_ms = yield from _rewritten(caller, frame, route)
     append_rows(caller, charges, upstream_ms)
     mute_ms = max(charge.mute_ms for charge in charges)
-    if mute_ms <= upstream_ms:
-        return rewritten.frame
-    return _with_throttle(rewritten, route.answered_ms(charges[-1].memo, mute_ms, upstream_ms))
+    told_ms = upstream_ms
+    if mute_ms > upstream_ms:
+        told_ms = route.answered_ms(charges[-1].memo, mute_ms, upstream_ms)
+    if in_part is not None:
+        told_ms = max(told_ms, in_part.throttle_ms)
+    told = rewritten.frame if told_ms == upstream_ms else _with_throttle(rewritten, told_ms)
+    if in_part is None:
+        return told
+    merged: Frame = yield from in_part.merged(told)
+    return merged
 
 
 def _rewritten(

@@ -66,6 +66,7 @@ class Caller:
         is_let_in: true once the broker has accepted a login, or has answered what it answers nobody before one.
         logs_in: true from the broker's yes to a mechanism until it has accepted the last token.
         is_refused: the broker has refused a login; it closes the connection next.
+        software: name and version of the client's software, as it has told with ApiVersions; empty: it has not.
         upstream_versions: what the broker offers, once the client, or the gateway on its behalf, has asked.
         asked: what the quota callback was last asked.
         asks: how many questions there were; the last one's token.
@@ -102,6 +103,7 @@ class Caller:
         "routes",
         "sends_tokens",
         "shared",
+        "software",
         "told_in",
         "upstream_versions",
         "whole",
@@ -138,6 +140,7 @@ class Caller:
         self.is_let_in = False
         self.logs_in = False
         self.is_refused = False
+        self.software = "", ""
         self.upstream_versions: dict[int, tuple[int, int]] = {}
         self.asked: Question | None = None
         self.asks = 0
@@ -330,6 +333,7 @@ class Caller:
             return False
         enforced = quota_type in self.shared.settings.enforced
         route.use(lane, bytes(client_id), user=user, connection=self.number, enforced=enforced)
+        route.count_ids(self.shared.producer_ids.counted_rate(user))
         return True
 
     def look_up_now(self, route: Route, client_id: bytes, now_us: int) -> None:

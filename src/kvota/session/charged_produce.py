@@ -9,7 +9,7 @@ sends little spends nothing that others share. A debt bucket is charged at the h
 not hold; ``session.unfinished`` looks after both.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED, outcome_of
 from kvota.session.caller import Caller
@@ -18,6 +18,26 @@ from kvota.session.heads import read_acks
 from kvota.session.line_place import LinePlace
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.session.route import Route
+from kvota.wire.steps import Steps
+from kvota.wire.varint import Frame
+
+
+class AnswerInPart(Protocol):
+    """What the gateway has to do with the broker's answer to a Produce, of which perhaps only a part went on.
+
+    Attributes:
+        throttle_ms: what the client is told at least.
+    """
+
+    throttle_ms: int
+
+    def merged(self, frame: Frame) -> Steps[Frame]:
+        """Take the answer; returns the client's."""
+        ...
+
+    def abandoned(self) -> None:
+        """There is none."""
+        ...
 
 
 class AdmittedProduce(NamedTuple):
@@ -29,6 +49,7 @@ class AdmittedProduce(NamedTuple):
         size: that it has announced.
         awaits_answer: its acks are not 0.
         further: its charges so far.
+        in_part: what is to be done with the broker's answer; None: nothing.
     """
 
     route: Route
@@ -36,6 +57,7 @@ class AdmittedProduce(NamedTuple):
     size: int
     awaits_answer: bool
     further: list[Charge]
+    in_part: AnswerInPart | None = None
 
 
 def take_charged_produce(
@@ -90,7 +112,7 @@ def charge_bytes(caller: Caller, produce: AdmittedProduce, now_us: int) -> bool:
     Returns:
         False: it goes on uncharged (in shadow mode, while too much is owed).
     """
-    route, correlation, size, awaits_answer, charges = produce
+    route, correlation, size, awaits_answer, charges, in_part = produce
     spends = route.enforced or not _owes_too_much(route, now_us)
     if spends:
         throttle_ms = route.lane.admit(size, now_us // 1000)
@@ -100,7 +122,7 @@ def charge_bytes(caller: Caller, produce: AdmittedProduce, now_us: int) -> bool:
     outcome = outcome_of(throttle_ms) if spends else REJECTED
     of_bytes = Charge(route.memo, seq, now_us, size, throttle_ms, outcome)
     charges.append(of_bytes)
-    expect_answer(caller, route, correlation, charges, awaits_answer=awaits_answer)
+    expect_answer(caller, route, correlation, charges, awaits_answer=awaits_answer, in_part=in_part)
     if of_bytes.mute_ms > 0:
         caller.mute(of_bytes.mute_ms, route.lane, route.memo.client_id, now_us // 1000)
     return spends
@@ -112,14 +134,22 @@ def _owes_too_much(route: Route, now_us: int) -> bool:
 
 
 def expect_answer(
-    caller: Caller, route: Route, correlation: int, charges: list[Charge], *, awaits_answer: bool
+    caller: Caller,
+    route: Route,
+    correlation: int,
+    charges: list[Charge],
+    *,
+    awaits_answer: bool,
+    in_part: AnswerInPart | None = None,
 ) -> None:
     """A Produce that was charged goes on; where nobody answers it, its rows are written now."""
     last = charges[-1]
     if not awaits_answer:
         append_rows(caller, charges, NO_ANSWER)
-    elif len(charges) > 1 or last.outcome == REJECTED:
-        caller.expect((correlation, Due.CHARGED, route, charges))
+        if in_part is not None:
+            in_part.abandoned()
+    elif len(charges) > 1 or last.outcome == REJECTED or in_part is not None:
+        caller.expect((correlation, Due.CHARGED, route, charges, in_part))
     else:
         charge = (last.memo, last.seq, last.ts_us, last.value, last.throttle_ms)
         caller.expect((correlation, Due.PRODUCE, route, *charge))
@@ -147,6 +177,8 @@ def abandon_due(caller: Caller) -> None:
             caller.append_row(memo, seq, ts_us, value, throttle_ms, NO_ANSWER)
         elif entry[1] == Due.CHARGED:
             append_rows(caller, entry[3], NO_ANSWER)
+            if entry[4] is not None:
+                entry[4].abandoned()
         elif entry[1] in {Due.EXCHANGE, Due.TOKEN}:
             entry[2].abandoned()
     caller.due.clear()

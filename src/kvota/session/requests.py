@@ -12,7 +12,9 @@ from kvota.model.decision_sink import NO_ANSWER
 from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, take_charged_produce
+from kvota.session.counted_produce import CountedProduce
 from kvota.session.due import Due
+from kvota.session.edited_chunk import edited, joined
 from kvota.session.exchanges.exchange import RequestHead
 from kvota.session.exchanges.login import Token
 from kvota.session.exchanges.own_node import is_known, look_up
@@ -46,7 +48,7 @@ _NO_ACKS = b"\x00\x00"
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
 _CHARGED_PRODUCE = int(Kind.CHARGED_PRODUCE)
 # Of these what is here goes on while the rest arrives; others must be whole.
-_GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE})
+_GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE, Kind.COUNTED_PRODUCE})
 
 
 class Requests:
@@ -65,6 +67,7 @@ class Requests:
     __slots__ = (
         "_append_row",
         "_caller",
+        "_counted",
         "_due",
         "_in_flight_max",
         "_need",
@@ -93,11 +96,10 @@ class Requests:
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
         self.place = LinePlace(caller, wake)
         self.unfinished = Unfinished(caller)
+        self._counted = CountedProduce(caller, self.place, self.unfinished)
         self.count = 0
         self.left = 0
         self.swallowed_bytes = 0
-
-    # ------------------------------------------------------------------ received bytes
 
     def take(  # noqa: C901, PLR0911, PLR0912, PLR0915  (hot path: one loop, see the module's docstring)
         self, data: bytes | bytearray, now_us: int
@@ -147,14 +149,20 @@ class Requests:
             body = pos + 14 + (client_id_length if client_id_length > 0 else 0)  # noqa: FURB136  (a call)
             if not -1 <= client_id_length <= CLIENT_ID_BYTES_MAX or body > end or body > frame_end:
                 raise bad_client_id(client_id_length, CLIENT_ID_BYTES_MAX, route)
-            if kind == 1:  # Kind.PRODUCE
+            if kind == 1 or (  # Kind.PRODUCE, or COUNTED_PRODUCE of a producer that is known
+                kind == 5
+                and frame_end <= end
+                and self._counted.knows(data, body, frame_end, route, now_us)
+            ):
                 if pausing.passing_until_us and pausing.mute_again(now_us):
                     self.budget.give_back()  # taken anew when the mute is over
                     return self._keep(data, pos, 1, ahead, begin, now_us)
                 client_id = data[pos + 14 : body]
-                is_new = client_id != route.client_id or route.lane_version != route.lane.version
-                if is_new and not look_up(self._caller, route, client_id, now_us):
-                    return self._keep(data, pos, 1, ahead, begin, now_us)
+                if client_id != route.client_id or route.lane_version != route.lane.version:
+                    if not look_up(self._caller, route, client_id, now_us):
+                        return self._keep(data, pos, 1, ahead, begin, now_us)
+                    if route.kind != kind:
+                        continue  # its producer ids are counted now, or no longer
                 acks = data[body + 2 : body + 4]
                 if data[body : body + 2] != route.no_transaction:
                     acks = read_acks(data, pos, frame_end, client_id_length, route)
@@ -180,7 +188,7 @@ class Requests:
                     return self._keep(data, pos, size + 4, ahead, begin, now_us)
                 route.count.add(size)
                 if instead is not data:
-                    ahead = _edited(ahead, data[begin:pos], instead)
+                    ahead = edited(ahead, data[begin:pos], instead)
                     begin = frame_end
                 if pausing.passing_until_us:
                     pausing.mute_again(now_us)
@@ -190,7 +198,7 @@ class Requests:
                 pausing.reasons |= _IN_FLIGHT
         if pos > end:
             self.left = pos - end
-        return data if ahead is None else _joined(ahead, data, begin)
+        return data if ahead is None else joined(ahead, data, begin)
 
     def _keep(
         self,
@@ -206,7 +214,7 @@ class Requests:
             self.place.kept_us = now_us
         self.buffered += data[pos:]
         self._need = need
-        return (data[:pos] if ahead is None else _joined(ahead, data[:pos], begin)) or None
+        return (data[:pos] if ahead is None else joined(ahead, data[:pos], begin)) or None
 
     def go_on(self, now_us: int) -> bytes | bytearray | None:
         """A reason to pause is over: take what is buffered, unless there is another one."""
@@ -293,17 +301,28 @@ class Requests:
         if route.kind == Kind.FETCH:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
         else:
-            frame = bytes(data[pos:frame_end])
-            produce = take_charged_produce(self._caller, self.place, route, frame, now_us)
-            if isinstance(produce, AdmittedProduce):
-                self.unfinished.admit(produce, now_us, is_here=len(frame) == size + 4)
-                self.place.leave()
-                return data
-            if produce is None:
-                self.budget.give_back()  # taken anew at its turn
-            instead = produce
+            instead = self._take_produce(route, data, bytes(data[pos:frame_end]), now_us)
         if instead == b"":  # answered by the gateway
             self._swallow(size, frame_end - len(data))
+        return instead
+
+    def _take_produce(
+        self, route: Route, data: bytes | bytearray, frame: bytes, now_us: int
+    ) -> bytes | bytearray | None:
+        if route.ids_rate is not None:
+            instead = self._counted.take(route, frame, now_us)
+            if instead is frame:
+                return data
+        else:
+            produce = take_charged_produce(self._caller, self.place, route, frame, now_us)
+            if isinstance(produce, AdmittedProduce):
+                is_here = len(frame) == int.from_bytes(frame[:4], "big") + 4
+                self.unfinished.admit(produce, now_us, is_here=is_here)
+                self.place.leave()
+                return data
+            instead = produce
+        if instead is None and self._pausing.reasons:  # else the rest of it must be here first
+            self.budget.give_back()  # taken anew at its turn
         return instead
 
     def _swallow(self, size: int, rest_bytes: int) -> None:
@@ -330,7 +349,7 @@ class Requests:
             return data
         return self._keep(data, frame_bytes, 1, None, 0, now_us)
 
-    # ------------------------------------------------------------------ routes and sizes
+    # ------------------------------------------------------------------ routes, sizes
 
     def _check_early(self, data: bytes | bytearray, pos: int) -> None:
         """Refuse an impossible size or key before waiting for more of the head."""
@@ -379,19 +398,3 @@ class Requests:
         self._caller.whole.close()
         self.place.close()
         self.buffered.clear()
-
-
-def _joined(ahead: bytearray, data: bytes | bytearray, begin: int) -> bytearray | None:
-    """What goes up for a chunk of which something was changed: ``ahead`` in place of ``data[:begin]``."""
-    ahead += data[begin:]
-    return ahead or None
-
-
-def _edited(
-    ahead: bytearray | None, before: bytes | bytearray, instead: bytes | bytearray
-) -> bytearray:
-    """What goes up so far, when a request is replaced: what stood before it, and what it became."""
-    ahead = ahead or bytearray()
-    ahead += before
-    ahead += instead
-    return ahead

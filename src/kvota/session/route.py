@@ -30,6 +30,7 @@ QUOTA_TYPE_OF_KEY = {
 }
 _NO_TRANSACTION_COMPACT = b"\x00\x00"  # no tags in the header, null transactional id
 _NO_TRANSACTION = b"\xff\xff"
+_IDS_FROM = 3  # before it there are message sets, which have none
 # Lanes' versions are 0 or more.
 _OUTDATED = -1
 _NO_FIELD = b"none"  # Produce v0-2 begin with acks: two bytes never equal these four
@@ -43,6 +44,7 @@ class Kind(IntEnum):
     FETCH = 2
     EXCHANGE = 3  # rare: needs the whole frame (kvota.session.exchanges)
     CHARGED_PRODUCE = 4  # charged on further quotas, too (kvota.session.produce_quota)
+    COUNTED_PRODUCE = 5  # its producer ids are counted (kvota.session.counted_produce)
 
 
 class Route:
@@ -59,6 +61,7 @@ class Route:
         "factor_told_ms_max",
         "flexible",
         "has_endpoints",
+        "ids_rate",
         "is_permissive",
         "key",
         "kind",
@@ -111,6 +114,9 @@ class Route:
             self.no_transaction = _NO_TRANSACTION_COMPACT if self.flexible else _NO_TRANSACTION
         self.mute_ms_max = mute_ms_max
         self.factor_told_ms_max = factor_told_ms_max
+        self.ids_rate: float | None = (
+            None  # new producer ids per window; None: they are not counted
+        )
         self.enforced = False  # shadow mode: nobody is held back
         self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
         self.lane: Lane
@@ -137,6 +143,14 @@ class Route:
         if self.lane.factor < 1.0:
             told_ms = min(told_ms, self.factor_told_ms_max)
         return max(told_ms, upstream_ms)
+
+    def count_ids(self, rate: float | None) -> None:
+        """Look at the producer ids of its batches from now on, or no longer (None)."""
+        if self.key != PRODUCE or self.version < _IDS_FROM:
+            return
+        self.ids_rate = rate
+        if self.kind in {Kind.PRODUCE, Kind.COUNTED_PRODUCE}:
+            self.kind = int(Kind.PRODUCE if rate is None else Kind.COUNTED_PRODUCE)
 
     def forget_lane(self) -> None:
         """The next charge looks its counter up anew."""

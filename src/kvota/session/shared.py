@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kvota.engine import Answer, Question, QuotaEngine
 from kvota.engine.thread_share import ThreadShare, counted
+from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.decision_sink import DecisionSink
 from kvota.model.quota_callback import ClientQuotaCallback, tell
@@ -18,6 +19,7 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
 from kvota.session.outside import BrokerSettings, QuotaSource
 from kvota.session.produce_quota import ProduceQuota
+from kvota.session.producer_id_quota import ProducerIdQuota
 from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Topology
@@ -43,6 +45,7 @@ class Shared:
         broker_settings: of the gateway, as Kafka's tools describe and alter a broker's; None: it has none.
         quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
+        producer_ids: which producer ids may produce.
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
         waiting_fetches: memory for large Fetches that wait for room.
@@ -66,6 +69,7 @@ class Shared:
     broker_settings: BrokerSettings | None = None
     quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
     produce_quotas: tuple[ProduceQuota, ...] = ()
+    producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)
@@ -115,6 +119,16 @@ class Shared:
             for change in changes:
                 tell(self.default_callback, change)
         self.engine.apply(changes)
+
+    def replace_producer_id_rates(self, quotas: ClientQuotas) -> None:
+        """Put the rates of new producer ids in force that are among these quotas."""
+        self.producer_ids.replace(quotas)
+        self.engine.outdate(QuotaType.PRODUCE)  # its routes say whether ids are looked at
+
+    def change_producer_id_rates(self, changes: Sequence[KeyChange]) -> None:
+        """Put those of these changes in force that are rates of new producer ids."""
+        if self.producer_ids.change(changes):
+            self.engine.outdate(QuotaType.PRODUCE)
 
     def replace_callback(
         self,

@@ -257,7 +257,13 @@ def value_of(entity: QuotaEntity, key: str, value: object) -> float:
     except OverflowError:
         msg = f"{key}: a number of {len(str(value))} digits is too large"
         raise ValueError(msg) from None
-    fault = fault_of_value(key, number, of_ip=entity.ip is not None)
+    fault = fault_of_value(
+        key,
+        number,
+        user=entity.user is not None,
+        client_id=entity.client_id is not None,
+        ip=entity.ip is not None,
+    )
     if fault is not None:
         raise ValueError(fault)
     return number

@@ -7,14 +7,14 @@ from math import isfinite
 from kvota.model.client_quotas import CONNECTION_RATE_KEY, KEYS
 from kvota.model.errors import Fault
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.model.quota_type import TYPE_OF_KEY
 from kvota.store.quota_limit import LimitError, parse_value, unreachable_value
 from kvota.store.toml_file import unknown_keys
 from kvota.store.toml_places import KeyPath, KnownPlaces
 
 _ENTITY_KEYS = ("user", "user_default", "client_id", "client_id_default")
 _IP_KEYS = ("ip", "ip_default")
-_KNOWN_KEYS = (*_ENTITY_KEYS, *_IP_KEYS, *TYPE_OF_KEY, CONNECTION_RATE_KEY)
+_KNOWN_KEYS = (*_ENTITY_KEYS, *_IP_KEYS, *KEYS)
+_KEYS_OF_CLIENTS = tuple(name for name, key in KEYS.items() if not key.of_ip)
 # In a file that knows it: there shall be no such quota.
 NONE = "none"
 
@@ -118,10 +118,12 @@ class EntriesReader:
             self._fault(
                 path, "for an ip and somebody else", f"Write {self._notation.a_one} for each."
             )
-        elif self._is_of_another(path, keys, of_ip=ip is not None):
+        elif self._is_of_another(path, keys, QuotaEntity(user, client_id, ip)):
             return
         elif not keys:
-            missing = CONNECTION_RATE_KEY if ip is not None else f"one of {', '.join(TYPE_OF_KEY)}"
+            missing = (
+                CONNECTION_RATE_KEY if ip is not None else f"one of {', '.join(_KEYS_OF_CLIENTS)}"
+            )
             self._fault(path, "limits nothing", f"Add {missing}.")
         else:
             self._add(path, QuotaEntity(user, client_id, ip), limits, removed)
@@ -129,17 +131,23 @@ class EntriesReader:
     def _default(self, key: str) -> str:
         return self._notation.line(f"{key}_default", "true")
 
-    def _is_of_another(self, path: KeyPath, limits: Iterable[str], *, of_ip: bool) -> bool:
+    def _is_of_another(self, path: KeyPath, limits: Iterable[str], entity: QuotaEntity) -> bool:
         """True where a limit is one that such an entity cannot have."""
-        wrong = [key for key in limits if KEYS[key].of_ip != of_ip]
+        parts = {
+            "user": entity.user is not None,
+            "client_id": entity.client_id is not None,
+            "ip": entity.ip is not None,
+        }
+        wrong = [key for key in limits if not KEYS[key].fits(**parts)]
+        line = self._notation.line
         for key in wrong:
-            whose = "an ip has" if KEYS[key].of_ip else "users and client ids have"
-            line = self._notation.line
-            there = (
-                f"{line('ip', '…')} or {self._default('ip')}"
-                if KEYS[key].of_ip
-                else f"{line('user', '…')} or {line('client_id', '…')}"
-            )
+            if KEYS[key].of_user:
+                whose, there = "a user has", f"{line('user', '…')} or {self._default('user')} alone"
+            elif KEYS[key].of_ip:
+                whose, there = "an ip has", f"{line('ip', '…')} or {self._default('ip')}"
+            else:
+                whose = "users and client ids have"
+                there = f"{line('user', '…')} or {line('client_id', '…')}"
             remedy = f"Write it into {self._notation.a_one} with {there}."
             self._fault((*path, key), f"a limit that only {whose}", remedy)
         return bool(wrong)
@@ -190,7 +198,7 @@ class EntriesReader:
     ) -> tuple[dict[str, float], list[str]]:
         limits: dict[str, float] = {}
         removed: list[str] = []
-        for key in (*TYPE_OF_KEY, CONNECTION_RATE_KEY):
+        for key in KEYS:
             if key not in entry:
                 continue
             written = entry[key]

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
-from kvota.model.client_quotas import CONNECTION_RATE_KEY, KEYS, Number
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, KEYS, PRODUCER_IDS_KEY, Number
 from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, TYPE_OF_KEY, QuotaType, Unit
 from kvota.model.suggested_units import suggested_byte_rate, suggested_rate
 from kvota.model.units import parse_byte_rate, parse_percent, parse_rate
@@ -23,6 +23,9 @@ _FRACTION_MAX = 1e-6
 _EXAMPLE_OF_BYTE_RATE = 'Write e.g. "8MB/s", "512KiB/s", or a number of bytes per second.'
 _NO_LIMIT = "Leave the quota out where there shall be no limit."
 _EXAMPLE_OF_RATE = 'Write e.g. "5/s", or a number per second.'
+_EXAMPLE_OF_IDS = (
+    "Write e.g. 100: new producer ids in each window (producer.id.quota.window.size.seconds)."
+)
 _EXAMPLE_OF_PERCENT = 'Write e.g. "20%", or a number: percent of one thread.'
 
 _DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("B", 1))
@@ -69,8 +72,11 @@ def parse_value(key: str, written: object) -> float:
     """Return the value of one of Kafka's keys.
 
     Raises:
-        LimitError: as ``parse_limit``; connection_creation_rate is a whole number a second.
+        LimitError: as ``parse_limit``; connection_creation_rate is a whole number a second, producer_ids_rate
+            any number per window.
     """
+    if key == PRODUCER_IDS_KEY:
+        return _parse_ids(written)
     if key != CONNECTION_RATE_KEY:
         return parse_limit(TYPE_OF_KEY[key], written)
     shown = _as_written(written)
@@ -81,6 +87,17 @@ def parse_value(key: str, written: object) -> float:
     if not 1 <= rate <= _CONNECTIONS_MAX or rate % 1:
         problem = f"{shown} is not a whole number of connections a second"
         raise LimitError(problem, _EXAMPLE_OF_RATE)
+    return rate
+
+
+def _parse_ids(written: object) -> float:
+    try:
+        rate = float(written) if isinstance(written, str) else _plain_number(written)
+    except (ValueError, OverflowError):
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        problem = f"{_as_written(written)} is not a number of new producer ids above 0"
+        raise LimitError(problem, _EXAMPLE_OF_IDS)
     return rate
 
 
@@ -98,11 +115,11 @@ def unreachable_value(key: str, value: float) -> float:
 
 def value_text(key: str, value: float) -> str:
     """Return the shortest text that ``parse_value`` reads as exactly this value."""
-    return (
-        f"{_figures(value)}/s"
-        if key == CONNECTION_RATE_KEY
-        else limit_text(TYPE_OF_KEY[key], value)
-    )
+    if key == PRODUCER_IDS_KEY:
+        return _figures(value)
+    if key == CONNECTION_RATE_KEY:
+        return f"{_figures(value)}/s"
+    return limit_text(TYPE_OF_KEY[key], value)
 
 
 def check_value(key: str, value: float) -> None:
@@ -111,7 +128,7 @@ def check_value(key: str, value: float) -> None:
     Raises:
         LimitError: such a value.
     """
-    if key == CONNECTION_RATE_KEY:
+    if key in {CONNECTION_RATE_KEY, PRODUCER_IDS_KEY}:
         parse_value(key, value)
     else:
         check_limit(TYPE_OF_KEY[key], value)

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
 from kvota.model.errors import ConfigurationError, Fault
@@ -13,6 +13,8 @@ from kvota.store.toml_places import KeyPath, KnownPlaces, Places
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
 IF_MISSING = "Create it, or correct the path."
+# Of difflib's ratios.
+_AS_NEAR = 0.05
 # A column follows where the file's kind tells it.
 _LINE_OF_PLACE = re.compile(r":(\d+)(?::\d+)?(?:: |$)")
 _AT_LINE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -72,9 +74,20 @@ def _line_of(fault: Fault) -> int:
     return int(found[1]) if found else 0
 
 
+def _close(key: str, known: list[str]) -> list[str]:
+    """The name that is nearest; another one that begins the same way and is as near, too."""
+    near = get_close_matches(key, known, n=2)
+    both = near[:2]
+    if len(both) == 2 and all(name.startswith(key) for name in both):
+        first, second = (SequenceMatcher(None, name, key).ratio() for name in both)
+        if first - second < _AS_NEAR:
+            return sorted(both)
+    return near[:1]
+
+
 def _known_instead(key: str, known: list[str]) -> str:
     of_lower = {name.lower(): name for name in known}
-    nearest = [of_lower[name] for name in get_close_matches(key.lower(), of_lower, n=1)]
+    nearest = [of_lower[name] for name in _close(key.lower(), list(of_lower))]
     if not nearest:
         nearest = [of_lower[name] for name in of_lower if key.lower() in name.split("_")]
     if not nearest:

@@ -31,6 +31,7 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.outside import Errand, FixedQuotas, QuotaSource, Refusal
 from kvota.session.pausing import Pausing, Reason
 from kvota.session.produce_quota import ProduceQuota
+from kvota.session.producer_id_quota import ProducerIdQuota
 from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import Shared
@@ -117,7 +118,7 @@ class Cluster:
         clock: time passes here only.
         sink: takes the rows.
         callback: decides who shares a counter; Kafka's own rules if None.
-        produce_quotas: what a Produce is charged on beside its bytes.
+        produce_quotas, producer_ids: what a Produce is charged on beside its bytes.
         client_quotas: as Kafka's tools describe them.
         quota_admins: who may alter them where no authorizer can say.
     """
@@ -133,6 +134,7 @@ class Cluster:
     sink: Rows = field(default_factory=Rows)
     callback: ClientQuotaCallback | None = None
     produce_quotas: tuple[ProduceQuota, ...] = ()
+    producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     client_quotas: QuotaSource = NO_CLIENT_QUOTAS
     quota_admins: QuotaAdmins = NO_ADMINS
 
@@ -159,6 +161,7 @@ class Cluster:
             client_quotas=self.client_quotas,
             quota_admins=self.quota_admins,
             produce_quotas=self.produce_quotas,
+            producer_ids=self.producer_ids,
         )
 
     def enforce(self, enforced: frozenset[QuotaType]) -> None:
@@ -259,8 +262,6 @@ class Stage:
 
     def _charge_time_or_not(self) -> None:
         self.machine.charge_time(is_charged=self.cluster.shared.charges_time)
-
-    # ------------------------------------------------------------------ what comes in
 
     def client(self, *chunks: bytes) -> bytes:
         """The client sends; returns what goes to the broker because of it."""

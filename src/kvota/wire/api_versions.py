@@ -7,14 +7,22 @@ version was asked for.
 from dataclasses import dataclass
 from struct import Struct
 
+from kvota.model.errors import ProtocolError
 from kvota.wire.apis import ANSWERED_HERE, API_VERSIONS, APIS
 from kvota.wire.encode import encode_count, encode_int16
 from kvota.wire.error_code import ErrorCode
-from kvota.wire.headers import answer_scanner, encode_answer, encode_request, with_size
+from kvota.wire.headers import (
+    answer_scanner,
+    encode_answer,
+    encode_request,
+    request_scanner,
+    with_size,
+)
 from kvota.wire.varint import Bytes
 
 # Kafka has some 90.
 _APIS_MAX = 1_000
+_SOFTWARE_FROM, _SOFTWARE_CHARS_MAX = 3, 100
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
 
@@ -33,6 +41,17 @@ class ApiVersionsAnswer:
 def question(correlation_id: int) -> bytes:
     """Makes an ApiVersions v0 request frame, which every broker since 0.10 takes, also before a login."""
     return encode_request(API_VERSIONS, 0, correlation_id, b"")
+
+
+def client_software(request: Bytes, version: int) -> tuple[str, str]:
+    """Name and version of the software that asks; empty where a whole request does not tell them."""
+    if version < _SOFTWARE_FROM:
+        return "", ""
+    try:
+        scanner = request_scanner(request, API_VERSIONS)
+        return scanner.name()[:_SOFTWARE_CHARS_MAX], scanner.name()[:_SOFTWARE_CHARS_MAX]
+    except ProtocolError:
+        return "", ""  # the broker refuses it
 
 
 def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:

@@ -9,13 +9,15 @@ from kvota.app.config import GatewayConfig, load_files, read_config
 from kvota.app.gateway_process import gateway_toml
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.engine import QuotaWindow
-from kvota.gateway.settings import GatewayLimits
+from kvota.engine.layered_bloom import Layering
+from kvota.gateway.settings import GatewayLimits, ProducerIdSettings
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import ConfigurationError
 from kvota.model.quota_type import QuotaType
 from kvota.session.quota_admins import QuotaAdmins
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
+from kvota.wire.error_code import ErrorCode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gateway_toml"
 UPSTREAM = '[upstream]\nbootstrap_servers = ["kafka-1:9092"]\n'
@@ -275,3 +277,24 @@ def test_a_name_without_an_address_is_said(tmp_path: Path, monkeypatch: pytest.M
 
     with pytest.raises(ConfigurationError, match="has no address"):
         load_config(written(tmp_path, UPSTREAM + text))
+
+
+def test_the_quota_on_producer_ids_has_a_window_layers_and_an_answer_of_its_own(
+    tmp_path: Path,
+) -> None:
+    text = UPSTREAM + (
+        '[quotas.PRODUCER_ID]\nenforce = true\nrefuse_with = "NOT_LEADER_OR_FOLLOWER"\nsaved = "ids"\n'
+        '[kafka]\n"producer.id.quota.window.size.seconds" = 60\n'
+        '"producer.id.quota.cache.layer.count" = 2\n'
+        '"producer.id.quota.cache.false.positive.rate" = 0.05\n'
+        '"producer.id.quota.cache.cleanup.scheduler.interval.ms" = 5000\n'
+    )
+    config = load_config(written(tmp_path, text))
+
+    layering = Layering(window_ms=60_000, layers=2, false_positive_rate=0.05)
+    assert config.gateway.producer_ids == ProducerIdSettings(
+        layering=layering, sweep_ms=5_000, refuses_with=ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    assert QuotaType.PRODUCER_ID in config.gateway.connection.enforced
+    assert config.quotas.saved_ids == tmp_path / "ids"
+    assert load_config(written(tmp_path, UPSTREAM)).gateway.producer_ids == ProducerIdSettings()

@@ -379,8 +379,8 @@ def test_reload_needs_no_process_id_and_says_what_is_in_force(gateway: GatewayPr
 
     assert done.returncode == again.returncode == 0, done.stderr + again.stderr
     in_force = (
-        "enforces nothing; in shadow mode: PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, connection_creation_rate; "
-        "quotas of 2 entities from quotas.toml"
+        "enforces nothing; in shadow mode: PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, PRODUCER_ID, "
+        "connection_creation_rate; quotas of 2 entities from quotas.toml"
     )
     assert done.stdout.splitlines() == ["+ user-principal 'b' PRODUCE none -> 5 B/s", in_force]
     assert again.stdout.splitlines() == ["nothing has changed", in_force]

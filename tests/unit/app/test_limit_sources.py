@@ -15,6 +15,7 @@ from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.session.quota_admins import QuotaAdmins
+from kvota.wire.error_code import ErrorCode
 
 PRODUCE = QuotaType.PRODUCE
 ALICE, ANY = QuotaEntity(user="alice"), QuotaEntity(user=DEFAULT)
@@ -35,6 +36,8 @@ def sources(folder: Path, kind: QuotaSourceKind = QuotaSourceKind.TOML) -> Limit
         admins=QuotaAdmins(),
         enforced=frozenset(),
         buckets={},
+        refuses_ids_with=ErrorCode.NOT_ENOUGH_REPLICAS,
+        saved_ids=folder / "producer-ids.saved",
     )
     return LimitSources(
         DefaultQuotaCallback(QUOTAS), settings, QUOTAS, bootstrap="gw:9192", reload=RELOAD

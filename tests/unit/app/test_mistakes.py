@@ -156,7 +156,7 @@ def test_servers_with_blanks_between_are_shown_as_a_list(
     ("quotas", "said"),
     [
         ('user = "orders"\n', "user: unknown key. It belongs to an entry: write [[quota]] above it."),
-        (f"{ENTRY}produce = 5\n", 'Did you mean "producer_byte_rate"?'),
+        (f"{ENTRY}produce = 5\n", 'Did you mean one of "producer_byte_rate", "producer_ids_rate"?'),
         (f'{ENTRY}producer_byte_rate = "8 mb/s"\n', '"8 mb/s" is not a byte rate. Write "8MB/s".'),
         (f'{ENTRY}producer_byte_rate = "8MB"\n', 'Write "8MB/s".'),
         (f'{ENTRY}producer_byte_rate = "8Mb/s"\n', 'Write "8MB/s", or "1MB/s" if bits are meant.'),

@@ -21,14 +21,17 @@ ENTITIES = st.one_of(
 )
 DOUBLES = st.floats(min_value=1e-9, allow_infinity=True) | st.just(nan)
 WHOLE = st.integers(1, 2**31 - 1).map(float)
-# Those of users and client ids, and an ip's.
-KEYS_OF = {of_ip: [key for key in KEYS.values() if key.of_ip == of_ip] for of_ip in (True, False)}
 
 
 @st.composite
 def changes(draw: st.DrawFn) -> KeyChange:
     entity = draw(ENTITIES)
-    key = draw(st.sampled_from(KEYS_OF[entity.ip is not None]))
+    parts = {
+        "user": entity.user is not None,
+        "client_id": entity.client_id is not None,
+        "ip": entity.ip is not None,
+    }
+    key = draw(st.sampled_from([key for key in KEYS.values() if key.fits(**parts)]))
     values = DOUBLES if key.number is Number.DOUBLE else WHOLE
     return KeyChange(entity, key.name, draw(st.none() | values))
 

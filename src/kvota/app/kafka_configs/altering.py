@@ -22,7 +22,7 @@ from kvota.app.kafka_configs.described_quotas import described_quotas
 from kvota.app.kafka_configs.describing import resource_of
 from kvota.app.kafka_configs.java_numbers import read_double
 from kvota.app.kafka_configs.output import Output
-from kvota.model.client_quotas import KEYS
+from kvota.model.client_quotas import KEYS, PRODUCER_IDS_KEY
 from kvota.wire.error_code import ErrorCode
 
 _SCRAM = {each.name.replace("_", "-"): each for each in ScramMechanism}
@@ -93,10 +93,16 @@ def _hint(line: CommandLine, message: str) -> str:
     """What to do where the brokers do not know a key."""
     if "Invalid configuration key" not in message:
         return ""
-    of_ip = line.types[0] == IPS
-    fitting = [name for name, key in KEYS.items() if key.of_ip == of_ip]
+    parts = {
+        "user": USERS in line.types,
+        "client_id": CLIENTS in line.types,
+        "ip": IPS in line.types,
+    }
+    fitting = [name for name, key in KEYS.items() if key.fits(**parts)]
     unknown = next((key for key in line.added if key not in fitting), None)
     if unknown is None:
+        if PRODUCER_IDS_KEY in line.added:
+            return ". No broker has that quota: it is the gateway's (--bootstrap-server HOST:PORT of a kvota gateway)"
         return ". These brokers do not know that key; it came with a later Kafka"
     near = difflib.get_close_matches(unknown, fitting, n=1)
     meant = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(fitting)}"

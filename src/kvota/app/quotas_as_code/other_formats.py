@@ -145,6 +145,8 @@ def _not_for_strimzi(entity: QuotaEntity, values: Mapping[str, float]) -> str | 
     if len(resource) > _RESOURCE_NAME_MAX or not _RESOURCE_NAME.fullmatch(resource):
         return "no resource of Kubernetes can be called that"
     for key, value in values.items():
+        if key not in _STRIMZI_KEYS:
+            return f"a KafkaUser has no {key}"
         is_whole = value.is_integer() and value <= _LONG_MAX
         if not is_whole and (key in _WHOLE_IN_STRIMZI or not value < float("inf")):
             return f"{_STRIMZI_KEYS[key]} is a whole number there, and this is {value:g}"

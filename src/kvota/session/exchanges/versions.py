@@ -27,6 +27,7 @@ class Versions(Exchange):
         if head.version > APIS[API_VERSIONS].version_max:
             caller.answer_locally(head.correlation, api_versions.unsupported(head.correlation))
             return b""
+        caller.software = api_versions.client_software(frame, head.version)
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.version)))
         return frame
 

@@ -1,0 +1,160 @@
+"""Which batches were refused whose like must not go on before they do.
+
+A client that has several batches of a partition in flight takes the acknowledgement of a later one for that of
+all before it, and a broker that knows nothing of a producer id takes any first sequence number. So where a batch
+was refused, what its producer has sent behind it for the same partition is refused, too, until that first one
+comes again and goes on, or the producer begins anew with a higher epoch.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# How long a refusal is remembered without another request for it: clients give up their requests after minutes.
+FORGET_AFTER_MS = 3_600_000
+# Some 300 bytes each.
+OF_USER_MAX = 10_000
+ALL_MAX = 200_000
+
+# Sequence numbers go from 0 to 2**31 - 1 and begin anew; of two numbers the nearer way says which is the later.
+_SEQUENCES, _HALF = 1 << 31, 1 << 30
+_NOBODY = 0
+
+Key = tuple[int, bytes, int]
+"""Producer id, topic, partition."""
+
+
+class Refusal:
+    """The first batch of a producer that was refused in a partition.
+
+    Attributes:
+        epoch: of the producer.
+        base_sequence: of that batch.
+        connection: of which it has gone on meanwhile, and is not answered; 0: it has not.
+        last_ms: when a batch was last refused because of it, or it went on.
+    """
+
+    __slots__ = ("base_sequence", "connection", "epoch", "last_ms")
+
+    def __init__(self, epoch: int, base_sequence: int, last_ms: int) -> None:
+        self.epoch = epoch
+        self.base_sequence = base_sequence
+        self.connection = _NOBODY
+        self.last_ms = last_ms
+
+    def keeps_back(self, epoch: int, base_sequence: int, connection: int) -> bool:
+        """True for a batch that comes behind it, or is of an epoch before it."""
+        if epoch != self.epoch:
+            return epoch < self.epoch
+        behind = (base_sequence - self.base_sequence) % _SEQUENCES
+        return 0 < behind < _HALF and not 0 < self.connection == connection
+
+
+class Batch(NamedTuple):
+    """What is asked about one."""
+
+    key: Key
+    epoch: int
+    base_sequence: int
+
+
+class RefusedBatches:
+    """The refusals of all users that still keep something back.
+
+    Attributes:
+        users: those of each user, in the order in which they were last of any use.
+        count: how many there are.
+    """
+
+    __slots__ = ("_all_max", "_of_user_max", "count", "users")
+
+    def __init__(self, *, of_user_max: int = OF_USER_MAX, all_max: int = ALL_MAX) -> None:
+        self._of_user_max = of_user_max
+        self._all_max = all_max
+        self.users: dict[str, dict[Key, Refusal]] = {}
+        self.count = 0
+
+    def keeps_back(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
+        """True where a batch must be refused, whatever its quota says.
+
+        Args:
+            user: whose it is.
+            batch: that has come.
+            connection: it has come on, 1 or more.
+            now_ms: Unix ms.
+        """
+        refusals = self.users.get(user)
+        refusal = None if refusals is None else refusals.get(batch.key)
+        if refusals is None or refusal is None:
+            return False
+        if not refusal.keeps_back(batch.epoch, batch.base_sequence, connection):
+            return False
+        self._use(refusals, batch.key, refusal, now_ms)
+        return True
+
+    def has_room(self, user: str, keys: Iterable[Key]) -> bool:
+        """True where all of these can be remembered; who cannot be must not be answered."""
+        refusals = self.users.get(user, {})
+        more = sum(key not in refusals for key in keys)
+        return (
+            len(refusals) + more <= self._of_user_max and self.count + more <= self._all_max
+        ) or not more
+
+    def refuse(self, user: str, batch: Batch, now_ms: int) -> None:
+        """Remember a batch that ``keeps_back`` has let pass, and its quota has not."""
+        refusals = self.users.setdefault(user, {})
+        before = refusals.pop(batch.key, None)
+        if before is None:
+            self.count += 1
+        refusals[batch.key] = Refusal(batch.epoch, batch.base_sequence, now_ms)
+
+    def goes_on(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
+        """One that may go on does; true where it was awaited: ``answered`` or ``abandoned`` is due for its key.
+
+        What comes behind it on the same connection may follow; on another one it could overtake it.
+        """
+        refusals = self.users.get(user)
+        refusal = None if refusals is None else refusals.get(batch.key)
+        if refusals is None or refusal is None:
+            return False
+        if batch.epoch == refusal.epoch and batch.base_sequence != refusal.base_sequence:
+            return False  # one before it, or one that follows it
+        refusal.epoch, refusal.base_sequence = batch.epoch, batch.base_sequence
+        refusal.connection = connection
+        self._use(refusals, batch.key, refusal, now_ms)
+        return True
+
+    def answered(self, user: str, key: Key, connection: int) -> None:
+        """The broker has one that went on: from now on it looks after what follows."""
+        refusals = self.users.get(user)
+        refusal = None if refusals is None else refusals.get(key)
+        if refusals is not None and refusal is not None and refusal.connection == connection:
+            self._forget(user, refusals, key)
+
+    def abandoned(self, user: str, key: Key, connection: int) -> None:
+        """Nobody knows whether the broker has it: it has to come again before what follows."""
+        refusal = self.users.get(user, {}).get(key)
+        if refusal is not None and refusal.connection == connection:
+            refusal.connection = _NOBODY
+
+    def sweep(self, now_ms: int, *, at_most: int) -> None:
+        """Forget, of so many at most, what was of no use for an hour."""
+        for user, refusals in list(self.users.items()):
+            for key, refusal in list(refusals.items())[:at_most]:
+                if now_ms - refusal.last_ms < FORGET_AFTER_MS:
+                    break
+                self._forget(user, refusals, key)
+                at_most -= 1
+            if at_most <= 0:
+                return
+
+    @staticmethod
+    def _use(refusals: dict[Key, Refusal], key: Key, refusal: Refusal, now_ms: int) -> None:
+        refusal.last_ms = now_ms
+        del refusals[key]
+        refusals[key] = refusal
+
+    def _forget(self, user: str, refusals: dict[Key, Refusal], key: Key) -> None:
+        del refusals[key]
+        self.count -= 1
+        if not refusals:
+            del self.users[user]

@@ -1,0 +1,359 @@
+"""A Produce whose producer ids are counted: what of it goes on, and what is answered in the broker's place.
+
+One whose only batch is of a producer that is known goes on as any other (``knows``, on the hot path). Of others
+each id is decided on once; partitions of refused ids are taken out of the request, answered with
+an error that their clients take for a reason to try again, and merged into the broker's answer.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvota.engine.refused_batches import Key
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.quota_type import QuotaType
+from kvota.session.caller import Caller
+from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
+from kvota.session.commands import Do
+from kvota.session.line_place import LinePlace
+from kvota.session.produce_quota import Charge
+from kvota.session.producer_id_quota import Asker, Judgement, ProducerIdQuota
+from kvota.session.route import Route
+from kvota.session.unfinished import Unfinished
+from kvota.wire import produce_parts, throttle_field
+from kvota.wire.headers import request_body_offset
+from kvota.wire.produce_parts import RefusedPartition
+from kvota.wire.producer_ids import (
+    BatchProducer,
+    id_behind,
+    only_batch_at,
+    only_producer,
+    producer_id_at,
+    producers_in_steps,
+)
+from kvota.wire.steps import Steps
+from kvota.wire.varint import Frame
+
+_WITHOUT_ANSWER = (
+    "new producer ids beyond the quota (producer_ids_rate) in a Produce with acks=0, which nothing can be "
+    "answered to; nothing of it was forwarded"
+)
+_NO_PLACE = (
+    "more refused batches of one user than are remembered, so its Produce was neither answered nor forwarded; "
+    "its client sends it again"
+)
+
+
+class _Decided(NamedTuple):
+    """What is to be done with a request.
+
+    Attributes:
+        judgement: about its ids.
+        refused: what its refused partitions are answered.
+        onward: what goes on; None: nothing.
+        refusal: the answer where nothing goes on, else empty.
+        throttle_ms: that the client is told, and kept back for.
+    """
+
+    judgement: Judgement
+    refused: Sequence[RefusedPartition]
+    onward: bytes | None
+    refusal: bytes
+    throttle_ms: int
+
+
+class _InPart:
+    """What is to be done with the broker's answer to the part of a Produce that has gone on."""
+
+    __slots__ = (
+        "_awaited",
+        "_connection",
+        "_quota",
+        "_refused",
+        "_user",
+        "_version",
+        "throttle_ms",
+    )
+
+    def __init__(
+        self, quota: ProducerIdQuota, asker: Asker, version: int, decided: _Decided
+    ) -> None:
+        self._quota = quota
+        self._user, self._connection, _ = asker
+        self._version = version
+        self._refused = decided.refused
+        self._awaited: Sequence[Key] = decided.judgement.awaited or ()
+        self.throttle_ms = decided.throttle_ms
+
+    def merged(self, frame: Frame) -> Steps[Frame]:
+        """The answer, with the partitions that were refused.
+
+        Raises:
+            ProtocolError: it is no such answer.
+        """
+        told = frame
+        if self._refused:
+            scanned = yield from produce_parts.scan_answer_in_steps(frame, self._version)
+            told = yield from produce_parts.merge_in_steps(
+                frame, scanned, self._version, self._refused
+            )
+        for key in self._awaited:
+            self._quota.refused_batches.answered(self._user, key, self._connection)
+        self._awaited = ()
+        return told
+
+    def abandoned(self) -> None:
+        """Whether the broker has what was awaited nobody knows: it has to come again."""
+        for key in self._awaited:
+            self._quota.refused_batches.abandoned(self._user, key, self._connection)
+
+
+class CountedProduce:
+    """The Produce requests of one connection whose ids are counted, one at a time."""
+
+    __slots__ = (
+        "_caller",
+        "_front",
+        "_known_from_ms",
+        "_known_id",
+        "_known_route",
+        "_known_until_ms",
+        "_now_us",
+        "_place",
+        "_produce",
+        "_quota",
+        "_steps",
+        "_unfinished",
+    )
+
+    def __init__(self, caller: Caller, place: LinePlace, unfinished: Unfinished) -> None:
+        self._caller = caller
+        self._quota = caller.shared.producer_ids
+        self._place = place
+        self._unfinished = unfinished
+        # The last producer that was known, until when it is, and how its request began.
+        self._known_route: Route | None = None
+        self._front: bytes | bytearray = b""
+        self._known_id = -1
+        self._known_from_ms = self._known_until_ms = 0
+        self._now_us = 0
+        self._produce: AdmittedProduce | None = None  # being decided on, in steps
+        self._steps: Steps[_Decided] | None = None
+
+    # ------------------------------------------------------------------ the usual one
+
+    def knows(
+        self, data: bytes | bytearray, body: int, frame_end: int, route: Route, now_us: int
+    ) -> bool:
+        """True where nothing has to be decided: the only batch is of a known producer, or of none.
+
+        Args:
+            data: has the whole request.
+            body: where its client id ends.
+            frame_end: offset behind it.
+            route: of its version.
+            now_us: Unix µs.
+        """
+        if route.lane_version != route.lane.version:
+            self._known_route = None  # another user may have logged in
+            return False
+        users_refused = self._quota.refused_batches.users
+        if users_refused and self._caller.principal.name in users_refused:
+            return False
+        front = self._front
+        records = body + len(front)
+        if (
+            route is self._known_route
+            and data[body:records] == front
+            and self._known_from_ms <= now_us // 1000 < self._known_until_ms
+            and id_behind(data, records, frame_end, flexible=route.flexible) == self._known_id
+        ):
+            return True
+        return self._looks_known(data, body, frame_end, route, now_us // 1000)
+
+    def _looks_known(
+        self, data: bytes | bytearray, client_id_end: int, frame_end: int, route: Route, now_ms: int
+    ) -> bool:
+        self._known_route = None
+        body = client_id_end
+        if route.flexible:
+            if data[body]:  # tags in the header
+                return False
+            body += 1
+        _, topic_end, batch = only_batch_at(data, body, route.version, frame_end)
+        if batch < 0 or route.ids_rate is None:
+            return False
+        user, quota = self._caller.principal.name, self._quota
+        producer_id = producer_id_at(data, batch)
+        if not quota.ids.knows(user, route.ids_rate, producer_id, now_ms):
+            return False
+        ids = quota.ids.users.get(user)
+        if ids is not None and producer_id >= 0:  # nothing of it expires before it is due
+            self._known_route, self._known_id = route, producer_id
+            self._known_from_ms, self._known_until_ms = now_ms, ids.due_ms
+            partition_at = topic_end + (1 if route.flexible else 4)
+            self._front = bytes(data[client_id_end : partition_at + 4])
+        return True
+
+    # ------------------------------------------------------------------ any other
+
+    def take(self, route: Route, frame: bytes, now_us: int) -> bytes | None:
+        """Decide on a request of which ``frame`` is here.
+
+        Returns:
+            What goes on; empty: nothing of it (so far), and it must be swallowed; None: it is kept back until it is
+            whole, or its turn has come.
+
+        Raises:
+            ProtocolError: the request cannot be read.
+        """
+        self._known_route = None
+        frame_bytes = int.from_bytes(frame[:4], "big") + 4
+        client_id_bytes = int.from_bytes(frame[12:14], "big", signed=True)
+        header_version = 2 if route.flexible else 1
+        body = request_body_offset(frame, 0, frame_bytes, client_id_bytes, header_version)
+        one = None if body is None else only_producer(frame, body, route.version, frame_bytes)
+        if body is None or (one is None and len(frame) < frame_bytes):
+            return None
+        if self._quota.counted_rate(self._caller.principal.name) is None:
+            route.forget_lane()  # the last refusal that this user was counted for is gone
+        charged = take_charged_produce(self._caller, self._place, route, frame, now_us)
+        if not isinstance(charged, AdmittedProduce):
+            return charged
+        self._place.leave()
+        self._now_us = now_us
+        steps = self._decide(charged, frame, body, one)
+        try:
+            next(steps)
+        except StopIteration as done:
+            is_here = len(frame) == frame_bytes
+            return self._carry_out(charged, frame, done.value, now_us, is_here=is_here)
+        self._produce, self._steps = charged, steps
+        self._caller.wait()
+        self._caller.at_work = self
+        self._caller.commands.append((Do.STEP, None))
+        return b""
+
+    def step(self, caller: Caller, now_us: int) -> bytes:
+        """Decide some more; returns what goes on.
+
+        Raises:
+            ProtocolError: as ``take``.
+        """
+        assert self._steps is not None
+        assert self._produce is not None
+        try:
+            next(self._steps)
+        except StopIteration as done:
+            produce, self._produce, self._steps = self._produce, None, None
+            caller.at_work = None
+            onward = self._carry_out(produce, b"", done.value, now_us, is_here=True)
+            caller.go_on()
+            return onward
+        caller.commands.append((Do.STEP, None))
+        return b""
+
+    def told(self, caller: Caller, result: object, now_us: int) -> bytes:  # noqa: ARG002
+        """Nothing is asked outside."""
+        raise AssertionError
+
+    def abandoned(self) -> None:
+        """The connection has ended before all was decided: what was charged before is recorded."""
+        if self._produce is not None:
+            append_rows(self._caller, self._produce.further, NO_ANSWER)
+            self._produce = self._steps = None
+
+    # ------------------------------------------------------------------ deciding
+
+    def _asker(self) -> Asker:
+        caller = self._caller
+        enforced = QuotaType.PRODUCER_ID in caller.shared.settings.enforced
+        return Asker(caller.principal.name, caller.number, enforced)
+
+    def _decide(
+        self, produce: AdmittedProduce, frame: bytes, body: int, one: BatchProducer | None
+    ) -> Steps[_Decided]:
+        version, now_us = produce.route.version, self._now_us
+        batches: Sequence[BatchProducer]
+        if one is not None:
+            batches = (one,)
+        else:
+            batches = yield from producers_in_steps(frame, body, version)
+        asker = self._asker()
+        judgement = yield from self._quota.judge(asker, batches, now_us // 1000)
+        self._record(produce, asker, judgement, now_us)
+        if not judgement.refused or judgement.awaited is None:
+            return _Decided(judgement, (), frame, b"", 0)
+        told_ms = min(judgement.throttle_ms, self._caller.shared.settings.mute_ms_max)
+        code = self._quota.refusal_code(self._caller.software)
+        message = f"producer id quota of user {asker.user[:100]} exceeded, retry in {told_ms} ms"
+        refused = [RefusedPartition(place, code, message) for place in judgement.refused]
+        onward = None
+        if one is None:
+            left_out = set(judgement.refused)
+            onward = yield from produce_parts.without_in_steps(frame, body, version, left_out)
+        refusal = b""
+        if onward is None:
+            refusal = yield from produce_parts.refusal_in_steps(
+                produce.correlation, version, refused, told_ms
+            )
+        return _Decided(judgement, refused, onward, refusal, told_ms)
+
+    def _record(
+        self, produce: AdmittedProduce, asker: Asker, judgement: Judgement, now_us: int
+    ) -> None:
+        """Rows: a charge for each new id, and one for each that was refused, or would have been."""
+        if not (judgement.new or judgement.throttles_ms):
+            return
+        client_id = produce.route.memo.client_id
+        memo = self._quota.new_memo(asker, client_id=client_id, api_version=produce.route.version)
+        sink = self._caller.shared.sink
+        for _ in range(judgement.new):
+            charge = Charge(memo, sink.next_seq(), now_us, 1.0, 0, ADMITTED)
+            produce.further.append(charge)
+        for throttle_ms in judgement.throttles_ms:
+            sink.append(memo, sink.next_seq(), now_us, 1.0, throttle_ms, NO_ANSWER, REJECTED)
+
+    # ------------------------------------------------------------------ carrying out
+
+    def _carry_out(
+        self,
+        produce: AdmittedProduce,
+        frame: bytes,
+        decided: _Decided,
+        now_us: int,
+        *,
+        is_here: bool,
+    ) -> bytes:
+        judgement, route = decided.judgement, produce.route
+        if judgement.awaited is None or (judgement.refused and not produce.awaits_answer):
+            append_rows(self._caller, produce.further, NO_ANSWER)
+            reason = _NO_PLACE if judgement.awaited is None else _WITHOUT_ANSWER
+            self._caller.commands.append((Do.CLOSE, reason))
+            return b""
+        if decided.onward is None:
+            return self._refuse(produce, decided, now_us, is_here=is_here)
+        in_part = None
+        if judgement.refused or judgement.awaited:
+            in_part = _InPart(self._quota, self._asker(), route.version, decided)
+        self._unfinished.admit(produce._replace(in_part=in_part), now_us, is_here=is_here)
+        if decided.throttle_ms:
+            self._caller.mute_to_the_end(decided.throttle_ms)
+        return frame if frame and decided.onward is frame else decided.onward
+
+    def _refuse(
+        self, produce: AdmittedProduce, decided: _Decided, now_us: int, *, is_here: bool
+    ) -> bytes:
+        """Nothing goes on; its bytes are charged all the same, as those of any Produce that fails."""
+        caller, route = self._caller, produce.route
+        self._unfinished.admit(produce._replace(awaits_answer=False), now_us, is_here=is_here)
+        told: Frame = decided.refusal
+        longest_ms = max((charge.mute_ms for charge in produce.further), default=0)
+        if longest_ms > decided.throttle_ms:
+            told = bytearray(told)
+            told_ms = route.answered_ms(produce.further[-1].memo, longest_ms, 0)
+            throttle_field.patch(told, route.key, route.version, told_ms)
+        if decided.throttle_ms:
+            caller.mute_to_the_end(decided.throttle_ms)
+        told = caller.told_in(told, (route.key, route.version), now_us)
+        caller.answer_locally(produce.correlation, bytes(told))
+        return b""

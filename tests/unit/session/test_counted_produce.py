@@ -1,0 +1,457 @@
+"""A Produce whose producer ids are counted: what goes on, what is refused, and that nothing overtakes a refusal."""
+
+import pytest
+
+from kvota.engine.producer_ids import ProducerIds
+from kvota.engine.refused_batches import Batch, RefusedBatches
+from kvota.model.client_quotas import PRODUCER_IDS_KEY, KeyChange
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.errors import ProtocolError
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.session.producer_id_quota import ProducerIdQuota
+from kvota.session.route import Kind
+from kvota.testing import frames
+from kvota.testing.frames import PRODUCE, produce, split, throttle_of
+from kvota.testing.producer_frames import (
+    Of,
+    answer_to,
+    batch,
+    errors_of,
+    of_producer,
+    produce_of,
+)
+from kvota.testing.stage import ALL_TYPES, Cluster, Row, Stage, quotas
+from kvota.wire.error_code import ErrorCode
+
+COUNTED = ALL_TYPES | {QuotaType.PRODUCER_ID}
+REFUSED = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+VERSIONS = [3, 4, 5, 8, 9, 10, 13]
+EVERYBODY = QuotaEntity(user=DEFAULT)
+
+
+def counted(
+    rate: float = 1.0, *, enforced: frozenset[QuotaType] = COUNTED, **limits: float
+) -> Cluster:
+    """A gateway that lets each user have so many new ids an hour."""
+    quota = ProducerIdQuota(ProducerIds())
+    quota.change([KeyChange(EVERYBODY, PRODUCER_IDS_KEY, rate)])
+    return Cluster(quotas(**limits), enforced=enforced, producer_ids=quota)
+
+
+def refused_stage(rate: float = 1.0) -> Stage:
+    """One whose only token is spent by producer 1000, and of producer 2000 the first batch (sequence 5) was refused."""
+    stage = Stage(counted(rate))
+    answered(stage, of_producer(Of(1000)))
+    assert stage.client(of_producer(Of(2000, 5))) == b""
+    return stage
+
+
+def answered(stage: Stage, request: bytes, **of_answer: int) -> bytes:
+    """Has a request go on as it is, and the broker answer it."""
+    assert stage.client(request) == request
+    return stage.broker(answer_to(request, **of_answer))
+
+
+def of_ids(stage: Stage) -> list[Row]:
+    return [row for row in stage.cluster.rows if row.memo.quota_type is QuotaType.PRODUCER_ID]
+
+
+def last_answer(stage: Stage) -> bytes:
+    return split(stage.to_client)[-1]
+
+
+# ------------------------------------------------------------------ one batch
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_new_ids_go_on_while_there_are_tokens_and_are_refused_then(version: int) -> None:
+    stage = Stage(counted(2))
+    for producer_id in (1000, 1001):
+        request = of_producer(Of(producer_id), version=version)
+        assert answered(stage, request) == answer_to(request)
+
+    assert stage.client(of_producer(Of(1002), version=version, correlation=7)) == b""
+
+    told = last_answer(stage)
+    assert int.from_bytes(told[4:8], "big") == 7
+    assert set(errors_of(told, version).values()) == {REFUSED}
+    assert throttle_of(told, PRODUCE, version) == 30_000 == stage.mutes[-1]
+    assert [(row.value, row.outcome) for row in of_ids(stage)] == [
+        (1, ADMITTED),
+        (1, ADMITTED),
+        (1, REJECTED),
+    ]
+    assert of_ids(stage)[-1].throttle_ms == 1_800_000
+    assert of_ids(stage)[-1].memo.tags == "user=ANONYMOUS"
+
+
+def test_a_known_producer_goes_on_whatever_is_owed() -> None:
+    stage = refused_stage()
+    other = Stage(stage.cluster, number=2)
+
+    for sequence in range(3):
+        answered(other, of_producer(Of(1000, sequence)))
+
+    assert len(of_ids(stage)) == 2  # nothing is recorded of a known one
+
+
+def test_one_without_an_id_is_not_counted() -> None:
+    stage = refused_stage()
+    other = Stage(stage.cluster, number=2)
+    for records in (batch(Of(-1, -1, -1)), batch(Of(-(2**63))), b"", None, b"\0" * 80):
+        request = produce_of(("orders", 0, records))
+        assert other.client(request) == request
+    old = produce(2)
+    assert other.client(old) == old
+
+
+@pytest.mark.parametrize("producer_id", [0, 2**63 - 1])
+def test_ids_at_the_ends_are_counted_as_others(producer_id: int) -> None:
+    stage = refused_stage()
+    other = Stage(stage.cluster, number=2)
+    assert other.client(of_producer(Of(producer_id))) == b""
+    assert set(errors_of(other.to_client).values()) == {REFUSED}
+
+
+def test_a_user_without_a_quota_costs_nothing() -> None:
+    stage = Stage(Cluster(enforced=COUNTED))
+    for producer_id in range(50):
+        answered(stage, of_producer(Of(producer_id)))
+    route = stage.machine.caller.routes[PRODUCE << 16 | 9]
+    assert route.kind == Kind.PRODUCE
+    assert not stage.cluster.producer_ids.ids.users
+
+
+def test_a_quota_that_comes_while_a_connection_is_open_counts_its_next_request() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1e9), enforced=COUNTED))
+    answered(stage, of_producer(Of(1000)))
+    assert stage.cluster.producer_ids.change([KeyChange(EVERYBODY, PRODUCER_IDS_KEY, 1.0)])
+    stage.cluster.engine.outdate(QuotaType.PRODUCE)
+
+    answered(stage, of_producer(Of(1000, 1)))
+    assert stage.client(of_producer(Of(1001))) == b""
+
+    stage.cluster.producer_ids.change([KeyChange(EVERYBODY, PRODUCER_IDS_KEY, None)])
+    stage.cluster.engine.outdate(QuotaType.PRODUCE)
+    stage.advance(60_000)
+    # What was refused still has to come first, then nothing is counted any more.
+    assert stage.client(of_producer(Of(1001, 1))) == b""
+    answered(stage, of_producer(Of(1001)))
+    answered(stage, of_producer(Of(1002)))
+    answered(stage, of_producer(Of(1003)))
+    assert stage.machine.caller.routes[PRODUCE << 16 | 9].kind == Kind.PRODUCE
+
+
+def test_shadow_mode_counts_and_refuses_nobody() -> None:
+    stage = Stage(counted(enforced=ALL_TYPES))
+    for producer_id in (1, 2, 3):
+        answered(stage, of_producer(Of(producer_id)))
+    assert [row.outcome for row in of_ids(stage)] == [ADMITTED, REJECTED, REJECTED]
+    assert not any(row.memo.enforced for row in of_ids(stage))
+    assert stage.mutes == []
+    assert not stage.cluster.producer_ids.refused_batches.count
+
+
+def test_a_refused_produce_pays_for_its_bytes() -> None:
+    stage = Stage(counted(PRODUCE=100.0))
+    answered(stage, of_producer(Of(1)))
+    request = of_producer(Of(2, records_bytes=10_000))
+    stage.client(request)
+    row = stage.cluster.rows[-1]
+    assert (row.memo.quota_type, row.value) == (QuotaType.PRODUCE, len(request) - 4)
+    assert row.upstream_ms == NO_ANSWER
+    assert throttle_of(last_answer(stage), PRODUCE, 9) > 30_000
+
+
+def test_without_acks_nothing_is_answered_and_the_connection_ends() -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1)))
+    assert stage.client(produce_of(("orders", 0, batch(Of(2))), acks=0)) == b""
+    assert "acks=0" in stage.closed
+    assert len(split(stage.to_client)) == 1
+
+
+@pytest.mark.parametrize(
+    ("software", "code"),
+    [
+        (("apache-kafka-java", "2.7.0"), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        (("apache-kafka-java", "4.3.1"), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        (("apache-kafka-java", "2.6.3"), ErrorCode.NOT_ENOUGH_REPLICAS),
+        (("apache-kafka-java", "x"), ErrorCode.NOT_ENOUGH_REPLICAS),
+        (("librdkafka", "2.16.0"), ErrorCode.NOT_ENOUGH_REPLICAS),
+        (("", ""), ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_who_would_give_up_over_error_89_is_answered_otherwise(
+    software: tuple[str, str], code: ErrorCode
+) -> None:
+    quota = ProducerIdQuota()
+    quota.refuses_with = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert quota.refusal_code(software) is code
+
+
+def test_the_clients_software_is_read_from_its_api_versions() -> None:
+    stage = Stage(counted())
+    stage.client(
+        frames.request(
+            frames.API_VERSIONS,
+            3,
+            client_software_name="apache-kafka-java",
+            client_software_version="3.9.0",
+        )
+    )
+    assert stage.machine.caller.software == ("apache-kafka-java", "3.9.0")
+
+
+def test_a_producer_that_was_silent_for_a_window_is_new_again() -> None:
+    stage = Stage(counted())
+    for sequence in range(3):
+        answered(stage, of_producer(Of(1000, sequence)))
+    stage.advance(3_600_000)
+    answered(stage, of_producer(Of(1001)))
+    assert stage.client(of_producer(Of(1000, 3))) == b""
+
+
+def test_what_one_user_has_made_known_another_one_on_the_connection_has_not() -> None:
+    stage = Stage(counted())
+    for sequence in range(3):
+        answered(stage, of_producer(Of(1000, sequence)))
+    stage.machine.caller.principal.name = "another"
+    stage.machine.caller.forget_lanes()
+    answered(stage, of_producer(Of(1001)))
+    assert stage.client(of_producer(Of(1000, 3))) == b""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_behind_a_known_producer_each_request_is_looked_at(version: int) -> None:
+    stage = Stage(counted())
+    known = of_producer(Of(1000), version=version)
+    for _ in range(3):
+        answered(stage, known)
+    both = produce_of(
+        ("orders", 0, batch(Of(1000, 1)) + batch(Of(2000))), version=version, correlation=2
+    )
+    assert stage.client(both) == b""
+
+
+# ------------------------------------------------------------------ nothing overtakes a refusal
+
+
+def test_what_was_sent_behind_a_refused_batch_is_refused_even_when_tokens_are_back() -> None:
+    stage = refused_stage()
+    assert stage.client(of_producer(Of(2000, 6)), of_producer(Of(2000, 7))) == b""  # muted
+    assert stage.advance(3_600_000) == b""  # a token is back, and they come behind what was refused
+    assert [set(errors_of(one).values()) for one in split(stage.to_client)[1:]] == [{REFUSED}] * 3
+
+    answered(stage, of_producer(Of(2000, 5)))
+    answered(stage, of_producer(Of(2000, 6)))
+
+
+def test_on_another_connection_nothing_overtakes_either() -> None:
+    stage = refused_stage()
+    stage.advance(3_600_000)
+    other = Stage(stage.cluster, number=2)
+    assert other.client(of_producer(Of(2000, 6))) == b""
+
+    head = of_producer(Of(2000, 5))
+    assert other.client(head) == head  # it goes on, and is not answered yet
+    assert stage.client(of_producer(Of(2000, 6))) == b""  # left over on the first connection
+    behind = of_producer(Of(2000, 6))
+    assert other.client(behind) == behind  # behind it on its own
+    other.broker(answer_to(head))
+    assert not stage.cluster.producer_ids.refused_batches.count
+    answered(stage, of_producer(Of(2000, 7)))
+
+
+def test_a_batch_that_went_on_and_was_never_answered_has_to_come_again() -> None:
+    stage = refused_stage()
+    stage.advance(3_600_000)
+    head = of_producer(Of(2000, 5))
+    assert stage.client(head) == head
+    stage.end()
+    other = Stage(stage.cluster, number=2)
+    assert other.client(of_producer(Of(2000, 6))) == b""
+    answered(other, head)
+    answered(other, of_producer(Of(2000, 6)))
+
+
+def test_a_higher_epoch_begins_anew_and_a_lower_one_is_left_over() -> None:
+    stage = refused_stage()
+    stage.advance(3_600_000)
+    answered(stage, of_producer(Of(2000, 0, epoch=1)))
+    stage.cluster.producer_ids.ids.forget("ANONYMOUS")
+    stage.advance(3_600_000)
+    answered(stage, of_producer(Of(3000)))
+    assert stage.client(of_producer(Of(2000, 4, epoch=2))) == b""
+    stage.advance(3_600_000)
+    assert stage.client(of_producer(Of(2000, 9, epoch=1))) == b""
+    answered(stage, of_producer(Of(2000, 4, epoch=2)))
+
+
+def test_another_partition_of_a_producer_has_a_first_batch_of_its_own() -> None:
+    stage = refused_stage()
+    stage.advance(3_600_000)
+    answered(stage, of_producer(Of(2000, 0), partition=1))  # it is known from now on
+    assert stage.client(of_producer(Of(2000, 6))) == b""
+    answered(stage, of_producer(Of(2000, 5)))
+
+
+def test_sequence_numbers_begin_anew_behind_the_last() -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1)))
+    stage.client(of_producer(Of(2, 2**31 - 1)))
+    stage.advance(3_600_000)
+    assert stage.client(of_producer(Of(2, 3))) == b""
+    answered(stage, of_producer(Of(2, 2**31 - 1)))
+
+
+def test_where_there_is_no_place_for_a_refusal_nothing_is_answered() -> None:
+    stage = refused_stage()
+    quota = stage.cluster.producer_ids
+    quota.refused_batches = RefusedBatches(of_user_max=1)
+    stage.advance(30_000)
+    another = Batch((9, b"orders", 0), 0, 0)
+    quota.refused_batches.refuse("ANONYMOUS", another, stage.cluster.now_ms)
+    before = len(stage.to_client)
+    assert stage.client(of_producer(Of(2001))) == b""
+    assert "neither answered nor forwarded" in stage.closed
+    assert len(stage.to_client) == before
+    assert quota.connections_closed == 1
+
+
+# ------------------------------------------------------------------ in part
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_refused_partitions_are_answered_and_the_others_go_on(version: int) -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000), version=version))
+    request = produce_of(
+        ("orders", 0, batch(Of(1000, 1))),
+        ("orders", 1, batch(Of(2000))),
+        ("bills", 4, batch(Of(2000))),
+        ("bills", 5, batch(Of(-1))),
+        ("others", 6, batch(Of(2000))),
+        version=version,
+        correlation=9,
+    )
+    onward = stage.client(request)
+
+    assert onward == produce_of(
+        ("orders", 0, batch(Of(1000, 1))),
+        ("bills", 5, batch(Of(-1))),
+        version=version,
+        correlation=9,
+    )
+    told = stage.broker(answer_to(onward, throttle_ms=5))
+    name = frames.topic_id if version >= 13 else str
+    assert errors_of(told, version) == {
+        (str(name("orders")), 0): 0,
+        (str(name("orders")), 1): REFUSED,
+        (str(name("bills")), 5): 0,
+        (str(name("bills")), 4): REFUSED,
+        (str(name("others")), 6): REFUSED,
+    }
+    assert throttle_of(told, PRODUCE, version) == 30_000
+    assert stage.muted
+    assert sum(row.outcome == REJECTED for row in of_ids(stage)) == 1  # one for the id
+
+
+def test_a_request_of_which_all_is_refused_goes_nowhere() -> None:
+    stage = refused_stage()
+    stage.advance(30_000)
+    request = produce_of(("orders", 1, batch(Of(2000))), ("bills", 0, batch(Of(3000))))
+    assert stage.client(request) == b""
+    assert errors_of(last_answer(stage)) == {("orders", 1): REFUSED, ("bills", 0): REFUSED}
+
+
+def test_several_batches_in_one_partition_go_on_or_not_together() -> None:
+    stage = Stage(counted())
+    both = batch(Of(1000)) + batch(Of(2000))
+    request = produce_of(("orders", 0, both), ("bills", 0, batch(Of(1000))))
+    assert stage.client(request) == produce_of(("bills", 0, batch(Of(1000))))
+    # Neither id may go on in that partition with what follows.
+    stage.advance(30_000)
+    assert stage.client(of_producer(Of(1000, 1))) == b""
+
+
+def test_a_request_of_ten_thousand_partitions_is_judged_in_steps() -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    known = [("orders", index, batch(Of(1000))) for index in range(0, 10_000, 2)]
+    new = [("orders", index, batch(Of(2000))) for index in range(1, 10_000, 2)]
+    onward = stage.client(produce_of(*sorted(known + new, key=lambda row: row[1])))
+    assert onward == produce_of(*known)
+    told = errors_of(stage.broker(answer_to(onward)))
+    assert sum(code == REFUSED for code in told.values()) == 5_000
+    assert len(told) == 10_000
+    assert stage.cluster.producer_ids.refused_batches.count == 5_000
+
+
+# ------------------------------------------------------------------ as it comes in
+
+
+def test_one_batch_is_decided_on_by_its_beginning_and_never_cut() -> None:
+    stage = Stage(counted())
+    request = of_producer(Of(1000, records_bytes=100_000))
+    assert stage.client(request[:20_000]) == request[:20_000]
+    assert stage.client(request[20_000:]) == request[20_000:]
+    stage.broker(answer_to(request))
+
+    other = of_producer(Of(2000, records_bytes=100_000), correlation=4)
+    assert stage.client(other[:20_000]) == b""
+    assert set(errors_of(last_answer(stage)).values()) == {REFUSED}
+    assert stage.client(other[20_000:]) == b""
+    assert stage.cluster.rows[-1].value == len(other) - 4
+    stage.advance(30_000)
+    answered(stage, of_producer(Of(1000, 1)))
+
+
+def test_several_batches_are_held_until_all_are_here() -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    request = produce_of(
+        ("orders", 0, batch(Of(1000, 1, records_bytes=40_000))),
+        ("orders", 1, batch(Of(2000, 0, records_bytes=40_000))),
+    )
+    for at in range(0, len(request), 10_000):
+        onward = stage.client(request[at : at + 10_000])
+        assert bool(onward) == (at + 10_000 >= len(request))
+    assert onward == produce_of(("orders", 0, batch(Of(1000, 1, records_bytes=40_000))))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 61, 70])
+def test_a_batch_that_is_cut_or_too_long_has_no_id_and_is_the_brokers_business(cut: int) -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    whole = batch(Of(2000))
+    for records in (whole[:cut], whole[:8] + (10_000).to_bytes(4, "big") + whole[12:]):
+        request = produce_of(("orders", 0, records))
+        assert stage.client(request) == request
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3])
+def test_another_magic_has_no_id(magic: int) -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    whole = batch(Of(2000))
+    request = produce_of(("orders", 0, whole[:16] + bytes([magic]) + whole[17:]))
+    assert stage.client(request) == request
+
+
+def test_what_is_no_produce_request_ends_the_connection() -> None:
+    stage = Stage(counted())
+    request = produce_of(("orders", 0, batch(Of(1))), ("orders", 1, batch(Of(2))))
+    with pytest.raises(ProtocolError):
+        stage.client(frames.resized(request + b"x"))
+    assert stage.to_broker == b""
+
+
+def test_a_transactional_producer_and_tags_in_the_header_are_counted_as_others() -> None:
+    stage = Stage(counted())
+    of_tx = produce_of(("orders", 0, batch(Of(1000))), transactional_id="tx")
+    answered(stage, of_tx)
+    tagged = produce_of(("orders", 0, batch(Of(2000))), tags=frames.HEADER_TAGS)
+    assert stage.client(tagged) == b""
+    assert set(errors_of(last_answer(stage)).values()) == {REFUSED}
