@@ -95,7 +95,9 @@ def test_explain_names_the_level_the_file_and_the_line(gateway: GatewayProcess) 
     assert "PRODUCE  passes" in done.stdout
     assert "> level 3  user-principal 'a'" in done.stdout
     assert "quotas.toml:1" in done.stdout
-    assert "FETCH  not counted: nobody has a quota of this type" in done.stdout
+    assert done.stdout.endswith(
+        "\n\nFETCH, REQUEST, CONTROLLER_MUTATION: nobody has a quota of these types\n"
+    )
 
 
 def test_what_explain_says_to_reload_can_be_typed_anywhere(

@@ -263,7 +263,7 @@ def explained(*quotas: dict[str, Any], callback: str = "") -> str:
         ),
         ({"change": "x" * 90}, "  to change:\n    " + "x" * 90),
         ({"change": "y", "decided_by": None}, "to limit it  y"),
-        ({"counted": False, "counters": []}, "not counted: nobody has a quota of this type"),
+        ({"counted": False, "counters": []}, "\n\nPRODUCE: nobody has a quota of this type"),
         ({"asked": False, "counters": []}, "has not been asked about this client yet"),
         (
             {"limit_per_s": None, "decided_by": None, "counters": [counter(limit_per_s=None)]},
@@ -307,6 +307,21 @@ def test_the_second_line_says_by_what_it_is_held_back_and_until_when() -> None:
 
     assert held[1] == f"held back now by PRODUCE until {until}.4, REQUEST until {until}.4"
     assert explained(free).splitlines()[1] == "not held back now"
+
+
+def test_types_of_which_nobody_has_a_quota_share_one_line() -> None:
+    types = ["PRODUCE", "FETCH", "REQUEST", "CONTROLLER_MUTATION"]
+    none = explained(*[quota(quota_type=name, counted=False, counters=[]) for name in types])
+    two = explained(quota(), *[quota(quota_type=name, counted=False) for name in types[1:3]])
+
+    assert none.splitlines()[1:] == [
+        "not held back now",
+        "",
+        "PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION: nobody has a quota of these types",
+    ]
+    assert max(map(columns_of, none.splitlines())) <= 80
+    assert two.splitlines()[-2:] == ["", "FETCH, REQUEST: nobody has a quota of these types"]
+    assert two.count("to change") == 1
 
 
 def test_another_callback_is_named() -> None:

@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
@@ -55,15 +55,25 @@ def explain_lines(explained: _Json) -> list[str]:
     held = ", ".join(f"{kind} until {_clock(end)}" for kind, end in ends if end)
     lines.append(f"held back now by {held}" if held else "not held back now")
     for quota in explained["quotas"]:
-        lines += ["", *_quota_lines(quota, explained)]
-    return lines
+        if quota["counted"]:
+            lines += ["", *_quota_lines(quota, explained)]
+    return lines + _uncounted_lines(explained["quotas"])
+
+
+def _uncounted_lines(quotas: Sequence[_Json]) -> list[str]:
+    """One line for all types of which nobody has a quota: there is nothing to explain."""
+    types = [quota["quota_type"] for quota in quotas if not quota["counted"]]
+    if not types:
+        return []
+    which = "this type" if len(types) == 1 else "these types"
+    return ["", f"{', '.join(types)}: nobody has a quota of {which}"]
 
 
 def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
     yield f"{quota['quota_type']}  {_headline(quota)}"
     if explained["callback"]:
         yield f"  decided by   {explained['callback']} ([kafka] client.quota.callback.class)"
-    elif quota["counted"]:
+    else:
         yield from _level_lines(quota)
     for counter in quota["counters"]:
         yield from _counter_lines(quota, counter)
@@ -71,8 +81,6 @@ def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
 
 
 def _headline(quota: _Json) -> str:
-    if not quota["counted"]:
-        return "not counted: nobody has a quota of this type"
     if not quota["asked"]:
         return "the quota callback has not been asked about this client yet"
     if quota["limit_per_s"] is None and all(
