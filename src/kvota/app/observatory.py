@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TypeVar
 
+import numpy as np
+
 from kvota.app.limit_sources import LimitSources
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.gateway.gateway import Gateway
 from kvota.metrics.counter_key import CounterKey
-from kvota.metrics.families import Observed
+from kvota.metrics.families import Observed, are_there
 from kvota.metrics.glance import GatewayGlance
 from kvota.metrics.process_facts import process_facts
-from kvota.metrics.tally import Tally
+from kvota.metrics.tally import Tally, TallySnapshot
 from kvota.record.recorder import Recorder
 from kvota.record.row_counter import CountingSink
 from kvota.session.explaining import QuotaExplanation, explain
@@ -62,7 +64,7 @@ class Observatory:
         now_ms = _now_ms()
         tally = await self._counted(lambda: self.tally.snapshot(now_ms))
         glance = await self._glance(tally.keys, uses=False)
-        self._forget_gone(tally.keys, tally.last_ms.tolist(), glance)
+        self._forget_gone(tally, glance)
         recorder = self.sink if isinstance(self.sink, Recorder) else None
         return Observed(
             tally=tally,
@@ -75,18 +77,14 @@ class Observatory:
             version=_VERSION,
         )
 
-    def _forget_gone(
-        self, keys: tuple[CounterKey, ...], last_ms: list[float], glance: GatewayGlance
-    ) -> None:
+    def _forget_gone(self, tally: TallySnapshot, glance: GatewayGlance) -> None:
         """Series go with their counters; where no quota of the type exists there is none to go with."""
         callback = self.gateway.shared.engine.callback
+        is_gone = ~are_there(glance) & (glance.at_ms - tally.last_ms > _GONE_MS)
         gone = [
             key
-            for key, used_ms in zip(keys, last_ms, strict=True)
-            if key not in glance.readings
-            and key not in glance.put_away
-            and glance.at_ms - used_ms > _GONE_MS
-            and callback.enabled(key.quota_type)
+            for key in (tally.keys[index] for index in np.flatnonzero(is_gone).tolist())
+            if key not in glance.put_away and callback.enabled(key.quota_type)
         ]
         if gone:
             self.sink.counter.when_counted(lambda: self.tally.cells.forget(gone))

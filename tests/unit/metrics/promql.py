@@ -58,12 +58,8 @@ def labels_of(expr: Expr, of_metric: Mapping[str, Labels]) -> Labels:
         AssertionError: something is grouped or matched by a label that is not there.
     """
     match expr:
-        case VectorSelector():
-            return of_metric[str(expr.name)]
-        case MatrixSelector():
-            return of_metric[str(expr.vector_selector.name)]
-        case NumberLiteral() | StringLiteral():
-            return frozenset()
+        case VectorSelector() | MatrixSelector():
+            return of_metric[str(getattr(expr, "vector_selector", expr).name)]
         case ParenExpr() | SubqueryExpr() | UnaryExpr():
             return labels_of(expr.expr, of_metric)
         case AggregateExpr():
@@ -72,7 +68,8 @@ def labels_of(expr: Expr, of_metric: Mapping[str, Labels]) -> Labels:
             return _called(expr, of_metric)
         case BinaryExpr():
             return _matched(expr, labels_of(expr.lhs, of_metric), labels_of(expr.rhs, of_metric))
-    raise AssertionError(expr)
+    assert isinstance(expr, NumberLiteral | StringLiteral), expr
+    return frozenset()
 
 
 def _aggregated(expr: AggregateExpr, inner: Labels) -> Labels:

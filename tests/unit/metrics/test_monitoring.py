@@ -86,7 +86,9 @@ is_of_rules = fastjsonschema.compile(
     }
 )
 # What stands in braces in our texts; each is of Go's templates as Prometheus has them.
-_TEMPLATE = re.compile(r"\$labels\.\w+|\$value( \| humanize(Duration|Percentage)?)?|with \$labels\.\w+|\.|end")
+_TEMPLATE = re.compile(
+    r"\$labels\.\w+|\$value( \| humanize(Duration|Percentage)?)?|with \$labels\.\w+|\.|end"
+)
 
 
 def rules() -> list[dict[str, Any]]:
@@ -133,9 +135,7 @@ def test_a_rule_names_what_there_is(rule: dict[str, Any]) -> None:
 
 
 def test_every_rule_has_a_test_of_its_own_that_names_what_there_is() -> None:
-    tested = {
-        one["alertname"] for test in RULE_TESTS["tests"] for one in test["alert_rule_test"]
-    }
+    tested = {one["alertname"] for test in RULE_TESTS["tests"] for one in test["alert_rule_test"]}
     assert tested == {rule["alert"] for rule in rules()}
     for test in RULE_TESTS["tests"]:
         for one in test["input_series"]:
