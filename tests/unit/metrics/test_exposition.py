@@ -38,7 +38,8 @@ def test_what_is_written_again_is_what_is_written_for_the_first_time(openmetrics
             family(SUM, numbers[:10], [1.0] * len(numbers[:10])),
         ]
         if draw.random() < 0.3:  # whoever asked has left in the middle of it
-            next(iter(again.written(families)))
+            unread = family(RATE, numbers, [draw.choice(VALUES) for _ in numbers])
+            next(iter(again.written([unread])))
 
         written = b"".join(again.written(families))
 
