@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvota.app.amounts import amount_of_limit
-from kvota.app.cli.explain import explain_lines
+from kvota.app.cli.explain import _near, explain_lines
 from kvota.app.cli.status import status_lines
 from kvota.app.text_width import columns_of
 from kvota.model.quota_type import QuotaType
@@ -232,7 +232,7 @@ def quota(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def explained(*quotas: dict[str, Any], callback: str = "") -> str:
+def explained(*quotas: dict[str, Any], callback: str = "", near: str = "") -> str:
     return "\n".join(
         explain_lines(
             {
@@ -242,7 +242,8 @@ def explained(*quotas: dict[str, Any], callback: str = "") -> str:
                 "client_id": "app",
                 "callback": callback,
                 "quotas": list(quotas),
-            }
+            },
+            near=near,
         )
     )
 
@@ -322,6 +323,28 @@ def test_types_of_which_nobody_has_a_quota_share_one_line() -> None:
     assert max(map(columns_of, none.splitlines())) <= 80
     assert two.splitlines()[-2:] == ["", "FETCH, REQUEST: nobody has a quota of these types"]
     assert two.count("to change") == 1
+
+
+def test_levels_are_listed_where_one_of_them_decides() -> None:
+    unlimited = quota(limit_per_s=None, decided_by=None, counters=[counter(limit_per_s=None)])
+
+    assert "level" in explained(quota())
+    assert "level" not in explained(unlimited)
+
+
+def test_who_may_be_meant_is_said_before_all_else() -> None:
+    asked = {"user": "ANONYMOUS", "client_id": "anlytics\n"}
+    there = [
+        {"user": None, "client_id": "analytics"},
+        {"user": "orders", "client_id": None},
+        {"user": "ANONYMOUS", "client_id": "\x1b[31m"},
+    ]
+
+    assert _near(asked, {"tenants": there}) == "client id analytics"
+    assert _near({"user": "ordres", "client_id": "analytics"}, {"tenants": there}) == "user orders"
+    assert _near(asked, {}) == _near(asked, {"tenants": []}) == ""
+    shown = explained(quota(), near="client id analytics\n").splitlines()
+    assert shown[2] == "nothing was counted for it yet; did you mean client id analytics\ufffd?"
 
 
 def test_another_callback_is_named() -> None:

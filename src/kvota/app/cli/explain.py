@@ -1,6 +1,7 @@
 """``kvota explain`` says why a client is treated as it is, until when, and what would change it."""
 
 import argparse
+import difflib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,17 +44,42 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(explained))
     else:
-        print("\n".join(explain_lines(explained)))
+        tenants = ask(url_of(args), "/v1/tenants", {"limit": "1000"}) if _is_new(explained) else {}
+        print("\n".join(explain_lines(explained, near=_near(explained, tenants))))
     return NEGATIVE if any(_held_until(quota) for quota in explained["quotas"]) else DONE
 
 
-def explain_lines(explained: _Json) -> list[str]:
-    """The explanation as people read it, in at most 80 columns but for long names."""
+def _is_new(explained: _Json) -> bool:
+    """True where nothing was ever counted for this client: its name may be mistyped."""
+    counters = [one for quota in explained["quotas"] for one in quota["counters"]]
+    return bool(counters) and all(one["new"] for one in counters)
+
+
+def _near(explained: _Json, tenants: _Json) -> str:
+    """A client of nearly these names that there is; empty: none."""
+    there = tenants.get("tenants", ())
+    near = []
+    for key, title in (("user", "user"), ("client_id", "client id")):
+        asked, known = explained[key], {one[key] for one in there if one[key]}
+        found = [] if asked in known else difflib.get_close_matches(asked, known, n=1)
+        near += [f"{title} {name}" for name in found]
+    return ", ".join(near)
+
+
+def explain_lines(explained: _Json, *, near: str = "") -> list[str]:
+    """The explanation as people read it, in at most 80 columns but for long names.
+
+    Args:
+        explained: as the gateway tells it.
+        near: a client that may be meant instead.
+    """
     client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
     lines = [on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
     ends = ((quota["quota_type"], _held_until(quota)) for quota in explained["quotas"])
     held = ", ".join(f"{kind} until {_clock(end)}" for kind, end in ends if end)
     lines.append(f"held back now by {held}" if held else "not held back now")
+    if near:
+        lines.append(on_one_line(f"nothing was counted for it yet; did you mean {near}?"))
     for quota in explained["quotas"]:
         if quota["counted"]:
             lines += ["", *_quota_lines(quota, explained)]
@@ -73,7 +99,7 @@ def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
     yield f"{quota['quota_type']}  {_headline(quota)}"
     if explained["callback"]:
         yield f"  decided by   {explained['callback']} ([kafka] client.quota.callback.class)"
-    else:
+    elif quota["decided_by"]:
         yield from _level_lines(quota)
     for counter in quota["counters"]:
         yield from _counter_lines(quota, counter)
