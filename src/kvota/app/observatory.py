@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TypeVar
@@ -153,8 +154,19 @@ class Observatory:
     async def _glance(
         self, keys: tuple[CounterKey, ...] | list[CounterKey], *, uses: bool
     ) -> GatewayGlance:
-        future = self.gateway.glance(keys, uses=uses)
+        with _that_may_have_ended():
+            future = self.gateway.glance(keys, uses=uses)
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_S)
+
+
+@contextmanager
+def _that_may_have_ended() -> Iterator[None]:
+    """A loop that is closed answers nobody any more, as one that is stuck."""
+    try:
+        yield
+    except RuntimeError as error:
+        msg = "the gateway has ended"
+        raise TimeoutError(msg) from error
 
 
 async def _answer(call: Callable[[], T], ask: Callable[[Callable[[], None]], None]) -> T:
@@ -167,7 +179,8 @@ async def _answer(call: Callable[[], T], ask: Callable[[Callable[[], None]], Non
         except Exception as error:  # noqa: BLE001  (whoever asked is told)
             future.set_exception(error)
 
-    ask(answer)
+    with _that_may_have_ended():
+        ask(answer)
     return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_S)
 
 

@@ -182,7 +182,9 @@ def test_a_watch_goes_on_while_the_gateway_is_restarted(tmp_path: Path) -> None:
         assert watch.stderr is not None
         assert "0 held back" in watch.stdout.readline()
     try:
-        assert "Connection refused" in (said := watch.stderr.readline()), said
+        # It ends, and answers 503, or is gone.
+        said = watch.stderr.readline()
+        assert "answers 503" in said or "Connection re" in said or "closed connection" in said, said
         assert "Looking again; Ctrl-C ends it" in said
         with process(tmp_path / "second", http_port=port, enforced=False):
             while "enforces nothing" not in watch.stdout.readline():
