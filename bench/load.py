@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
 from itertools import cycle
 
 
@@ -89,7 +90,8 @@ def main() -> None:
         poll.register(fd, select.EPOLLIN)
     buffer = bytearray(1 << 20)
     latencies: list[float] = []
-    idle = list(clients)
+    # The one that has rested longest goes on: of one that never sends a gateway hangs up after 30 s.
+    idle = deque(clients)
     start = time.perf_counter()
     end, due = start + seconds, start
     sent = 0
@@ -98,7 +100,7 @@ def main() -> None:
         if now >= end and len(idle) == len(clients):
             break
         while idle and now < end and (not rate or due <= now):
-            idle.pop().send()
+            idle.popleft().send()
             sent += 1
             due += 1 / rate if rate else 0
         wait = max(0.0, due - time.perf_counter()) if rate and idle and now < end else 1.0

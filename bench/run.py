@@ -16,6 +16,7 @@ NAMES = (
     "clients",
     "record_cost",
     "scrape",
+    "many_names",
     "adversary",
     "endurance",
     "steps",

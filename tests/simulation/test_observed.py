@@ -1,9 +1,11 @@
 """Whoever watches moves nothing: worlds in which everything is looked at all the time go as they go unseen."""
 
+from math import isnan
+
 import pytest
 from tests.simulation.world import World
 
-from kvota.engine.reading import read_lane
+from kvota.engine.reading import PEEKED, peek_lane, read_lane
 from kvota.model.quota_type import CONFIGURABLE_TYPES
 from kvota.session.explaining import explain
 
@@ -25,7 +27,11 @@ class ObservedWorld(World):
         for now_ms in (clock.now_ms(), clock.now_ms() + 11_000):
             for quota_type in CONFIGURABLE_TYPES:
                 for lane in engine.counters.of_type(quota_type):
-                    read_lane(lane, now_ms)
+                    reading = read_lane(lane, now_ms)
+                    # What a scrape shows is what status and explain show.
+                    of_reading = [getattr(reading, name) for name in PEEKED]
+                    peeked = [None if isnan(one) else one for one in peek_lane(lane, now_ms)]
+                    assert peeked == of_reading
                     self.looks += 1
             for user, client_id in (("alice", "app"), ("bob", "id-3"), ("nobody", "")):
                 explain(engine, settings, user, client_id, now_ms)

@@ -2,21 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TypeVar
+
+import numpy as np
 
 from kvota.app.limit_sources import LimitSources
 from kvota.app.shadow_watch import ShadowWatch
 from kvota.callbacks import DefaultQuotaCallback, StaticQuotaCallback
 from kvota.gateway.gateway import Gateway
 from kvota.metrics.counter_key import CounterKey
-from kvota.metrics.families import Observed
+from kvota.metrics.families import Observed, are_there
 from kvota.metrics.glance import GatewayGlance
 from kvota.metrics.process_facts import process_facts
-from kvota.metrics.tally import Tally
+from kvota.metrics.tally import Tally, TallySnapshot
 from kvota.metrics.volume_families import VolumeFacts, facts_of
 from kvota.model.quota_type import QuotaType
 from kvota.record.recorder import Recorder
@@ -67,7 +70,7 @@ class Observatory:
         now_ms = _now_ms()
         tally = await self._counted(lambda: self.tally.snapshot(now_ms))
         glance = await self._glance(tally.keys, uses=False)
-        self._forget_gone(tally.keys, tally.last_ms.tolist(), glance)
+        self._forget_gone(tally, glance)
         recorder = self.sink if isinstance(self.sink, Recorder) else None
         return Observed(
             tally=tally,
@@ -90,18 +93,14 @@ class Observatory:
         callback = self.gateway.quota_callback.callback
         return callback.limits if isinstance(callback, StaticQuotaCallback) else None
 
-    def _forget_gone(
-        self, keys: tuple[CounterKey, ...], last_ms: list[float], glance: GatewayGlance
-    ) -> None:
+    def _forget_gone(self, tally: TallySnapshot, glance: GatewayGlance) -> None:
         """Series go with their counters; where no quota of the type exists there is none to go with."""
         callback = self.gateway.shared.engine.callback
+        is_gone = ~are_there(glance) & (glance.at_ms - tally.last_ms > _GONE_MS)
         gone = [
             key
-            for key, used_ms in zip(keys, last_ms, strict=True)
-            if key not in glance.readings
-            and key not in glance.put_away
-            and glance.at_ms - used_ms > _GONE_MS
-            and callback.enabled(key.quota_type)
+            for key in (tally.keys[index] for index in np.flatnonzero(is_gone).tolist())
+            if key not in glance.put_away and callback.enabled(key.quota_type)
         ]
         if gone:
             self.sink.counter.when_counted(lambda: self.tally.cells.forget(gone))
@@ -175,8 +174,19 @@ class Observatory:
     async def _glance(
         self, keys: tuple[CounterKey, ...] | list[CounterKey], *, uses: bool
     ) -> GatewayGlance:
-        future = self.gateway.glance(keys, uses=uses)
+        with _that_may_have_ended():
+            future = self.gateway.glance(keys, uses=uses)
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_S)
+
+
+@contextmanager
+def _that_may_have_ended() -> Iterator[None]:
+    """A loop that is closed answers nobody any more, as one that is stuck."""
+    try:
+        yield
+    except RuntimeError as error:
+        msg = "the gateway has ended"
+        raise TimeoutError(msg) from error
 
 
 async def _answer(call: Callable[[], T], ask: Callable[[Callable[[], None]], None]) -> T:
@@ -189,7 +199,8 @@ async def _answer(call: Callable[[], T], ask: Callable[[Callable[[], None]], Non
         except Exception as error:  # noqa: BLE001  (whoever asked is told)
             future.set_exception(error)
 
-    ask(answer)
+    with _that_may_have_ended():
+        ask(answer)
     return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_S)
 
 

@@ -120,14 +120,19 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
-        signal.signal(
-            signal.SIGHUP, signal.SIG_IGN
-        )  # the loop has put back the default, which ends us unrecorded
-        if http is not None:
-            http.stop()
-        sink.close()
-        save_producer_ids(config, shared.producer_ids)
-        _say_recorded(sink)
+        _end(config, shared, sink, http)
+
+
+def _end(
+    config: GatewayConfig, shared: Shared, sink: Recorder | CountingSink, http: "HttpServer | None"
+) -> None:
+    # The loop has put back the default, which ends us unrecorded.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if http is not None:
+        http.stop()
+    sink.close()
+    save_producer_ids(config, shared.producer_ids)
+    _say_recorded(sink)
 
 
 def _sources(

@@ -1,6 +1,7 @@
 """What an observer reads of one counter; reading changes nothing."""
 
 from dataclasses import dataclass
+from math import nan
 
 from kvota.engine.bucket_counter import BucketCounter
 from kvota.engine.debt_bucket import DebtBucket
@@ -91,4 +92,37 @@ def read_lane(lane: Lane, now_ms: int) -> Reading:
         unpaid_ms=0 if room is None else room.peek_unpaid_ms(lane, now_ms),
         waiting=waiting + (0 if room is None else len(room.line)),
         last_ms=0 if lane.counter is None else lane.counter.last_ms,
+    )
+
+
+# What ``peek_lane`` tells, in its order: those of a reading's numbers that metrics show.
+PEEKED = ("limit", "rate", "tokens", "debt_ms", "throttle_ms", "waiting")
+
+
+def peek_lane(lane: Lane, now_ms: int) -> tuple[float, float, float, float, float, float]:
+    """Less than ``read_lane``, in a third of its time: a scrape looks at hundreds, on the gateway's loop.
+
+    Returns:
+        The numbers that ``PEEKED`` names; NaN: there is none of that.
+    """
+    counter: Counter | None = lane.counter if lane.is_counting_so else None
+    rate = tokens = debt_ms = nan
+    limit = lane.limit
+    is_within = False
+    if isinstance(counter, SampledRate):
+        rate = counter.peek_rate(now_ms)
+        # Then nobody has to wait, and the window need not be looked through once more.
+        is_within = not lane.is_blocked and (limit is None or rate <= limit)
+    elif isinstance(counter, BucketCounter):
+        tokens = counter.peek_tokens(now_ms)
+    elif isinstance(counter, DebtBucket):
+        debt_ms = counter.peek_debt_ms(now_ms)
+    line, room = lane.line, lane.room
+    return (
+        nan if limit is None else limit,
+        rate,
+        tokens,
+        debt_ms,
+        0 if is_within else lane.peek(now_ms),
+        (0 if line is None else len(line)) + (0 if room is None else len(room.line)),
     )

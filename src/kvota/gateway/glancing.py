@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from math import nan
 
-from kvota.engine.reading import Reading, read_lane
+from kvota.engine.reading import PEEKED, Reading, peek_lane, read_lane
 from kvota.gateway.callback_in_force import CallbackInForce
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
@@ -24,6 +26,7 @@ from kvota.wire.apis import name_of
 # Some 50 to 100 µs each: what arrives meanwhile waits no longer.
 _COUNTERS_PER_STEP = 20
 _CONNECTIONS_PER_STEP = 40
+_NOT_THERE = (nan,) * len(PEEKED)
 _REASONS = tuple((int(reason), (reason.name or "").lower()) for reason in Reason)
 
 
@@ -61,7 +64,7 @@ class Glancing:
         self._loop = loop
 
     def glance(self, keys: Sequence[CounterKey], *, uses: bool) -> "Future[GatewayGlance]":
-        """Look at these counters, and at all connections; ``uses``: also at who uses which counter.
+        """Look at these counters, and at all connections; ``uses``: at all of each counter, and at who uses which.
 
         Raises:
             RuntimeError: the gateway has ended.
@@ -86,6 +89,7 @@ class Glancing:
         self, keys: Sequence[CounterKey], future: "Future[GatewayGlance]", *, with_uses: bool
     ) -> Iterator[None]:
         now_ms = time.time_ns() // 1_000_000
+        peeks = array("d")
         readings: dict[CounterKey, Reading] = {}
         put_away: set[CounterKey] = set()
         counters = self._watched.shared.engine.counters
@@ -93,9 +97,11 @@ class Glancing:
             if number % _COUNTERS_PER_STEP == _COUNTERS_PER_STEP - 1:
                 yield
             lane = counters.find(*key)
-            if lane is not None:
+            if not with_uses:
+                peeks.extend(_NOT_THERE if lane is None else peek_lane(lane, now_ms))
+            elif lane is not None:
                 readings[key] = read_lane(lane, now_ms)
-            elif counters.is_put_away(*key):
+            if lane is None and counters.is_put_away(*key):
                 put_away.add(key)
         crowd = _Crowd(self._loop, with_uses=with_uses)
         for number, driver in enumerate(self._watched.places):
@@ -103,11 +109,12 @@ class Glancing:
                 yield
             if not driver.closing:
                 crowd.add(driver)
-        future.set_result(self._made(now_ms, readings, frozenset(put_away), crowd))
+        future.set_result(self._made(now_ms, peeks, readings, frozenset(put_away), crowd))
 
     def _made(
         self,
         now_ms: int,
+        peeks: "array[float]",
         readings: dict[CounterKey, Reading],
         put_away: frozenset[CounterKey],
         crowd: "_Crowd",
@@ -116,6 +123,7 @@ class Glancing:
         apis = shared.api_counts.all()
         return GatewayGlance(
             at_ms=now_ms,
+            peeks=peeks,
             readings=readings,
             put_away=put_away,
             uses=crowd.uses,

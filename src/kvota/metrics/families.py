@@ -1,12 +1,16 @@
 """From what was summed up and looked at to the series of each metric."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kvota.engine.reading import Reading
+import numpy as np
+
+from kvota.engine.reading import PEEKED
 from kvota.metrics import cells, declared
+from kvota.metrics.cells import Column, Flags
 from kvota.metrics.counter_key import CounterKey
-from kvota.metrics.exposition import Family, HistogramFamily, Sample
+from kvota.metrics.exposition import AnyFamily, ColumnFamily, Family, HistogramFamily
 from kvota.metrics.glance import GatewayGlance
 from kvota.metrics.labels import counter_labels, label_text, other_labels
 from kvota.metrics.metric import Metric
@@ -16,8 +20,6 @@ from kvota.metrics.tally import TallySnapshot, TypeTotals
 from kvota.metrics.volume_families import VolumeFacts, static_families, volume_families
 from kvota.model.decision_sink import OUTCOMES
 from kvota.model.quota_type import QuotaType
-
-AnyFamily = Family | HistogramFamily
 
 _RATES = {
     QuotaType.PRODUCE: (declared.PRODUCE_BYTE_RATE,),
@@ -37,11 +39,7 @@ _QUEUE_SIZES = {
     QuotaType.REQUEST: declared.REQUEST_QUEUE_SIZE,
     QuotaType.CONTROLLER_MUTATION: declared.MUTATION_QUEUE_SIZE,
 }
-_OUTCOME_ROWS = {
-    "admitted": cells.ADMITTED,
-    "throttled": cells.THROTTLED,
-    "rejected": cells.REJECTED,
-}
+_OUTCOME_ROWS = (cells.ADMITTED, cells.THROTTLED, cells.REJECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,31 +71,103 @@ class Observed:
     static_limits: Mapping[QuotaType, float] | None = None
 
 
-# Of one counter: without and with its quota type.
-_Texts = tuple[str, str]
+def are_there(glance: GatewayGlance) -> Flags:
+    """Which of the counters that were asked for there are."""
+    flags: Flags = ~np.isnan(_peeked(glance)["waiting"])
+    return flags
+
+
+def _peeked(glance: GatewayGlance) -> dict[str, Column]:
+    """What ``engine.reading.PEEKED`` names, of all that were asked for."""
+    table = np.frombuffer(glance.peeks).reshape(-1, len(PEEKED))
+    return dict(zip(PEEKED, table.T, strict=True))
 
 
 class Labels:
     """The label texts of counters, made once while they are shown."""
 
     def __init__(self) -> None:
-        self._of: dict[CounterKey, _Texts] = {}
+        self._texts: dict[CounterKey, _Texts] = {}
+        self._lists: _Lists | None = None
 
-    def of(self, keys: Iterable[CounterKey]) -> list[_Texts]:
-        """The labels of each of these; those of others are forgotten."""
-        known = self._of
-        self._of = {key: known.get(key) or _texts(key) for key in keys}
-        return list(self._of.values())
+    def of(self, observed: Observed) -> "_Lists":
+        """The labels of these counters; those of others are forgotten."""
+        tally = observed.tally
+        others = tuple(quota_type for quota_type, sums in tally.others.items() if any(sums))
+        flags = are_there(observed.glance)
+        known = self._lists
+        if known is None or not known.are_of(tally.keys, flags, others):
+            texts = self._texts
+            self._texts = {
+                key: texts.get(key) or _texts(key.quota_type, counter_labels(key))
+                for key in tally.keys
+            }
+            known = self._lists = _Lists(tally.keys, flags, others, list(self._texts.values()))
+        return known
 
 
-def _texts(key: CounterKey) -> _Texts:
-    labels = counter_labels(key)
-    return labels, f'quota_type="{key.quota_type}",{labels}'.rstrip(",")
+class _Texts(NamedTuple):
+    """The labels of one counter: alone, with its quota type, and by outcome, in the order of ``OUTCOMES``."""
+
+    alone: str
+    typed: str
+    by_outcome: tuple[str, ...]
+
+
+def _texts(quota_type: QuotaType, alone: str) -> _Texts:
+    typed = f'quota_type="{quota_type}",{alone}'.rstrip(",")
+    return _Texts(alone, typed, tuple(f'outcome="{outcome}",{typed}' for outcome in OUTCOMES))
+
+
+class _Lists:
+    """The labels of each family of counters, for as long as the same ones are shown.
+
+    Attributes:
+        of_type: those that there are, by their type: places among all that are shown, and labels.
+        there: places of all that there are.
+        typed_there: their labels, with the type.
+        others: quota types that have counters which are not shown.
+        typed: labels of all that are shown, and of the others, with the type.
+        by_outcome: the same for each outcome.
+    """
+
+    def __init__(
+        self,
+        keys: tuple[CounterKey, ...],
+        flags: Flags,
+        others: tuple[QuotaType, ...],
+        texts: list[_Texts],
+    ) -> None:
+        self._keys, self._flags, self.others = keys, flags, others
+        self.there = np.flatnonzero(flags)
+        self.of_type: dict[QuotaType, tuple[list[int], list[str]]] = {}
+        for place in self.there.tolist():
+            places, alone = self.of_type.setdefault(keys[place].quota_type, ([], []))
+            places.append(place)
+            alone.append(texts[place].alone)
+        self.typed_there = [texts[place].typed for place in self.there.tolist()]
+        texts = [*texts, *(_texts(quota_type, other_labels()) for quota_type in others)]
+        self.typed = [one.typed for one in texts]
+        self.by_outcome = [
+            one.by_outcome[outcome] for outcome in range(len(OUTCOMES)) for one in texts
+        ]
+
+    def are_of(
+        self, keys: tuple[CounterKey, ...], flags: Flags, others: tuple[QuotaType, ...]
+    ) -> bool:
+        """True where these are shown, and are there."""
+        return (
+            others == self.others
+            and keys == self._keys
+            and bool(np.array_equal(flags, self._flags))
+        )
 
 
 def families(observed: Observed, labels: Labels) -> Iterator[AnyFamily]:
     """All metrics with their series; each is made when it is asked for."""
-    yield from _of_counters(observed, labels.of(observed.tally.keys))
+    lists = labels.of(observed)
+    yield from _of_counters(observed, lists)
+    yield from _summed(observed.tally, lists)
     yield from _of_decisions(observed)
     yield from _of_connections(observed.glance)
     yield from _of_requests(observed)
@@ -111,113 +181,52 @@ def families(observed: Observed, labels: Labels) -> Iterator[AnyFamily]:
 # ---------------------------------------------------------------- counters
 
 
-class _Shown:
-    """The shown counters with their labels, type by type."""
+def _of_counters(observed: Observed, lists: _Lists) -> Iterator[AnyFamily]:
+    tally, peeked = observed.tally, _peeked(observed.glance)
 
-    def __init__(self, observed: Observed, labels: list[_Texts]) -> None:
-        self.tally = observed.tally
-        self.readings = observed.glance.readings
-        self.labels = labels
-        self.of_type: dict[QuotaType, list[int]] = {}
-        for index, key in enumerate(self.tally.keys):
-            self.of_type.setdefault(key.quota_type, []).append(index)
+    def of_type(quota_type: QuotaType, metric: Metric, column: Column) -> ColumnFamily:
+        places, labels = lists.of_type.get(quota_type, ([], []))
+        return ColumnFamily(metric, labels, column[places])
 
-    def all_of(self, quota_type: QuotaType) -> Iterator[tuple[int, Reading | None, str]]:
-        for index in self.of_type.get(quota_type, ()):
-            yield index, self.readings.get(self.tally.keys[index]), self.labels[index][0]
-
-    def typed(self) -> Iterator[tuple[int, Reading | None, str]]:
-        """All of them, with their type among their labels."""
-        for index, key in enumerate(self.tally.keys):
-            yield index, self.readings.get(key), self.labels[index][1]
-
-
-def _of_counters(observed: Observed, labels: list[_Texts]) -> Iterator[AnyFamily]:
-    shown = _Shown(observed, labels)
     for quota_type, metrics in _RATES.items():
+        # What a sampled rate measures itself, else what was charged lately.
+        is_mutation = quota_type is QuotaType.CONTROLLER_MUTATION
+        lately = tally.long_rates if is_mutation else tally.rates
+        rates = np.where(np.isnan(peeked["rate"]), lately, peeked["rate"])
         for metric in metrics:
-            yield Family(metric, _rates(shown, quota_type))
-    yield Family(
-        declared.MUTATION_TOKENS,
-        (
-            (of_series, reading.tokens)
-            for _, reading, of_series in shown.all_of(QuotaType.CONTROLLER_MUTATION)
-            if reading is not None and reading.tokens is not None
-        ),
-    )
+            yield of_type(quota_type, metric, rates)
+    mutation = QuotaType.CONTROLLER_MUTATION
+    yield _numbers(of_type(mutation, declared.MUTATION_TOKENS, peeked["tokens"]))
     for quota_type, metric in _THROTTLE_TIMES.items():
-        means = shown.tally.mean_throttle_ms
-        yield Family(
-            metric,
-            [
-                (of_series, float(means[index]))
-                for index, reading, of_series in shown.all_of(quota_type)
-                if reading is not None
-            ],
-        )
+        yield of_type(quota_type, metric, tally.mean_throttle_ms)
     for quota_type, metric in _QUEUE_SIZES.items():
         yield Family(metric, [("", observed.glance.muted.get(quota_type, 0))])
-    yield from _read(shown)
-    yield from _summed(shown)
+    for metric, column in (
+        (declared.QUOTA_LIMIT, peeked["limit"]),
+        (declared.QUOTA_WAIT, np.maximum(peeked["throttle_ms"], 0) / 1000),
+        (declared.QUOTA_DEBT, peeked["debt_ms"] / 1000),
+        (declared.QUOTA_WAITING, peeked["waiting"]),
+    ):
+        yield _numbers(ColumnFamily(metric, lists.typed_there, column[lists.there]))
 
 
-def _rates(shown: _Shown, quota_type: QuotaType) -> Iterator[Sample]:
-    """Of counters that there are; what a sampled rate measures itself, else what was charged lately."""
-    rates = shown.tally.rates
-    if quota_type is QuotaType.CONTROLLER_MUTATION:
-        rates = shown.tally.long_rates
-    for index, reading, of_series in shown.all_of(quota_type):
-        if reading is not None:
-            yield of_series, float(rates[index]) if reading.rate is None else reading.rate
+def _numbers(family: ColumnFamily) -> ColumnFamily:
+    """Without those that have no such number."""
+    has_one = ~np.isnan(family.values)
+    if has_one.all():
+        return family
+    labels = [family.labels[place] for place in np.flatnonzero(has_one).tolist()]
+    return ColumnFamily(family.metric, labels, family.values[has_one])
 
 
-def _read(shown: _Shown) -> Iterator[AnyFamily]:
-    there = [(reading, labels) for _, reading, labels in shown.typed() if reading is not None]
-    yield Family(
-        declared.QUOTA_LIMIT,
-        ((labels, reading.limit) for reading, labels in there if reading.limit is not None),
-    )
-    yield Family(
-        declared.QUOTA_WAIT,
-        ((labels, max(0, reading.throttle_ms) / 1000) for reading, labels in there),
-    )
-    yield Family(
-        declared.QUOTA_DEBT,
-        (
-            (labels, reading.debt_ms / 1000)
-            for reading, labels in there
-            if reading.debt_ms is not None
-        ),
-    )
-    yield Family(declared.QUOTA_WAITING, ((labels, reading.waiting) for reading, labels in there))
-
-
-def _summed(shown: _Shown) -> Iterator[AnyFamily]:
+def _summed(tally: TallySnapshot, lists: _Lists) -> Iterator[AnyFamily]:
     """Of all counters that are shown, and of the others as one."""
-    others = [
-        (f'quota_type="{quota_type}",{other_labels()}', sums)
-        for quota_type, sums in shown.tally.others.items()
-        if any(sums)
-    ]
-
-    def samples(row: int, prefix: str = "", factor: float = 1.0) -> Iterator[Sample]:
-        values = (shown.tally.sums[row] * factor).tolist()
-        for (_, labels), value in zip(shown.labels, values, strict=True):
-            yield prefix + labels, value
-        for labels, sums in others:
-            yield prefix + labels, sums[row] * factor
-
-    yield Family(declared.QUOTA_CHARGED, samples(cells.VALUE))
-    yield Family(
-        declared.QUOTA_DECISIONS,
-        (
-            sample
-            for outcome, row in _OUTCOME_ROWS.items()
-            for sample in samples(row, f'outcome="{outcome}",')
-        ),
-    )
-    yield Family(declared.QUOTA_THROTTLE, samples(cells.THROTTLE_MS, factor=0.001))
-    tally = shown.tally
+    of_others = [tally.others[quota_type] for quota_type in lists.others]
+    sums = np.hstack([tally.sums, np.array(of_others).reshape(-1, len(tally.sums)).T])
+    yield ColumnFamily(declared.QUOTA_CHARGED, lists.typed, sums[cells.VALUE])
+    of_outcomes = sums[list(_OUTCOME_ROWS)].reshape(-1)
+    yield ColumnFamily(declared.QUOTA_DECISIONS, lists.by_outcome, of_outcomes)
+    yield ColumnFamily(declared.QUOTA_THROTTLE, lists.typed, sums[cells.THROTTLE_MS] * 0.001)
     yield Family(
         declared.SERIES,
         [('shown="true"', len(tally.keys)), ('shown="false"', tally.hidden)],

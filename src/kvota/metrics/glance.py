@@ -1,5 +1,6 @@
 """What a gateway shows whoever looks at it from outside its event loop."""
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ class GatewayGlance:
 
     Attributes:
         at_ms: when, Unix time.
+        peeks: for each counter that was asked for, one after the other, what ``engine.reading.PEEKED`` names; all of it NaN:
+            there is no such counter. Empty where it was asked who uses which: then there are readings.
         readings: of the counters that were asked for, where they are.
         put_away: those of them that are kept, but idle among very many.
         uses: connections by counter.
@@ -64,6 +67,7 @@ class GatewayGlance:
     """
 
     at_ms: int
+    peeks: "array[float]"
     readings: Mapping[CounterKey, Reading]
     put_away: frozenset[CounterKey]
     uses: Mapping[CounterKey, Use]

@@ -135,7 +135,7 @@ class ShadowQuotas:
         else:
             wait_ms = lane.charge(value, now_ms)
             if wait_ms == MUST_WAIT:
-                wait_ms = max(1, lane.reject(now_ms))
+                wait_ms = max(1, lane.reject(value, now_ms))
             is_held = wait_ms > 0
         if counter is None:
             self.unlisted += 1

@@ -13,11 +13,12 @@ from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.model.quota_type import FACTS
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, Tags, tag_value
 from kvota.session.explaining import CounterOutlook, QuotaExplanation
+from kvota.session.principal import ANONYMOUS
 from kvota.web.source import Json
 
 _NO_USE = Use()
-# That of the user alone.
-_USER_LEVEL = 3
+# That of the user alone, and of the client id alone.
+_USER_LEVEL, _CLIENT_LEVEL = 3, 7
 
 
 def tenants_view(
@@ -156,8 +157,12 @@ def _change(one: QuotaExplanation, origins: Origins) -> str:
     config_key = FACTS[one.quota_type].config_key
     if not one.levels or config_key is None:
         return ""
-    of_user = next(level.entity for level in one.levels if level.number == _USER_LEVEL)
-    entity = one.decided_by or of_user
+    entities = {level.number: level.entity for level in one.levels}
+    of_user = entities[_USER_LEVEL]
+    # A quota of all who have not logged in would be too much.
+    is_nobody = of_user is not None and of_user.user == ANONYMOUS
+    of_client = entities[_CLIENT_LEVEL] if is_nobody else None
+    entity = one.decided_by or of_client or of_user
     if entity is None:
         return ""
     return origins.to_change(entity, config_key, is_configured=one.decided_by is not None)

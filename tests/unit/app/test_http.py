@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -21,13 +22,15 @@ NOWHERE = "127.0.0.2:9"
 QUOTAS = '[[quota]]\nuser = "a"\nproducer_byte_rate = "1MB/s"\n'
 
 
-def process(folder: Path, *, http_port: int | None = 0, more: str = "") -> GatewayProcess:
+def process(
+    folder: Path, *, http_port: int | None = 0, more: str = "", enforced: bool = True
+) -> GatewayProcess:
     first_port = free_port_range(3)
     config = gateway_toml(
         upstream=NOWHERE,
         first_port=first_port,
         node_ids="1",
-        enforce={"PRODUCE": True},
+        enforce={"PRODUCE": enforced},
         http_port=http_port,
     )
     return GatewayProcess(folder, config=config + more, quotas=QUOTAS, first_port=first_port)
@@ -95,7 +98,20 @@ def test_explain_names_the_level_the_file_and_the_line(gateway: GatewayProcess) 
     assert "PRODUCE  passes" in done.stdout
     assert "> level 3  user-principal 'a'" in done.stdout
     assert "quotas.toml:1" in done.stdout
-    assert "FETCH  not counted: nobody has a quota of this type" in done.stdout
+    assert done.stdout.endswith(
+        "\n\nFETCH, REQUEST, CONTROLLER_MUTATION: nobody has a quota of these types\n"
+    )
+
+
+def test_nobody_is_told_to_limit_all_who_have_not_logged_in(gateway: GatewayProcess) -> None:
+    def change(query: str) -> str:
+        (produce, *_) = get(gateway, f"/v1/explain?{query}")[1]["quotas"]
+        text: str = produce["change"]
+        return text
+
+    assert '[[quota]] client_id = "app" producer_byte_rate' in change("client_id=app")
+    assert '[[quota]] user = "b" producer_byte_rate' in change("user=b&client_id=app")
+    assert '[[quota]] user = "ANONYMOUS" producer_byte_rate' in change("")
 
 
 def test_what_explain_says_to_reload_can_be_typed_anywhere(
@@ -150,6 +166,33 @@ def test_what_is_no_url_is_refused(tmp_path: Path, url: str) -> None:
 
     assert done.returncode == 2
     assert f'"{url}" is no URL of a gateway' in done.stderr
+
+
+def test_a_watch_goes_on_while_the_gateway_is_restarted(tmp_path: Path) -> None:
+    port = free_port_range(1)
+    command = [sys.executable, "-m", "kvota.app.cli.main", "status", "--watch", "--every", "100ms"]
+    with process(tmp_path / "first", http_port=port) as gateway:
+        watch = subprocess.Popen(
+            [*command, "--url", gateway.http_url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        assert "0 held back" in watch.stdout.readline()
+    try:
+        # It ends, and answers 503, or is gone.
+        said = watch.stderr.readline()
+        assert "answers 503" in said or "Connection re" in said or "closed connection" in said, said
+        assert "Looking again; Ctrl-C ends it" in said
+        with process(tmp_path / "second", http_port=port, enforced=False):
+            while "enforces nothing" not in watch.stdout.readline():
+                assert watch.poll() is None
+    finally:
+        watch.send_signal(signal.SIGINT)
+        watch.communicate(timeout=20)
+    assert watch.returncode == 130
 
 
 def test_without_http_in_the_file_it_says_what_is_missing(tmp_path: Path) -> None:

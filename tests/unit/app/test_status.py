@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvota.app.amounts import amount_of_limit
-from kvota.app.cli.explain import explain_lines
+from kvota.app.cli.explain import _near, explain_lines
 from kvota.app.cli.status import status_lines
 from kvota.app.text_width import columns_of
 from kvota.model.quota_type import QuotaType
@@ -232,7 +232,7 @@ def quota(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def explained(*quotas: dict[str, Any], callback: str = "") -> str:
+def explained(*quotas: dict[str, Any], callback: str = "", near: str = "") -> str:
     return "\n".join(
         explain_lines(
             {
@@ -242,7 +242,8 @@ def explained(*quotas: dict[str, Any], callback: str = "") -> str:
                 "client_id": "app",
                 "callback": callback,
                 "quotas": list(quotas),
-            }
+            },
+            near=near,
         )
     )
 
@@ -263,7 +264,7 @@ def explained(*quotas: dict[str, Any], callback: str = "") -> str:
         ),
         ({"change": "x" * 90}, "  to change:\n    " + "x" * 90),
         ({"change": "y", "decided_by": None}, "to limit it  y"),
-        ({"counted": False, "counters": []}, "not counted: nobody has a quota of this type"),
+        ({"counted": False, "counters": []}, "\n\nPRODUCE: nobody has a quota of this type"),
         ({"asked": False, "counters": []}, "has not been asked about this client yet"),
         (
             {"limit_per_s": None, "decided_by": None, "counters": [counter(limit_per_s=None)]},
@@ -307,6 +308,43 @@ def test_the_second_line_says_by_what_it_is_held_back_and_until_when() -> None:
 
     assert held[1] == f"held back now by PRODUCE until {until}.4, REQUEST until {until}.4"
     assert explained(free).splitlines()[1] == "not held back now"
+
+
+def test_types_of_which_nobody_has_a_quota_share_one_line() -> None:
+    types = ["PRODUCE", "FETCH", "REQUEST", "CONTROLLER_MUTATION"]
+    none = explained(*[quota(quota_type=name, counted=False, counters=[]) for name in types])
+    two = explained(quota(), *[quota(quota_type=name, counted=False) for name in types[1:3]])
+
+    assert none.splitlines()[1:] == [
+        "not held back now",
+        "",
+        "PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION: nobody has a quota of these types",
+    ]
+    assert max(map(columns_of, none.splitlines())) <= 80
+    assert two.splitlines()[-2:] == ["", "FETCH, REQUEST: nobody has a quota of these types"]
+    assert two.count("to change") == 1
+
+
+def test_levels_are_listed_where_one_of_them_decides() -> None:
+    unlimited = quota(limit_per_s=None, decided_by=None, counters=[counter(limit_per_s=None)])
+
+    assert "level" in explained(quota())
+    assert "level" not in explained(unlimited)
+
+
+def test_who_may_be_meant_is_said_before_all_else() -> None:
+    asked = {"user": "ANONYMOUS", "client_id": "anlytics\n"}
+    there = [
+        {"user": None, "client_id": "analytics"},
+        {"user": "orders", "client_id": None},
+        {"user": "ANONYMOUS", "client_id": "\x1b[31m"},
+    ]
+
+    assert _near(asked, {"tenants": there}) == "client id analytics"
+    assert _near({"user": "ordres", "client_id": "analytics"}, {"tenants": there}) == "user orders"
+    assert _near(asked, {}) == _near(asked, {"tenants": []}) == ""
+    shown = explained(quota(), near="client id analytics\n").splitlines()
+    assert shown[2] == "nothing was counted for it yet; did you mean client id analytics\ufffd?"
 
 
 def test_another_callback_is_named() -> None:

@@ -1,10 +1,12 @@
 """A glance shows counters and connections as they are, a little at a time, and counts say what has been."""
 
 import asyncio
+from math import isnan
 from typing import cast
 
 from tests.unit.gateway.world import World, Worlds, heartbeat, heartbeat_answer, only_driver, until
 
+from kvota.engine.reading import PEEKED
 from kvota.gateway.driver import Driver
 from kvota.gateway.journal import Journal
 from kvota.gateway.settings import GatewayLimits
@@ -29,7 +31,8 @@ async def test_a_glance_at_a_gateway_nobody_uses(worlds: Worlds) -> None:
     seen = await glance(world, KEY)
 
     assert (seen.connections, seen.connections_max) == (0, world.limits.connections_max)
-    assert seen.readings == {}
+    assert all(map(isnan, seen.peeks))
+    assert len(seen.peeks) == len(PEEKED)
     assert seen.reaches_brokers
     assert not seen.is_draining
     assert seen.quotas_version == 1

@@ -2,6 +2,8 @@
 
 import json
 import re
+from array import array
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,10 @@ from tests.unit.metrics.conftest import START_MS, Rows, memo
 
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import QuotaEngine
-from kvota.engine.reading import Reading, read_lane
+from kvota.engine.reading import PEEKED, peek_lane
 from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.declared import DECLARED
-from kvota.metrics.exposition import exposition
+from kvota.metrics.exposition import Exposition
 from kvota.metrics.families import Labels, Observed, families
 from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.metrics.glance import Budget, GatewayGlance
@@ -45,19 +47,19 @@ EVIL = '"}\n\\{,=" \x00 \r é'
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def readings(keys: tuple[CounterKey, ...]) -> dict[CounterKey, Reading]:
+def peeks(keys: tuple[CounterKey, ...]) -> "array[float]":
     """Of counters as a gateway has them."""
     limits = {PRODUCE: 1000.0, FETCH: 2000.0, MUTATION: 5.0}
     engine = QuotaEngine(
         DefaultQuotaCallback(ConfiguredQuotas({QuotaEntity(user=DEFAULT): limits})), {}
     )
-    found = {}
+    found = array("d")
     for key in keys:
         user = key.tags.partition("user=")[2]
         lane = engine.lane(key.quota_type, 1, user, "app", START_MS)
         assert lane is not None
         lane.charge(500, START_MS)
-        found[key] = read_lane(lane, START_MS + 1000)
+        found.extend(peek_lane(lane, START_MS + 1000))
     return found
 
 
@@ -69,7 +71,8 @@ def observed(rows: Rows) -> Observed:
     counts.loop_lag.add(7.0)
     glance = GatewayGlance(
         at_ms=START_MS,
-        readings=readings(tally.keys),
+        peeks=peeks(tally.keys),
+        readings={},
         put_away=frozenset(),
         uses={},
         connections=2,
@@ -140,7 +143,7 @@ def busy(make_tally) -> Observed:
 
 
 def written(one: Observed, *, openmetrics: bool = False) -> str:
-    return "".join(exposition(families(one, Labels()), openmetrics=openmetrics))
+    return b"".join(Exposition(openmetrics=openmetrics).written(families(one, Labels()))).decode()
 
 
 def parsed(text: str) -> Series:
@@ -264,7 +267,7 @@ def test_a_counter_that_is_gone_has_no_kafka_metrics_any_more(make_tally) -> Non
     _, rows = make_tally()
     rows.add((memo("alice"), 0, 100, 50, THROTTLED))
     one = observed(rows)
-    one.glance.readings.clear()  # type: ignore[attr-defined]
+    one.glance.peeks[:] = array("d", [nan] * len(PEEKED))
 
     names = {name for name, labels in parsed(written(one)) if ("user", "alice") in labels}
 
@@ -281,7 +284,6 @@ def test_a_counter_that_is_put_away_is_listed_with_the_limit_of_its_last_decisio
     tally, rows = make_tally()
     rows.add((memo("alice", limit=500.0), 0, 5_000), (memo("bob", limit=None), 0, 5_000))
     glance = observed(rows).glance
-    glance.readings.clear()  # type: ignore[attr-defined]
     alice, bob = tenants_view(tally.busiest(10, START_MS), glance, lambda _: "quotas.toml:1")
 
     assert (alice["user"], alice["limit_per_s"]) == ("alice", 500.0)
@@ -366,7 +368,9 @@ def test_the_volume_that_throttled_stays_named_with_0_when_it_is_over() -> None:
         full = Volume(broker_id=1, log_dir="/d", total_bytes=100, available_bytes=free)
         throttle.take(Observation(status=Status.SUCCESS, volumes=[full]), at_ms)
 
-    text = "".join(exposition(volume_families(facts_of(throttle, "gw")), openmetrics=False))
+    text = b"".join(
+        Exposition(openmetrics=False).written(volume_families(facts_of(throttle, "gw")))
+    ).decode()
 
     name = f"{STRIMZI}localthrottlefactor_throttlingvolume"
     assert series(text, name, brokerId="1", volumeLogDir="/d") == 0
@@ -381,7 +385,9 @@ def test_used_bytes_of_one_machine_and_their_limits() -> None:
     ]
     throttle.take(Observation(status=Status.SUCCESS, volumes=here), 0)
 
-    text = "".join(exposition(volume_families(facts_of(throttle, "gw")), openmetrics=False))
+    text = b"".join(
+        Exposition(openmetrics=False).written(volume_families(facts_of(throttle, "gw")))
+    ).decode()
 
     assert series(text, f"{STRIMZI}storagechecker_totalstorageusedbytes") == 850
     assert series(text, f"{STRIMZI}storagechecker_softlimitbytes") == 800

@@ -1,13 +1,19 @@
-"""Alert rules and dashboard name only metrics, labels and values of labels that a gateway writes; Grafana can load it."""
+"""Alert rules and dashboard say PromQL, of metrics, labels and values that a gateway writes; Prometheus and Grafana can load them.
+
+``promtool`` says more of a rule than a schema does: `tests/integration/test_gateway_http` asks it where there is one.
+"""
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 import pytest
+import yaml
+from promql_parser import MatchOp
+from tests.unit.metrics.promql import counted, labels_of, parsed, selectors
 
 from kvota.metrics.declared import DECLARED
 from kvota.metrics.metric import MetricKind
@@ -15,16 +21,19 @@ from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
 
 MONITORING = Path(__file__).parents[3] / "monitoring"
-RULES = (MONITORING / "alerts.yml").read_text()
+RULES: dict[str, Any] = yaml.safe_load((MONITORING / "alerts.yml").read_text())
+RULE_TESTS: dict[str, Any] = yaml.safe_load((MONITORING / "alerts_test.yml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((MONITORING / "dashboard.json").read_text())
 
 # What Prometheus adds to each series itself.
 _ADDED = frozenset({"instance", "job"})
 LABELS = {metric.name: _ADDED | set(metric.labels) for metric in DECLARED} | {"up": _ADDED}
+GROWING = {metric.name for metric in DECLARED if metric.kind is MetricKind.COUNTER}
 for _metric in DECLARED:
     if _metric.kind is MetricKind.HISTOGRAM:
         LABELS |= {_metric.name + "_bucket": _ADDED | {"le"}}
         LABELS |= {_metric.name + suffix: _ADDED for suffix in ("_sum", "_count")}
+        GROWING |= {_metric.name + suffix for suffix in ("_bucket", "_sum", "_count")}
 # Values that are named somewhere, and which there are.
 VALUES = {
     "quota_type": {str(one) for one in QuotaType},
@@ -34,72 +43,131 @@ VALUES = {
     "job": {"kvota"},
 }
 
-_SELECTOR = re.compile(r"\b((?:kvota|kafka_server|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?")
-_MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
-_GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left)\s*\(([^)]*)\)")
-_RENAMED = re.compile(r'label_replace\(.*?,\s*"(\w+)"')
+# https://prometheus.io/docs/prometheus/latest/configuration/alerting_rules/
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
+_DURATION = {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}
+is_of_rules = fastjsonschema.compile(
+    {
+        "type": "object",
+        "required": ["groups"],
+        "additionalProperties": False,
+        "properties": {
+            "groups": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "required": ["name", "rules"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "name": {"type": "string"},
+                        "interval": _DURATION,
+                        "rules": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "required": ["alert", "expr", "labels", "annotations"],
+                                "additionalProperties": False,
+                                "properties": {
+                                    "alert": {"type": "string", "pattern": "^Kvota[A-Za-z]+$"},
+                                    "expr": {"type": "string"},
+                                    "for": _DURATION,
+                                    "keep_firing_for": _DURATION,
+                                    "labels": _TEXTS,
+                                    "annotations": _TEXTS
+                                    | {"required": ["summary", "description"]},
+                                },
+                            },
+                        },
+                    },
+                },
+            }
+        },
+    }
+)
+# What stands in braces in our texts; each is of Go's templates as Prometheus has them.
+_TEMPLATE = re.compile(
+    r"\$labels\.\w+|\$value( \| humanize(Duration|Percentage)?)?|with \$labels\.\w+|\.|end"
+)
 
 
-def selectors(expr: str) -> Iterator[tuple[str, str]]:
-    yield from ((found[1], found[2] or "") for found in _SELECTOR.finditer(expr))
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
 
 
-def labels_within(expr: str) -> set[str]:
-    """Labels that a result may have, whatever its functions do: those of its metrics, and those made here."""
-    of_metrics = set().union(*(LABELS.get(name, set()) for name, _ in selectors(expr)))
-    return of_metrics | set(_RENAMED.findall(expr))
-
-
-def check_expression(expr: str) -> None:
-    names = list(selectors(expr))
-    assert names, f"no metric in {expr}"
-    for name, matchers in names:
-        assert name in LABELS, f"no metric {name}"
-        for label, _, value in _MATCHER.findall(matchers):
-            assert label in LABELS[name], f"{name} has no label {label}"
-            if not value.startswith("$"):
-                assert set(value.split("|")) <= VALUES[label], f"{label} is never {value}"
-    for group in _GROUPING.findall(expr):
-        for label in filter(None, map(str.strip, group.split(","))):
-            assert label in labels_within(expr), f"nothing has the label {label} in {expr}"
-
-
-def shown_labels(expr: str) -> set[str]:
-    """Labels that are left for a legend or a text."""
-    groups = re.findall(r"\bsum by\s*\(([^)]*)\)", expr)
-    if not groups:
-        return labels_within(expr)
-    kept = {label.strip() for group in groups for label in group.split(",")}
-    return kept - {"le"} if "histogram_quantile" in expr else kept
-
-
-def rules() -> list[tuple[str, str, str]]:
-    """Name, expression and texts of each rule."""
-    found = []
-    for part in re.split(r"\n      - alert: ", RULES)[1:]:
-        name, _, body = part.partition("\n")
-        expr = re.search(r"expr:(?: >\n)?((?:.|\n)*?)\n        (?:for|labels):", body)
-        assert expr is not None, name
-        found.append((name, expr[1].strip(), body[body.index("annotations:") :]))
-    return found
+def check_expression(text: str) -> set[str]:
+    """Returns the labels of its result."""
+    expr = parsed(text)
+    found = selectors(expr)
+    assert found, f"no metric in {text}"
+    for one in found:
+        assert one.name in LABELS, f"no metric {one.name}"
+        for matcher in one.matchers.matchers:
+            assert matcher.name in LABELS[one.name], f"{one.name} has no label {matcher.name}"
+            values = set(matcher.value.split("|"))
+            assert len(values) == 1 or matcher.op == MatchOp.Re, text
+            if not matcher.value.startswith("$"):
+                assert values <= VALUES[matcher.name], f"{matcher.name} is never {matcher.value}"
+    for one in counted(expr):
+        assert one.name in GROWING, f"{one.name} is no counter"
+    return set(labels_of(expr, {name: frozenset(labels) for name, labels in LABELS.items()}))
 
 
 def panels() -> list[dict[str, Any]]:
     return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
-def test_the_rules_are_all_looked_at() -> None:
-    assert len(rules()) == RULES.count("- alert:") >= 12
+def test_the_rules_are_of_prometheus_form() -> None:
+    is_of_rules(RULES)
+    names = [rule["alert"] for rule in rules()]
+    assert len(set(names)) == len(names) >= 12
+
+
+@pytest.mark.parametrize("rule", [pytest.param(one, id=one["alert"]) for one in rules()])
+def test_a_rule_names_what_there_is(rule: dict[str, Any]) -> None:
+    labels = check_expression(rule["expr"])
+    texts = " ".join([*rule["annotations"].values(), *rule["labels"].values()])
+    pieces = re.findall(r"{{-?(.*?)-?}}", texts)
+
+    assert texts.count("{{") == texts.count("}}") == len(pieces)
+    assert all(_TEMPLATE.fullmatch(piece.strip()) for piece in pieces), pieces
+    assert set(re.findall(r"\$labels\.(\w+)", texts)) <= labels
+
+
+def test_every_rule_has_a_test_of_its_own_that_names_what_there_is() -> None:
+    tested = {one["alertname"] for test in RULE_TESTS["tests"] for one in test["alert_rule_test"]}
+    assert tested == {rule["alert"] for rule in rules()}
+    for test in RULE_TESTS["tests"]:
+        for one in test["input_series"]:
+            (selector,) = selectors(parsed(one["series"]))
+            assert {matcher.name for matcher in selector.matchers.matchers} <= LABELS[selector.name]
+
+
+def test_the_configuration_beside_them_names_files_that_there_are() -> None:
+    config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+
+    assert config.keys() == {"global", "rule_files", "scrape_configs"}
+    assert all((MONITORING / name).is_file() for name in config["rule_files"])
+    assert [one["job_name"] for one in config["scrape_configs"]] == ["kvota"]
 
 
 @pytest.mark.parametrize(
-    ("name", "expr", "texts"), [pytest.param(*one, id=one[0]) for one in rules()]
+    ("expr", "fault"),
+    [
+        ("rate(kvota_mutes_total)", "expected type matrix"),
+        ("sum by (instance (up)", "parenthesis"),
+        ("rat(up[5m])", "unknown function"),
+        ("kvota_mutes", "no metric kvota_mutes"),
+        ('up{jop="kvota"} == 0', "no label jop"),
+        ('kvota_connections_paused{reason="muteed"}', "reason is never muteed"),
+        ("rate(kvota_connections[5m])", "is no counter"),
+        ("sum by (user) (kvota_connections)", r"nothing has \['user'\]"),
+        ("kvota_connections / on (user) up", r"nothing has \['user'\]"),
+    ],
 )
-def test_a_rule_names_what_there_is(name: str, expr: str, texts: str) -> None:
-    check_expression(expr)
-    named = set(re.findall(r"\$labels\.(\w+)", texts))
-
-    assert named <= shown_labels(expr), name
+def test_faults_of_an_expression_are_found(expr: str, fault: str) -> None:
+    with pytest.raises((AssertionError, ValueError), match=fault):
+        check_expression(expr)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +179,9 @@ def test_a_rule_names_what_there_is(name: str, expr: str, texts: str) -> None:
     ],
 )
 def test_a_panel_names_what_there_is(expr: str, legend: str) -> None:
-    check_expression(expr)
+    labels = check_expression(expr)
 
-    assert set(re.findall(r"{{(\w+)}}", legend)) <= shown_labels(expr)
+    assert set(re.findall(r"{{(\w+)}}", legend)) <= labels
 
 
 def test_variables_and_annotations_name_what_there_is() -> None:

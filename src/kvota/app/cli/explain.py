@@ -1,9 +1,10 @@
 """``kvota explain`` says why a client is treated as it is, until when, and what would change it."""
 
 import argparse
+import difflib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
@@ -44,27 +45,62 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(explained))
     else:
-        print("\n".join(explain_lines(explained)))
+        tenants = ask(url_of(args), "/v1/tenants", {"limit": "1000"}) if _is_new(explained) else {}
+        print("\n".join(explain_lines(explained, near=_near(explained, tenants))))
     return NEGATIVE if any(_held_until(quota) for quota in explained["quotas"]) else DONE
 
 
-def explain_lines(explained: _Json) -> list[str]:
-    """The explanation as people read it, in at most 80 columns but for long names."""
+def _is_new(explained: _Json) -> bool:
+    """True where nothing was ever counted for this client: its name may be mistyped."""
+    counters = [one for quota in explained["quotas"] for one in quota["counters"]]
+    return bool(counters) and all(one["new"] for one in counters)
+
+
+def _near(explained: _Json, tenants: _Json) -> str:
+    """A client of nearly these names that there is; empty: none."""
+    there = tenants.get("tenants", ())
+    near = []
+    for key, title in (("user", "user"), ("client_id", "client id")):
+        asked, known = explained[key], {one[key] for one in there if one[key]}
+        found = [] if asked in known else difflib.get_close_matches(asked, known, n=1)
+        near += [f"{title} {name}" for name in found]
+    return ", ".join(near)
+
+
+def explain_lines(explained: _Json, *, near: str = "") -> list[str]:
+    """The explanation as people read it, in at most 80 columns but for long names.
+
+    Args:
+        explained: as the gateway tells it.
+        near: a client that may be meant instead.
+    """
     client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
     lines = [on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
     ends = ((quota["quota_type"], _held_until(quota)) for quota in explained["quotas"])
     held = ", ".join(f"{kind} until {_clock(end)}" for kind, end in ends if end)
     lines.append(f"held back now by {held}" if held else "not held back now")
+    if near:
+        lines.append(on_one_line(f"nothing was counted for it yet; did you mean {near}?"))
     for quota in explained["quotas"]:
-        lines += ["", *_quota_lines(quota, explained)]
-    return lines
+        if quota["counted"]:
+            lines += ["", *_quota_lines(quota, explained)]
+    return lines + _uncounted_lines(explained["quotas"])
+
+
+def _uncounted_lines(quotas: Sequence[_Json]) -> list[str]:
+    """One line for all types of which nobody has a quota: there is nothing to explain."""
+    types = [quota["quota_type"] for quota in quotas if not quota["counted"]]
+    if not types:
+        return []
+    which = "this type" if len(types) == 1 else "these types"
+    return ["", f"{', '.join(types)}: nobody has a quota of {which}"]
 
 
 def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
     yield f"{quota['quota_type']}  {_headline(quota)}"
     if explained["callback"]:
         yield f"  decided by   {explained['callback']} ([kafka] client.quota.callback.class)"
-    elif quota["counted"]:
+    elif quota["decided_by"]:
         yield from _level_lines(quota)
     for counter in quota["counters"]:
         yield from _counter_lines(quota, counter)
@@ -72,8 +108,6 @@ def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
 
 
 def _headline(quota: _Json) -> str:
-    if not quota["counted"]:
-        return "not counted: nobody has a quota of this type"
     if not quota["asked"]:
         return "the quota callback has not been asked about this client yet"
     if quota["limit_per_s"] is None and all(

@@ -12,6 +12,7 @@ from kvota.files.command_name import called
 
 _CHOICE = re.compile(r"(?P<place>.+): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.+)\)")
 _NUMBER = re.compile(r"(?P<place>.+): invalid (?P<kind>int|float) value: '(?P<word>.*)'")
+_SURPLUS = re.compile(r"unrecognized arguments: (?P<word>\S+).*", re.DOTALL)
 _REQUIRED = re.compile(r"the following arguments are required: (?P<option>--[a-z-]+)")
 # What other programs call it.
 _OTHERWISE_CALLED = {
@@ -75,11 +76,21 @@ class Parser(argparse.ArgumentParser):
         if number is not None:
             kind = "a whole number" if number["kind"] == "int" else "a number"
             return f'{number["place"]}: "{number["word"]}" is not {kind}.'
+        surplus = _SURPLUS.fullmatch(message)
+        if surplus is not None:
+            return self._said_of_surplus(surplus["word"])
         required = _REQUIRED.fullmatch(message)
         if required is not None and self._words and not self._words[0].startswith("-"):
             option = required["option"]
             return f"{message}.{_meant(f'{option} {self._words[0]}')}"
         return f"{message}."
+
+    def _said_of_surplus(self, word: str) -> str:
+        """Of a word that belongs to nothing; a name may lack its option."""
+        if word.startswith("-"):
+            return f'there is no option "{word}".'
+        near = f"--user {word}" if "--user" in self._known() else None
+        return f'"{word}" is one word too many.{_meant(near)}'
 
     def _unknown_option(self) -> str | None:
         """The first word that looks like an option and is none."""

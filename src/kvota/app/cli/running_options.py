@@ -33,6 +33,12 @@ def url_of(args: argparse.Namespace) -> str:
     from kvota.model.address import address_text, from_here
     from kvota.model.errors import ConfigurationError, UsageError
 
+    if not args.config.exists():
+        msg = (
+            f"{args.config}: there is no such file. Name the file that the gateway runs with (-c FILE), or where it "
+            "answers, as its log says: --url http://127.0.0.1:9180"
+        )
+        raise UsageError(msg)
     config, faults = read_config(args.config)
     if faults:
         raise ConfigurationError(faults)

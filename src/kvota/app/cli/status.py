@@ -52,22 +52,33 @@ def top_count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Print one look, or one after the other."""
     from kvota.app.http_client import ask
+    from kvota.model.errors import UnreachableError
 
     url = url_of(args)
-    is_terminal = sys.stdout.isatty()
-    while True:
-        # One more than is shown tells that there are more.
-        status = ask(url, "/v1/tenants", {"limit": str(min(args.top + 1, 1_000))})
-        if args.output == "json":
-            print(json.dumps(status), flush=True)
-        else:
-            if args.watch and is_terminal:
-                print(_CLEAR, end="")
-            colours = is_terminal and not os.environ.get("NO_COLOR")
-            print("\n".join(status_lines(status, top=args.top, colours=colours)), flush=True)
-        if not args.watch:
-            return DONE
+    # One more than is shown tells that there are more.
+    asked = {"limit": str(min(args.top + 1, 1_000))}
+    _show(ask(url, "/v1/tenants", asked), args)
+    while args.watch:
         time.sleep(args.every / 1000)
+        try:
+            status = ask(url, "/v1/tenants", asked)
+        except UnreachableError as error:  # it was there: somebody restarts it
+            print(f"kvota: {error}. Looking again; Ctrl-C ends it", file=sys.stderr, flush=True)
+        else:
+            _show(status, args)
+    return DONE
+
+
+def _show(status: Mapping[str, Any], args: argparse.Namespace) -> None:
+    """Print one look."""
+    if args.output == "json":
+        print(json.dumps(status), flush=True)
+        return
+    is_terminal = sys.stdout.isatty()
+    if args.watch and is_terminal:
+        print(_CLEAR, end="")
+    colours = is_terminal and not os.environ.get("NO_COLOR")
+    print("\n".join(status_lines(status, top=args.top, colours=colours)), flush=True)
 
 
 def status_lines(status: Mapping[str, Any], *, top: int, colours: bool = False) -> list[str]:
