@@ -1,12 +1,8 @@
 """A counter while its limit lets nothing pass."""
 
-from typing import TYPE_CHECKING
-
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
+from kvota.engine.counter import Counter
 from kvota.engine.debt_bucket import MUST_WAIT, DebtBucket
-
-if TYPE_CHECKING:
-    from kvota.engine.lane import Counter
 
 
 class BlockedCounter:
@@ -14,7 +10,7 @@ class BlockedCounter:
 
     __slots__ = ("_counter", "_makes_wait")
 
-    def __init__(self, counter: "Counter", *, is_shut: bool) -> None:
+    def __init__(self, counter: Counter, *, is_shut: bool) -> None:
         self._counter = counter
         self._makes_wait = is_shut or isinstance(counter, DebtBucket)
 

@@ -1,7 +1,6 @@
 """The way from a client to the counter it is charged on."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from kvota.engine.answer_room import AnswerRoom
 from kvota.engine.arithmetic import (
@@ -11,56 +10,14 @@ from kvota.engine.arithmetic import (
     saturate_to_int32,
 )
 from kvota.engine.blocked_counter import BlockedCounter
+from kvota.engine.counter import Counter
 from kvota.engine.counting import Counting
 from kvota.engine.debt_bucket import DebtBucket
 from kvota.engine.kept_places import PlaceKey
 from kvota.engine.sampled_rate import SampledRate
 from kvota.engine.waiting_line import Turn, WaitingLine
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
-from kvota.model.quota_window import QuotaWindow
 from kvota.model.tags import Tags, tags_text
-
-
-class Counter(Protocol):
-    """An algorithm with its contents; ``SampledRate`` and ``BucketCounter`` are such."""
-
-    @property
-    def last_ms(self) -> int:
-        """When something was last recorded, else when it was born."""
-        ...
-
-    @property
-    def window_ms(self) -> int:
-        """How long a window is in which nothing was recorded."""
-        ...
-
-    def configure(self, window: QuotaWindow, limit: float | None) -> None:
-        """Replace window and limit; the contents stay, unless the window is another one."""
-        ...
-
-    def is_as_new(self, now_ms: int) -> bool:
-        """True when no decision from now on would differ from that of a new counter."""
-        ...
-
-    def charge(self, value: float, now_ms: int, /) -> int:
-        """Record, then check; a debt bucket may answer ``MUST_WAIT``."""
-        ...
-
-    def admit(self, value: float, now_ms: int, /) -> int:
-        """Record, then check, whoever waits: an answer that is here, or a request whose turn it is."""
-        ...
-
-    def allowance(self, now_ms: int, /) -> int:
-        """Whole units that a charge may take before it violates."""
-        ...
-
-    def refuse(self, value: float, now_ms: int, /) -> int:
-        """Charge, and take back at once."""
-        ...
-
-    def peek(self, now_ms: int, /) -> int:
-        """The throttle that a charge of nothing would be told; changes nothing."""
-        ...
 
 
 class Lane:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from kvota.engine.answer_room import NOTHING_OWED, Owed
 from kvota.engine.arithmetic import counter_expired
+from kvota.engine.counter import Counter
 from kvota.engine.counting import Counting
 from kvota.engine.debt_bucket import DebtBucket
-from kvota.engine.lane import Counter, Lane
+from kvota.engine.lane import Lane
 from kvota.engine.sampled_rate import SampledRate
 from kvota.model.quota_type import Algorithm
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from math import nan
 
 from kvota.engine.bucket_counter import BucketCounter
+from kvota.engine.counter import Counter
 from kvota.engine.debt_bucket import DebtBucket
-from kvota.engine.lane import Counter, Lane
+from kvota.engine.lane import Lane
 from kvota.engine.sampled_rate import SampledRate
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.model.tags import Tags
