@@ -1,4 +1,4 @@
-"""Client quotas by the admin client, on real clusters and through a gateway."""
+"""Client quotas by the admin client, on real clusters."""
 
 import asyncio
 from collections.abc import Callable
