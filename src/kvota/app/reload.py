@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,16 @@ from kvota.model.broker_settings import Settings
 from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.errors import ConfigurationError, KvotaError, UsageError
-from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, Algorithm, QuotaType
+from kvota.model.quota_type import (
+    CONFIGURABLE_TYPES,
+    FACTS,
+    TYPE_OF_KEY,
+    Algorithm,
+    QuotaType,
+)
 from kvota.planning.plan import format_quota
 from kvota.store.file_store import FileStore
+from kvota.store.quota_limit import value_text
 from kvota.store.quota_store import QuotaStore, TomlStore
 
 log = logging.getLogger("kvota.gateway")
@@ -152,7 +159,7 @@ class Reload:
         """Go by all this from now on; returns what is another now."""
         before, config = self._running.config, overlaid(in_file, settings)
         self._running.replace(_running(self._running.written, in_file), settings)
-        quotas_before = self._gateway.shared.engine.quotas
+        quotas_before, stored_before = self._gateway.shared.engine.quotas, self._store.quotas
         if written is not None and isinstance(self._store, TomlStore):
             self._store.quotas = written
         quotas = self._store.quotas.configured()
@@ -168,7 +175,11 @@ class Reload:
             connection_rates=config.gateway.connection_rates,
         )
         self._sources.replace(self._running.config.quotas, quotas)
-        lines = changes(before, quotas_before, config, quotas)
+        changed = [
+            *(_change(quotas_before, change) for change in quotas_before.changes_to(quotas)),
+            *_beside_engine(stored_before, self._store.quotas),
+        ]
+        lines = changes(before, config, changed)
         if callback is not None and before.kafka.callback == callback.chosen:
             lines.insert(
                 0, f"quota callback: the file of {callback.chosen.class_name} was read again"
@@ -205,13 +216,11 @@ def algorithm_text(config: GatewayConfig, quota_type: QuotaType) -> str:
     return f"{Algorithm.TOKEN_BUCKET} (burst {burst_s:g} s, debt_max {debt_max_s:g} s)"
 
 
-def changes(
-    before: GatewayConfig,
-    quotas_before: ConfiguredQuotas,
-    now: GatewayConfig,
-    quotas: ConfiguredQuotas,
-) -> list[str]:
-    """One line for each thing that is another now, or that needs a restart to be."""
+def changes(before: GatewayConfig, now: GatewayConfig, of_quotas: Sequence[str]) -> list[str]:
+    """One line for each thing that is another now, or that needs a restart to be.
+
+    ``of_quotas``: a line for each of them that is another; of many, only some are said.
+    """
     lines = []
     was_enforced = before.gateway.connection.enforced
     is_enforced = now.gateway.connection.enforced
@@ -233,10 +242,9 @@ def changes(
         old, new = modes[rates_before.is_enforced], modes[rates.is_enforced]
         lines.append(f"{CONNECTION_RATE_KEY}: {old} -> {new}")
     lines += _shadow(before, now)
-    changed = list(quotas_before.changes_to(quotas))
-    lines += [_change(quotas_before, change) for change in changed[:_CHANGES_LOGGED_MAX]]
-    if len(changed) > _CHANGES_LOGGED_MAX:
-        lines.append(f"and {len(changed) - _CHANGES_LOGGED_MAX} other quotas")
+    lines += of_quotas[:_CHANGES_LOGGED_MAX]
+    if len(of_quotas) > _CHANGES_LOGGED_MAX:
+        lines.append(f"and {len(of_quotas) - _CHANGES_LOGGED_MAX} other quotas")
     lines += _callback(before.kafka.callback, now.kafka.callback)
     lines += [f"{name} is another one now; it needs a restart" for name in _restarts(before, now)]
     return lines or [_NOTHING]
@@ -269,11 +277,25 @@ def _callback(before: ChosenCallback, now: ChosenCallback) -> list[str]:
 def _change(before: ConfiguredQuotas, change: QuotaChange) -> str:
     """E.g. ``+ user-principal 'analytics' PRODUCE none -> 2.36 MB/s``."""
     old = before.limit(change.entity, change.quota_type)
-    sign = "+" if old is None else "-" if change.limit is None else "~"
     texts = [
         "none" if x is None else format_quota(change.quota_type, x) for x in (old, change.limit)
     ]
-    return f"{sign} {change.entity} {change.quota_type} {texts[0]} -> {texts[1]}"
+    return (
+        f"{_sign(old, change.limit)} {change.entity} {change.quota_type} {texts[0]} -> {texts[1]}"
+    )
+
+
+def _beside_engine(before: ClientQuotas, quotas: ClientQuotas) -> Iterator[str]:
+    """Those that are no quota types of the engine, e.g. ``~ ip '10.0.0.7' connection_creation_rate 5/s -> 9/s``."""
+    for entity, key, value in before.changes_to(quotas):
+        if key not in TYPE_OF_KEY:
+            old = before.value(entity, key)
+            texts = ["none" if x is None else value_text(key, x) for x in (old, value)]
+            yield f"{_sign(old, value)} {entity} {key} {texts[0]} -> {texts[1]}"
+
+
+def _sign(old: float | None, new: float | None) -> str:
+    return "+" if old is None else "-" if new is None else "~"
 
 
 def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:

@@ -61,7 +61,6 @@ def _take_charged(caller: Caller, frame: Frame, entry: Entry) -> Steps[Frame]:
     """
     _, _, route, charges, in_part = entry
     rewritten, upstream_ms = yield from _rewritten(caller, frame, route)
-    append_rows(caller, charges, upstream_ms)
     mute_ms = max(charge.mute_ms for charge in charges)
     told_ms = upstream_ms
     if mute_ms > upstream_ms:
@@ -69,10 +68,11 @@ def _take_charged(caller: Caller, frame: Frame, entry: Entry) -> Steps[Frame]:
     if in_part is not None:
         told_ms = max(told_ms, in_part.throttle_ms)
     told = rewritten.frame if told_ms == upstream_ms else _with_throttle(rewritten, told_ms)
-    if in_part is None:
-        return told
-    merged: Frame = yield from in_part.merged(told)
-    return merged
+    if in_part is not None:
+        told = yield from in_part.merged(told)
+    # Not before: who leaves between two steps, and what cannot be read, is recorded as unanswered.
+    append_rows(caller, charges, upstream_ms)
+    return told
 
 
 def _rewritten(

@@ -87,3 +87,33 @@ def test_a_document_that_was_edited_by_hand_is_read_again(tmp_path: Path) -> Non
             "WARNING SIGHUP: quotas.json has been written by somebody else, and cannot be" in said
         )
         assert "quotas of 1 entities from quotas.json" in said
+
+
+def test_quotas_that_are_not_the_engines_are_said_when_they_are_others(tmp_path: Path) -> None:
+    def written(ids: str, connections: str) -> str:
+        of_ip = f'[[quota]]\nip = "10.0.0.7"\nconnection_creation_rate = "{connections}"\n'
+        of_user = f'[[quota]]\nuser = "batch"\nproducer_ids_rate = {ids}\n'
+        return (ids and of_user) + (connections and of_ip)
+
+    port = free_port_range(3)
+    with GatewayProcess(
+        tmp_path, config=config(port, "toml"), quotas="", first_port=port
+    ) as process:
+
+        def said_at(ids: str, connections: str) -> list[str]:
+            before = len(process.log)
+            process.reload(written(ids, connections))
+            lines = process.log[before:].splitlines()
+            return [line.partition("SIGHUP: ")[2] for line in lines if " -> " in line]
+
+        rate = "connection_creation_rate"
+        assert said_at("100", "5/s") == [
+            "+ user-principal 'batch' producer_ids_rate none -> 100",
+            f"+ ip '10.0.0.7' {rate} none -> 5/s",
+        ]
+        assert said_at("150", "5/s") == ["~ user-principal 'batch' producer_ids_rate 100 -> 150"]
+        assert said_at("", "7/s") == [
+            f"~ ip '10.0.0.7' {rate} 5/s -> 7/s",
+            "- user-principal 'batch' producer_ids_rate 150 -> none",
+        ]
+        assert "nothing has changed" not in process.log

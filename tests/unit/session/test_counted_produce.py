@@ -389,6 +389,48 @@ def test_a_request_of_ten_thousand_partitions_is_judged_in_steps() -> None:
     assert stage.cluster.producer_ids.refused_batches.count == 5_000
 
 
+def in_part_stage() -> tuple[Stage, bytes]:
+    """One that awaits an answer for 600 partitions, which is looked through in steps; another one was refused."""
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    known = [("orders", index, batch(Of(1000))) for index in range(600)]
+    onward = stage.client(produce_of(*known, ("orders", 600, batch(Of(2000))), correlation=2))
+    assert onward == produce_of(*known, correlation=2)
+    return stage, answer_to(onward)
+
+
+def assert_recorded_once(stage: Stage) -> None:
+    numbers = [row.seq for row in stage.cluster.rows]
+    assert len(set(numbers)) == len(numbers)
+    last = stage.cluster.rows[-1]
+    assert (last.memo.quota_type, last.upstream_ms) == (QuotaType.PRODUCE, NO_ANSWER)
+
+
+def test_a_client_that_leaves_while_its_answer_is_looked_through_is_recorded_once() -> None:
+    steps = 0
+    while True:
+        stage, answer = in_part_stage()
+        machine, clock = stage.machine, stage.cluster.clock
+        machine.from_upstream(answer, clock.now_us())
+        for _ in range(steps):
+            machine.commands.clear()
+            machine.read_on(clock.now_us())
+        if not machine.caller.due:
+            break
+        stage.end()
+        assert_recorded_once(stage)
+        steps += 1
+    assert steps > 2
+
+
+def test_an_answer_that_cannot_be_merged_is_recorded_once() -> None:
+    stage, answer = in_part_stage()
+    with pytest.raises(ProtocolError):
+        stage.broker(answer.replace(b"orders", b"\xff" * 6))
+    stage.end()
+    assert_recorded_once(stage)
+
+
 # ------------------------------------------------------------------ as it comes in
 
 
