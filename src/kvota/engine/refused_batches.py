@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 # How long a refusal is remembered without another request for it: clients give up their requests after minutes.
 FORGET_AFTER_MS = 3_600_000
-# Some 300 bytes each.
+# Some 300 bytes each, and twice that with the longest name of a topic (249 bytes); longer ones never come here.
 OF_USER_MAX = 10_000
 ALL_MAX = 200_000
 

@@ -37,6 +37,10 @@ _NOT_ONE = 0, 0, -1
 
 # No client comes near these; a broker refuses a partition with two batches.
 PARTITIONS_MAX = 100_000
+# Kafka's own limit: no broker has a topic with a longer name, so it stores nothing there, and no id.
+TOPIC_NAME_BYTES_MAX = 249
+# What is before the topic of a request that is read in place: a transactional id, acks, timeout, counts.
+_BEFORE_TOPIC_BYTES_MAX = 512
 BATCHES_OF_PARTITION_MAX = 10
 # Partition, length of its records.
 _PARTITION_BYTES_MIN = 4 + 1
@@ -74,7 +78,8 @@ def producers(frame: Bytes, body_at: int, version: int) -> list[BatchProducer]:
     """Who made each whole batch of magic 2 of a whole request, in the order of the request.
 
     What a broker finds no batch in has no id here, either: records that are null or empty, older
-    message sets, a batch that is cut or says a length that does not fit, and what comes behind it.
+    message sets, a batch that is cut or says a length that does not fit, and what comes behind it; and all that
+    is for a topic with a longer name than there can be.
 
     Args:
         frame: the request, size field included.
@@ -113,7 +118,8 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
             records_bytes = scanner.uvarint() - 1 if scanner.flexible else scanner.int32()
             if records_bytes > 0:
                 at = scanner.skip(records_bytes)
-                found.extend(_of_partition(scanner, at, topic, partition))
+                if len(topic) <= TOPIC_NAME_BYTES_MAX:
+                    found.extend(_of_partition(scanner, at, topic, partition))
             elif records_bytes < -1:
                 problem = f"records of {records_bytes} bytes"
                 raise scanner.fault(problem)
@@ -140,7 +146,7 @@ def only_batch_at(data: Bytes, body: int, version: int, frame_end: int) -> tuple
     Returns:
         Where the topic's name or id begins and ends, and where the batch begins; its whole head is
         here. The last is -1 where the request has not exactly one batch of magic 2, or that cannot be seen
-        yet.
+        yet; and where a name in it is longer than names are: what is found may be remembered.
     """
     here = min(len(data), frame_end)
     try:
@@ -150,6 +156,8 @@ def only_batch_at(data: Bytes, body: int, version: int, frame_end: int) -> tuple
             name_at, name_end, batch, length = _plain_batch(data, body)
         is_one = (
             0 < name_at <= name_end < batch
+            and name_end - name_at <= TOPIC_NAME_BYTES_MAX
+            and name_at - body <= _BEFORE_TOPIC_BYTES_MAX
             and batch + _BATCH_BYTES_MIN <= here
             and batch + length <= frame_end
             and _LENGTH(data, batch + _LENGTH_AT)[0] == length - _BEFORE_LENGTH_COUNTS
@@ -226,13 +234,23 @@ def id_behind(data: Bytes, at: int, frame_end: int, *, flexible: bool) -> int | 
 
 
 def only_producer(data: Bytes, body: int, version: int, frame_end: int) -> BatchProducer | None:
-    """Who made the only batch of a request; None: as the last of ``only_batch_at``."""
+    """Who made the only batch of a request; None: as the last of ``only_batch_at``, or the topic is no UTF-8."""
     name_at, name_end, batch = only_batch_at(data, body, version, frame_end)
     if batch < 0:
         return None
     partition: int = _COUNT(data, name_end + (1 if version >= _FLEXIBLE_FROM else 4))[0]
     topic = bytes(data[name_at:name_end])
+    if version < _TOPIC_ID_FROM and not _is_text(topic):
+        return None
     return BatchProducer(topic, partition, *_PRODUCER(data, batch + _PRODUCER_AT))
+
+
+def _is_text(topic: bytes) -> bool:
+    try:
+        topic.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _topic(scanner: Scanner, version: int) -> bytes:

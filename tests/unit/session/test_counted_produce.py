@@ -490,6 +490,56 @@ def test_what_is_no_produce_request_ends_the_connection() -> None:
     assert stage.to_broker == b""
 
 
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_topic_with_a_longer_name_than_there_can_be_is_the_brokers_business(version: int) -> None:
+    stage = refused_stage()
+    other = Stage(stage.cluster, number=2)
+    long = produce_of(("t" * 250, 0, batch(Of(2001))), version=version)
+    assert other.client(long) == long
+    several = produce_of(
+        ("t" * 250, 0, batch(Of(2001))), ("t" * 250, 1, batch(Of(2002))), version=version
+    )
+    assert other.client(several) == several
+    assert other.client(produce_of(("t" * 249, 0, batch(Of(2001))), version=version)) == b""
+    keys = [
+        key
+        for of_user in stage.cluster.producer_ids.refused_batches.users.values()
+        for key in of_user
+    ]
+    assert sorted(len(topic) for _, topic, _ in keys) == [len("orders"), 249]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_what_a_connection_remembers_of_its_known_producer_is_small(version: int) -> None:
+    stage = Stage(counted())
+    answered(stage, produce_of(("orders", 0, batch(Of(1000))), version=version))
+    for topic, transactional_id in (
+        ("t" * 20_000, None),
+        ("orders", "x" * 20_000),
+        ("orders", "x"),
+    ):
+        for _ in range(2):
+            answered(
+                stage,
+                produce_of(
+                    (topic, 0, batch(Of(1000))), version=version, transactional_id=transactional_id
+                ),
+            )
+            assert len(stage.machine._requests._counted._front) < 1_024
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_topic_that_is_no_text_ends_the_connection_where_its_batch_would_be_refused(
+    version: int,
+) -> None:
+    stage = refused_stage()
+    other = Stage(stage.cluster, number=2)
+    request = produce_of(("to", 0, batch(Of(3000))), version=version).replace(b"to", b"\xff\xfe")
+    with pytest.raises(ProtocolError):
+        other.client(request)
+    assert other.to_broker == b""
+
+
 def test_a_transactional_producer_and_tags_in_the_header_are_counted_as_others() -> None:
     stage = Stage(counted())
     of_tx = produce_of(("orders", 0, batch(Of(1000))), transactional_id="tx")
