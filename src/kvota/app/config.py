@@ -173,7 +173,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
     kafka = read_kafka_properties(reader)
     reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)
-    quotas = read_quota_settings(reader, folder, listens_at=host)
+    quotas = read_quota_settings(reader, path, listens_at=host)
     return GatewayConfig(
         name=name,
         path=path,

@@ -77,8 +77,9 @@ class QuotaSettings:
         return f"topic {self.topic}" if self.source is QuotaSourceKind.TOPIC else str(self.file)
 
 
-def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> QuotaSettings:
-    """Read the table; ``folder`` is that of gateway.toml, ``listens_at`` the gateway's host."""
+def read_quota_settings(reader: Reader, path: Path, *, listens_at: str) -> QuotaSettings:
+    """Read the table; ``path`` is that of gateway.toml, ``listens_at`` the gateway's host."""
+    folder = path.parent
     quotas = reader.table("quotas")
     of_table = ("source", "file", "topic", "shadow", "callback_classes", "admins")
     known = (*of_table, *CONFIGURABLE_TYPES, _PRODUCER_ID, CONNECTION_RATE_KEY)
@@ -113,7 +114,7 @@ def read_quota_settings(reader: Reader, folder: Path, *, listens_at: str) -> Quo
         enforces_connection_rates=of_connections.value("enforce", False, values.read_boolean),  # noqa: FBT003
         buckets=buckets,
         refuses_ids_with=of_ids.value("refuse_with", REFUSALS[0], values.read_refusal),
-        saved_ids=folder / of_ids.value("saved", "producer-ids.saved", values.read_path),
+        saved_ids=folder / of_ids.value("saved", f"{path.stem}.producer-ids", values.read_path),
     )
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -245,7 +246,7 @@ async def _serve(
     run_id: str,
 ) -> None:
     loop = asyncio.get_running_loop()
-    mark_running(config, gateway.shared.producer_ids)
+    mark_running(config, gateway.shared.producer_ids, partial(loop.run_in_executor, None))
     loop.add_signal_handler(signal.SIGTERM, gateway.stop)
     loop.add_signal_handler(signal.SIGINT, gateway.stop)
     loop.add_signal_handler(signal.SIGHUP, reload.begin)

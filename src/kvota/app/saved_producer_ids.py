@@ -2,6 +2,8 @@
 
 import logging
 import secrets
+from collections.abc import Callable
+from functools import partial
 from math import ceil
 
 from kvota.app.config import GatewayConfig
@@ -39,6 +41,15 @@ def open_producer_ids(
     if saved is not None:
         try:
             quota.ids = from_bytes(saved, name=str(path), like=quota.ids)
+            # A clock that went back since makes it no longer.
+            until_ms = min(quota.ids.learns_until_ms, now_ms + layering.window_ms)
+            quota.ids.learns_until_ms = until_ms
+            if until_ms > now_ms:
+                log.warning(
+                    "producer ids: which are known was lost before the last restart, so for %d s more new ones are "
+                    "let in uncounted",
+                    ceil((until_ms - now_ms) / 1000),
+                )
         except CorruptDataError as error:
             was_killed = saved == _RUNNING
             why = f"{path}: the gateway before this one was killed" if was_killed else str(error)
@@ -46,15 +57,25 @@ def open_producer_ids(
     return quota
 
 
-def mark_running(config: GatewayConfig, quota: ProducerIdQuota) -> None:
-    """From now on what is saved is out of date: where anybody has a quota, the file says so."""
+def mark_running(
+    config: GatewayConfig, quota: ProducerIdQuota, beside: Callable[[Callable[[], None]], object]
+) -> None:
+    """From now on what is saved is out of date: as soon as anybody has a quota, the file says so.
+
+    Args:
+        config: names the file.
+        quota: has the rates.
+        beside: has a call done where it keeps no traffic waiting, for a first rate that comes later.
+    """
+    mark = partial(_write, config, _RUNNING)
     if quota.has_rates:
-        _write(config, _RUNNING)
+        mark()
+    quota.on_first_rate = lambda: beside(mark)
 
 
 def save_producer_ids(config: GatewayConfig, quota: ProducerIdQuota) -> None:
     """Keep what is known for the next gateway; where nothing is, there is nothing to keep."""
-    if quota.ids.users:
+    if quota.ids.users or quota.ids.learns_until_ms:
         _write(config, to_bytes(quota.ids))
     elif config.quotas.saved_ids.exists():
         try:
@@ -65,7 +86,7 @@ def save_producer_ids(config: GatewayConfig, quota: ProducerIdQuota) -> None:
 
 def _learn(quota: ProducerIdQuota, why: str, now_ms: int) -> None:
     window_ms = quota.ids.memory.layering.window_ms
-    quota.learns_until_ms = now_ms + window_ms
+    quota.ids.learns_until_ms = now_ms + window_ms
     log.warning(
         "producer ids: %s; which ids are known was lost, so for %d s new ones are let in uncounted",
         why,

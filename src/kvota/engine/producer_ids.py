@@ -137,11 +137,21 @@ class ProducerIds:
         refused: how many times one was.
         untracked: how many ids passed uncounted because there was no place for their user.
         hash_key: with which ids are mixed.
+        learns_until_ms: until then (Unix ms) an unknown id is remembered and costs nothing: what was known is lost.
         users: the ids of each user, those that ``sweep`` has not looked at for longest first.
         memory: what all filters take together.
     """
 
-    __slots__ = ("admitted", "hash_key", "memory", "refused", "untracked", "users", "users_max")
+    __slots__ = (
+        "admitted",
+        "hash_key",
+        "learns_until_ms",
+        "memory",
+        "refused",
+        "untracked",
+        "users",
+        "users_max",
+    )
 
     def __init__(
         self,
@@ -161,6 +171,7 @@ class ProducerIds:
         """
         self.memory = LayerMemory(layering or Layering(), bytes_max=filter_bytes_max)
         self.hash_key = hash_key
+        self.learns_until_ms = 0
         self.users_max = users_max
         self.users: OrderedDict[str, UserIds] = OrderedDict()
         self.admitted = self.refused = self.untracked = 0
@@ -197,13 +208,13 @@ class ProducerIds:
         word = mixed(producer_id, self.hash_key)
         if ids.seen(word, now_ms):
             return KNOWN
-        bucket = ids.bucket
-        if bucket is None or bucket.charge(1.0, now_ms) == MUST_WAIT:
+        bucket, costs = ids.bucket, now_ms >= self.learns_until_ms
+        if costs and (bucket is None or bucket.charge(1.0, now_ms) == MUST_WAIT):
             self.refused += 1
             return _throttle_ms(bucket, now_ms)
-        ids.remember(word, now_ms).counted += 1
-        self.admitted += 1
-        return NEW
+        ids.remember(word, now_ms).counted += costs
+        self.admitted += costs
+        return NEW if costs else KNOWN
 
     def knows(self, user: str, rate: float, producer_id: int, now_ms: int, /) -> bool:
         """True where ``admit`` would answer ``KNOWN`` (and has remembered it as that does); else nothing is done."""

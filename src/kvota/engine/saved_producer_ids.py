@@ -15,8 +15,8 @@ from kvota.model.errors import CorruptDataError
 
 _MAGIC = b"kvota producer ids 1\n"
 _DIGEST_BYTES = 16
-# Hash key, window, layers, false positives; users.
-_HEAD = Struct("<QqHdI")
+# Hash key, until when unknown ids are learned, window, layers, false positives; users.
+_HEAD = Struct("<QqqHdI")
 # Length of the name, rate (below 0: none), time, ids since a layer was opened by age; is there a bucket,
 # and what ``DebtBucket.packed`` tells of it; layers.
 _USER = Struct("<IdqQ?16sB")
@@ -32,6 +32,7 @@ def to_bytes(ids: ProducerIds) -> bytes:
     saved = bytearray(_MAGIC)
     saved += _HEAD.pack(
         ids.hash_key,
+        ids.learns_until_ms,
         layering.window_ms,
         layering.layers,
         layering.false_positive_rate,
@@ -91,7 +92,7 @@ class _Saved:
         self._at = len(_MAGIC)
 
     def producer_ids(self, like: ProducerIds) -> ProducerIds:
-        hash_key, window_ms, layers, probability, users = _HEAD.unpack_from(
+        hash_key, learns_until_ms, window_ms, layers, probability, users = _HEAD.unpack_from(
             self._body, self._part(_HEAD.size)
         )
         try:
@@ -104,6 +105,7 @@ class _Saved:
             users_max=like.users_max,
             filter_bytes_max=like.memory.bytes_max,
         )
+        ids.learns_until_ms = learns_until_ms
         for _ in range(users):
             self._take_user(ids)
         if self._at != len(self._body):

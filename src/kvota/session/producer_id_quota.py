@@ -1,11 +1,11 @@
 """The quota on new producer ids (KIP-936) as all connections of a gateway share it: rates, what is known, refusals."""
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from math import ceil, isfinite
 from typing import NamedTuple
 
 from kvota.engine.arithmetic import unit_ms
-from kvota.engine.producer_ids import KNOWN, NEW, UNLIMITED_FROM, ProducerIds
+from kvota.engine.producer_ids import NEW, UNLIMITED_FROM, ProducerIds
 from kvota.engine.refused_batches import Batch, Key, RefusedBatches
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.decision_sink import ChargeMemo
@@ -69,7 +69,7 @@ class ProducerIdQuota:
         ids: what is known of each user's; may be replaced before there are connections.
         refused_batches: what must not be overtaken.
         refuses_with: what a refused partition is answered, one of ``REFUSALS``.
-        learns_until_ms: until then (Unix ms) unknown ids are remembered and cost nothing: what was known is lost.
+        on_first_rate: called when the first user gets a quota while nobody has one.
         connections_closed: how many, because there was no place for their refusals.
     """
 
@@ -77,7 +77,7 @@ class ProducerIdQuota:
         self.ids = ProducerIds() if ids is None else ids  # one without users is false
         self.refused_batches = RefusedBatches()
         self.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
-        self.learns_until_ms = 0
+        self.on_first_rate: Callable[[], object] = _nothing
         self.connections_closed = 0
         self._default: float | None = None
         self._rates: dict[str, float | None] = {}
@@ -86,16 +86,26 @@ class ProducerIdQuota:
 
     def replace(self, quotas: ClientQuotas) -> None:
         """Other quotas are in force; the lanes of PRODUCE have to be looked up anew."""
+        had_rates = self.has_rates
         self._default = None
         self._rates.clear()
-        self.change(
+        self._set(
             KeyChange(entity, PRODUCER_IDS_KEY, values[PRODUCER_IDS_KEY])
             for entity, values in quotas.entries().items()
             if PRODUCER_IDS_KEY in values
         )
+        if self.has_rates and not had_rates:
+            self.on_first_rate()
 
     def change(self, changes: Iterable[KeyChange]) -> bool:
         """These of the quotas are others now; true where any of them is a rate of new producer ids."""
+        had_rates = self.has_rates
+        any_is = self._set(changes)
+        if self.has_rates and not had_rates:
+            self.on_first_rate()
+        return any_is
+
+    def _set(self, changes: Iterable[KeyChange]) -> bool:
         any_is = False
         for entity, key, value in changes:
             if key != PRODUCER_IDS_KEY or entity.client_id is not None or entity.ip is not None:
@@ -152,7 +162,7 @@ class ProducerIdQuota:
                 continue
             answer = answers.get(producer_id)
             if answer is None:
-                answer = answers[producer_id] = self._admit(user, rate, producer_id, now_ms)
+                answer = answers[producer_id] = self.ids.admit(user, rate, producer_id, now_ms)
             if answer <= 0 or not enforced:
                 asked.append((batch, one.place))
                 continue
@@ -204,12 +214,6 @@ class ProducerIdQuota:
         self.refused_batches.refuse(user, batch, now_ms)
         return True
 
-    def _admit(self, user: str, rate: float | None, producer_id: int, now_ms: int) -> int:
-        if now_ms < self.learns_until_ms and rate is not None:
-            self.ids.learn(user, rate, producer_id, now_ms)
-            return KNOWN
-        return self.ids.admit(user, rate, producer_id, now_ms)
-
     # ------------------------------------------------------------------ beside
 
     def refusal_code(self, software: tuple[str, str]) -> ErrorCode:
@@ -256,6 +260,10 @@ class ProducerIdQuota:
             algorithm=Algorithm.TOKEN_BUCKET,
             enforced=asker.enforced,
         )
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _rate(value: float) -> float | None:

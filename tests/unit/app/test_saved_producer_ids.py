@@ -1,14 +1,16 @@
 """Which producer ids are known outlives a restart, and where it does not, nobody is refused for that."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kvota.app.config import GatewayConfig, read_config
 from kvota.app.saved_producer_ids import mark_running, open_producer_ids, save_producer_ids
-from kvota.engine.producer_ids import KNOWN, NEW
-from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas
+from kvota.engine.producer_ids import KNOWN, NEW, ProducerIds
+from kvota.engine.saved_producer_ids import to_bytes
+from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.producer_id_quota import Asker, Judgement, ProducerIdQuota
 from kvota.wire.producer_ids import BatchProducer
@@ -31,8 +33,12 @@ def config(tmp_path: Path) -> GatewayConfig:
 
 def started(config: GatewayConfig, now_ms: int = NOW_MS) -> ProducerIdQuota:
     quota = open_producer_ids(config, QUOTAS, now_ms=now_ms)
-    mark_running(config, quota)
+    mark_running(config, quota, at_once_beside)
     return quota
+
+
+def at_once_beside(call: Callable[[], None]) -> None:
+    call()
 
 
 def judged(quota: ProducerIdQuota, producer_id: int, now_ms: int = NOW_MS) -> Judgement:
@@ -50,7 +56,7 @@ def test_what_was_known_is_known_after_a_restart(config: GatewayConfig) -> None:
     second = started(config)
     assert second.ids.admit("alice", 1.0, 1000, NOW_MS) == KNOWN
     assert judged(second, 2000).refused
-    assert not second.learns_until_ms
+    assert not second.ids.learns_until_ms
     assert config.quotas.saved_ids.stat().st_mode & 0o077 == 0
 
 
@@ -75,9 +81,58 @@ def test_where_it_is_lost_new_ids_are_let_in_for_one_window(
     assert "for 1200 s new ones are let in uncounted" in said
 
 
+@pytest.mark.parametrize("is_reload", [True, False])
+def test_who_is_killed_after_its_first_quota_came_lets_the_next_one_learn(
+    config: GatewayConfig, *, is_reload: bool
+) -> None:
+    save_producer_ids(config, started(config))
+    config.quotas.saved_ids.write_bytes(to_bytes(ProducerIds()))  # of an earlier run
+    quota = open_producer_ids(config, ClientQuotas(), now_ms=NOW_MS)
+    mark_running(config, quota, at_once_beside)
+    assert not open_producer_ids(config, QUOTAS, now_ms=NOW_MS).ids.learns_until_ms
+    if is_reload:
+        quota.replace(QUOTAS)
+    else:
+        quota.change([KeyChange(QuotaEntity(user="alice"), PRODUCER_IDS_KEY, 1.0)])
+    # It is killed.
+    window_ms = config.gateway.producer_ids.layering.window_ms
+    assert (
+        open_producer_ids(config, QUOTAS, now_ms=NOW_MS).ids.learns_until_ms == NOW_MS + window_ms
+    )
+
+
+def test_who_restarts_while_ids_are_learned_goes_on_learning(
+    config: GatewayConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(config)  # and killed
+    second = started(config)
+    until_ms = second.ids.learns_until_ms
+    save_producer_ids(config, second)
+    caplog.clear()
+
+    third = started(config, NOW_MS + 60_000)
+
+    assert third.ids.learns_until_ms == until_ms > NOW_MS
+    assert "for 1140 s more new ones are let in uncounted" in caplog.text
+    for producer_id in (1, 2, 3):
+        assert judged(third, producer_id, NOW_MS + 60_000).new == 0
+    save_producer_ids(config, third)
+    # No longer than a window, where the clock has gone back.
+    early_ms = NOW_MS - 10 * 3_600_000
+    window_ms = config.gateway.producer_ids.layering.window_ms
+    assert started(config, early_ms).ids.learns_until_ms == early_ms + window_ms
+
+
+def test_gateways_in_one_folder_have_files_of_their_own(config: GatewayConfig) -> None:
+    other = config.path.with_name("other.toml")
+    other.write_text(config.path.read_text())
+    assert config.quotas.saved_ids == config.path.with_name("gateway.producer-ids")
+    assert read_config(other)[0].quotas.saved_ids == other.with_name("other.producer-ids")
+
+
 def test_nobody_with_a_quota_leaves_no_file(config: GatewayConfig) -> None:
     quota = open_producer_ids(config, ClientQuotas(), now_ms=NOW_MS)
-    mark_running(config, quota)
+    mark_running(config, quota, at_once_beside)
     save_producer_ids(config, quota)
     assert not config.quotas.saved_ids.exists()
 
