@@ -213,6 +213,29 @@ def test_a_producer_that_was_silent_for_a_window_is_new_again() -> None:
     assert stage.client(of_producer(Of(1000, 3))) == b""
 
 
+def test_who_writes_all_the_time_stays_known_where_its_layer_was_closed_because_it_was_full() -> (
+    None
+):
+    stage, minute_ms = Stage(counted(20)), 60_000
+    answered(stage, of_producer(Of(1000)))
+    sequence = 0
+    for half_minute in range(1, 50):
+        stage.advance(minute_ms // 2)
+        if half_minute == 20:  # the first layer has room for 16 ids
+            many = Stage(stage.cluster, number=2)
+            for producer_id in range(2000, 2019):
+                answered(many, of_producer(Of(producer_id)))
+            assert len(stage.cluster.producer_ids.ids.users["ANONYMOUS"].layers) == 2
+            stage = Stage(stage.cluster, number=3)  # it connects anew
+        sequence += 1
+        answered(stage, of_producer(Of(1000, sequence)))
+
+    stage.advance(35 * minute_ms + minute_ms // 2)  # below 45 minutes
+    before = stage.cluster.producer_ids.ids.admitted
+    answered(stage, of_producer(Of(1000, sequence + 1)))
+    assert stage.cluster.producer_ids.ids.admitted == before
+
+
 def test_what_one_user_has_made_known_another_one_on_the_connection_has_not() -> None:
     stage = Stage(counted())
     for sequence in range(3):
