@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvota.engine.kept_places import KEPT_MAX
+from kvota.engine.refused_batches import ALL_MAX, OF_USER_MAX
 from kvota.gateway.backlog import HELD_BYTES_MAX, LARGE_READ_BYTES, LITTLE_READ_BYTES
 from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.leaving import HURRY_S, LEAVE_S
@@ -25,6 +26,7 @@ from kvota.session.shared import WHOLE_ANSWERS_BYTES
 from kvota.session.whole_requests import LARGE_BUDGET_BYTES, SMALL_BUDGET_BYTES
 from kvota.wire.apis import MUTATION_BYTES_MAX, SASL_BYTES_MAX
 from kvota.wire.mutation_requests import TOPICS_MAX
+from kvota.wire.producer_ids import BATCHES_MAX
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -45,6 +47,9 @@ DEFAULTS = {
     "TOPICS_MAX": TOPICS_MAX,
     "limits.mutation_partitions_max": connection.mutation_partitions_max,
     "CLIENT_ID_BYTES_MAX": CLIENT_ID_BYTES_MAX,
+    "OF_USER_MAX": OF_USER_MAX,
+    "ALL_MAX": ALL_MAX,
+    "BATCHES_MAX": BATCHES_MAX,
     "limits.announced_bytes_max": limits.announced_bytes_max,
     "EVIDENCE_BYTES": EVIDENCE_BYTES,
     "limits.frame_time": limits.frame_ms,

@@ -252,4 +252,10 @@ class LayeredBloomFilter:
         closes_ms = self.layers[-1].created_ms + self._memory.layer_ms
         if closes_ms > now_ms:
             self.target = self.layers[-1]
-            self.due_ms = min(self.due_ms, closes_ms)
+        # Those that are closed because they are full as well: what they hold has to be put into the newest from
+        # then on when it is seen, and nobody who looks only at ``due_ms`` would do it.
+        for layer in self.layers:
+            closes_ms = layer.created_ms + self._memory.layer_ms
+            if closes_ms > now_ms:
+                self.due_ms = min(self.due_ms, closes_ms)
+                break

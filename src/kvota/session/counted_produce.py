@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kvota.engine.refused_batches import Key
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
+from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
 from kvota.session.commands import Do
@@ -19,10 +20,13 @@ from kvota.session.produce_quota import Charge
 from kvota.session.producer_id_quota import Asker, Judgement, ProducerIdQuota
 from kvota.session.route import Route
 from kvota.session.unfinished import Unfinished
+from kvota.session.waking import nobody
 from kvota.wire import produce_parts, throttle_field
 from kvota.wire.headers import request_body_offset
 from kvota.wire.produce_parts import RefusedPartition
 from kvota.wire.producer_ids import (
+    BATCH_BYTES_MIN,
+    BATCHES_MAX,
     BatchProducer,
     id_behind,
     only_batch_at,
@@ -30,8 +34,11 @@ from kvota.wire.producer_ids import (
     producer_id_at,
     producers_in_steps,
 )
-from kvota.wire.steps import Steps
+from kvota.wire.steps import STEP_PARTS, Steps
 from kvota.wire.varint import Frame
+
+# What is known of a batch while its request is decided on, at most (tests/unit/session/test_counted_produce.py holds it).
+DECIDED_BYTES_OF_BATCH = 600
 
 _WITHOUT_ANSWER = (
     "new producer ids beyond the quota (producer_ids_rate) in a Produce with acks=0, which nothing can be "
@@ -96,8 +103,10 @@ class _InPart:
             told = yield from produce_parts.merge_in_steps(
                 frame, scanned, self._version, self._refused
             )
-        for key in self._awaited:
+        for number, key in enumerate(self._awaited, 1):
             self._quota.refused_batches.answered(self._user, key, self._connection)
+            if number % STEP_PARTS == 0:
+                yield None
         self._awaited = ()
         return told
 
@@ -113,6 +122,7 @@ class CountedProduce:
     __slots__ = (
         "_caller",
         "_front",
+        "_held",
         "_known_from_ms",
         "_known_id",
         "_known_route",
@@ -138,6 +148,7 @@ class CountedProduce:
         self._now_us = 0
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
+        self._held: BudgetShare | None = None  # what that takes in memory
 
     # ------------------------------------------------------------------ the usual one
 
@@ -228,6 +239,7 @@ class CountedProduce:
             is_here = len(frame) == frame_bytes
             return self._carry_out(charged, frame, done.value, now_us, is_here=is_here)
         self._produce, self._steps = charged, steps
+        self._hold(frame_bytes)
         self._caller.wait()
         self._caller.at_work = self
         self._caller.commands.append((Do.STEP, None))
@@ -245,6 +257,7 @@ class CountedProduce:
             next(self._steps)
         except StopIteration as done:
             produce, self._produce, self._steps = self._produce, None, None
+            self._give_back()
             caller.at_work = None
             onward = self._carry_out(produce, b"", done.value, now_us, is_here=True)
             caller.go_on()
@@ -261,6 +274,19 @@ class CountedProduce:
         if self._produce is not None:
             append_rows(self._caller, self._produce.further, NO_ANSWER)
             self._produce = self._steps = None
+        self._give_back()
+
+    def _hold(self, frame_bytes: int) -> None:
+        """Others wait with what they announce until there is room beside this request, too."""
+        caller = self._caller
+        batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
+        self._held = BudgetShare(caller.shared.budgets.of(caller.dialled), nobody)
+        self._held.hold(frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH, caller.user)
+
+    def _give_back(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.give_back()
 
     # ------------------------------------------------------------------ deciding
 
@@ -286,10 +312,14 @@ class CountedProduce:
         told_ms = min(judgement.throttle_ms, self._caller.shared.settings.mute_ms_max)
         code = self._quota.refusal_code(self._caller.software)
         message = f"producer id quota of user {asker.user[:100]} exceeded, retry in {told_ms} ms"
-        refused = [RefusedPartition(place, code, message) for place in judgement.refused]
+        refused: list[RefusedPartition] = []
+        for place in judgement.refused:
+            refused.append(RefusedPartition(place, code, message))
+            if len(refused) % STEP_PARTS == 0:
+                yield None
         onward = None
         if one is None:
-            left_out = set(judgement.refused)
+            left_out = judgement.refused
             onward = yield from produce_parts.without_in_steps(frame, body, version, left_out)
         refusal = b""
         if onward is None:
@@ -301,17 +331,18 @@ class CountedProduce:
     def _record(
         self, produce: AdmittedProduce, asker: Asker, judgement: Judgement, now_us: int
     ) -> None:
-        """Rows: a charge for each new id, and one for each that was refused, or would have been."""
-        if not (judgement.new or judgement.throttles_ms):
+        """Rows: how many new ids there were, and how many were refused, or would have been."""
+        if not (judgement.new or judgement.over):
             return
         client_id = produce.route.memo.client_id
         memo = self._quota.new_memo(asker, client_id=client_id, api_version=produce.route.version)
         sink = self._caller.shared.sink
-        for _ in range(judgement.new):
-            charge = Charge(memo, sink.next_seq(), now_us, 1.0, 0, ADMITTED)
+        if judgement.new:
+            charge = Charge(memo, sink.next_seq(), now_us, float(judgement.new), 0, ADMITTED)
             produce.further.append(charge)
-        for throttle_ms in judgement.throttles_ms:
-            sink.append(memo, sink.next_seq(), now_us, 1.0, throttle_ms, NO_ANSWER, REJECTED)
+        if judgement.over:
+            seq, over, over_ms = sink.next_seq(), float(judgement.over), judgement.over_ms
+            sink.append(memo, seq, now_us, over, over_ms, NO_ANSWER, REJECTED)
 
     # ------------------------------------------------------------------ carrying out
 

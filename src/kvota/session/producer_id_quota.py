@@ -1,6 +1,6 @@
 """The quota on new producer ids (KIP-936) as all connections of a gateway share it: rates, what is known, refusals."""
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence, Set
 from math import ceil, isfinite
 from typing import NamedTuple
 
@@ -48,7 +48,8 @@ class Judgement(NamedTuple):
 
     Attributes:
         new: how many ids have cost a token.
-        throttles_ms: for how long ids are refused that are over the quota; in shadow mode they go on.
+        over: how many ids are over the quota; in shadow mode they go on.
+        over_ms: for how long they are refused, the longest; 0: none is.
         refused: the partitions that do not go on.
         awaited: those of the others of which a batch was refused before, and now goes on; None: there is no
             place to remember the refusals, so that nothing of the request must be answered.
@@ -56,8 +57,9 @@ class Judgement(NamedTuple):
     """
 
     new: int
-    throttles_ms: Sequence[int]
-    refused: Sequence[Place]
+    over: int
+    over_ms: int
+    refused: Set[Place]
     awaited: Sequence[Key] | None
     throttle_ms: int
 
@@ -147,7 +149,7 @@ class ProducerIdQuota:
         answers: dict[int, int] = {}
         refused: dict[Place, None] = {}
         asked: list[tuple[Batch, Place]] = []
-        keeps_unknown_back, has_room = False, True
+        keeps_unknown_back, has_room, new, over, over_ms = False, True, 0, 0, 0
         for number, one in enumerate(batches, 1):
             if number % STEP_PARTS == 0:
                 yield None
@@ -163,22 +165,22 @@ class ProducerIdQuota:
             answer = answers.get(producer_id)
             if answer is None:
                 answer = answers[producer_id] = self.ids.admit(user, rate, producer_id, now_ms)
+                new, over = new + (answer == NEW), over + (answer > 0)
+                over_ms = max(over_ms, answer)
             if answer <= 0 or not enforced:
                 asked.append((batch, one.place))
                 continue
             refused[one.place] = None
             # At once: before the next step another connection may bring what comes behind it.
             has_room = self._refuse(user, batch, now_ms) and has_room
-        throttles_ms = [answer for answer in answers.values() if answer > 0]
-        throttle_ms = max(throttles_ms, default=0) if enforced else 0
+        throttle_ms = over_ms if enforced else 0
         reading = self.ids.reading(user, now_ms) if keeps_unknown_back and enforced else None
         if reading is not None:
             throttle_ms = max(throttle_ms, reading.throttle_ms)
         going_on = self._let_go_on(asker, asked, refused, now_ms)
         awaited = (yield from going_on) if has_room else None
         self.connections_closed += awaited is None
-        new = list(answers.values()).count(NEW)
-        return Judgement(new, throttles_ms, list(refused), awaited, throttle_ms)
+        return Judgement(new, over, over_ms, refused.keys(), awaited, throttle_ms)
 
     def _let_go_on(
         self,

@@ -25,7 +25,7 @@ _LENGTH_AT, _BEFORE_LENGTH_COUNTS = 8, 12
 # Length, magic, id.
 _HEAD_OF_BATCH = Struct(">8xi4xb26xq").unpack_from
 _MAGIC_AT, _MAGIC = 16, 2
-_BATCH_BYTES_MIN = 61
+BATCH_BYTES_MIN = 61
 # Id, epoch, base sequence.
 _PRODUCER = Struct(">qhi").unpack_from
 _PRODUCER_AT = 43
@@ -42,6 +42,7 @@ TOPIC_NAME_BYTES_MAX = 249
 # What is before the topic of a request that is read in place: a transactional id, acks, timeout, counts.
 _BEFORE_TOPIC_BYTES_MAX = 512
 BATCHES_OF_PARTITION_MAX = 10
+BATCHES_MAX = 100_000
 # Partition, length of its records.
 _PARTITION_BYTES_MIN = 4 + 1
 _TOPIC_BYTES_MIN = 1 + 1 + 1  # name, count, tags
@@ -120,6 +121,9 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
                 at = scanner.skip(records_bytes)
                 if len(topic) <= TOPIC_NAME_BYTES_MAX:
                     found.extend(_of_partition(scanner, at, topic, partition))
+                    if len(found) > BATCHES_MAX:
+                        msg = f"{scanner.what}: more than {BATCHES_MAX} batches"
+                        raise ProtocolError(msg)
             elif records_bytes < -1:
                 problem = f"records of {records_bytes} bytes"
                 raise scanner.fault(problem)
@@ -158,10 +162,10 @@ def only_batch_at(data: Bytes, body: int, version: int, frame_end: int) -> tuple
             0 < name_at <= name_end < batch
             and name_end - name_at <= TOPIC_NAME_BYTES_MAX
             and name_at - body <= _BEFORE_TOPIC_BYTES_MAX
-            and batch + _BATCH_BYTES_MIN <= here
+            and batch + BATCH_BYTES_MIN <= here
             and batch + length <= frame_end
             and _LENGTH(data, batch + _LENGTH_AT)[0] == length - _BEFORE_LENGTH_COUNTS
-            and length >= _BATCH_BYTES_MIN
+            and length >= BATCH_BYTES_MIN
             and data[batch + _MAGIC_AT] == _MAGIC
         )
     except (IndexError, struct.error, ProtocolError):
@@ -225,7 +229,7 @@ def id_behind(data: Bytes, at: int, frame_end: int, *, flexible: bool) -> int | 
     if (
         length != records_bytes - _BEFORE_LENGTH_COUNTS
         or magic != _MAGIC
-        or records_bytes < _BATCH_BYTES_MIN
+        or records_bytes < BATCH_BYTES_MIN
         or at + records_bytes > frame_end
     ):
         return None
@@ -262,10 +266,10 @@ def _topic(scanner: Scanner, version: int) -> bytes:
 def _of_partition(scanner: Scanner, at: int, topic: bytes, partition: int) -> list[BatchProducer]:
     data, end = scanner.data, scanner.at
     found: list[BatchProducer] = []
-    while end - at >= _BATCH_BYTES_MIN:
+    while end - at >= BATCH_BYTES_MIN:
         length: int = _LENGTH(data, at + _LENGTH_AT)[0]
         behind = at + _BEFORE_LENGTH_COUNTS + length
-        if length < _BATCH_BYTES_MIN - _BEFORE_LENGTH_COUNTS or behind > end:
+        if length < BATCH_BYTES_MIN - _BEFORE_LENGTH_COUNTS or behind > end:
             break
         if data[at + _MAGIC_AT] != _MAGIC:
             break

@@ -70,7 +70,7 @@ def test_where_it_is_lost_new_ids_are_let_in_for_one_window(
     with caplog.at_level(logging.WARNING, "kvota.gateway"):
         second = started(config)
     for producer_id in (1, 2, 3):
-        assert judged(second, producer_id) == Judgement(0, [], [], [], 0)
+        assert judged(second, producer_id) == Judgement(0, 0, 0, set(), [], 0)
     window_ms = config.gateway.producer_ids.layering.window_ms
     assert second.ids.admit("alice", 1.0, 3, NOW_MS + window_ms // 2) == KNOWN
     later_ms = NOW_MS + window_ms

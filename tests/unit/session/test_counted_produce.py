@@ -1,5 +1,7 @@
 """A Produce whose producer ids are counted: what goes on, what is refused, and that nothing overtakes a refusal."""
 
+import tracemalloc
+
 import pytest
 
 from kvota.engine.producer_ids import ProducerIds
@@ -9,6 +11,7 @@ from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
+from kvota.session.commands import Do
 from kvota.session.producer_id_quota import ProducerIdQuota
 from kvota.session.route import Kind
 from kvota.testing import frames
@@ -211,6 +214,29 @@ def test_a_producer_that_was_silent_for_a_window_is_new_again() -> None:
     stage.advance(3_600_000)
     answered(stage, of_producer(Of(1001)))
     assert stage.client(of_producer(Of(1000, 3))) == b""
+
+
+def test_who_writes_all_the_time_stays_known_where_its_layer_was_closed_because_it_was_full() -> (
+    None
+):
+    stage, minute_ms = Stage(counted(20)), 60_000
+    answered(stage, of_producer(Of(1000)))
+    sequence = 0
+    for half_minute in range(1, 50):
+        stage.advance(minute_ms // 2)
+        if half_minute == 20:  # the first layer has room for 16 ids
+            many = Stage(stage.cluster, number=2)
+            for producer_id in range(2000, 2019):
+                answered(many, of_producer(Of(producer_id)))
+            assert len(stage.cluster.producer_ids.ids.users["ANONYMOUS"].layers) == 2
+            stage = Stage(stage.cluster, number=3)  # it connects anew
+        sequence += 1
+        answered(stage, of_producer(Of(1000, sequence)))
+
+    stage.advance(35 * minute_ms + minute_ms // 2)  # below 45 minutes
+    before = stage.cluster.producer_ids.ids.admitted
+    answered(stage, of_producer(Of(1000, sequence + 1)))
+    assert stage.cluster.producer_ids.ids.admitted == before
 
 
 def test_what_one_user_has_made_known_another_one_on_the_connection_has_not() -> None:
@@ -429,6 +455,64 @@ def test_an_answer_that_cannot_be_merged_is_recorded_once() -> None:
         stage.broker(answer.replace(b"orders", b"\xff" * 6))
     stage.end()
     assert_recorded_once(stage)
+
+
+def of_many_batches(partitions: int, *, first_id: int = 0) -> bytes:
+    """A request with ten of the smallest batches in each partition, each of an id of its own."""
+    return produce_of(
+        *(
+            (
+                "orders",
+                partition,
+                b"".join(
+                    batch(Of(first_id + 10 * partition + n, records_bytes=0)) for n in range(10)
+                ),
+            )
+            for partition in range(partitions)
+        )
+    )
+
+
+def test_a_large_request_holds_room_for_all_that_it_takes_until_it_is_decided_on() -> None:
+    stage, request = Stage(counted(1e6)), of_many_batches(600)
+    machine, budgets = stage.machine, stage.cluster.shared.budgets
+    tracemalloc.start()
+    try:
+        assert not machine.from_client(request, 0)
+        held_bytes, steps = budgets.used_bytes, 0
+        while (Do.STEP, None) in machine.commands:
+            assert budgets.used_bytes == held_bytes
+            machine.commands.clear()
+            onward, steps = machine.step(0), steps + 1
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert onward == request
+    assert steps > 5
+    assert budgets.used_bytes == 0
+    assert len(request) < peak_bytes < held_bytes
+
+
+@pytest.mark.parametrize("ending", ["it leaves", "it is no request"])
+def test_the_room_is_free_when_the_deciding_breaks_off(ending: str) -> None:
+    stage, request = Stage(counted(1e6)), of_many_batches(600)
+    if ending == "it leaves":
+        stage.machine.from_client(request, 0)
+        stage.machine.step(0)
+        assert stage.cluster.shared.budgets.used_bytes > len(request)
+    else:
+        with pytest.raises(ProtocolError):
+            stage.client(frames.resized(request + b"x"))
+    stage.end()
+    assert stage.cluster.shared.budgets.used_bytes == 0
+
+
+def test_the_rows_of_one_request_are_few_whatever_it_brings() -> None:
+    stage = Stage(counted(5))
+    request = of_many_batches(1)
+    assert stage.client(request) == b""
+    assert [(row.value, row.outcome) for row in of_ids(stage)] == [(5, REJECTED), (5, ADMITTED)]
+    assert of_ids(stage)[0].throttle_ms > 0
 
 
 # ------------------------------------------------------------------ as it comes in

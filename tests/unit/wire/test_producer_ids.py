@@ -18,6 +18,7 @@ from kvota.model.errors import ProtocolError
 from kvota.testing import frames
 from kvota.testing.kafka_messages import body_offset, mutate, versions
 from kvota.wire.producer_ids import (
+    BATCHES_MAX,
     BATCHES_OF_PARTITION_MAX,
     PARTITIONS_MAX,
     BatchProducer,
@@ -178,6 +179,16 @@ def test_several_batches_follow_each_other_up_to_a_limit() -> None:
     assert [found.producer_id for found in one(few)] == list(range(BATCHES_OF_PARTITION_MAX))
     with pytest.raises(ProtocolError, match="more than 10 batches in one partition"):
         one(few + batch(99))
+
+
+def test_a_request_with_more_batches_than_are_taken_is_refused() -> None:
+    ten = batch(7, records=1) * 10
+    partitions = BATCHES_MAX // 10
+    frame = request(9, [("t", [(number, ten) for number in range(partitions)])])
+    assert len(read(frame, 9)) == BATCHES_MAX
+    frame = request(9, [("t", [(number, ten) for number in range(partitions + 1)])])
+    with pytest.raises(ProtocolError, match="more than 100000 batches"):
+        read(frame, 9)
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
