@@ -19,6 +19,8 @@ _KEY_WORDS = "PRIVATE KEY-----"
 # What a keystore or a truststore of Java's begins with: JKS, JCEKS, PKCS #12.
 _JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x30\x82", b"\x30\x80")
 _FILE_BYTES_MAX = 16 * 2**20
+# More than this is no path to show: it may be a key without the lines around it.
+_SHOWN_MAX = 200
 
 
 class TlsSettingError(UsageError):
@@ -52,8 +54,8 @@ class Tls:
         UsageError: a key or a password without a certificate.
     """
 
-    cafile: Pem | None = None
-    certfile: Pem | None = None
+    cafile: Pem | None = field(default=None, repr=False)
+    certfile: Pem | None = field(default=None, repr=False)
     keyfile: Pem | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
@@ -86,12 +88,12 @@ class Tls:
         """Who is trusted, for people."""
         if self.cafile is None:
             return "the certificates that this machine trusts"
-        return "the certificates that are set" if _is_text(self.cafile) else str(self.cafile)
+        return str(self.cafile) if _can_be_shown(self.cafile) else "the certificates that are set"
 
     @property
     def certificate_text(self) -> str:
         """Which certificate is shown, for people."""
-        if self.certfile is None or _is_text(self.certfile):
+        if self.certfile is None or not _can_be_shown(self.certfile):
             return "that is set"
         return str(self.certfile)
 
@@ -215,14 +217,23 @@ def _of_key(
 
 
 def _is_text(value: Pem) -> bool:
-    return isinstance(value, str) and value.lstrip().startswith(_IS_TEXT)
+    """True of PEM itself; OpenSSL writes lines of its own before the first block."""
+    return isinstance(value, str) and (_IS_TEXT in value or "\n" in value)
+
+
+def _can_be_shown(value: Pem) -> bool:
+    """True of a path; a text may have a key in it."""
+    text = str(value)
+    return not _is_text(text) and len(text) <= _SHOWN_MAX
 
 
 def _shown(value: Pem | None) -> str:
     """The place before a problem; never what stands in it."""
     if value is None:
         return ""
-    return "the text that is set: " if _is_text(value) else f"{value}: "
+    if _can_be_shown(value):
+        return f"{value}: "
+    return "the text that is set: " if _is_text(value) else "the path that is set: "
 
 
 def _content(setting: str, value: Pem) -> str:
@@ -238,7 +249,9 @@ def _content(setting: str, value: Pem) -> str:
             content = file.read(_FILE_BYTES_MAX)
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise TlsSettingError(problem, setting=setting, value=value) from error
+        # The error of the system has the path in it, too.
+        cause = error if _can_be_shown(value) else None
+        raise TlsSettingError(problem, setting=setting, value=value) from cause
     if content.startswith(_JAVA_STORES):
         problem = (
             "is a store of Java's (JKS or PKCS #12) or DER, not PEM. Write it as PEM, e.g. "

@@ -1,6 +1,7 @@
 """Certificates, keys and passwords as files and as texts: what can be used, and what is said of what cannot."""
 
 import ssl
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,6 +147,40 @@ def test_no_text_has_the_key_or_its_password(files: Path) -> None:
         assert SECRET not in text
         assert "PRIVATE" not in text
         assert "of-the-user" not in text
+
+
+@pytest.mark.parametrize("setting", ["cafile", "certfile", "keyfile"])
+@pytest.mark.parametrize(
+    "headed",
+    [
+        lambda key: (
+            f"Bag Attributes\n    friendlyName: alice\nKey Attributes: <No Attributes>\n{key}"
+        ),
+        lambda key: f"Bag Attributes {key}".replace("\n", " "),
+        lambda key: key.replace("-----", "--"),
+        lambda key: 2 * "".join(key.splitlines()[1:-1]),
+    ],
+    ids=["openssl", "one line", "damaged", "bare"],
+)
+def test_a_key_in_the_wrong_place_or_form_is_in_no_text(
+    files: Path, setting: str, headed: Callable[[str], str]
+) -> None:
+    key = (files / "alice.key").read_text()
+    secret = key.splitlines()[1][20:50]
+    tls = Tls(**{"certfile": files / "ca.pem", setting: headed(key)})  # type: ignore[arg-type]
+
+    with pytest.raises(UsageError) as refused:
+        tls.context()
+
+    shown = "".join(traceback.format_exception(refused.value))
+    for part in (repr(tls), repr(Security(tls=tls)), tls.trusted_text, tls.certificate_text, shown):
+        assert secret not in part
+
+
+def test_what_openssl_writes_before_the_blocks_is_taken(files: Path) -> None:
+    both = "".join((files / name).read_text() for name in ("alice.key", "alice.pem"))
+
+    Tls(certfile=f"Bag Attributes\n    friendlyName: alice\n{both}").context()
 
 
 def test_a_renewed_certificate_is_read_and_a_half_written_one_is_not(tmp_path: Path) -> None:

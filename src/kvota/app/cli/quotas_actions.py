@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from kvota.app.quotas_as_code.difference_lines import shown_lines
 from kvota.app.quotas_as_code.other_formats import (
     KafkaUsers,
     kafka_configs_lines,
+    left_out_of_kafka_configs,
     users_changed,
     users_wanted,
 )
@@ -34,6 +35,7 @@ from kvota.app.quotas_as_code.undo_file import iso_time
 from kvota.app.system_clock import SystemClock
 from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
+from kvota.model.client_quotas import KeyChange
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.planning.wanted_quotas import WantedQuotas
 from kvota.store.quotas_yaml import (
@@ -79,11 +81,17 @@ def _of_file(path: Path) -> WantedQuotas:
 
 def _formatted(args: argparse.Namespace, wanted: WantedQuotas) -> str:
     if args.format == "kafka-configs":
-        lines = kafka_configs_lines(wanted.values(), **_tool_options(args))
-        return "".join(f"{line}\n" for line in lines)
+        return _kafka_configs(args, list(wanted.values()))
     if args.format == "strimzi":
         return _strimzi(users_wanted(wanted, cluster=args.kafka_resource))
     return dump_document(QuotasDocument(wanted=wanted))
+
+
+def _kafka_configs(args: argparse.Namespace, changes: Sequence[KeyChange]) -> str:
+    for sentence in left_out_of_kafka_configs(changes):
+        _say(f"left out: {sentence}")
+    lines = kafka_configs_lines(changes, **_tool_options(args))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _tool_options(args: argparse.Namespace) -> Mapping[str, str]:
@@ -107,9 +115,7 @@ def _plan(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json(plan_json(plan, cluster_id=cluster_id))
     elif args.format == "kafka-configs":
-        changes = [each.change for each in plan.differences]
-        for line in kafka_configs_lines(changes, **_tool_options(args)):
-            print(line)
+        print(_kafka_configs(args, [each.change for each in plan.differences]), end="")
     elif args.format == "strimzi":
         print(_strimzi(users_changed(plan, cluster=args.kafka_resource)), end="")
     else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kvota.app.quotas_as_code.difference_lines import entity_words
 from kvota.app.quotas_as_code.plan import QuotaPlan
-from kvota.model.client_quotas import KEYS, KeyChange, Number
+from kvota.model.client_quotas import KEYS, PRODUCER_IDS_KEY, KeyChange, Number
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.planning.wanted_quotas import WantedQuotas, entity_order
 
@@ -30,9 +30,14 @@ _NO_VALUES: Mapping[str, float] = {}
 def kafka_configs_lines(
     changes: Iterable[KeyChange], *, bootstrap_server: str, command_config: str | None = None
 ) -> Iterator[str]:
-    """Command lines for a shell, one an entity; they bring the changes about one after the other."""
+    """Command lines for a shell, one an entity; they bring the changes about one after the other.
+
+    Those that ``left_out_of_kafka_configs`` names are not in them.
+    """
     of_entity: dict[QuotaEntity, list[KeyChange]] = {}
     for change in changes:
+        if change.key == PRODUCER_IDS_KEY:
+            continue
         of_entity.setdefault(change.entity, []).append(change)
     start = ["kafka-configs.sh", "--bootstrap-server", bootstrap_server]
     if command_config is not None:
@@ -50,6 +55,16 @@ def kafka_configs_lines(
         if removed:
             words += ["--delete-config", ",".join(removed)]
         yield shlex.join(words)
+
+
+def left_out_of_kafka_configs(changes: Iterable[KeyChange]) -> list[str]:
+    """What Kafka's tool refuses, for it sets and deletes only keys that brokers know; a sentence each."""
+    return [
+        f"{entity_words(change.entity)}: kafka-configs.sh does not know {change.key}; "
+        "kvota configs and kvota quotas apply do"
+        for change in changes
+        if change.key == PRODUCER_IDS_KEY
+    ]
 
 
 def _entity_words(entity: QuotaEntity) -> Iterator[str]:

@@ -74,3 +74,21 @@ def test_export_of_a_file_has_its_removals(
     out, err = capsys.readouterr()
     assert out == document("bob", "  quotas: {}")
     assert "left out: user default, client c: " in err
+
+
+def test_kafkas_tool_gets_no_key_that_it_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "quotas.yaml"
+    file.write_text(
+        "quotas:\n  - user: bob\n    producer_byte_rate: 1000000\n    producer_ids_rate: 100\n"
+        "  - user: ann\n    producer_ids_rate: none\n"
+    )
+
+    assert main(["quotas", "export", "--from", str(file), "--format", "kafka-configs"]) == 0
+
+    out, err = capsys.readouterr()
+    (line,) = out.splitlines()
+    assert line.endswith("--entity-name bob --add-config producer_byte_rate=1000000")
+    assert "left out: user bob: kafka-configs.sh does not know producer_ids_rate" in err
+    assert "left out: user ann: kafka-configs.sh does not know producer_ids_rate" in err
