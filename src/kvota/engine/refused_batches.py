@@ -9,7 +9,7 @@ comes again and goes on, or the producer begins anew with a higher epoch.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# How long a refusal is remembered without another request for it: clients give up their requests after minutes.
+# How long a refusal is remembered after that batch came last: clients give up their requests after minutes.
 FORGET_AFTER_MS = 3_600_000
 # Some 300 bytes each, and twice that with the longest name of a topic (249 bytes); longer ones never come here.
 OF_USER_MAX = 10_000
@@ -30,7 +30,7 @@ class Refusal:
         epoch: of the producer.
         base_sequence: of that batch.
         connection: of which it has gone on meanwhile, and is not answered; 0: it has not.
-        last_ms: when a batch was last refused because of it, or it went on.
+        last_ms: when that batch came last, and was refused or went on.
     """
 
     __slots__ = ("base_sequence", "connection", "epoch", "last_ms")
@@ -61,7 +61,7 @@ class RefusedBatches:
     """The refusals of all users that still keep something back.
 
     Attributes:
-        users: those of each user, in the order in which they were last of any use.
+        users: those of each user, in the order in which their batches came last.
         count: how many there are.
     """
 
@@ -73,23 +73,19 @@ class RefusedBatches:
         self.users: dict[str, dict[Key, Refusal]] = {}
         self.count = 0
 
-    def keeps_back(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
+    def keeps_back(self, user: str, batch: Batch, connection: int) -> bool:
         """True where a batch must be refused, whatever its quota says.
 
         Args:
             user: whose it is.
             batch: that has come.
             connection: it has come on, 1 or more.
-            now_ms: Unix ms.
         """
-        refusals = self.users.get(user)
-        refusal = None if refusals is None else refusals.get(batch.key)
-        if refusals is None or refusal is None:
+        refusal = self.users.get(user, {}).get(batch.key)
+        if refusal is None:
             return False
-        if not refusal.keeps_back(batch.epoch, batch.base_sequence, connection):
-            return False
-        self._use(refusals, batch.key, refusal, now_ms)
-        return True
+        # What is kept back does not make the hour longer: a batch that its client has given up would block for ever.
+        return refusal.keeps_back(batch.epoch, batch.base_sequence, connection)
 
     def has_room(self, user: str, keys: Iterable[Key]) -> bool:
         """True where all of these can be remembered; who cannot be must not be answered."""
@@ -137,7 +133,7 @@ class RefusedBatches:
             refusal.connection = _NOBODY
 
     def sweep(self, now_ms: int, *, at_most: int) -> None:
-        """Forget, of so many at most, what was of no use for an hour."""
+        """Forget, of so many at most, what has not come again for an hour."""
         for user, refusals in list(self.users.items()):
             for key, refusal in list(refusals.items())[:at_most]:
                 if now_ms - refusal.last_ms < FORGET_AFTER_MS:

@@ -360,6 +360,7 @@ class CountedProduce:
             append_rows(self._caller, produce.further, NO_ANSWER)
             reason = _NO_PLACE if judgement.awaited is None else _WITHOUT_ANSWER
             self._caller.commands.append((Do.CLOSE, reason))
+            self._caller.wait()  # what came with it would overtake it
             return b""
         if decided.onward is None:
             return self._refuse(produce, decided, now_us, is_here=is_here)

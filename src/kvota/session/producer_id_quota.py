@@ -157,7 +157,7 @@ class ProducerIdQuota:
             if producer_id < 0:
                 continue
             batch = Batch((producer_id, *one.place), one.epoch, one.base_sequence)
-            if refused_batches.keeps_back(user, batch, connection, now_ms):
+            if refused_batches.keeps_back(user, batch, connection):
                 refused[one.place] = None
                 if rate is not None and not self.ids.knows(user, rate, producer_id, now_ms):
                     keeps_unknown_back = True
@@ -203,8 +203,7 @@ class ProducerIdQuota:
                 if batches.goes_on(user, batch, connection, now_ms):
                     awaited.append(batch.key)
             elif not (
-                batches.keeps_back(user, batch, connection, now_ms)
-                or self._refuse(user, batch, now_ms)
+                batches.keeps_back(user, batch, connection) or self._refuse(user, batch, now_ms)
             ):
                 return None
         return awaited

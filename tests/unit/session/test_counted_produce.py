@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from kvota.engine.producer_ids import ProducerIds
-from kvota.engine.refused_batches import Batch, RefusedBatches
+from kvota.engine.refused_batches import FORGET_AFTER_MS, Batch, RefusedBatches
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, KeyChange
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.errors import ProtocolError
@@ -173,6 +173,26 @@ def test_without_acks_nothing_is_answered_and_the_connection_ends() -> None:
     assert stage.client(produce_of(("orders", 0, batch(Of(2))), acks=0)) == b""
     assert "acks=0" in stage.closed
     assert len(split(stage.to_client)) == 1
+
+
+def test_what_came_with_a_request_that_ends_its_connection_does_not_go_on() -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1)))
+    refused = produce_of(("orders", 0, batch(Of(2))), acks=0)
+    assert stage.client(refused + of_producer(Of(1))) == b""
+    assert "acks=0" in stage.closed
+
+
+def test_a_batch_that_its_client_has_given_up_keeps_others_back_for_an_hour_only() -> None:
+    stage = Stage(counted())
+    batches = stage.cluster.producer_ids.refused_batches
+    head, follower = Batch((2, b"orders", 0), 0, 0), Batch((2, b"orders", 0), 0, 10)
+    batches.refuse("ANONYMOUS", head, 0)
+    for minutes in range(0, 60, 10):
+        assert batches.keeps_back("ANONYMOUS", follower, 1)
+        batches.sweep(minutes * 60_000, at_most=10)
+    batches.sweep(FORGET_AFTER_MS, at_most=10)
+    assert not batches.keeps_back("ANONYMOUS", follower, 1)
 
 
 @pytest.mark.parametrize(
