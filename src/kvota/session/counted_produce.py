@@ -132,6 +132,7 @@ class CountedProduce:
         "_produce",
         "_quota",
         "_steps",
+        "_told_at_end",
         "_unfinished",
     )
 
@@ -149,6 +150,8 @@ class CountedProduce:
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
         self._held: BudgetShare | None = None  # what that takes in memory
+        # Correlation and answer of a refused request of which the rest is on its way.
+        self._told_at_end: tuple[int, bytes] | None = None
 
     # ------------------------------------------------------------------ the usual one
 
@@ -387,5 +390,14 @@ class CountedProduce:
         if decided.throttle_ms:
             caller.mute_to_the_end(decided.throttle_ms)
         told = caller.told_in(told, (route.key, route.version), now_us)
-        caller.answer_locally(produce.correlation, bytes(told))
+        if is_here:
+            caller.answer_locally(produce.correlation, bytes(told))
+        else:
+            self._told_at_end = produce.correlation, bytes(told)
         return b""
+
+    def tell_at_end(self) -> None:
+        """All of a refused request is here, and may be answered: before, librdkafka knows of no such request."""
+        told, self._told_at_end = self._told_at_end, None
+        if told is not None:
+            self._caller.answer_locally(*told)

@@ -257,6 +257,7 @@ class Requests:
         if self.swallowed_bytes:
             if not self.left:
                 self.swallowed_bytes = 0
+                self._counted.tell_at_end()
             return data[here:], 0
         return data, here
 

@@ -546,9 +546,15 @@ def test_one_batch_is_decided_on_by_its_beginning_and_never_cut() -> None:
     stage.broker(answer_to(request))
 
     other = of_producer(Of(2000, records_bytes=100_000), correlation=4)
+    told = len(split(stage.to_client))
     assert stage.client(other[:20_000]) == b""
+    assert stage.client(other[20_000:-1]) == b""
+    assert (
+        len(split(stage.to_client)) == told
+    )  # librdkafka would drop it: it has not sent all of the request
+    assert stage.client(other[-1:]) == b""
+    assert len(split(stage.to_client)) == told + 1
     assert set(errors_of(last_answer(stage)).values()) == {REFUSED}
-    assert stage.client(other[20_000:]) == b""
     assert stage.cluster.rows[-1].value == len(other) - 4
     stage.advance(30_000)
     answered(stage, of_producer(Of(1000, 1)))
