@@ -20,6 +20,8 @@ quotas:
     controller_mutation_rate: 1/s
   - client_id: tried-other
     controller_mutation_rate: 100/s
+  - user: tried-batch
+    producer_ids_rate: 100
 """
 OTHERS = WANTED.replace("1/s", "2/s")
 
@@ -126,6 +128,7 @@ def test_only_what_was_tried_for_so_long_is_applied(
     code, said = apply(file, "1ms")
     assert code == 0
     assert "client tried-ci CONTROLLER_MUTATION: 1.00 /s (in force: none)" in said
+    assert "not tried in shadow mode: producer_ids_rate; " in said
     assert place.create("ci", {last: 30}) == (0, {last: NONE})
     assert place.create("ci", {"tried-applied-3": 1})[1] == {"tried-applied-3": REFUSED}
 

@@ -117,7 +117,7 @@ class ShadowQuotas:
     def _way(self, memo: ChargeMemo, now_ms: int) -> _Way | None:
         """Where its rows go; None: nowhere, these quotas have none for it."""
         if memo.quota_type is QuotaType.PRODUCER_ID:
-            return None  # no file of quotas has it
+            return None  # its rows are of new ids under the rate in force
         lane = self._engine.lane(memo.quota_type, memo.node_id, memo.user, memo.client_id, now_ms)
         if lane is None or lane.limit is None:
             return None

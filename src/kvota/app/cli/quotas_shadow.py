@@ -12,12 +12,15 @@ from kvota.app.cli.running_options import url_of
 from kvota.app.cli.status import tenant_name
 from kvota.app.http_client import ask
 from kvota.app.shadow_file import digest_of
+from kvota.model.client_quotas import CONNECTION_RATE_KEY, PRODUCER_IDS_KEY
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan import format_quota
 from kvota.planning.wanted_quotas import WantedQuotas
 
+# Of addresses and of producers there are no rows that other quotas could be tried on.
+_UNTRIED = (CONNECTION_RATE_KEY, PRODUCER_IDS_KEY)
 _ASKED_MAX = 1_000
 _SHOWN = 20
 _HOW = 'name it in gateway.toml ([quotas] shadow = "FILE"), then: kvota gateway reload'
@@ -60,6 +63,13 @@ def check_shadowed(args: argparse.Namespace, wanted: WantedQuotas, *, prunes: bo
         raise NegativeError(msg)
     for line in shadow_lines(found, top=_SHOWN):
         print(line, file=sys.stderr)
+    untried = sorted({key for _, key, _ in wanted.values() if key in _UNTRIED})
+    if untried:
+        keys = " and ".join(untried)
+        print(
+            f"not tried in shadow mode: {keys}; whom they hold back shows when they are in force",
+            file=sys.stderr,
+        )
 
 
 def shadow_lines(found: Mapping[str, Any], *, top: int) -> list[str]:
