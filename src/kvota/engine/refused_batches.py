@@ -6,7 +6,6 @@ was refused, what its producer has sent behind it for the same partition is refu
 comes again and goes on, or the producer begins anew with a higher epoch.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 # How long a refusal is remembered after that batch came last: clients give up their requests after minutes.
@@ -81,54 +80,53 @@ class RefusedBatches:
             batch: that has come.
             connection: it has come on, 1 or more.
         """
-        refusal = self.users.get(user, {}).get(batch.key)
+        refusal = self._of(user, batch.key)
         if refusal is None:
             return False
         # What is kept back does not make the hour longer: a batch that its client has given up would block for ever.
         return refusal.keeps_back(batch.epoch, batch.base_sequence, connection)
 
-    def has_room(self, user: str, keys: Iterable[Key]) -> bool:
-        """True where all of these can be remembered; who cannot be must not be answered."""
-        refusals = self.users.get(user, {})
-        more = sum(key not in refusals for key in keys)
-        return (
-            len(refusals) + more <= self._of_user_max and self.count + more <= self._all_max
-        ) or not more
+    def refuse(self, user: str, batch: Batch, now_ms: int) -> bool:
+        """Remember a batch that ``keeps_back`` has let pass, and its quota has not.
 
-    def refuse(self, user: str, batch: Batch, now_ms: int) -> None:
-        """Remember a batch that ``keeps_back`` has let pass, and its quota has not."""
-        refusals = self.users.setdefault(user, {})
-        before = refusals.pop(batch.key, None)
-        if before is None:
+        Returns:
+            False: there is no place for it, so it must not be answered.
+        """
+        refusals = self.users.get(user, {})
+        if refusals.pop(batch.key, None) is None:
+            if len(refusals) >= self._of_user_max or self.count >= self._all_max:
+                return False
             self.count += 1
         refusals[batch.key] = Refusal(batch.epoch, batch.base_sequence, now_ms)
+        self.users[user] = refusals
+        return True
 
     def goes_on(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
         """One that may go on does; true where it was awaited: ``answered`` or ``abandoned`` is due for its key.
 
         What comes behind it on the same connection may follow; on another one it could overtake it.
         """
-        refusals = self.users.get(user)
-        refusal = None if refusals is None else refusals.get(batch.key)
-        if refusals is None or refusal is None:
+        refusal = self._of(user, batch.key)
+        if refusal is None:
             return False
         if batch.epoch == refusal.epoch and batch.base_sequence != refusal.base_sequence:
             return False  # one before it, or one that follows it
         refusal.epoch, refusal.base_sequence = batch.epoch, batch.base_sequence
         refusal.connection = connection
-        self._use(refusals, batch.key, refusal, now_ms)
+        refusal.last_ms = now_ms
+        refusals = self.users[user]
+        refusals[batch.key] = refusals.pop(batch.key)
         return True
 
     def answered(self, user: str, key: Key, connection: int) -> None:
         """The broker has one that went on: from now on it looks after what follows."""
-        refusals = self.users.get(user)
-        refusal = None if refusals is None else refusals.get(key)
-        if refusals is not None and refusal is not None and refusal.connection == connection:
-            self._forget(user, refusals, key)
+        refusal = self._of(user, key)
+        if refusal is not None and refusal.connection == connection:
+            self._forget(user, key)
 
     def abandoned(self, user: str, key: Key, connection: int) -> None:
         """Nobody knows whether the broker has it: it has to come again before what follows."""
-        refusal = self.users.get(user, {}).get(key)
+        refusal = self._of(user, key)
         if refusal is not None and refusal.connection == connection:
             refusal.connection = _NOBODY
 
@@ -138,18 +136,16 @@ class RefusedBatches:
             for key, refusal in list(refusals.items())[:at_most]:
                 if now_ms - refusal.last_ms < FORGET_AFTER_MS:
                     break
-                self._forget(user, refusals, key)
+                self._forget(user, key)
                 at_most -= 1
             if at_most <= 0:
                 return
 
-    @staticmethod
-    def _use(refusals: dict[Key, Refusal], key: Key, refusal: Refusal, now_ms: int) -> None:
-        refusal.last_ms = now_ms
-        del refusals[key]
-        refusals[key] = refusal
+    def _of(self, user: str, key: Key) -> Refusal | None:
+        return self.users.get(user, {}).get(key)
 
-    def _forget(self, user: str, refusals: dict[Key, Refusal], key: Key) -> None:
+    def _forget(self, user: str, key: Key) -> None:
+        refusals = self.users[user]
         del refusals[key]
         self.count -= 1
         if not refusals:

@@ -240,7 +240,7 @@ class CountedProduce:
             next(steps)
         except StopIteration as done:
             is_here = len(frame) == frame_bytes
-            return self._carry_out(charged, frame, done.value, now_us, is_here=is_here)
+            return self._carry_out(charged, done.value, now_us, is_here=is_here)
         self._produce, self._steps = charged, steps
         self._hold(frame_bytes)
         self._caller.wait()
@@ -262,7 +262,7 @@ class CountedProduce:
             produce, self._produce, self._steps = self._produce, None, None
             self._give_back()
             caller.at_work = None
-            onward = self._carry_out(produce, b"", done.value, now_us, is_here=True)
+            onward = self._carry_out(produce, done.value, now_us, is_here=True)
             caller.go_on()
             return onward
         caller.commands.append((Do.STEP, None))
@@ -352,7 +352,6 @@ class CountedProduce:
     def _carry_out(
         self,
         produce: AdmittedProduce,
-        frame: bytes,
         decided: _Decided,
         now_us: int,
         *,
@@ -373,7 +372,7 @@ class CountedProduce:
         self._unfinished.admit(produce._replace(in_part=in_part), now_us, is_here=is_here)
         if decided.throttle_ms:
             self._caller.mute_to_the_end(decided.throttle_ms)
-        return frame if frame and decided.onward is frame else decided.onward
+        return decided.onward
 
     def _refuse(
         self, produce: AdmittedProduce, decided: _Decided, now_us: int, *, is_here: bool

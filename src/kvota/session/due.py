@@ -15,9 +15,7 @@ class Due(IntEnum):
     PRODUCE = 1  # (…, route, memo, seq, ts_us, value, throttle_ms): charged once, the usual Produce
     FETCH = 2  # (…, route, client id): charged when the answer's head is here
     EXCHANGE = 3  # (…, exchange): the answer is read whole and given to the exchange
-    CHARGED = (
-        4  # (…, route, charges, in part or None): a Produce that is charged on further quotas, too
-    )
+    CHARGED = 4  # (…, route, charges, in part): a Produce charged on further quotas, too
     LOCAL = 5  # (…, bytes): an answer of the gateway's own, waiting for its turn
     TOKEN = 6  # (0, …, exchange): the answer to a login token without Kafka's header
 

@@ -133,7 +133,7 @@ class ProducerIdQuota:
 
     def counted_rate(self, user: str) -> float | None:
         """The same; as well a number as long as any batch of the user was refused and has not come again."""
-        rate = self._rates.get(user, self._default)
+        rate = self.rate(user)
         if rate is None and user in self.refused_batches.users:
             return float(UNLIMITED_FROM)
         return rate
@@ -172,7 +172,7 @@ class ProducerIdQuota:
                 continue
             refused[one.place] = None
             # At once: before the next step another connection may bring what comes behind it.
-            has_room = self._refuse(user, batch, now_ms) and has_room
+            has_room = refused_batches.refuse(user, batch, now_ms) and has_room
         throttle_ms = over_ms if enforced else 0
         reading = self.ids.reading(user, now_ms) if keeps_unknown_back and enforced else None
         if reading is not None:
@@ -203,17 +203,10 @@ class ProducerIdQuota:
                 if batches.goes_on(user, batch, connection, now_ms):
                     awaited.append(batch.key)
             elif not (
-                batches.keeps_back(user, batch, connection) or self._refuse(user, batch, now_ms)
+                batches.keeps_back(user, batch, connection) or batches.refuse(user, batch, now_ms)
             ):
                 return None
         return awaited
-
-    def _refuse(self, user: str, batch: Batch, now_ms: int) -> bool:
-        """Remember a refusal; False: there is no place for it."""
-        if not self.refused_batches.has_room(user, (batch.key,)):
-            return False
-        self.refused_batches.refuse(user, batch, now_ms)
-        return True
 
     # ------------------------------------------------------------------ beside
 

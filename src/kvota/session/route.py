@@ -20,6 +20,7 @@ from kvota.wire.apis import (
     PRODUCE,
 )
 from kvota.wire.headers import is_flexible
+from kvota.wire.producer_ids import BATCHES_FROM
 
 QUOTA_TYPE_OF_KEY = {
     PRODUCE: QuotaType.PRODUCE,
@@ -30,7 +31,6 @@ QUOTA_TYPE_OF_KEY = {
 }
 _NO_TRANSACTION_COMPACT = b"\x00\x00"  # no tags in the header, null transactional id
 _NO_TRANSACTION = b"\xff\xff"
-_IDS_FROM = 3  # before it there are message sets, which have none
 # Lanes' versions are 0 or more.
 _OUTDATED = -1
 _NO_FIELD = b"none"  # Produce v0-2 begin with acks: two bytes never equal these four
@@ -114,9 +114,8 @@ class Route:
             self.no_transaction = _NO_TRANSACTION_COMPACT if self.flexible else _NO_TRANSACTION
         self.mute_ms_max = mute_ms_max
         self.factor_told_ms_max = factor_told_ms_max
-        self.ids_rate: float | None = (
-            None  # new producer ids per window; None: they are not counted
-        )
+        # New producer ids per window; None: they are not counted.
+        self.ids_rate: float | None = None
         self.enforced = False  # shadow mode: nobody is held back
         self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
         self.lane: Lane
@@ -146,7 +145,7 @@ class Route:
 
     def count_ids(self, rate: float | None) -> None:
         """Look at the producer ids of its batches from now on, or no longer (None)."""
-        if self.key != PRODUCE or self.version < _IDS_FROM:
+        if self.key != PRODUCE or self.version < BATCHES_FROM:
             return
         self.ids_rate = rate
         if self.kind in {Kind.PRODUCE, Kind.COUNTED_PRODUCE}:

@@ -68,9 +68,8 @@ class TopicWriter:
         self._in_force_to = 0  # the next offset
         self._is_followed = False
         self._is_doubtful = False  # after a failure it may be gone
-        self._producer: ProducerState | None = (
-            None  # None: not known, or what became of its last batch is not
-        )
+        # None: not known, or what became of its last batch is not.
+        self._producer: ProducerState | None = None
         self._moved = asyncio.Event()
         self.known: KnownRows = {}
         self.unread = UnreadAlterations()

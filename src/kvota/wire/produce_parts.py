@@ -16,12 +16,12 @@ from kvota.wire.headers import (
     is_flexible,
     with_size,
 )
-from kvota.wire.producer_ids import PARTITIONS_MAX, Place
-from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
+from kvota.wire.producer_ids import PARTITIONS_MAX, TOPIC_ID_FROM, Place, topic_of
+from kvota.wire.scanner import Scanner
 from kvota.wire.steps import STEP_PARTS, Steps
 from kvota.wire.varint import Bytes, Frame
 
-_APPEND_TIME_FROM, _START_OFFSET_FROM, _MESSAGE_FROM, _TOPIC_ID_FROM = 2, 5, 8, 13
+_APPEND_TIME_FROM, _START_OFFSET_FROM, _MESSAGE_FROM = 2, 5, 8
 _THROTTLE_FROM = APIS[PRODUCE].throttle_from
 _PARTITION_HEAD = Struct(">ihq")  # number, error code, base offset
 _INT64 = Struct(">q").pack
@@ -97,7 +97,7 @@ def without_in_steps(
     kept_topics = 0
     for _ in range(scanner.count(_TOPIC_BYTES_MIN)):
         topic_at = scanner.at
-        topic = _topic(scanner, version)
+        topic = topic_of(scanner, version)
         name = frame[topic_at : scanner.at]
         kept: list[Bytes] = []
         for _ in range(scanner.count(_ASKED_BYTES_MIN)):
@@ -122,12 +122,6 @@ def without_in_steps(
     if not kept_topics:
         return None
     return with_size([head, encode_count(kept_topics, flexible=flexible), *topics, frame[tail_at:]])
-
-
-def _topic(scanner: Scanner, version: int) -> bytes:
-    if version >= _TOPIC_ID_FROM:
-        return scanner.take(TOPIC_ID_BYTES)
-    return scanner.name().encode()
 
 
 # ------------------------------------------------------------------ the answer
@@ -158,7 +152,7 @@ def scan_answer_in_steps(frame: Frame, version: int) -> Steps[ProduceAnswer]:
     body_at = scanner.at
     topics = []
     for _ in range(scanner.count(_TOPIC_BYTES_MIN)):
-        topic = _topic(scanner, version)
+        topic = topic_of(scanner, version)
         results = []
         for _ in range(scanner.count(_ANSWERED_BYTES_MIN)):
             results.append(_scan_partition(scanner, topic, version))
@@ -215,7 +209,7 @@ def _with_refused(
     parts.append(encode_count(len(all_topics), flexible=flexible))
     for number, topic in enumerate(all_topics, 1):
         answered, added = results_of.get(topic, ()), encoded.get(topic, ())
-        is_id = version >= _TOPIC_ID_FROM
+        is_id = version >= TOPIC_ID_FROM
         parts.append(topic if is_id else encode_text(topic.decode(), flexible=flexible))
         parts.append(encode_count(len(answered) + len(added), flexible=flexible))
         parts += [frame[result.at : result.end] for result in answered]

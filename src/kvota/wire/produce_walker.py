@@ -6,10 +6,10 @@ endpoints (KIP-951).
 
 from kvota.wire.answer_walker import AnswerWalker
 from kvota.wire.apis import APIS, PRODUCE
+from kvota.wire.producer_ids import TOPIC_ID_FROM
 from kvota.wire.scanner import TOPIC_ID_BYTES
 from kvota.wire.varint import Bytes, try_uvarint
 
-_TOPIC_ID_FROM = 13
 # index, error code, base offset, append time, start offset
 _PARTITION_HEAD_BYTES = 4 + 2 + 8 + 8 + 8
 # Behind the head of a partition without errors: no record errors (an empty compact array), no message
@@ -30,7 +30,7 @@ class ProduceAnswerWalker(AnswerWalker):
     def __init__(self, version: int) -> None:
         assert version >= APIS[PRODUCE].flexible_from, version
         super().__init__(f"Produce v{version}", ProduceAnswerWalker._begin_body)
-        self._has_ids = version >= _TOPIC_ID_FROM
+        self._has_ids = version >= TOPIC_ID_FROM
         self._topics_left = self._partitions_left = self._record_errors_left = 0
         self._at_once = _RUN_MIN
 

@@ -15,8 +15,8 @@ from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes, read_uvarint
 
 _FLEXIBLE_FROM = APIS[PRODUCE].flexible_from
-_BATCHES_FROM = 3  # before it there are message sets of magic 0 or 1, without ids
-_TOPIC_ID_FROM = 13
+BATCHES_FROM = 3  # before it there are message sets of magic 0 or 1, without ids
+TOPIC_ID_FROM = 13
 
 _TEXT_LENGTH, _COUNT = Struct(">h").unpack_from, Struct(">i").unpack_from
 # Bytes behind the base offset and this field.
@@ -100,7 +100,7 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
         ProtocolError: as ``producers``.
     """
     found: list[BatchProducer] = []
-    if version < _BATCHES_FROM:
+    if version < BATCHES_FROM:
         return found
     scanner = Scanner(
         frame,
@@ -113,7 +113,7 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
     scanner.skip_text()  # transactional id
     scanner.skip(2 + 4)  # acks, timeout
     for _ in range(scanner.count(_TOPIC_BYTES_MIN)):
-        topic = _topic(scanner, version)
+        topic = topic_of(scanner, version)
         for _ in range(scanner.count(_PARTITION_BYTES_MIN)):
             partition = scanner.int32()
             records_bytes = scanner.uvarint() - 1 if scanner.flexible else scanner.int32()
@@ -182,7 +182,7 @@ def _flexible_batch(data: Bytes, body: int, version: int, here: int) -> tuple[in
     at += 2 + 4  # acks, timeout
     if data[at] != _ONE:
         return _NO_BATCH
-    if version >= _TOPIC_ID_FROM:
+    if version >= TOPIC_ID_FROM:
         name_at, name_end = at + 1, at + 1 + TOPIC_ID_BYTES
     else:
         length, name_at = read_uvarint(data, at + 1, here)
@@ -244,7 +244,7 @@ def only_producer(data: Bytes, body: int, version: int, frame_end: int) -> Batch
         return None
     partition: int = _COUNT(data, name_end + (1 if version >= _FLEXIBLE_FROM else 4))[0]
     topic = bytes(data[name_at:name_end])
-    if version < _TOPIC_ID_FROM and not _is_text(topic):
+    if version < TOPIC_ID_FROM and not _is_text(topic):
         return None
     return BatchProducer(topic, partition, *_PRODUCER(data, batch + _PRODUCER_AT))
 
@@ -257,8 +257,9 @@ def _is_text(topic: bytes) -> bool:
     return True
 
 
-def _topic(scanner: Scanner, version: int) -> bytes:
-    if version >= _TOPIC_ID_FROM:
+def topic_of(scanner: Scanner, version: int) -> bytes:
+    """The topic that a Produce request or its answer names next: its name, from v13 on its id."""
+    if version >= TOPIC_ID_FROM:
         return scanner.take(TOPIC_ID_BYTES)
     return scanner.name().encode()
 
