@@ -5,14 +5,16 @@ for the next piece when others have had their turn. Of the series of counters on
 value has changed: of five thousand these are some hundred where few are busy.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
+from typing import Self
 
 import numpy as np
 
 from kvota.metrics.cells import Column
 from kvota.metrics.histogram import BOUNDS_S, Histogram
+from kvota.metrics.labels import label_text
 from kvota.metrics.metric import Metric
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,6 +32,16 @@ class Family:
 
     metric: Metric
     samples: Iterable[Sample]
+
+    @classmethod
+    def one(cls, metric: Metric, value: float) -> Self:
+        """One that has a single series, without labels."""
+        return cls(metric, [("", value)])
+
+    @classmethod
+    def by(cls, label: str, metric: Metric, values: Mapping[str, float]) -> Self:
+        """One whose series differ in one label."""
+        return cls(metric, [(label_text({label: name}), value) for name, value in values.items()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,42 +255,44 @@ def _of_decisions(observed: Observed) -> Iterator[AnyFamily]:
     yield Family(
         declared.GIVEN_BACK_ROWS, [(label_text(mode(one)), one.given_back_rows) for one in totals]
     )
-    yield _one(declared.UNCOUNTED, observed.uncounted)
-    yield _one(declared.COUNTERS, observed.glance.counters)
-    yield _one(declared.COUNTERS_LOST, observed.glance.counters_lost)
+    yield Family.one(declared.UNCOUNTED, observed.uncounted)
+    yield Family.one(declared.COUNTERS, observed.glance.counters)
+    yield Family.one(declared.COUNTERS_LOST, observed.glance.counters_lost)
 
 
 def _of_connections(glance: GatewayGlance) -> Iterator[AnyFamily]:
     counts = glance.counts
-    yield _one(declared.CONNECTIONS, glance.connections)
-    yield _one(declared.CONNECTIONS_MAX, glance.connections_max)
-    yield _one(declared.CONNECTIONS_ACCEPTED, counts.accepted)
-    yield _by("reason", declared.CONNECTIONS_REFUSED, counts.refused)
-    yield _by("reason", declared.CONNECTIONS_CLOSED, counts.closed)
-    yield _by("reason", declared.CONNECTIONS_PAUSED, glance.paused)
-    yield _by("reason", declared.BAD_FRAMES, counts.bad_frames)
-    yield _by("reason", declared.UPSTREAM_ERRORS, counts.upstream_errors)
-    yield _one(declared.MUTES, counts.mute_lateness.count)
+    yield Family.one(declared.CONNECTIONS, glance.connections)
+    yield Family.one(declared.CONNECTIONS_MAX, glance.connections_max)
+    yield Family.one(declared.CONNECTIONS_ACCEPTED, counts.accepted)
+    yield Family.by("reason", declared.CONNECTIONS_REFUSED, counts.refused)
+    yield Family.by("reason", declared.CONNECTIONS_CLOSED, counts.closed)
+    yield Family.by("reason", declared.CONNECTIONS_PAUSED, glance.paused)
+    yield Family.by("reason", declared.BAD_FRAMES, counts.bad_frames)
+    yield Family.by("reason", declared.UPSTREAM_ERRORS, counts.upstream_errors)
+    yield Family.one(declared.MUTES, counts.mute_lateness.count)
     yield HistogramFamily(declared.MUTE_LATENESS, counts.mute_lateness)
     yield HistogramFamily(declared.LOOP_LAG, counts.loop_lag)
-    yield _by("method", declared.CALLBACK_ERRORS, glance.callback_faults)
+    yield Family.by("method", declared.CALLBACK_ERRORS, glance.callback_faults)
 
 
 def _of_requests(observed: Observed) -> Iterator[AnyFamily]:
     glance, tally = observed.glance, observed.tally
-    yield _by("api", declared.REQUESTS, {**glance.requests, "Produce": tally.produce_requests})
-    yield _by(
+    yield Family.by(
+        "api", declared.REQUESTS, {**glance.requests, "Produce": tally.produce_requests}
+    )
+    yield Family.by(
         "api", declared.REQUEST_BYTES, {**glance.request_bytes, "Produce": tally.produce_bytes}
     )
-    yield _by("api", declared.FETCHED_BYTES, {"Fetch": tally.fetched_bytes})
-    yield _one(declared.REQUEST_TIME_EXEMPT, glance.exempt_ns / 1e9)
-    yield _one(declared.EXEMPT_REQUEST_TIME, glance.exempt_percent)
-    yield _by(
+    yield Family.by("api", declared.FETCHED_BYTES, {"Fetch": tally.fetched_bytes})
+    yield Family.one(declared.REQUEST_TIME_EXEMPT, glance.exempt_ns / 1e9)
+    yield Family.one(declared.EXEMPT_REQUEST_TIME, glance.exempt_percent)
+    yield Family.by(
         "budget",
         declared.BUDGET,
         {name: budget.used_bytes for name, budget in glance.budgets.items()},
     )
-    yield _by(
+    yield Family.by(
         "budget",
         declared.BUDGET_LIMIT,
         {name: budget.limit_bytes for name, budget in glance.budgets.items()},
@@ -300,21 +302,21 @@ def _of_requests(observed: Observed) -> Iterator[AnyFamily]:
 def _of_gateway(observed: Observed) -> Iterator[AnyFamily]:
     glance, record, process = observed.glance, observed.record, observed.process
     if record is not None:
-        yield _one(declared.ROWS_WRITTEN, record.rows_written)
-        yield _one(declared.ROWS_DROPPED, record.rows_dropped)
-        yield _one(declared.RECORD_FILES, record.files)
-        yield _one(declared.RECORD_BYTES, record.bytes)
-        yield _one(declared.RECORDING, int(record.recording))
-    yield _one(declared.QUOTAS_VERSION, glance.quotas_version)
-    yield _one(declared.QUOTAS_ENTITIES, glance.entities)
-    yield _by(
+        yield Family.one(declared.ROWS_WRITTEN, record.rows_written)
+        yield Family.one(declared.ROWS_DROPPED, record.rows_dropped)
+        yield Family.one(declared.RECORD_FILES, record.files)
+        yield Family.one(declared.RECORD_BYTES, record.bytes)
+        yield Family.one(declared.RECORDING, int(record.recording))
+    yield Family.one(declared.QUOTAS_VERSION, glance.quotas_version)
+    yield Family.one(declared.QUOTAS_ENTITIES, glance.entities)
+    yield Family.by(
         "quota_type",
         declared.QUOTAS_ENFORCED,
         {quota_type: int(quota_type in glance.enforced) for quota_type in QuotaType},
     )
-    yield _by("result", declared.RELOADS, glance.counts.reloads)
-    yield _one(declared.CLUSTER_STALE, int(glance.cluster_is_old))
-    yield _one(declared.DRAINING, int(glance.is_draining))
+    yield Family.by("result", declared.RELOADS, glance.counts.reloads)
+    yield Family.one(declared.CLUSTER_STALE, int(glance.cluster_is_old))
+    yield Family.one(declared.DRAINING, int(glance.is_draining))
     yield Family(declared.BUILD_INFO, [(label_text({"version": observed.version}), 1)])
     yield Family(
         declared.HTTP_REQUESTS,
@@ -323,17 +325,9 @@ def _of_gateway(observed: Observed) -> Iterator[AnyFamily]:
             for (path, code), count in observed.http_requests.items()
         ],
     )
-    yield _by("reason", declared.HTTP_REFUSED, observed.http_closed)
-    yield _one(declared.CPU, process.cpu_s)
-    yield _one(declared.MEMORY, process.memory_bytes)
-    yield _one(declared.OPEN_FDS, process.open_fds)
-    yield _one(declared.MAX_FDS, process.fds_max)
-    yield _one(declared.START_TIME, process.started_s)
-
-
-def _one(metric: Metric, value: float) -> Family:
-    return Family(metric, [("", value)])
-
-
-def _by(label: str, metric: Metric, values: Mapping[str, float]) -> Family:
-    return Family(metric, [(label_text({label: name}), value) for name, value in values.items()])
+    yield Family.by("reason", declared.HTTP_REFUSED, observed.http_closed)
+    yield Family.one(declared.CPU, process.cpu_s)
+    yield Family.one(declared.MEMORY, process.memory_bytes)
+    yield Family.one(declared.OPEN_FDS, process.open_fds)
+    yield Family.one(declared.MAX_FDS, process.fds_max)
+    yield Family.one(declared.START_TIME, process.started_s)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from kvota.metrics import volume_metrics as metrics
 from kvota.metrics.exposition import Family, Sample
 from kvota.metrics.labels import label_text
-from kvota.metrics.metric import Metric
 from kvota.model.quota_type import QuotaType
 from kvota.volumes import SummedUsedLimit, Volume, VolumeThrottle
 
@@ -104,12 +103,9 @@ def volume_families(facts: VolumeFacts) -> Iterator[Family]:
             for node_id, factor in facts.factors.items()
         ],
     )
-    yield _one(metrics.FALLBACK, int(facts.is_fallback))
-    yield Family(
-        metrics.LOOKS,
-        [(label_text({"status": status}), count) for status, count in facts.looks.items()],
-    )
-    yield _one(metrics.DROPPED, facts.dropped)
+    yield Family.one(metrics.FALLBACK, int(facts.is_fallback))
+    yield Family.by("status", metrics.LOOKS, facts.looks)
+    yield Family.one(metrics.DROPPED, facts.dropped)
 
 
 def _of_used_bytes(facts: VolumeFacts) -> Iterator[Family]:
@@ -141,14 +137,11 @@ def _released(facts: VolumeFacts) -> Iterator[Family]:
 
 
 def _proposed(facts: VolumeFacts) -> Iterator[Family]:
-    yield _one(metrics.LOCAL_FACTOR, facts.factor)
-    yield Family(
-        metrics.LOCAL_FALLBACKS,
-        [(label_text({"reason": reason}), count) for reason, count in facts.fallbacks.items()],
-    )
+    yield Family.one(metrics.LOCAL_FACTOR, facts.factor)
+    yield Family.by("reason", metrics.LOCAL_FALLBACKS, facts.fallbacks)
     yield Family(metrics.THROTTLING_VOLUME, list(_throttling(facts)))
-    yield _one(metrics.PROPOSED_BROKERS, facts.broker_ids)
-    yield _one(metrics.PROPOSED_LOG_DIRS, facts.log_dirs)
+    yield Family.one(metrics.PROPOSED_BROKERS, facts.broker_ids)
+    yield Family.one(metrics.PROPOSED_LOG_DIRS, facts.log_dirs)
 
 
 def _throttling(facts: VolumeFacts) -> Iterator[Sample]:
@@ -167,7 +160,3 @@ def _log_dir(facts: VolumeFacts, broker_id: int, log_dir: str) -> str:
 def _broker(broker_id: int) -> str:
     """Disks of this machine are no broker's."""
     return str(broker_id) if broker_id >= 0 else ""
-
-
-def _one(metric: Metric, value: float) -> Family:
-    return Family(metric, [("", value)])
