@@ -4,7 +4,7 @@ Some of the keys are quota types of the engine (``configured``), the others are 
 limit on an address's new connections is the listener's, that on new producer ids the session's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.entity_table import EntityTable
-from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_entity import CLIENT_ID, IP, USER, QuotaEntity
 from kvota.model.quota_type import FACTS, TYPE_OF_KEY
 
 CONNECTION_RATE_KEY = "connection_creation_rate"
@@ -47,11 +47,11 @@ class QuotaKey:
     of_ip: bool = False
     of_user: bool = False
 
-    def fits(self, *, user: bool, client_id: bool, ip: bool) -> bool:
-        """True where an entity with these parts can have it."""
+    def fits(self, types: Collection[str]) -> bool:
+        """True where an entity with parts of these types can have it (``QuotaEntity.types``)."""
         if self.of_user:
-            return user and not (client_id or ip)
-        return self.of_ip == ip
+            return USER in types and CLIENT_ID not in types and IP not in types
+        return self.of_ip == (IP in types)
 
 
 # Sources: QuotaConfig of Kafka 4.3; KIP-936, which no broker has.

@@ -12,6 +12,8 @@ class Default(Enum):
 
 
 DEFAULT = Default.DEFAULT
+# What a part of an entity is called by AlterClientQuotas.
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EntityName = str | Default | None
 
 
@@ -69,6 +71,12 @@ class QuotaEntity(_Parts):
             msg = "an ip cannot be combined with a user or a client id"
             raise ValueError(msg)
         return super().__new__(cls, user, client_id, ip)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """What its parts are called: of ``USER``, ``CLIENT_ID`` and ``IP`` those that there are."""
+        named = zip((USER, CLIENT_ID, IP), self, strict=True)
+        return tuple(of_type for of_type, name in named if name is not None)
 
     @property
     def config_entities(self) -> tuple[ConfigEntity, ...]:

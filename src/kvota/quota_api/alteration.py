@@ -9,11 +9,9 @@ from math import fmod
 
 from kvota.model.client_quotas import KEYS, ClientQuotas, KeyChange, Number
 from kvota.model.entity_table import is_same
+from kvota.model.quota_entity import CLIENT_ID, IP, USER
 from kvota.quota_api.entity import (
-    CLIENT_ID,
-    IP,
     TYPES,
-    USER,
     EntityMap,
     entity_hash,
     entity_map,
@@ -127,9 +125,7 @@ def _fault(
     for key in string_order(values, capacity=len(values)):
         value = values[key]
         if value is not None:
-            fault = fault_of_value(
-                key, value, user=USER in entity, client_id=CLIENT_ID in entity, ip=IP in entity
-            )
+            fault = fault_of_value(key, value, entity)
             if fault is not None:
                 return fault
     return None
@@ -154,10 +150,10 @@ def _fault_of_entity(entity: EntityMap, unknown_hosts: Collection[str]) -> str |
     return None
 
 
-def fault_of_value(key: str, value: float, *, user: bool, client_id: bool, ip: bool) -> str | None:
-    """What is wrong with a value of an entity with these parts. NaN passes: it is neither below nor above anything."""
+def fault_of_value(key: str, value: float, types: Collection[str]) -> str | None:
+    """What is wrong with a value of an entity with parts of these types. NaN passes: it is neither below nor above anything."""
     known = KEYS.get(key)
-    if known is None or not known.fits(user=user, client_id=client_id, ip=ip):
+    if known is None or not known.fits(types):
         return f"Invalid configuration key {key}"
     if value <= 0:
         return f"Quota {key} must be greater than 0"
@@ -177,8 +173,7 @@ def _changes(entity: EntityMap, values: Mapping[str, float | None]) -> list[KeyC
     return [
         KeyChange(of_entity, key, values[key])
         for key in string_order(values)
-        if key in KEYS
-        and KEYS[key].fits(user=USER in entity, client_id=CLIENT_ID in entity, ip=IP in entity)
+        if key in KEYS and KEYS[key].fits(entity)
     ]
 
 

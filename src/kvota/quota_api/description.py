@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from itertools import islice
 
 from kvota.model.client_quotas import ClientQuotas
-from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.quota_api.entity import CLIENT_ID, IP, TYPES, USER, parts_of
+from kvota.model.quota_entity import CLIENT_ID, DEFAULT, IP, USER, EntityName, QuotaEntity
+from kvota.quota_api.entity import TYPES, parts_of
 from kvota.quota_api.java_hash_map import string_order
 from kvota.wire import client_quotas as wire
 from kvota.wire.client_quotas import Component, Filter

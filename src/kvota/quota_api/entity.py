@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_entity import CLIENT_ID, DEFAULT, IP, USER, QuotaEntity
 from kvota.quota_api.java_hash_map import map_hash, string_order
 from kvota.wire.client_quotas import Part
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = frozenset({USER, CLIENT_ID, IP})
 
 # Of a type that is named twice the last name counts, as in a map.

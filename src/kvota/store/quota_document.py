@@ -18,9 +18,8 @@ from kvota.model.broker_settings import (
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import CorruptDataError
 from kvota.model.plain_text import on_one_line, shortened
-from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
+from kvota.model.quota_entity import CLIENT_ID, DEFAULT, IP, USER, EntityName, QuotaEntity
 from kvota.quota_api.alteration import fault_of_value
-from kvota.quota_api.entity import CLIENT_ID, IP, USER
 
 FORMAT, VERSION = "kvota client quotas", 1
 # With settings it is a later one, which a kvota that has none of them refuses instead of forgetting them.
@@ -257,13 +256,7 @@ def value_of(entity: QuotaEntity, key: str, value: object) -> float:
     except OverflowError:
         msg = f"{key}: a number of {len(str(value))} digits is too large"
         raise ValueError(msg) from None
-    fault = fault_of_value(
-        key,
-        number,
-        user=entity.user is not None,
-        client_id=entity.client_id is not None,
-        ip=entity.ip is not None,
-    )
+    fault = fault_of_value(key, number, entity.types)
     if fault is not None:
         raise ValueError(fault)
     return number

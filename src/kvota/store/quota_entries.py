@@ -133,12 +133,7 @@ class EntriesReader:
 
     def _is_of_another(self, path: KeyPath, limits: Iterable[str], entity: QuotaEntity) -> bool:
         """True where a limit is one that such an entity cannot have."""
-        parts = {
-            "user": entity.user is not None,
-            "client_id": entity.client_id is not None,
-            "ip": entity.ip is not None,
-        }
-        wrong = [key for key in limits if not KEYS[key].fits(**parts)]
+        wrong = [key for key in limits if not KEYS[key].fits(entity.types)]
         line = self._notation.line
         for key in wrong:
             if KEYS[key].of_user:

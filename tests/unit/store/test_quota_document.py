@@ -26,12 +26,7 @@ WHOLE = st.integers(1, 2**31 - 1).map(float)
 @st.composite
 def changes(draw: st.DrawFn) -> KeyChange:
     entity = draw(ENTITIES)
-    parts = {
-        "user": entity.user is not None,
-        "client_id": entity.client_id is not None,
-        "ip": entity.ip is not None,
-    }
-    key = draw(st.sampled_from([key for key in KEYS.values() if key.fits(**parts)]))
+    key = draw(st.sampled_from([key for key in KEYS.values() if key.fits(entity.types)]))
     values = DOUBLES if key.number is Number.DOUBLE else WHOLE
     return KeyChange(entity, key.name, draw(st.none() | values))
 

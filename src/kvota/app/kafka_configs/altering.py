@@ -68,7 +68,7 @@ async def _alter_quotas(admin: AdminClient, line: CommandLine) -> None:
     results = await admin.alter_client_quotas([ClientQuotaAlteration(entity, changes)])
     error = results.exception(entity)
     if isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_REQUEST:
-        msg = f"{error}{_hint(line, error.message or '')}"
+        msg = f"{error}{_hint(line, entity, error.message or '')}"
         raise UsageError(msg) from error
     results.all()
 
@@ -89,16 +89,11 @@ def _check_set(line: CommandLine, in_force: Collection[str]) -> None:
         raise UsageError(msg)
 
 
-def _hint(line: CommandLine, message: str) -> str:
+def _hint(line: CommandLine, entity: QuotaEntity, message: str) -> str:
     """What to do where the brokers do not know a key."""
     if "Invalid configuration key" not in message:
         return ""
-    parts = {
-        "user": USERS in line.types,
-        "client_id": CLIENTS in line.types,
-        "ip": IPS in line.types,
-    }
-    fitting = [name for name, key in KEYS.items() if key.fits(**parts)]
+    fitting = [name for name, key in KEYS.items() if key.fits(entity.types)]
     unknown = next((key for key in line.added if key not in fitting), None)
     if unknown is None:
         if PRODUCER_IDS_KEY in line.added:
