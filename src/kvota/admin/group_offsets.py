@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import TopicPartition
 from kvota.client import Answer, Coordinator, CoordinatorKind, Fields, UsageError
-from kvota.client.coordinator import LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR
+from kvota.client.coordinator import NOT_THE_COORDINATOR
 
 _OFFSET_FETCH = 9
 # From the first on all partitions can be asked for without their names; later than the last one topics are ids.
@@ -64,5 +64,5 @@ def committed_offsets(group_id: str) -> Operation[None, Committed]:
         content=content,
         outcomes=outcomes,
         to=Coordinator(CoordinatorKind.GROUP, group_id),
-        retriable=frozenset({LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR}),
+        retriable=NOT_THE_COORDINATOR,
     )

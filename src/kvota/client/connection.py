@@ -33,8 +33,8 @@ from kvota.client.tls_error import (
 from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kvota.wire.error_code import ErrorCode
 
-_UNSUPPORTED_VERSION = 35
 # So brokers do with whoever asks before a login: they close, and say nothing.
 _LOGIN_DOUBT = " before it has answered anything: maybe it wants a login, and none is set"
 
@@ -296,7 +296,7 @@ class BrokerConnection:
                 API_VERSIONS, version, content, correlation=correlation, client_id=self._client_id
             )
             answer = await self._answer_to(correlation, frame)
-            if int.from_bytes(answer[4:6], "big") == _UNSUPPORTED_VERSION:
+            if int.from_bytes(answer[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
                 continue
             found = decode(API_VERSIONS, version, answer)
             code = int(found.error_code)

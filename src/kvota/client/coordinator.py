@@ -6,9 +6,12 @@ from typing import Any, NamedTuple
 from kvota.client.broker_error import BrokerError
 from kvota.client.messages import Answer, Fields
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.wire.error_code import ErrorCode
 
 # There is none at the moment, or it is still reading what it looks after: some time later there is one.
-LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
+_NOT_NOW = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+# The same of whoever has asked it; or it is another one by now.
+NOT_THE_COORDINATOR = _NOT_NOW | {ErrorCode.NOT_COORDINATOR}
 _SEVERAL_KEYS_FROM = 4
 
 
@@ -69,7 +72,7 @@ def found_in(answer: Answer, wanted: Coordinator) -> Found:
             raise UnreachableError(msg)
     code = int(each.error_code)
     error = BrokerError(str(wanted), code, getattr(each, "error_message", None))
-    if code in {LOAD_IN_PROGRESS, NOT_AVAILABLE}:
+    if code in _NOT_NOW:
         raise UnreachableError(str(error))
     if code:
         raise error

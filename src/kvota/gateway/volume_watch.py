@@ -30,9 +30,6 @@ class VolumeWatch:
         clock: tells the time.
         interval_ms: from the end of one look to the next.
         on_look: called with each look when what follows from it is in force.
-
-    Attributes:
-        throttle: as given; belongs to the loop's thread.
     """
 
     def __init__(  # noqa: PLR0913  (all of it is wired in one place)
@@ -47,7 +44,7 @@ class VolumeWatch:
         on_look: Callable[[Observation], None],
     ) -> None:
         self._observe = observe
-        self.throttle = throttle
+        self._throttle = throttle
         self._shared = shared
         self._look_again = look_again
         self._clock = clock
@@ -64,7 +61,7 @@ class VolumeWatch:
             tasks.create_task(self._mind_the_time())
             while True:
                 observation = await self._observe()
-                self.throttle.take(observation, self._now_ms())
+                self._throttle.take(observation, self._now_ms())
                 self._say_how_it_went(observation)
                 self._put_in_force()
                 self._on_look(observation)
@@ -73,12 +70,12 @@ class VolumeWatch:
     async def _mind_the_time(self) -> None:
         while True:
             await asyncio.sleep(_VALIDITY_LOOK_S)
-            self.throttle.look(self._now_ms())
+            self._throttle.look(self._now_ms())
             self._put_in_force()
 
     def _put_in_force(self) -> None:
         self._say_fallback()
-        factors = self.throttle.factors
+        factors = self._throttle.factors
         if factors == self._in_force:
             return
         engine = self._shared.engine
@@ -98,7 +95,7 @@ class VolumeWatch:
                 "volumes: %s: %s. The factor %.2f stays until its validity ends, then the fallback",
                 observation.status,
                 observation.reason,
-                self.throttle.factor,
+                self._throttle.factor,
             )
         elif self._failed and not failed:
             log.info("volumes: they can be looked at again")
@@ -106,23 +103,23 @@ class VolumeWatch:
 
     def _say_fallback(self) -> None:
         """Once when it comes into force, also where it is the factor that there was."""
-        fallbacks, self._fallbacks = self._fallbacks, self.throttle.fallbacks
-        if self._fallbacks > fallbacks and self.throttle.factors == self._in_force:
+        fallbacks, self._fallbacks = self._fallbacks, self._throttle.fallbacks
+        if self._fallbacks > fallbacks and self._throttle.factors == self._in_force:
             log.warning(
                 "volumes: produce factor %.2f, now as the fallback: no look has succeeded for the validity",
-                self.throttle.factor,
+                self._throttle.factor,
             )
 
     def _say_factor(self) -> None:
-        factor = self.throttle.factor
+        factor = self._throttle.factor
         is_at_an_end = factor in {0.0, 1.0} or self._logged in {0.0, 1.0}
         if factor == self._logged or not (is_at_an_end or abs(factor - self._logged) >= _STEP):
             return
         before, self._logged = self._logged, factor
-        if self.throttle.is_fallback:
+        if self._throttle.is_fallback:
             log.warning("volumes: produce factor %.2f -> %.2f: the fallback", before, factor)
             return
-        severe = self.throttle.verdict.most_severe
+        severe = self._throttle.verdict.most_severe
         if severe is None:
             log.info("volumes: produce factor %.2f -> %.2f", before, factor)
             return
