@@ -30,7 +30,7 @@ from kvota.admin import (
     QuotaEntity,
     ThrottlingQuotaExceededError,
 )
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 HERE = Path(__file__).parent
@@ -242,14 +242,12 @@ async def all_bursts(kafka: LocalKafka, folder: Path) -> dict[str, dict[str, dic
         f'[[quota]]\nclient_id = "{client_id}"\n{KEY} = {RATE}\n'
         for client_id in limited("gateway")
     )
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"CONTROLLER_MUTATION": True},
     )
-    with GatewayProcess(folder, config=config, quotas=quotas, first_port=first_port) as gateway:
+    with GatewayProcess(folder, config=config, quotas=quotas) as gateway:
         return {
             "broker": await bursts(kafka.bootstrap_servers, "broker"),
             "gateway": await bursts(gateway.bootstrap_servers, "gateway"),

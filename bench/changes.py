@@ -46,7 +46,6 @@ from tests.unit.quota_api.written import Entity, alteration, altered  # noqa: E4
 
 from kvota.app.gateway_process import (  # noqa: E402
     GatewayProcess,
-    free_port_range,
     gateway_toml,
 )
 from kvota.localkafka import LocalKafka  # noqa: E402
@@ -176,15 +175,13 @@ def crowded(place: tuple[str, int]) -> Iterator[dict[str, object]]:
 
 
 def gateway(stack: ExitStack, kafka: LocalKafka, folder: Path, source: str) -> GatewayProcess:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"PRODUCE": True},
         source=source,
     ).replace("[quotas]", ALLOWED)
-    process = GatewayProcess(folder, config=config, quotas="", first_port=first_port)
+    process = GatewayProcess(folder, config=config, quotas="")
     (folder / f"{MINE.partition('.')[0]}.py").write_text(MODULE)
     stack.enter_context(process)
     wait_until_it_takes_them(process)

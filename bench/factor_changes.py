@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.files.log_dirs import observe_local
 from kvota.localkafka import LocalKafka
 from kvota.volumes.settings import CHECK_INTERVAL, HARD_USED, LOG_DIRS, SOFT_USED
@@ -52,18 +52,16 @@ def gateway(kafka: LocalKafka, folder: Path, *, changes: bool) -> tuple[GatewayP
     disk = SHARED if changes else Path("/")
     used = observe_local([str(disk)]).volumes[0].used_bytes
     soft = used if changes else used + 2**50
-    port = free_port_range(3)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=port,
         node_ids="1-1",
         enforce={"PRODUCE": True},
         record="record",
         kafka={CHECK_INTERVAL: 1, LOG_DIRS: str(disk), SOFT_USED: soft, HARD_USED: soft + BAND},
     )
-    one = GatewayProcess(folder, config=config, quotas=QUOTAS, first_port=port)
+    one = GatewayProcess(folder, config=config, quotas=QUOTAS)
     one.start()
-    return one, Target("changes" if changes else "stays", port + 2, one.pid)
+    return one, Target("changes" if changes else "stays", one.first_port + 2, one.pid)
 
 
 @contextmanager

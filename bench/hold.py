@@ -254,7 +254,6 @@ def run(args, stack, folder, kafka, tap_port):
             record="record",
         ),
         quotas=gateway_quotas(),
-        first_port=first,
     )
     stack.enter_context(gateway)
     processes = [

@@ -101,7 +101,6 @@ def start_gateway(stack: ExitStack, folder: Path, upstream: str, algorithm: str)
         folder / algorithm,
         config=config,
         quotas=f"[[quota]]\nclient_id_default = true\nproducer_byte_rate = {QUOTA}\n",
-        first_port=first,
     )
     stack.enter_context(gateway)
     return first

@@ -21,7 +21,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from frames import produce_frame
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 TOPIC = "bench"
@@ -98,23 +98,21 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvota-bench-")))
         kafka = stack.enter_context(LocalKafka(nodes=1, host="127.0.0.1"))
         kafka.create_topic(TOPIC)
-        first = free_port_range(3)
         config = gateway_toml(
             upstream=kafka.bootstrap_servers,
-            first_port=first,
             node_ids="0-1",
             enforce={"PRODUCE": True},
             record="record",
             http_port=0,
         )
         gateway = stack.enter_context(
-            GatewayProcess(folder / "gateway", config=config, quotas=QUOTAS, first_port=first)
+            GatewayProcess(folder / "gateway", config=config, quotas=QUOTAS)
         )
         watching = Watching(gateway.http_url + "/metrics")
         watching.look()
         before, begin = memory_bytes(gateway), time.monotonic()
         with watching.going_on():
-            size = send(first, names)
+            size = send(gateway.first_port, names)
         took_s = time.monotonic() - begin
         watching.look()
         after = memory_bytes(gateway)

@@ -38,7 +38,6 @@ from tests.unit.quota_api.written import (  # noqa: E402
 
 from kvota.app.gateway_process import (  # noqa: E402
     GatewayProcess,
-    free_port_range,
     gateway_toml,
 )
 from kvota.localkafka import LocalKafka  # noqa: E402
@@ -82,11 +81,8 @@ def took_ms(client: RawClient, frame: bytes) -> float:
 
 
 def started(stack: ExitStack, kafka: LocalKafka, folder: Path, source: str) -> GatewayProcess:
-    first_port = free_port_range(4)
-    config = gateway_toml(
-        upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="0-2", source=source
-    )
-    process = GatewayProcess(folder, config=config, quotas="", first_port=first_port)
+    config = gateway_toml(upstream=kafka.bootstrap_servers, node_ids="0-2", source=source)
+    process = GatewayProcess(folder, config=config, quotas="")
     stack.enter_context(process)
     wait_until_it_takes_them(process)
     return process

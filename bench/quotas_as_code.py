@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED, kafka_command
 
@@ -34,13 +34,8 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         LocalKafka(host=HOST, java_options=SHORT_LIVED) as kafka,
     ):
-        first_port = free_port_range(6)
-        config = gateway_toml(
-            upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="0-4", source="file"
-        )
-        with GatewayProcess(
-            Path(folder), config=config, quotas="", first_port=first_port
-        ) as gateway:
+        config = gateway_toml(upstream=kafka.bootstrap_servers, node_ids="0-4", source="file")
+        with GatewayProcess(Path(folder), config=config, quotas="") as gateway:
             seconds = {
                 "broker": applied(Path(folder), kafka.bootstrap_servers, args),
                 "gateway": applied(Path(folder), gateway.bootstrap_servers, args),

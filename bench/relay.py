@@ -130,7 +130,6 @@ def start_gateway(stack: ExitStack, folder: Path, host: str, port: int) -> Targe
             record="record",
         ).replace('flush_interval = "500ms"', 'flush_interval = "5s"'),
         quotas=QUOTAS,
-        first_port=first,
     )
     stack.enter_context(gateway)
     return Target("kvota", first, gateway.pid)

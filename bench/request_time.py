@@ -85,7 +85,7 @@ def gateway_of(folder: Path, upstream: str, quotas: str, *, enforced: bool) -> G
         enforce={"REQUEST": enforced},
         record="record",
     )
-    return GatewayProcess(folder, config=config, quotas=quotas, first_port=first)
+    return GatewayProcess(folder, config=config, quotas=quotas)
 
 
 def port_of(gateway: GatewayProcess) -> int:

@@ -297,7 +297,6 @@ def started(folder: Path, upstream: str, first: int) -> GatewayProcess:
             http_port=0,
         ).replace('flush_interval = "500ms"', 'flush_interval = "5s"'),
         quotas=QUOTAS,
-        first_port=first,
     )
 
 

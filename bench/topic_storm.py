@@ -23,7 +23,7 @@ from tests.adversary.good_client import GoodClient, GoodLoad, Waits  # noqa: E40
 from tests.integration.topic_storm import REFUSED, Storm  # noqa: E402
 
 from kvota.admin import AdminClient, ClientQuotaAlteration, QuotaEntity  # noqa: E402
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml  # noqa: E402
+from kvota.app.gateway_process import GatewayProcess, gateway_toml  # noqa: E402
 from kvota.localkafka import LocalKafka  # noqa: E402
 
 RESULT = Path(__file__).parent / "results/topic_storm.json"
@@ -100,17 +100,18 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="kvota-storm-") as folder,
         LocalKafka(host=HOST, properties=PROPERTIES) as kafka,
     ):
-        first_port = free_port_range(4)
         config = gateway_toml(
             upstream=kafka.bootstrap_servers,
-            first_port=first_port,
             node_ids="0-2",
             enforce={"CONTROLLER_MUTATION": True},
         )
         quotas = f'[[quota]]\nclient_id = "gateway-quota"\n{KEY} = {asked.rate}\n'
         asyncio.run(limit(kafka.bootstrap_servers, "broker-quota", asked.rate))
-        with GatewayProcess(Path(folder), config=config, quotas=quotas, first_port=first_port):
-            addresses = {"broker": kafka.nodes[0].address, "gateway": ("127.0.0.1", first_port + 2)}
+        with GatewayProcess(Path(folder), config=config, quotas=quotas) as gateway:
+            addresses = {
+                "broker": kafka.nodes[0].address,
+                "gateway": ("127.0.0.1", gateway.first_port + 2),
+            }
             found: dict[str, object] = {}
             for name, address in addresses.items():
                 waits = alone(address, min(10.0, asked.seconds))

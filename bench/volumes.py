@@ -84,7 +84,7 @@ def gateway(kafka: LocalKafka, folder: Path, algorithm: str) -> GatewayProcess:
         buckets=bucket,
         kafka=settings,
     )
-    return GatewayProcess(folder, config=config, quotas="", first_port=port)
+    return GatewayProcess(folder, config=config, quotas="")
 
 
 def node_port(one: GatewayProcess, node_id: int) -> int:

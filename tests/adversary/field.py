@@ -243,7 +243,6 @@ class Field:
             self._folder / client_id,
             config=config,
             quotas=_quotas_toml(attack, client_id),
-            first_port=first_port,
         )
 
 

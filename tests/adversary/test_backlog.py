@@ -79,7 +79,7 @@ async def gateway(
         record="record",
         limits={"drain_time": "1s"},
     )
-    with GatewayProcess(folder, config=config, quotas="", first_port=first_port) as process:
+    with GatewayProcess(folder, config=config, quotas="") as process:
         yield first_port, Memory(process.pid)
     server.close()
     for _ in range(5):

@@ -99,7 +99,7 @@ async def test_large_mutations_that_nobody_answers_take_little_memory_and_one_tu
         limits={"drain_time": "1s"},
     )
 
-    with GatewayProcess(tmp_path, config=config, quotas=QUOTAS, first_port=port) as gateway:
+    with GatewayProcess(tmp_path, config=config, quotas=QUOTAS) as gateway:
         good = GoodClient(("127.0.0.1", port), "", GoodLoad(value_bytes=0), None)
         await asyncio.to_thread(good.__enter__)
         try:

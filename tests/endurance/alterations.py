@@ -11,7 +11,7 @@ from tests.integration.raw_client import RawClient
 from tests.integration.test_client_quotas import address, asked
 from tests.unit.quota_api.written import alteration, altered, described, description
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 STORES = ("file", "topic")
@@ -92,13 +92,10 @@ def run_alterations(kafka: LocalKafka, folder: Path, store: str, plan: Alteratio
 
 def gateway_with_quotas(kafka: LocalKafka, folder: Path, store: str, topic: str) -> GatewayProcess:
     """One that keeps its quotas there; not started yet."""
-    first_port = free_port_range(6)
-    config = gateway_toml(
-        upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="0-4", source=store
-    )
+    config = gateway_toml(upstream=kafka.bootstrap_servers, node_ids="0-4", source=store)
     if store == "topic":
         config = config.replace("[quotas]", f'[quotas]\ntopic = "{topic}"')
-    return GatewayProcess(folder, config=config, quotas="", first_port=first_port)
+    return GatewayProcess(folder, config=config, quotas="")
 
 
 def wait_until_it_takes_them(process: GatewayProcess) -> None:

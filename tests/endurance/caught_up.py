@@ -173,7 +173,6 @@ def _start(stack: ExitStack, kafka: LocalKafka, folder: Path, name: str, plan: P
             folder / name,
             config=gateway_config(kafka, first_port, algorithm, bucket=BucketSettings()),
             quotas="" if name == UNLIMITED else entry,
-            first_port=first_port,
         )
         stack.enter_context(gateway)
         address = ("127.0.0.1", first_port + 1 + kafka.nodes[0].node_id)

@@ -64,7 +64,6 @@ def run_disk_full(
         folder / "gateway",
         config=config.replace("[record]\n", f"[record]\n{_BUFFER}"),
         quotas=UNREACHED.toml,
-        first_port=first_port,
     )
     record = folder / "gateway" / "record"
     address = ("127.0.0.1", first_port + 1 + kafka.nodes[0].node_id)

@@ -70,7 +70,6 @@ def gateway_before(
         folder,
         config=gateway_config(kafka, first_port, algorithm),
         quotas=quota.toml,
-        first_port=first_port,
     )
     with process:
         yield process

@@ -71,7 +71,6 @@ def run_reloads(kafka: LocalKafka, folder: Path, plan: Reloads) -> Findings:
         folder / "gateway",
         config=_config(kafka, first_port, None),
         quotas=_quotas(_UNREACHED, _UNREACHED),
-        first_port=first_port,
     )
     record = folder / "gateway" / "record"
     with ExitStack() as stack:

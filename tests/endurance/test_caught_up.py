@@ -9,7 +9,7 @@ from tests.endurance.caught_up import ALGORITHMS, Plan, run_caught_up
 from tests.endurance.gated_kafka import NODES_MAX
 from tests.endurance.recorded import rows_by_outcome, waits_of_fetches
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
@@ -66,13 +66,11 @@ def test_nobody_waits_for_good_for_a_batch_that_is_larger_than_the_room(
 
 def _read_by_all(kafka: LocalKafka, folder: Path, algorithm: str) -> list[list[int]]:
     """The offsets that each of those got who share a limit."""
-    first_port = free_port_range(NODES_MAX + 2)
     bucket = {QuotaType.FETCH: BucketSettings(burst_ms=1_000, debt_max_ms=0)}
     gateway = GatewayProcess(
         folder,
         config=gateway_toml(
             upstream=kafka.bootstrap_servers,
-            first_port=first_port,
             node_ids=f"0-{NODES_MAX}",
             enforce={"FETCH": True},
             buckets=bucket if algorithm == "token_bucket" else None,
@@ -80,7 +78,6 @@ def _read_by_all(kafka: LocalKafka, folder: Path, algorithm: str) -> list[list[i
             record="record",
         ),
         quotas=f"[[quota]]\nclient_id_default = true\nconsumer_byte_rate = {LIMIT}\n",
-        first_port=first_port,
     )
     with gateway, ThreadPoolExecutor(SHARING) as pool:
         return list(pool.map(lambda _: _read(gateway.bootstrap_servers), range(SHARING)))

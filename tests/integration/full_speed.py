@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from typing import Self
 
 from aiokafka import AIOKafkaProducer
@@ -12,7 +13,7 @@ _RECORD = bytes(20_000)
 _END_S = 60.0
 
 
-class FullSpeed:
+class FullSpeed(ABC):
     """A thread that sends until it is told to stop, or until the block ends.
 
     Attributes:
@@ -40,8 +41,9 @@ class FullSpeed:
         self._thread.join(_END_S)
         assert not self._thread.is_alive(), f"what was sent to {self._topic} has not ended"
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Send until ``_stopping`` is set, and then until all that was sent has ended."""
 
 
 class LibrdkafkaAtFullSpeed(FullSpeed):

@@ -2,7 +2,6 @@
 
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kvota.java.find import java_command
@@ -32,12 +31,7 @@ class JavaAdmin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         with self._process:
             self._process.stdin.close()

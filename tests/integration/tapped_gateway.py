@@ -76,8 +76,6 @@ def tapped_gateway(
         kafka=kafka_properties,
         limits=limits,
     ).replace("[gateway]\n", f'[gateway]\nadvertised_host = "{TAP_HOST}"\n')
-    process = GatewayProcess(
-        folder, config=config, quotas=quotas, first_port=first_port, log_level=log_level
-    )
+    process = GatewayProcess(folder, config=config, quotas=quotas, log_level=log_level)
     with process, ClientTap(first_port, _LISTENERS) as tap:
         yield TappedGateway(process, tap, kafka, first_port)

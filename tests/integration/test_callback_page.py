@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.test_partition_share import produce_request
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.client import BrokerConnection, Security
 from kvota.localkafka import LocalKafka
 from kvota.wire.apis import PRODUCE
@@ -31,15 +31,13 @@ def before(
     (tmp_path / "team_quotas.py").write_text(CODE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
     assert SETTING is not None
-    first_port = free_port_range(3)
     config = gateway_toml(
         upstream=sasl_kafka.sasl_bootstrap_servers,
-        first_port=first_port,
         node_ids="0-1",
         enforce={"PRODUCE": True},
         kafka={SETTING[1].strip('"'): SETTING[2]},
     )
-    process = GatewayProcess(tmp_path, config=config, quotas="", first_port=first_port)
+    process = GatewayProcess(tmp_path, config=config, quotas="")
     return process, config
 
 

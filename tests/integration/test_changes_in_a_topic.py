@@ -25,7 +25,7 @@ from tests.integration.test_client_quotas import address, asked
 from tests.integration.test_quota_topic import said
 from tests.unit.quota_api.written import Values, alteration, altered
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 log = logging.getLogger(__name__)
@@ -66,17 +66,15 @@ CHANGES = (
 
 
 def sharing(folder: Path, kafka: LocalKafka) -> GatewayProcess:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce=dict.fromkeys(KEYS, True),
         record="record",
         source="topic",
         kafka={NUM: 2},
     ).replace("[quotas]", '[quotas]\ntopic = "quotas-of-a-crowd"')
-    return GatewayProcess(folder, config=config, quotas="", first_port=first_port)
+    return GatewayProcess(folder, config=config, quotas="")
 
 
 def alter(client: RawClient, *changes: Change) -> None:

@@ -143,9 +143,7 @@ class Changing:
         self._module = module
         self._first_port = free_port_range(4)
         self._upstream = kafka.bootstrap_servers
-        self.process = GatewayProcess(
-            module.parent, config=self._config({}), quotas="", first_port=self._first_port
-        )
+        self.process = GatewayProcess(module.parent, config=self._config({}), quotas="")
         self.node_1 = ("127.0.0.1", self._first_port + 2)
 
     def _config(self, kafka: Mapping[str, int | str | float]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.integration.raw_client import RawClient
 from tests.unit.quota_api.written import alteration, altered, described, description
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.client import BrokerConnection, Security
 from kvota.localkafka import LocalKafka
 from kvota.testing import frames
@@ -31,15 +31,13 @@ def gateway(
     quotas: str = "",
     enforce: tuple[str, ...] = (),
 ) -> GatewayProcess:
-    first_port = free_port_range(6)
     config = gateway_toml(
         upstream=upstream,
-        first_port=first_port,
         node_ids="0-4",
         source=source,
         enforce=dict.fromkeys(enforce, True),
     )
-    return GatewayProcess(folder, config=config + more, quotas=quotas, first_port=first_port)
+    return GatewayProcess(folder, config=config + more, quotas=quotas)
 
 
 def address(process: GatewayProcess) -> tuple[str, int]:

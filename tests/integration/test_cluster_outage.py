@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.test_gateway_http import metrics_of
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 TOPIC = "outage_topic"
@@ -55,10 +55,8 @@ def test_what_was_known_stays_and_is_marked_until_the_broker_is_back(
     (tmp_path / "outage_quotas.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     kafka.create_topic(TOPIC, partitions=2)
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         http_port=0,
         kafka={
@@ -66,7 +64,7 @@ def test_what_was_known_stays_and_is_marked_until_the_broker_is_back(
             "client.quota.callback.share.separator": "_",
         },
     )
-    with GatewayProcess(tmp_path, config=config, quotas="", first_port=first_port) as process:
+    with GatewayProcess(tmp_path, config=config, quotas="") as process:
         until(lambda: "TOLD fresh [1, 1] 1" in told(process), process)
         assert stale(process) == 0
         before = len(told(process))

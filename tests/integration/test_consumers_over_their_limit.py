@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
@@ -47,17 +47,15 @@ def topic(kafka: LocalKafka) -> str:
 def gateway(
     request: pytest.FixtureRequest, kafka: LocalKafka, tmp_path: Path
 ) -> Iterator[GatewayProcess]:
-    first_port = free_port_range(10)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-8",
         enforce={"FETCH": True},
         buckets=BUCKETS if request.param == "token_bucket" else None,
         record="record",
         kafka=KAFKA,
     )
-    process = GatewayProcess(tmp_path, config=config, quotas=QUOTAS, first_port=first_port)
+    process = GatewayProcess(tmp_path, config=config, quotas=QUOTAS)
     with process:
         yield process
 

@@ -16,7 +16,7 @@ import pytest
 from tests.integration.raw_client import RawClient
 from tests.unit.quota_api.written import alteration
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, parts, request
 from kvota.testing.kafka_messages import milliseconds
@@ -140,20 +140,18 @@ def places(
     kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Place]]:
     """A node with the quotas for clients that come directly, and a gateway with the same."""
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"CONTROLLER_MUTATION": True},
         source="file",
         http_port=0,
     )
     folder = tmp_path_factory.mktemp("mutations")
-    with GatewayProcess(folder, config=config, quotas="", first_port=first_port) as gateway:
+    with GatewayProcess(folder, config=config, quotas="") as gateway:
         found = {
             "broker": Place("broker", kafka.nodes[0].address),
-            "gateway": Place("gateway", ("127.0.0.1", first_port + 2), gateway.http_url),
+            "gateway": Place("gateway", ("127.0.0.1", gateway.first_port + 2), gateway.http_url),
         }
         for place in found.values():
             place.limit(MODES, RATE)

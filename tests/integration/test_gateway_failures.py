@@ -108,8 +108,8 @@ def test_no_record_is_lost_or_doubled_when_the_gateway_is_replaced(
         upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="1", record="record"
     )
     bootstrap_servers = f"127.0.0.1:{first_port}"
-    one = GatewayProcess(tmp_path / "one", config=config, quotas=UNREACHED, first_port=first_port)
-    other = GatewayProcess(tmp_path / "two", config=config, quotas=UNREACHED, first_port=first_port)
+    one = GatewayProcess(tmp_path / "one", config=config, quotas=UNREACHED)
+    other = GatewayProcess(tmp_path / "two", config=config, quotas=UNREACHED)
     with one:
         producer = IdempotentProducer(bootstrap_servers, topic, RECORDS, pause_s=0.05)
         wait_until(producer, RECORDS // 10)

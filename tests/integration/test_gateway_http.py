@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.app.http_client import ask
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import produce, throttle_of
@@ -35,16 +35,14 @@ QUOTAS = '[[quota]]\nuser_default = true\nproducer_byte_rate = "100KB/s"\n'
 
 @pytest.fixture
 def gateway(tmp_path: Path, kafka: LocalKafka) -> Iterator[GatewayProcess]:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"PRODUCE": True},
         record="record",
         http_port=0,
     )
-    with GatewayProcess(tmp_path, config=config, quotas=QUOTAS, first_port=first_port) as running:
+    with GatewayProcess(tmp_path, config=config, quotas=QUOTAS) as running:
         yield running
 
 

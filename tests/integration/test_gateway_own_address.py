@@ -26,7 +26,7 @@ def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayP
         config = gateway_toml(
             upstream=kafka.bootstrap_servers, first_port=first_port, node_ids="0-2"
         )
-        with GatewayProcess(tmp_path, config=config, quotas="", first_port=first_port) as process:
+        with GatewayProcess(tmp_path, config=config, quotas="") as process:
             yield process
 
 

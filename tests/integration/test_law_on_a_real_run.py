@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 from tests.integration.law_of_record import law_by_command, law_of, with_limits_off
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 MESSAGES = 3_000
@@ -101,12 +101,10 @@ def watched(kafka3: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Run
     """What a gateway recorded: every quota type, with the quotas changed in the middle."""
     folder = tmp_path_factory.mktemp("law")
     kafka3.create_topic("law", partitions=PARTITIONS, replication_factor=1)
-    first_port = free_port_range(12)
     gateway = GatewayProcess(
         folder,
         config=gateway_toml(
             upstream=kafka3.bootstrap_servers,
-            first_port=first_port,
             # Bandwidth in shadow mode, where throttles are computed and nobody waits for them.
             enforce={
                 "PRODUCE": False,
@@ -118,7 +116,6 @@ def watched(kafka3: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Run
             http_port=0,
         ),
         quotas=QUOTAS.format(bytes_per_s=20_000, partitions_per_s=0.5, percent=1e-4),
-        first_port=first_port,
     )
     with gateway, Scraping(f"{gateway.http_url}/metrics") as scraping:
         _produce(gateway.bootstrap_servers)

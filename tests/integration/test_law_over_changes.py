@@ -164,9 +164,7 @@ def record(kafka3: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Path
     kafka3.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=1)
     first_port = free_port_range(12)
     configs = [stage.config(kafka3.bootstrap_servers, first_port) for stage in STAGES]
-    gateway = GatewayProcess(
-        folder, config=configs[0], quotas=STAGES[0].quotas, first_port=first_port
-    )
+    gateway = GatewayProcess(folder, config=configs[0], quotas=STAGES[0].quotas)
     with gateway, Traffic(gateway.bootstrap_servers) as traffic:
         time.sleep(STAGE_S)
         for stage, config in zip(STAGES[1:], configs[1:], strict=True):

@@ -104,7 +104,7 @@ def seen(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     )
     quotas = f"[[quota]]\nuser_default = true\nproducer_byte_rate = {LIMIT}\n"
     folder = tmp_path_factory.mktemp("limit-holds")
-    process = GatewayProcess(folder, config=config, quotas=quotas, first_port=first_port)
+    process = GatewayProcess(folder, config=config, quotas=quotas)
     crowd = Crowd(first_port)
     with process, ClientTap(first_port, 4) as tap:
         begin = time.monotonic()

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.raw_client import RawClient
 from tests.integration.test_gateway_addresses import batch, leaders, produce_to
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import CREATE_TOPICS, METADATA, parts, request
 
@@ -19,10 +19,8 @@ TOPIC = "one-counter"
 
 @pytest.fixture
 def gateway(kafka: LocalKafka, tmp_path: Path) -> Iterator[GatewayProcess]:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=f"{OTHER_NAME}:{kafka.nodes[0].port}",
-        first_port=first_port,
         node_ids="0-2",
         record="record",
         limits={"default_partitions": 7},
@@ -30,7 +28,7 @@ def gateway(kafka: LocalKafka, tmp_path: Path) -> Iterator[GatewayProcess]:
     quotas = (
         "[[quota]]\nuser_default = true\nproducer_byte_rate = 1e9\ncontroller_mutation_rate = 1e6\n"
     )
-    with GatewayProcess(tmp_path, config=config, quotas=quotas, first_port=first_port) as process:
+    with GatewayProcess(tmp_path, config=config, quotas=quotas) as process:
         yield process
 
 

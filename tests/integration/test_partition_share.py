@@ -73,9 +73,7 @@ class Scenario:
     first_port: int = field(default_factory=lambda: free_port_range(5))
 
     def __post_init__(self) -> None:
-        self.gateway = GatewayProcess(
-            self.folder, config=self.config, quotas="", first_port=self.first_port
-        )
+        self.gateway = GatewayProcess(self.folder, config=self.config, quotas="")
         text = "".join(f"{name}={value}\n" for name, value in LOGIN.items())
         self.login_file.write_text(text)
 

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 _RECORDS = 120
@@ -34,16 +34,14 @@ Client = Callable[[str, str, str], set[str]]
 
 @pytest.fixture
 def gateway(kafka: LocalKafka, tmp_path: Path) -> Iterator[GatewayProcess]:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"PRODUCER_ID": True},
         record="record",
         kafka=_SETTINGS,
     )
-    with GatewayProcess(tmp_path, config=config, quotas=_QUOTAS, first_port=first_port) as process:
+    with GatewayProcess(tmp_path, config=config, quotas=_QUOTAS) as process:
         yield process
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.integration.law_of_record import law_of
 
 from kvota.app.demo.verdicts import verdicts
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
@@ -82,12 +82,10 @@ def _gateway(
     buckets: Mapping[QuotaType, BucketSettings] | None = None,
     windows: dict[str, int] | None = None,
 ) -> GatewayProcess:
-    first_port = free_port_range(4)
     return GatewayProcess(
         folder,
         config=gateway_toml(
             upstream=kafka.bootstrap_servers,
-            first_port=first_port,
             node_ids="0-2",
             enforce=dict.fromkeys(enforce, True),
             buckets=buckets,
@@ -95,7 +93,6 @@ def _gateway(
             kafka=windows,
         ),
         quotas=QUOTAS.format(quota=quota),
-        first_port=first_port,
     )
 
 

@@ -20,7 +20,7 @@ from tests.integration.conftest import HOST
 from tests.integration.raw_client import RawClient
 from tests.unit.quota_api.written import alteration, altered
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.testing.frames import decoded, request, throttle_of
@@ -102,22 +102,20 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("request-quota")
-    first_port = free_port_range(4)
     clients = (WITHOUT, TIME, BYTES, BOTH)
     with LocalKafka(host=HOST, java_options=SHORT_LIVED) as kafka:
         kafka.create_topic(TOPIC)
         config = gateway_toml(
             upstream=kafka.bootstrap_servers,
-            first_port=first_port,
             node_ids="0-2",
             source="file",
             enforce=dict.fromkeys(("PRODUCE", "FETCH", "REQUEST"), True),
             record="record",
         )
-        gateway = GatewayProcess(folder, config=config, quotas="", first_port=first_port)
+        gateway = GatewayProcess(folder, config=config, quotas="")
         with gateway:
             # Without quotas on the broker; a client of the second node port, which is the node's.
-            through = ("127.0.0.1", first_port + 1 + 1)
+            through = ("127.0.0.1", gateway.first_port + 1 + 1)
             set_quotas(through)
             by_gateway = {client_id: told(through, client_id) for client_id in clients}
         host, _, port = kafka.bootstrap_servers.split(",")[0].partition(":")

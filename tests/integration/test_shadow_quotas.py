@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_controller_mutation_quota import NONE, REFUSED, Place
 
 from kvota.app.cli.main import main
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 
 WANTED = """
@@ -28,23 +28,20 @@ OTHERS = WANTED.replace("1/s", "2/s")
 
 @pytest.fixture
 def gateway(kafka: LocalKafka, tmp_path: Path) -> Iterator[GatewayProcess]:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"CONTROLLER_MUTATION": True},
         source="file",
         http_port=0,
     )
-    with GatewayProcess(tmp_path, config=config, quotas="", first_port=first_port) as process:
+    with GatewayProcess(tmp_path, config=config, quotas="") as process:
         yield process
 
 
 @pytest.fixture
 def place(gateway: GatewayProcess) -> Place:
-    port = int(gateway.bootstrap_servers.partition(":")[2])
-    return Place("tried", ("127.0.0.1", port + 2))
+    return Place("tried", ("127.0.0.1", gateway.first_port + 2))
 
 
 def kvota(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

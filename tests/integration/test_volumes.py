@@ -18,7 +18,7 @@ from tests.endurance.client_process import ClientProcess, java_client
 from tests.integration.full_speed import AiokafkaAtFullSpeed, LibrdkafkaAtFullSpeed
 from tests.integration.small_disks import small_disks, taken_by_others
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.cluster import admin
 from kvota.localkafka.processes.command_line import SHORT_LIVED
@@ -64,17 +64,15 @@ def gateway_of(
         f"{P}.kafka.admin.bootstrap.servers": cluster.bootstrap_servers,
     }
     settings |= {f"{P}.{key}": value for key, value in further.items()}
-    port = free_port_range(5)
     config = gateway_toml(
         upstream=cluster.bootstrap_servers,
-        first_port=port,
         node_ids="1-3",
         enforce={"PRODUCE": True},
         kafka=settings,
         record="record",
         http_port=0,
     )
-    with GatewayProcess(folder, config=config, quotas="", first_port=port) as gateway:
+    with GatewayProcess(folder, config=config, quotas="") as gateway:
         yield gateway
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -40,7 +41,7 @@ def free_port_range(count: int, host: str = "127.0.0.1") -> int:
 def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs between runs)
     *,
     upstream: str,
-    first_port: int,
+    first_port: int | None = None,
     node_ids: str = "0-9",
     enforce: Mapping[str, bool] | None = None,
     buckets: Mapping[QuotaType, BucketSettings] | None = None,
@@ -52,10 +53,12 @@ def gateway_toml(  # noqa: PLR0913  (one argument per setting that differs betwe
 ) -> str:
     """Write a gateway.toml; bootstrap is ``first_port``, node n is at ``first_port + 1 + n``.
 
-    Without ``http_port`` nothing is served by HTTP; 0: at any port that is free.
+    Without ``first_port`` as many neighbouring ports as that takes are chosen, which are free right now. Without ``http_port`` nothing is served by HTTP; 0: at any port that is free.
 
     The quota types in ``buckets`` are counted by a token bucket; ``source``: of the quotas.
     """
+    if first_port is None:
+        first_port = free_port_range(2 + max(map(int, re.findall("[0-9]+", node_ids))))
     servers = ", ".join(f'"{server.strip()}"' for server in upstream.split(","))
     lines = [
         "[gateway]",
@@ -102,22 +105,30 @@ class GatewayProcess:
         folder: where the files are written and the log is kept.
         config: text of gateway.toml.
         quotas: text of quotas.toml.
-        first_port: the bootstrap port in ``config``.
         log_level: what is logged; at ``debug`` every line that is else only counted, too.
     """
 
-    def __init__(
-        self, folder: Path, *, config: str, quotas: str, first_port: int, log_level: str = "info"
-    ) -> None:
+    def __init__(self, folder: Path, *, config: str, quotas: str, log_level: str = "info") -> None:
         self._log_level = log_level
         self.folder = folder
-        self.bootstrap_servers = f"127.0.0.1:{first_port}"
+        self._config = config
         self.log_path = folder / "gateway.log"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "gateway.toml").write_text(config)
         (folder / "quotas.toml").write_text(quotas)
         self._process: subprocess.Popen[bytes] | None = None
         self._leash: int | None = None
+
+    @property
+    def first_port(self) -> int:
+        """Return the bootstrap port, as its first configuration has it."""
+        port: int = tomllib.loads(self._config)["gateway"]["bootstrap_port"]
+        return port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return where clients begin."""
+        return f"127.0.0.1:{self.first_port}"
 
     @property
     def pid(self) -> int:

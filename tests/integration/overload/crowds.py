@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.java.find import java_command
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.jars.class_path import kafka_classpath
@@ -91,19 +91,16 @@ class Run:
 
 def run_crowds(kafka: LocalKafka, folder: Path, offer: Offer) -> Run:
     """All crowds at once, each under a limit of its own; what clients say stays in the folder."""
-    first_port = free_port_range(4)
     gateway = GatewayProcess(
         folder,
         config=gateway_toml(
             upstream=kafka.bootstrap_servers,
-            first_port=first_port,
             node_ids="0-2",
             enforce={"PRODUCE": True},
             buckets={QuotaType.PRODUCE: BucketSettings()},
             record="record",
         ),
         quotas=f"[[quota]]\nclient_id_default = true\nproducer_byte_rate = {offer.limit}\n",
-        first_port=first_port,
     )
     for crowd in CROWDS:
         kafka.create_topic(crowd.name)

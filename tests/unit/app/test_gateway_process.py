@@ -42,9 +42,8 @@ def files(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
-    first_port = free_port_range(3)
-    config = gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="1")
-    process = GatewayProcess(tmp_path, config=config, quotas=QUOTAS, first_port=first_port)
+    config = gateway_toml(upstream=NOWHERE, node_ids="1")
+    process = GatewayProcess(tmp_path, config=config, quotas=QUOTAS)
     with process:
         yield process
 
@@ -218,14 +217,13 @@ def test_an_upstream_that_cannot_be_reached_is_said_at_the_start(gateway: Gatewa
 
 
 def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
-    first_port = free_port_range(3)
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
         "from kvota.app.gateway_process import GatewayProcess, gateway_toml\n"
-        f"config = gateway_toml(upstream={NOWHERE!r}, first_port={first_port}, node_ids='1')\n"
+        f"config = gateway_toml(upstream={NOWHERE!r}, node_ids='1')\n"
         f"folder = Path({str(tmp_path)!r})\n"
-        f"with GatewayProcess(folder, config=config, quotas='', first_port={first_port}) as it:\n"
+        f"with GatewayProcess(folder, config=config, quotas='') as it:\n"
         "    print(it.pid, flush=True)\n"
         "    time.sleep(60)\n"
     )
@@ -260,8 +258,7 @@ def test_a_taken_port_ends_it_with_a_message(
 
 
 def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -> None:
-    first_port = free_port_range(2)
-    folder = files(gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="0"))
+    folder = files(gateway_toml(upstream=NOWHERE, node_ids="0"))
     log_path = folder / "gateway.log"
     script = (
         "import resource, os, sys\n"
@@ -470,7 +467,7 @@ def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: P
     second.mkdir()
     (second / "quotas.toml").write_text("")
     (second / "gateway.toml").write_text(two)
-    with GatewayProcess(tmp_path / "one", config=one, quotas="", first_port=first_port) as first:
+    with GatewayProcess(tmp_path / "one", config=one, quotas="") as first:
         done = kvota("gateway", folder=second)
         checked = kvota("gateway", "--check", folder=second)
 
@@ -485,14 +482,13 @@ def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: P
 
 
 def test_the_pid_file_may_be_elsewhere(files: Callable[..., Path]) -> None:
-    first_port = free_port_range(3)
-    config = gateway_toml(upstream=NOWHERE, first_port=first_port, node_ids="1")
+    config = gateway_toml(upstream=NOWHERE, node_ids="1")
     config = config.replace("[gateway]", '[gateway]\npid_file = "run/it.pid"')
     folder = files(config)
 
     without_its_folder = kvota("gateway", folder=folder)
     (folder / "run").mkdir()
-    with GatewayProcess(folder, config=config, quotas="", first_port=first_port) as gateway:
+    with GatewayProcess(folder, config=config, quotas="") as gateway:
         held = (folder / "run" / "it.pid").read_text()
         reloaded = kvota("gateway", "reload", folder=folder)
 
@@ -518,7 +514,7 @@ def test_an_upstream_that_is_down_is_said_once_and_clients_are_disconnected(
 
 
 def test_a_gateway_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    process = GatewayProcess(tmp_path, config="[upstream]\n", quotas="", first_port=1)
+    process = GatewayProcess(tmp_path, config="[upstream]\n", quotas="")
 
     with pytest.raises(UnreachableError, match=r"bootstrap_servers: missing"):
         process.__enter__()

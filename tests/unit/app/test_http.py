@@ -25,15 +25,13 @@ QUOTAS = '[[quota]]\nuser = "a"\nproducer_byte_rate = "1MB/s"\n'
 def process(
     folder: Path, *, http_port: int | None = 0, more: str = "", enforced: bool = True
 ) -> GatewayProcess:
-    first_port = free_port_range(3)
     config = gateway_toml(
         upstream=NOWHERE,
-        first_port=first_port,
         node_ids="1",
         enforce={"PRODUCE": enforced},
         http_port=http_port,
     )
-    return GatewayProcess(folder, config=config + more, quotas=QUOTAS, first_port=first_port)
+    return GatewayProcess(folder, config=config + more, quotas=QUOTAS)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway
     (tmp_path / "reloaded_quotas.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     port = free_port_range(3)
-    process = GatewayProcess(tmp_path, config=config(port), quotas=QUOTAS, first_port=port)
+    process = GatewayProcess(tmp_path, config=config(port), quotas=QUOTAS)
     process.port = port  # type: ignore[attr-defined]
     with process:
         yield process

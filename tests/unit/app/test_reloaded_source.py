@@ -28,7 +28,7 @@ def test_what_is_said_is_where_the_quotas_are(
     tmp_path_factory: pytest.TempPathFactory, source: str, more: str, place: str
 ) -> None:
     folder, port = tmp_path_factory.mktemp(source), free_port_range(3)
-    process = GatewayProcess(folder, config=config(port, source), quotas="", first_port=port)
+    process = GatewayProcess(folder, config=config(port, source), quotas="")
     with process:
         assert f"quotas of 0 entities from {place}; records" in process.log
         written = '[[quota]]\nuser = "a"\nproducer_byte_rate = 1000\n'
@@ -51,7 +51,7 @@ def test_what_is_set_dynamically_goes_before_the_file(tmp_path: Path) -> None:
         windows = f'"quota.window.num" = {num}\n"quota.window.size.seconds" = {seconds}\n'
         return config(port, "file") + f"\n[kafka]\n{windows}"
 
-    with GatewayProcess(tmp_path, config=with_windows(7, 1), quotas="", first_port=port) as process:
+    with GatewayProcess(tmp_path, config=with_windows(7, 1), quotas="") as process:
         assert "counted by: PRODUCE sampled_rate (5 x 1000 ms)" in process.log
         process.reload("", with_windows(8, 2))
         assert "PRODUCE: sampled_rate (5 x 1000 ms) -> sampled_rate (5 x 2000 ms)" in process.log
@@ -63,9 +63,7 @@ def test_a_document_that_was_edited_by_hand_is_read_again(tmp_path: Path) -> Non
     port = free_port_range(3)
     file = tmp_path / "quotas.json"
     edited = ClientQuotas({QuotaEntity("byhand"): {"producer_byte_rate": 7.0}})
-    with GatewayProcess(
-        tmp_path, config=config(port, "file"), quotas="", first_port=port
-    ) as process:
+    with GatewayProcess(tmp_path, config=config(port, "file"), quotas="") as process:
 
         def said_at_reload() -> str:
             before = len(process.log)
@@ -96,9 +94,7 @@ def test_quotas_that_are_not_the_engines_are_said_when_they_are_others(tmp_path:
         return (ids and of_user) + (connections and of_ip)
 
     port = free_port_range(3)
-    with GatewayProcess(
-        tmp_path, config=config(port, "toml"), quotas="", first_port=port
-    ) as process:
+    with GatewayProcess(tmp_path, config=config(port, "toml"), quotas="") as process:
 
         def said_at(ids: str, connections: str) -> list[str]:
             before = len(process.log)

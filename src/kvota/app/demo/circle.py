@@ -15,7 +15,7 @@ from kvota.app.demo.screen import Screen
 from kvota.app.demo.tenants import ANALYTICS, ORDERS, TENANTS, TenantReport, topic_of
 from kvota.app.demo.traffic import run_tenants
 from kvota.app.demo.verdicts import verdicts
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -138,13 +138,11 @@ class _Circle:
 
     def _traffic(self, mode: str, quotas: ConfiguredQuotas) -> dict[str, TenantReport]:
         """Run the tenants through a gateway; return their reports."""
-        first_port = free_port_range(4)
         enforced = mode == _ENFORCED
         gateway = GatewayProcess(
             self._folder / mode,
             config=gateway_toml(
                 upstream=self._kafka.sasl_bootstrap_servers,
-                first_port=first_port,
                 node_ids="0-2",
                 enforce=dict.fromkeys(CONFIGURABLE_TYPES, enforced),
                 buckets=BUCKETS if enforced else None,
@@ -155,7 +153,6 @@ class _Circle:
                 },
             ),
             quotas=dump_quotas(quotas),
-            first_port=first_port,
         )
         title = (
             "Gateway: the plan in force"

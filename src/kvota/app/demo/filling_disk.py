@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvota.app.demo.beginning import prepare, terminated_as_interrupt
 from kvota.app.demo.screen import Screen
-from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.app.http_client import ask
 from kvota.files.log_dirs import observe_local
 from kvota.localkafka import LocalKafka
@@ -97,10 +97,8 @@ def run_filling_disk(folder: Path, *, seconds: float) -> int:
 
 
 def _gateway(kafka: LocalKafka, folder: Path, soft: int, hard: int) -> GatewayProcess:
-    first_port = free_port_range(4)
     config = gateway_toml(
         upstream=kafka.bootstrap_servers,
-        first_port=first_port,
         node_ids="0-2",
         enforce={"PRODUCE": True},
         buckets={QuotaType.PRODUCE: _BUCKET},
@@ -115,7 +113,7 @@ def _gateway(kafka: LocalKafka, folder: Path, soft: int, hard: int) -> GatewayPr
             f"{ADMIN_PREFIXES[0]}bootstrap.servers": kafka.bootstrap_servers,
         },
     )
-    return GatewayProcess(folder / "gateway", config=config, quotas="", first_port=first_port)
+    return GatewayProcess(folder / "gateway", config=config, quotas="")
 
 
 def _watch(
