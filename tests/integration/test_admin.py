@@ -1,10 +1,13 @@
 """The admin client on real clusters: what it says of each topic, broker and user is what there is."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.integration.tapped_gateway import tapped_gateway
 
 from kvota.admin import (
     AdminClient,
@@ -28,10 +31,56 @@ from kvota.admin import (
 from kvota.localkafka import LocalKafka
 
 
-@pytest.fixture(params=["kafka", "kafka_3_9"])
-async def admin(request: pytest.FixtureRequest) -> AsyncIterator[AdminClient]:
-    kafka: LocalKafka = request.getfixturevalue(request.param)
-    async with AdminClient(kafka.bootstrap_servers) as client:
+@contextmanager
+def gateway_before(kafka: LocalKafka, folder: Path, *, sasl: bool = False) -> Iterator[str]:
+    """It has quotas to keep, none of them for this client; no answer may name a broker's address."""
+    quotas = '[[quota]]\nuser = "somebody"\nproducer_byte_rate = 1000\nproducer_ids_rate = 10\n'
+    with tapped_gateway(folder, kafka, quotas=quotas, sasl=sasl) as tapped:
+        yield tapped.bootstrap_servers
+        tapped.assert_no_address_leaked()
+
+
+@pytest.fixture(scope="module", params=["kafka", "kafka_3_9", "gateway"])
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Where to ask: two brokers, and a gateway before the first."""
+    if request.param == "gateway":
+        kafka: LocalKafka = request.getfixturevalue("kafka")
+        with gateway_before(kafka, tmp_path_factory.mktemp("gateway")) as found:
+            yield found
+    else:
+        yield request.getfixturevalue(request.param).bootstrap_servers
+
+
+@pytest.fixture(scope="module", params=["cluster", "gateway"])
+def servers3(
+    request: pytest.FixtureRequest, kafka3: LocalKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Where to ask a cluster of three: itself, and a gateway before it."""
+    if request.param == "gateway":
+        with gateway_before(kafka3, tmp_path_factory.mktemp("gateway3")) as found:
+            yield found
+    else:
+        yield kafka3.bootstrap_servers
+
+
+@pytest.fixture(scope="module", params=["cluster", "gateway"])
+def sasl_servers(
+    request: pytest.FixtureRequest, sasl_kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Where to log in: at a broker, and at a gateway before it."""
+    if request.param == "gateway":
+        folder = tmp_path_factory.mktemp("sasl-gateway")
+        with gateway_before(sasl_kafka, folder, sasl=True) as found:
+            yield found
+    else:
+        yield sasl_kafka.sasl_bootstrap_servers
+
+
+@pytest.fixture
+async def admin(servers: str) -> AsyncIterator[AdminClient]:
+    async with AdminClient(servers) as client:
         yield client
 
 
@@ -132,21 +181,25 @@ async def test_what_is_asked_for_nothing_asks_nobody() -> None:
         await admin.create_topics([NewTopic("a"), NewTopic("a")])
 
 
-async def test_the_cluster_is_described_with_its_brokers(kafka3: LocalKafka) -> None:
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
+async def test_the_cluster_is_described_with_its_brokers(servers3: str, kafka3: LocalKafka) -> None:
+    async with AdminClient(servers3) as admin:
         cluster = await admin.describe_cluster()
 
     assert [node.node_id for node in cluster.nodes] == [1, 2, 3]
     assert cluster.controller_id in {1, 2, 3}
     assert cluster.cluster_id
-    assert {f"{node.host}:{node.port}" for node in cluster.nodes} == set(
-        kafka3.bootstrap_servers.split(",")
-    )
+    found = {f"{node.host}:{node.port}" for node in cluster.nodes}
+    brokers = set(kafka3.bootstrap_servers.split(","))
+    if servers3 == kafka3.bootstrap_servers:
+        assert found == brokers
+    else:
+        assert len(found) == len(brokers)
+        assert not found & brokers
 
 
-async def test_replicas_can_be_assigned(kafka3: LocalKafka) -> None:
+async def test_replicas_can_be_assigned(servers3: str) -> None:
     name = f"admin-{uuid4().hex[:8]}"
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
+    async with AdminClient(servers3) as admin:
         assigned = NewTopic(name, replica_assignments={0: [2, 3], 1: [3, 1]})
         (await admin.create_topics([assigned])).all()
         (await admin.create_partitions({name: NewPartitions(3, [[1, 2]])})).all()
@@ -156,13 +209,13 @@ async def test_replicas_can_be_assigned(kafka3: LocalKafka) -> None:
     assert [partition.replicas for partition in topic.partitions] == [(2, 3), (3, 1), (1, 2)]
 
 
-async def test_settings_are_altered_one_by_one(kafka3: LocalKafka) -> None:
+async def test_settings_are_altered_one_by_one(servers3: str) -> None:
     name = f"admin-{uuid4().hex[:8]}"
     topic = ConfigResource(ConfigResourceType.TOPIC, name)
     second = ConfigResource(ConfigResourceType.BROKER, "2")
     everybody = ConfigResource(ConfigResourceType.BROKER, "")
     missing = ConfigResource(ConfigResourceType.TOPIC, "admin-nobody")
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
+    async with AdminClient(servers3) as admin:
         (await admin.create_topics([NewTopic(name, 1, 3)])).all()
         await known(admin, name, 1)
         altered = await admin.incremental_alter_configs(
@@ -181,7 +234,11 @@ async def test_settings_are_altered_one_by_one(kafka3: LocalKafka) -> None:
         async with asyncio.timeout(20):
             while True:
                 found = await admin.describe_configs([topic, second, everybody, missing])
-                if found.result(second)["log.cleaner.threads"].value == "2":
+                if (
+                    found.result(second)["log.cleaner.threads"].value == "2"
+                    and found.result(topic)["retention.ms"].value == "1000"
+                    and found.result(everybody)["message.max.bytes"].value == "1000012"
+                ):
                     break
         retention = found.result(topic)["retention.ms"]
         assert (retention.value, retention.source) == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -207,9 +264,9 @@ async def test_settings_are_altered_one_by_one(kafka3: LocalKafka) -> None:
         (await admin.delete_topics([name])).all()
 
 
-async def test_log_directories_tell_their_volumes_and_replicas(kafka3: LocalKafka) -> None:
+async def test_log_directories_tell_their_volumes_and_replicas(servers3: str) -> None:
     name = f"admin-{uuid4().hex[:8]}"
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
+    async with AdminClient(servers3) as admin:
         (await admin.create_topics([NewTopic(name, 1, 3)])).all()
         await known(admin, name, 1)
         async with asyncio.timeout(20):
@@ -233,11 +290,11 @@ async def test_log_directories_tell_their_volumes_and_replicas(kafka3: LocalKafk
     assert "no broker 9; it has 1, 2, 3" in str(found.exception(9))
 
 
-async def test_offsets_are_asked_of_each_leader(kafka3: LocalKafka) -> None:
+async def test_offsets_are_asked_of_each_leader(servers3: str) -> None:
     name = f"admin-{uuid4().hex[:8]}"
     first, last = TopicPartition(name, 0), TopicPartition(name, 2)
     beyond, nobody = TopicPartition(name, 7), TopicPartition("admin-nobody", 0)
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
+    async with AdminClient(servers3) as admin:
         (await admin.create_topics([NewTopic(name, 3, 1)])).all()
         await known(admin, name, 3)
         found = await admin.list_offsets(
@@ -252,12 +309,11 @@ async def test_offsets_are_asked_of_each_leader(kafka3: LocalKafka) -> None:
     assert named(found.exception(nobody)) == "unknown_topic_or_partition"
 
 
-async def test_a_user_logs_in_with_the_password_that_was_set(sasl_kafka: LocalKafka) -> None:
-    servers = sasl_kafka.sasl_bootstrap_servers
+async def test_a_user_logs_in_with_the_password_that_was_set(sasl_servers: str) -> None:
     alice = Security.scram("alice", "alice-secret")
     carol = UserScramCredentialUpsertion("carol", ScramMechanism.SCRAM_SHA_256, "carol-secret")
     assert "carol-secret" not in repr(carol)
-    async with AdminClient(servers, security=alice) as admin:
+    async with AdminClient(sasl_servers, security=alice) as admin:
         gone = UserScramCredentialDeletion("nobody", ScramMechanism.SCRAM_SHA_512)
         altered = await admin.alter_user_scram_credentials([carol, gone])
         assert list(altered.values) == ["carol"]
@@ -272,7 +328,7 @@ async def test_a_user_logs_in_with_the_password_that_was_set(sasl_kafka: LocalKa
         assert named(described.exception("nobody")) == "resource_not_found"
 
         as_carol = Security.scram("carol", "carol-secret", mechanism="SCRAM-SHA-256")
-        async with AdminClient(servers, security=as_carol) as other:
+        async with AdminClient(sasl_servers, security=as_carol) as other:
             assert (await other.describe_cluster()).nodes
 
         removal = UserScramCredentialDeletion("carol", ScramMechanism.SCRAM_SHA_256)

@@ -200,7 +200,9 @@ class _Tries(Generic[K, V]):
             self._throttled[key] = throttled
             return
         what = self._operation.what(key)
-        self._fail(key, ThrottlingQuotaExceededError(what, throttle_ms, throttled.message))
+        refused = ThrottlingQuotaExceededError(what, throttle_ms, throttled.message)
+        # Only this try is known not to have been carried out.
+        self._fail(key, self._unknown(key, str(refused)) if key in self._lost else refused)
 
     def _error(self, outcome: Outcome[K, V]) -> KvotaError:
         key, code = outcome.key, outcome.error_code

@@ -134,6 +134,18 @@ async def test_a_topic_that_an_unanswered_try_may_have_created_is_neither_done_n
         assert list(brokers.cluster.topics) == ["a"]
 
 
+async def test_a_throttled_topic_that_an_unanswered_try_may_have_created_is_in_doubt() -> None:
+    turns = [LOST, throttled("a", ms=11_900)]
+    async with two_brokers(*turns) as brokers, admin_of(brokers) as admin:
+        results = await admin.create_topics(topics("a"), retry_on_quota_violation=False)
+
+        error = results.exception("a")
+        assert isinstance(error, OutcomeUnknownError)
+        assert "an earlier try was not answered; then: " in str(error)
+        assert "throttling_quota_exceeded (89)" in str(error)
+        assert list(brokers.cluster.topics) == ["a"]
+
+
 @pytest.mark.parametrize(
     "topic",
     [
