@@ -355,7 +355,7 @@ class Answers:
         here = min(frame_end, len(data))
         is_walked = not instead and route.has_endpoints
         if is_walked and here == frame_end:
-            is_walked = not fetch.tail_has_no_endpoints(data[here - 6 : here])
+            is_walked = not fetch.tail_has_no_endpoints(data[here - fetch.TAIL_BYTES : here])
             if is_walked:
                 frame = data if not pos and here == len(data) else bytes(data[pos:here])
                 address_of = self._caller.shared.topology.address_of

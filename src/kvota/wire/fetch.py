@@ -6,6 +6,9 @@ from kvota.wire.headers import ANSWER_HEAD_BYTES, encode_answer, is_flexible
 from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes
 
+# Of the end of an answer, so many may tell that no node endpoints are in it.
+TAIL_BYTES = 7
+
 _MAX_BYTES_FROM = 3
 _ERROR_CODE_FROM = 7
 _REPLICA_ID_IN_TAGS_FROM = 15
@@ -30,13 +33,14 @@ def max_bytes_offset(version: int) -> int:
 
 
 def tail_has_no_endpoints(tail: Bytes) -> bool:
-    """Returns whether the last six or more bytes of a v16+ answer rule out node endpoints.
+    """Returns whether the last ``TAIL_BYTES`` or more of a v16+ answer rule out node endpoints.
 
-    With endpoints the answer ends in int32 port, rack, tag count. If the last three bytes are
+    With endpoints the answer ends in host, int32 port, rack, tag count. If the last three bytes are
     zero, then the rack is null and the low byte of the port is zero; so its high byte is not, and
-    the two bytes before (-6 and -5), the upper half of the port, both are. False says nothing.
+    the two bytes before (-6 and -5), the upper half of the port, both are. Before them (-7) stands the
+    host's last letter, or the length of an empty one, which is 1: so not zero. False says nothing.
     """
-    return tail[-3:] == b"\0\0\0" and tail[-6:-4] != b"\0\0"
+    return tail[-3:] == b"\0\0\0" and (tail[-6:-4] != b"\0\0" or tail[-7] == 0)
 
 
 def has_no_topics(answer: Bytes) -> bool:

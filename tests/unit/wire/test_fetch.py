@@ -71,14 +71,17 @@ def test_a_tail_with_endpoints_is_never_judged_free_of_them(
 ) -> None:
     frame, _bare = with_endpoints(version, seed, endpoints)
 
-    assert not fetch.tail_has_no_endpoints(frame[-6:])
+    assert not fetch.tail_has_no_endpoints(frame[-fetch.TAIL_BYTES :])
 
 
 @pytest.mark.parametrize("rack", [None, "", "a", "zone-b", "x" * 200])
 @pytest.mark.parametrize("port", [1, 255, 256, 512, 9092, 9216, 65_280, 65_535])
-def test_no_port_and_no_rack_hides_endpoints_from_the_tail(port: int, rack: str | None) -> None:
+@pytest.mark.parametrize("host", ["", "h", "broker.example"])
+def test_no_address_and_no_rack_hides_endpoints_from_the_tail(
+    host: str, port: int, rack: str | None
+) -> None:
     answer = payload_type(1, 17, "response")
-    endpoint = part_type(answer, "NodeEndpoint")(node_id=0, host="h", port=port, rack=rack)
+    endpoint = part_type(answer, "NodeEndpoint")(node_id=0, host=host, port=port, rack=rack)
     messages = RandomMessages(Random(port))
 
     frame = messages.frame(1, 17, "response", node_endpoints=(endpoint,))
@@ -86,12 +89,18 @@ def test_no_port_and_no_rack_hides_endpoints_from_the_tail(port: int, rack: str 
     assert not fetch.tail_has_no_endpoints(frame)
 
 
-def test_the_tail_of_ordinary_records_needs_no_walk() -> None:
-    records = b"a batch that ends in its last record's value and no headers, \x07\x01\0"
+@pytest.mark.parametrize(
+    "records",
+    [
+        b"a batch that ends in its last record's value and no headers, \x07\x01\0",
+        b"a batch whose last value is a long of zero and more" + bytes(8),
+    ],
+)
+def test_the_tail_of_ordinary_records_needs_no_walk(records: bytes) -> None:
     frame = plain_answer(records)
 
-    assert fetch.tail_has_no_endpoints(frame[-6:])
-    assert fetch.tail_has_no_endpoints(memoryview(frame)[-6:])
+    assert fetch.tail_has_no_endpoints(frame[-fetch.TAIL_BYTES :])
+    assert fetch.tail_has_no_endpoints(memoryview(frame)[-fetch.TAIL_BYTES :])
 
 
 def plain_answer(records: bytes, partitions: int = 1) -> bytes:
