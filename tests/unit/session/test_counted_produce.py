@@ -1,6 +1,9 @@
 """A Produce whose producer ids are counted: what goes on, what is refused, and that nothing overtakes a refusal."""
 
+import sys
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -26,6 +29,7 @@ from kvota.testing.producer_frames import (
 )
 from kvota.testing.stage import ALL_TYPES, Cluster, Row, Stage, quotas
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.steps import STEP_PARTS
 
 COUNTED = ALL_TYPES | {QuotaType.PRODUCER_ID}
 REFUSED = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -479,6 +483,44 @@ def test_a_request_of_ten_thousand_partitions_is_judged_in_steps() -> None:
     assert sum(code == REFUSED for code in told.values()) == 5_000
     assert len(told) == 10_000
     assert stage.cluster.producer_ids.refused_batches.count == 5_000
+
+
+@pytest.mark.parametrize("topics", [1, 10_000])
+def test_no_step_of_ten_thousand_partitions_looks_at_many(topics: int) -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    rows = [
+        (f"orders{index % topics}", index, batch(Of(1000 + index % 2 * 1000)))
+        for index in range(10_000)
+    ]
+    machine, work = stage.machine, []
+
+    def step(take: Callable[[], bytes | bytearray | None]) -> bytes | bytearray:
+        events = 0
+
+        def note(*_: object) -> None:
+            nonlocal events
+            events += 1
+
+        sys.setprofile(note)
+        try:
+            return take() or b""
+        finally:
+            sys.setprofile(None)
+            work.append(events)
+
+    now_us = stage.cluster.clock.now_us()
+    onward = step(partial(machine.from_client, produce_of(*rows), now_us))
+    while not onward:
+        machine.commands.clear()
+        onward = step(partial(machine.step, now_us))
+    told = step(partial(machine.from_upstream, answer_to(bytes(onward)), now_us))
+    while (Do.BREATHE, None) in machine.commands:
+        machine.commands.clear()
+        told = step(partial(machine.read_on, now_us))
+    assert len(errors_of(bytes(told))) == 10_000
+    assert max(work) < 45 * STEP_PARTS
+    assert len(work) > 150
 
 
 def in_part_stage() -> tuple[Stage, bytes]:
