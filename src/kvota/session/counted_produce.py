@@ -15,12 +15,12 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
 from kvota.session.commands import Do
 from kvota.session.line_place import LinePlace
+from kvota.session.pausing import Reason
 from kvota.session.produce_in_part import ProduceInPart
 from kvota.session.produce_quota import Charge
 from kvota.session.producer_id_quota import Asker, Judgement
 from kvota.session.route import Route
 from kvota.session.unfinished import Unfinished
-from kvota.session.waking import nobody
 from kvota.wire import produce_parts, throttle_field
 from kvota.wire.headers import request_body_offset
 from kvota.wire.produce_parts import RefusedPartition
@@ -34,11 +34,13 @@ from kvota.wire.producer_ids import (
     producer_id_at,
     producers_in_steps,
 )
-from kvota.wire.steps import STEP_PARTS, Steps
+from kvota.wire.steps import STEP_PARTS, Steps, at_once
 from kvota.wire.varint import Frame
 
 # What is known of a batch while its request is decided on, at most (tests/unit/session/test_counted_produce.py holds it).
 DECIDED_BYTES_OF_BATCH = 600
+# 268 batches at most, which is one step: neither it nor what is known of them is counted.
+_SMALL_BYTES = 16_384
 
 _WITHOUT_ANSWER = (
     "new producer ids beyond the quota (producer_ids_rate) in a Produce with acks=0, which nothing can be "
@@ -72,9 +74,9 @@ class CountedProduce:
     """The Produce requests of one connection whose ids are counted, one at a time."""
 
     __slots__ = (
+        "_budget",
         "_caller",
         "_front",
-        "_held",
         "_known_from_ms",
         "_known_id",
         "_known_route",
@@ -88,8 +90,11 @@ class CountedProduce:
         "_unfinished",
     )
 
-    def __init__(self, caller: Caller, place: LinePlace, unfinished: Unfinished) -> None:
+    def __init__(
+        self, caller: Caller, budget: BudgetShare, place: LinePlace, unfinished: Unfinished
+    ) -> None:
         self._caller = caller
+        self._budget = budget
         self._quota = caller.shared.producer_ids
         self._place = place
         self._unfinished = unfinished
@@ -101,7 +106,6 @@ class CountedProduce:
         self._now_us = 0
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
-        self._held: BudgetShare | None = None  # what that takes in memory
         # A refused request of which the rest is on its way.
         self._told_at_end: tuple[AdmittedProduce, _Decided] | None = None
 
@@ -162,23 +166,36 @@ class CountedProduce:
 
     # ------------------------------------------------------------------ any other
 
+    def room_bytes(self, route: Route, data: bytes | bytearray, pos: int, size: int) -> int:
+        """What a request takes of the budget of which much is here and not all.
+
+        Where it has to be whole that is with what will be known of its batches.
+        """
+        frame_bytes = size + 4
+        body = _body_at(route, data, pos, frame_bytes)
+        if body is not None and only_batch_at(data, body, route.version, pos + frame_bytes)[2] >= 0:
+            return size
+        return _deciding_bytes(frame_bytes)
+
     def take(self, route: Route, frame: bytes, now_us: int) -> bytes | None:
         """Decide on a request of which ``frame`` is here.
 
         Returns:
             What goes on; empty: nothing of it (so far), and it must be swallowed; None: it is kept back until it is
-            whole, or its turn has come.
+            whole, there is room to decide on it, or its turn has come.
 
         Raises:
             ProtocolError: the request cannot be read.
         """
         self._known_route = None
         frame_bytes = int.from_bytes(frame[:4], "big") + 4
-        client_id_bytes = int.from_bytes(frame[12:14], "big", signed=True)
-        header_version = 2 if route.flexible else 1
-        body = request_body_offset(frame, 0, frame_bytes, client_id_bytes, header_version)
+        body = _body_at(route, frame, 0, frame_bytes)
         one = None if body is None else only_producer(frame, body, route.version, frame_bytes)
-        if body is None or (one is None and len(frame) < frame_bytes):
+        is_small = one is not None or frame_bytes <= _SMALL_BYTES
+        if body is None or not (is_small or self._has_room(frame_bytes)):
+            return None
+        is_here = len(frame) == frame_bytes
+        if one is None and not is_here:
             return None
         if self._quota.counted_rate(self._caller.principal.name) is None:
             route.forget_lane()  # the last refusal that this user was counted for is gone
@@ -188,17 +205,21 @@ class CountedProduce:
         self._place.leave()
         self._now_us = now_us
         steps = self._decide(charged, frame, body, one)
-        try:
-            next(steps)
-        except StopIteration as done:
-            is_here = len(frame) == frame_bytes
-            return self._carry_out(charged, done.value, now_us, is_here=is_here)
+        if is_small:
+            return self._carry_out(charged, at_once(steps), now_us, is_here=is_here)
         self._produce, self._steps = charged, steps
-        self._hold(frame_bytes)
         self._caller.wait()
         self._caller.at_work = self
         self._caller.commands.append((Do.STEP, None))
         return b""
+
+    def _has_room(self, frame_bytes: int) -> bool:
+        """Others wait with what they announce until there is room beside this request, too, and it waits for them."""
+        caller = self._caller
+        if self._budget.take(_deciding_bytes(frame_bytes), caller.user):
+            return True
+        caller.pausing.reasons |= Reason.BUDGET
+        return False
 
     def step(self, caller: Caller, now_us: int) -> bytes:
         """Decide some more; returns what goes on.
@@ -212,7 +233,7 @@ class CountedProduce:
             next(self._steps)
         except StopIteration as done:
             produce, self._produce, self._steps = self._produce, None, None
-            self._give_back()
+            self._budget.give_back()
             caller.at_work = None
             onward = self._carry_out(produce, done.value, now_us, is_here=True)
             caller.go_on()
@@ -229,19 +250,7 @@ class CountedProduce:
         if self._produce is not None:
             append_rows(self._caller, self._produce.further, NO_ANSWER)
             self._produce = self._steps = None
-        self._give_back()
-
-    def _hold(self, frame_bytes: int) -> None:
-        """Others wait with what they announce until there is room beside this request, too."""
-        caller = self._caller
-        batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
-        self._held = BudgetShare(caller.shared.budgets.of(caller.dialled), nobody)
-        self._held.hold(frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH, caller.user)
-
-    def _give_back(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.give_back()
+        self._budget.give_back()
 
     # ------------------------------------------------------------------ deciding
 
@@ -364,3 +373,16 @@ class CountedProduce:
             caller.mute_for_retry(decided.throttle_ms)
         told = caller.told_in(told, (route.key, route.version), now_us)
         caller.answer_locally(produce.correlation, bytes(told))
+
+
+def _body_at(route: Route, data: bytes | bytearray, pos: int, frame_bytes: int) -> int | None:
+    """Where the body of the request at ``pos`` begins; None: that is not here."""
+    client_id_bytes = int.from_bytes(data[pos + 12 : pos + 14], "big", signed=True)
+    header_version = 2 if route.flexible else 1
+    return request_body_offset(data, pos, pos + frame_bytes, client_id_bytes, header_version)
+
+
+def _deciding_bytes(frame_bytes: int) -> int:
+    """What a request with more than one batch takes while it is decided on."""
+    batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
+    return frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH
