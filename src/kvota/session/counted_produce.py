@@ -8,7 +8,6 @@ an error that their clients take for a reason to try again, and merged into the 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvota.engine.refused_batches import Key
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import BudgetShare
@@ -16,11 +15,12 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
 from kvota.session.commands import Do
 from kvota.session.line_place import LinePlace
+from kvota.session.pausing import Reason
+from kvota.session.produce_in_part import ProduceInPart
 from kvota.session.produce_quota import Charge
-from kvota.session.producer_id_quota import Asker, Judgement, ProducerIdQuota
+from kvota.session.producer_id_quota import Asker, Judgement
 from kvota.session.route import Route
 from kvota.session.unfinished import Unfinished
-from kvota.session.waking import nobody
 from kvota.wire import produce_parts, throttle_field
 from kvota.wire.headers import request_body_offset
 from kvota.wire.produce_parts import RefusedPartition
@@ -34,11 +34,13 @@ from kvota.wire.producer_ids import (
     producer_id_at,
     producers_in_steps,
 )
-from kvota.wire.steps import STEP_PARTS, Steps
+from kvota.wire.steps import STEP_PARTS, Steps, at_once
 from kvota.wire.varint import Frame
 
 # What is known of a batch while its request is decided on, at most (tests/unit/session/test_counted_produce.py holds it).
 DECIDED_BYTES_OF_BATCH = 600
+# 268 batches at most, which is one step: neither it nor what is known of them is counted.
+_SMALL_BYTES = 16_384
 
 _WITHOUT_ANSWER = (
     "new producer ids beyond the quota (producer_ids_rate) in a Produce with acks=0, which nothing can be "
@@ -68,61 +70,13 @@ class _Decided(NamedTuple):
     throttle_ms: int
 
 
-class _InPart:
-    """What is to be done with the broker's answer to the part of a Produce that has gone on."""
-
-    __slots__ = (
-        "_awaited",
-        "_connection",
-        "_quota",
-        "_refused",
-        "_user",
-        "_version",
-        "throttle_ms",
-    )
-
-    def __init__(
-        self, quota: ProducerIdQuota, asker: Asker, version: int, decided: _Decided
-    ) -> None:
-        self._quota = quota
-        self._user, self._connection, _ = asker
-        self._version = version
-        self._refused = decided.refused
-        self._awaited: Sequence[Key] = decided.judgement.awaited or ()
-        self.throttle_ms = decided.throttle_ms
-
-    def merged(self, frame: Frame) -> Steps[Frame]:
-        """The answer, with the partitions that were refused.
-
-        Raises:
-            ProtocolError: it is no such answer.
-        """
-        told = frame
-        if self._refused:
-            scanned = yield from produce_parts.scan_answer_in_steps(frame, self._version)
-            told = yield from produce_parts.merge_in_steps(
-                frame, scanned, self._version, self._refused
-            )
-        for number, key in enumerate(self._awaited, 1):
-            self._quota.refused_batches.answered(self._user, key, self._connection)
-            if number % STEP_PARTS == 0:
-                yield None
-        self._awaited = ()
-        return told
-
-    def abandoned(self) -> None:
-        """Whether the broker has what was awaited nobody knows: it has to come again."""
-        for key in self._awaited:
-            self._quota.refused_batches.abandoned(self._user, key, self._connection)
-
-
 class CountedProduce:
     """The Produce requests of one connection whose ids are counted, one at a time."""
 
     __slots__ = (
+        "_budget",
         "_caller",
         "_front",
-        "_held",
         "_known_from_ms",
         "_known_id",
         "_known_route",
@@ -136,8 +90,11 @@ class CountedProduce:
         "_unfinished",
     )
 
-    def __init__(self, caller: Caller, place: LinePlace, unfinished: Unfinished) -> None:
+    def __init__(
+        self, caller: Caller, budget: BudgetShare, place: LinePlace, unfinished: Unfinished
+    ) -> None:
         self._caller = caller
+        self._budget = budget
         self._quota = caller.shared.producer_ids
         self._place = place
         self._unfinished = unfinished
@@ -149,9 +106,8 @@ class CountedProduce:
         self._now_us = 0
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
-        self._held: BudgetShare | None = None  # what that takes in memory
-        # Correlation and answer of a refused request of which the rest is on its way.
-        self._told_at_end: tuple[int, bytes] | None = None
+        # A refused request of which the rest is on its way.
+        self._told_at_end: tuple[AdmittedProduce, _Decided] | None = None
 
     # ------------------------------------------------------------------ the usual one
 
@@ -210,23 +166,36 @@ class CountedProduce:
 
     # ------------------------------------------------------------------ any other
 
+    def room_bytes(self, route: Route, data: bytes | bytearray, pos: int, size: int) -> int:
+        """What a request takes of the budget of which much is here and not all.
+
+        Where it has to be whole that is with what will be known of its batches.
+        """
+        frame_bytes = size + 4
+        body = _body_at(route, data, pos, frame_bytes)
+        if body is not None and only_batch_at(data, body, route.version, pos + frame_bytes)[2] >= 0:
+            return size
+        return _deciding_bytes(frame_bytes)
+
     def take(self, route: Route, frame: bytes, now_us: int) -> bytes | None:
         """Decide on a request of which ``frame`` is here.
 
         Returns:
             What goes on; empty: nothing of it (so far), and it must be swallowed; None: it is kept back until it is
-            whole, or its turn has come.
+            whole, there is room to decide on it, or its turn has come.
 
         Raises:
             ProtocolError: the request cannot be read.
         """
         self._known_route = None
         frame_bytes = int.from_bytes(frame[:4], "big") + 4
-        client_id_bytes = int.from_bytes(frame[12:14], "big", signed=True)
-        header_version = 2 if route.flexible else 1
-        body = request_body_offset(frame, 0, frame_bytes, client_id_bytes, header_version)
+        body = _body_at(route, frame, 0, frame_bytes)
         one = None if body is None else only_producer(frame, body, route.version, frame_bytes)
-        if body is None or (one is None and len(frame) < frame_bytes):
+        is_small = one is not None or frame_bytes <= _SMALL_BYTES
+        if body is None or not (is_small or self._has_room(frame_bytes)):
+            return None
+        is_here = len(frame) == frame_bytes
+        if one is None and not is_here:
             return None
         if self._quota.counted_rate(self._caller.principal.name) is None:
             route.forget_lane()  # the last refusal that this user was counted for is gone
@@ -236,17 +205,21 @@ class CountedProduce:
         self._place.leave()
         self._now_us = now_us
         steps = self._decide(charged, frame, body, one)
-        try:
-            next(steps)
-        except StopIteration as done:
-            is_here = len(frame) == frame_bytes
-            return self._carry_out(charged, done.value, now_us, is_here=is_here)
+        if is_small:
+            return self._carry_out(charged, at_once(steps), now_us, is_here=is_here)
         self._produce, self._steps = charged, steps
-        self._hold(frame_bytes)
         self._caller.wait()
         self._caller.at_work = self
         self._caller.commands.append((Do.STEP, None))
         return b""
+
+    def _has_room(self, frame_bytes: int) -> bool:
+        """Others wait with what they announce until there is room beside this request, too, and it waits for them."""
+        caller = self._caller
+        if self._budget.take(_deciding_bytes(frame_bytes), caller.user):
+            return True
+        caller.pausing.reasons |= Reason.BUDGET
+        return False
 
     def step(self, caller: Caller, now_us: int) -> bytes:
         """Decide some more; returns what goes on.
@@ -260,7 +233,7 @@ class CountedProduce:
             next(self._steps)
         except StopIteration as done:
             produce, self._produce, self._steps = self._produce, None, None
-            self._give_back()
+            self._budget.give_back()
             caller.at_work = None
             onward = self._carry_out(produce, done.value, now_us, is_here=True)
             caller.go_on()
@@ -277,26 +250,14 @@ class CountedProduce:
         if self._produce is not None:
             append_rows(self._caller, self._produce.further, NO_ANSWER)
             self._produce = self._steps = None
-        self._give_back()
-
-    def _hold(self, frame_bytes: int) -> None:
-        """Others wait with what they announce until there is room beside this request, too."""
-        caller = self._caller
-        batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
-        self._held = BudgetShare(caller.shared.budgets.of(caller.dialled), nobody)
-        self._held.hold(frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH, caller.user)
-
-    def _give_back(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.give_back()
+        self._budget.give_back()
 
     # ------------------------------------------------------------------ deciding
 
-    def _asker(self) -> Asker:
+    def _asker(self, produce: AdmittedProduce) -> Asker:
         caller = self._caller
         enforced = QuotaType.PRODUCER_ID in caller.shared.settings.enforced
-        return Asker(caller.principal.name, caller.number, enforced)
+        return Asker(caller.principal.name, caller.number, enforced, produce.awaits_answer)
 
     def _decide(
         self, produce: AdmittedProduce, frame: bytes, body: int, one: BatchProducer | None
@@ -307,7 +268,7 @@ class CountedProduce:
             batches = (one,)
         else:
             batches = yield from producers_in_steps(frame, body, version)
-        asker = self._asker()
+        asker = self._asker(produce)
         judgement = yield from self._quota.judge(asker, batches, now_us // 1000)
         self._record(produce, asker, judgement, now_us)
         if not judgement.refused or judgement.awaited is None:
@@ -368,18 +329,40 @@ class CountedProduce:
             return self._refuse(produce, decided, now_us, is_here=is_here)
         in_part = None
         if judgement.refused or judgement.awaited:
-            in_part = _InPart(self._quota, self._asker(), route.version, decided)
+            in_part = ProduceInPart(
+                self._quota,
+                self._asker(produce),
+                version=route.version,
+                refused=decided.refused,
+                awaited=judgement.awaited,
+                throttle_ms=decided.throttle_ms,
+            )
         self._unfinished.admit(produce._replace(in_part=in_part), now_us, is_here=is_here)
         if decided.throttle_ms:
-            self._caller.mute_to_the_end(decided.throttle_ms)
+            self._caller.mute_for_retry(decided.throttle_ms)
         return decided.onward
 
     def _refuse(
         self, produce: AdmittedProduce, decided: _Decided, now_us: int, *, is_here: bool
     ) -> bytes:
         """Nothing goes on; its bytes are charged all the same, as those of any Produce that fails."""
+        unanswered = produce._replace(awaits_answer=False)
+        self._unfinished.admit(unanswered, now_us, is_here=is_here)
+        if is_here:
+            self._tell(produce, decided, now_us)
+        else:
+            self._told_at_end = produce, decided
+        return b""
+
+    def tell_at_end(self, now_us: int) -> None:
+        """All of a refused request is here, and may be answered: before, librdkafka knows of no such request."""
+        refused, self._told_at_end = self._told_at_end, None
+        if refused is not None:
+            self._tell(*refused, now_us)
+
+    def _tell(self, produce: AdmittedProduce, decided: _Decided, now_us: int) -> None:
+        """Answer a refused request, and keep its client back for as long as it is told from now on."""
         caller, route = self._caller, produce.route
-        self._unfinished.admit(produce._replace(awaits_answer=False), now_us, is_here=is_here)
         told: Frame = decided.refusal
         longest_ms = max((charge.mute_ms for charge in produce.further), default=0)
         if longest_ms > decided.throttle_ms:
@@ -387,16 +370,19 @@ class CountedProduce:
             told_ms = route.answered_ms(produce.further[-1].memo, longest_ms, 0)
             throttle_field.patch(told, route.key, route.version, told_ms)
         if decided.throttle_ms:
-            caller.mute_to_the_end(decided.throttle_ms)
+            caller.mute_for_retry(decided.throttle_ms)
         told = caller.told_in(told, (route.key, route.version), now_us)
-        if is_here:
-            caller.answer_locally(produce.correlation, bytes(told))
-        else:
-            self._told_at_end = produce.correlation, bytes(told)
-        return b""
+        caller.answer_locally(produce.correlation, bytes(told))
 
-    def tell_at_end(self) -> None:
-        """All of a refused request is here, and may be answered: before, librdkafka knows of no such request."""
-        told, self._told_at_end = self._told_at_end, None
-        if told is not None:
-            self._caller.answer_locally(*told)
+
+def _body_at(route: Route, data: bytes | bytearray, pos: int, frame_bytes: int) -> int | None:
+    """Where the body of the request at ``pos`` begins; None: that is not here."""
+    client_id_bytes = int.from_bytes(data[pos + 12 : pos + 14], "big", signed=True)
+    header_version = 2 if route.flexible else 1
+    return request_body_offset(data, pos, pos + frame_bytes, client_id_bytes, header_version)
+
+
+def _deciding_bytes(frame_bytes: int) -> int:
+    """What a request with more than one batch takes while it is decided on."""
+    batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
+    return frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH

@@ -96,7 +96,7 @@ class Requests:
         self.budget = BudgetShare(caller.shared.budgets.of(caller.dialled), wake)
         self.place = LinePlace(caller, wake)
         self.unfinished = Unfinished(caller)
-        self._counted = CountedProduce(caller, self.place, self.unfinished)
+        self._counted = CountedProduce(caller, self.budget, self.place, self.unfinished)
         self.count = 0
         self.left = 0
         self.swallowed_bytes = 0
@@ -241,9 +241,9 @@ class Requests:
         data = bytes(self.buffered)
         self.buffered.clear()
         self._need = 0
-        if len(data) >= 4 and len(data) - 4 >= _READ_INT32(data)[0]:
+        if len(data) >= 4 and len(data) - 4 >= _READ_INT32(data)[0] >= self.budget.taken_bytes:
             self.budget.give_back()  # it was for a frame that had to be whole, and now is
-        return data
+        return data  # else there is more to it: its producer ids are decided on
 
     def _rest_of_frame(
         self, data: bytes | bytearray, left: int, now_us: int
@@ -257,7 +257,7 @@ class Requests:
         if self.swallowed_bytes:
             if not self.left:
                 self.swallowed_bytes = 0
-                self._counted.tell_at_end()
+                self._counted.tell_at_end(now_us)
             return data[here:], 0
         return data, here
 
@@ -303,7 +303,7 @@ class Requests:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
         else:
             instead = self._take_produce(route, data, bytes(data[pos:frame_end]), now_us)
-        if instead == b"":  # answered by the gateway
+        if instead == b"":  # answered by the gateway, or decided on in steps
             self._swallow(size, frame_end - len(data))
         return instead
 
@@ -315,21 +315,26 @@ class Requests:
             if instead is frame:
                 return data
         else:
+            is_here = len(frame) == int.from_bytes(frame[:4], "big") + 4
+            if is_here:
+                self.budget.give_back()  # its producer ids were counted when it began
             produce = take_charged_produce(self._caller, self.place, route, frame, now_us)
             if isinstance(produce, AdmittedProduce):
-                is_here = len(frame) == int.from_bytes(frame[:4], "big") + 4
                 self.unfinished.admit(produce, now_us, is_here=is_here)
                 self.place.leave()
                 return data
             instead = produce
-        if instead is None and self._pausing.reasons:  # else the rest of it must be here first
+        # Else the rest of it must be here first, or all of it is memory here and is decided on at its turn.
+        size = int.from_bytes(frame[:4], "big")
+        if instead is None and self._pausing.reasons and self.budget.taken_bytes <= size:
             self.budget.give_back()  # taken anew at its turn
         return instead
 
     def _swallow(self, size: int, rest_bytes: int) -> None:
         """The running frame goes nowhere, and what still comes of it neither: its room is free."""
         self.swallowed_bytes = size if rest_bytes > 0 else 0
-        self.budget.give_back()
+        if self._caller.at_work is None:
+            self.budget.give_back()
 
     def _take_token(self, data: bytes | bytearray, now_us: int) -> bytes | bytearray | None:
         """Take one login token without Kafka's header (SaslHandshake v0).
@@ -379,15 +384,18 @@ class Requests:
         need = min(size + 4, EVIDENCE_BYTES)
         if len(data) - pos < need or not self._caller.has_room(route, data, pos, size, now_us):
             return need
+        room_bytes = size
+        if route.ids_rate is not None:
+            room_bytes = self._counted.room_bytes(route, data, pos, size)
         # The budget is the broker's memory where the frame goes on at once, else our own.
-        if not self.budget.take(size, self._caller.user):
+        if not self.budget.take(room_bytes, self._caller.user):
             self._pausing.reasons |= _BUDGET
             return need
         return 0 if route.kind in _GO_ON_AT_ONCE else size + 4
 
     def give_back_unused_budget(self) -> None:
         """A mute has begun: a buffered frame takes its budget anew, unless much of it is memory here."""
-        if not self.left and len(self.buffered) <= EVIDENCE_BYTES:
+        if self._caller.at_work is None and not self.left and len(self.buffered) <= EVIDENCE_BYTES:
             self.budget.give_back()
             self._caller.give_back_unused_room()
 
