@@ -78,15 +78,26 @@ def _enforced_without_quota(config: GatewayConfig, callback: ClientQuotaCallback
     for quota_type in CONFIGURABLE_TYPES:
         if quota_type not in config.gateway.connection.enforced:
             continue
-        if isinstance(callback, StaticQuotaCallback):
-            tags = callback.quota_metric_tags(quota_type, "", "")
-            if callback.quota_limit(quota_type, tags) is None:
+        is_watched = quota_type is QuotaType.PRODUCE and config.kafka.volumes.source != "none"
+        if is_watched and _is_without_limit(callback, quota_type):
+            yield (
+                "quotas.PRODUCE: nobody has a limit that full disks could lower: producers go on at full speed until "
+                "a hard limit is reached, and are stopped there"
+            )
+        elif isinstance(callback, StaticQuotaCallback):
+            if _is_without_limit(callback, quota_type):
                 yield f"quotas.{quota_type}: enforce = true, and StaticQuotaCallback has no such limit"
         elif not callback.enabled(quota_type):
             yield (
                 f"quotas.{quota_type}: enforce = true, and {config.quotas.file} has no "
                 f"{FACTS[quota_type].config_key}: nobody is held to anything"
             )
+
+
+def _is_without_limit(callback: ClientQuotaCallback, quota_type: QuotaType) -> bool:
+    if isinstance(callback, StaticQuotaCallback):
+        return quota_type not in callback.limits
+    return not callback.enabled(quota_type)
 
 
 def _of_the_static_callback(
@@ -96,7 +107,10 @@ def _of_the_static_callback(
     if is_static and len(quotas):
         yield f"{config.quotas.file}: StaticQuotaCallback uses none of its quotas"
     if not is_static:
-        for key in (PRODUCE, FETCH, REQUEST, EXCLUDED):
+        is_watched = (
+            config.kafka.volumes.source != "none"
+        )  # then nobody else is excluded from the factor, either
+        for key in (PRODUCE, FETCH, REQUEST, *(() if is_watched else (EXCLUDED,))):
             if key in config.kafka.places:
                 yield f"kafka.{key} is used by StaticQuotaCallback only, see {CALLBACK_CLASS}"
 

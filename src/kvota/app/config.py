@@ -9,6 +9,7 @@ from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.app.own_login import faults_of_own_tls
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.app.shadow_file import ShadowFile, load_shadow
+from kvota.engine import Factored
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import (
     ConnectionRateSettings,
@@ -70,6 +71,14 @@ class GatewayConfig:
     pid_file: Path
     is_pid_file_stated: bool
     shadow: ShadowFile | None = None
+
+    @property
+    def factored(self) -> Factored:
+        """Whom the factor of full disks reaches: all but those who are excluded, by whatever callback."""
+        if self.kafka.volumes.source == "none":
+            return Factored()
+        excluded = frozenset() if self.kafka.callback.is_static else self.kafka.volumes.excluded
+        return Factored(frozenset({QuotaType.PRODUCE}), excluded)
 
     @property
     def windows(self) -> dict[QuotaType, QuotaWindow]:

@@ -171,6 +171,7 @@ class Reload:
             enforced=config.gateway.connection.enforced,
             windows=config.windows,
             buckets=config.quotas.buckets,
+            factored=config.factored,
             callback=callback,
             connection_rates=config.gateway.connection_rates,
         )
@@ -355,6 +356,11 @@ def _running(before: GatewayConfig, now: GatewayConfig) -> GatewayConfig:
             callback=now.kafka.callback,
             callback_properties=now.kafka.callback_properties,
             places=now.kafka.places,
+            volumes=replace(
+                before.kafka.volumes,
+                limits=now.kafka.volumes.limits,
+                excluded=now.kafka.volumes.excluded,
+            ),
         ),
         shadow=now.shadow,
         quotas=now.quotas

@@ -84,7 +84,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     running, callback = begin_with(config, store)
     config = running.config
     is_default = config.kafka.callback.is_default
-    engine = QuotaEngine(callback, config.windows, config.quotas.buckets)
+    engine = QuotaEngine(callback, config.windows, config.quotas.buckets, config.factored)
     sources = _sources(config, callback, quotas, is_found=lock is not None)
     cells = Cells(shown_max=_SERIES_MAX)
     tally = Tally(cells, ThrottleLog(cells, sources.of_counter))

@@ -173,6 +173,7 @@ class SettingsInForce:
             enforced=config.gateway.connection.enforced,
             windows=config.windows,
             buckets=config.quotas.buckets,
+            factored=config.factored,
             callback=callback,
             connection_rates=config.gateway.connection_rates,
         )

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from kvota.app.config import GatewayConfig
-from kvota.app.system_clock import SystemClock
+from kvota.app.system_clock import SystemClock, elapsed_ms
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.volume_watch import VolumeWatch
 from kvota.model.clock import Clock
@@ -37,7 +37,7 @@ async def watch_volumes(
     await started.wait()
     clock = SystemClock()
     source = VolumeSource(config)
-    throttle = throttle_of(config, now_ms=clock.now_us() // 1000)
+    throttle = throttle_of(config, now_ms=elapsed_ms())
     record = _record(config, run_id, clock)
 
     def record_look(observation: Observation) -> None:
@@ -66,7 +66,7 @@ async def watch_volumes(
             throttle,
             gateway.shared,
             look_again=gateway.look_again,
-            clock=clock,
+            now_ms=elapsed_ms,
             interval_ms=settings.check_interval_ms,
             on_look=record_look,
         )

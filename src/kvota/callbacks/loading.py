@@ -58,6 +58,11 @@ class ChosenCallback:
         return _OWN.get(self.class_name) is DefaultQuotaCallback
 
     @property
+    def is_static(self) -> bool:
+        """True for the one limit for all, which knows itself who is excluded."""
+        return _OWN.get(self.class_name) is StaticQuotaCallback
+
+    @property
     def is_own(self) -> bool:
         """True for a class that kvota has itself."""
         return self.class_name in _OWN

@@ -13,11 +13,10 @@ from kvota.model.errors import ConfigurationError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.model.tags import Tags
+from kvota.model.tags import EXCLUDED_TAG, Tags
 from kvota.volumes.settings import read_volume_settings
 
 _TYPE_TAG = "quota.type"
-_EXCLUDED_TAG = "excluded-principal-quota-key"
 _LIMIT_OF = {
     QuotaType.PRODUCE: "produce",
     QuotaType.FETCH: "fetch",
@@ -73,12 +72,12 @@ class StaticQuotaCallback(ClientQuotaCallback):
     def quota_metric_tags(self, quota_type: QuotaType, user: str, client_id: str) -> Tags:  # noqa: ARG002
         """One counter for all, another one for those who have no limit."""
         if user in self._excluded:
-            return {_TYPE_TAG: quota_type.value, _EXCLUDED_TAG: "true"}
+            return {_TYPE_TAG: quota_type.value, EXCLUDED_TAG: "true"}
         return {_TYPE_TAG: quota_type.value}
 
     def quota_limit(self, quota_type: QuotaType, tags: Tags) -> float | None:
         """The limit of all; None: unlimited."""
-        return None if _EXCLUDED_TAG in tags else self._limits.get(quota_type)
+        return None if EXCLUDED_TAG in tags else self._limits.get(quota_type)
 
     def update_quota(self, quota_type: QuotaType, entity: QuotaEntity, limit: float) -> None:
         """Do nothing: limits are those of the properties."""

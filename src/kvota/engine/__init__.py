@@ -4,6 +4,7 @@ from kvota.engine.answer_room import AnswerRoom, Reservation, Verdict
 from kvota.engine.debt_bucket import MUST_WAIT
 from kvota.engine.decision import Decision
 from kvota.engine.engine import QuotaEngine
+from kvota.engine.factored import Factored
 from kvota.engine.kept_places import PlaceKey
 from kvota.engine.lane import Lane
 from kvota.engine.layered_bloom import Layering
@@ -30,6 +31,7 @@ __all__ = [
     "Answer",
     "AnswerRoom",
     "Decision",
+    "Factored",
     "Lane",
     "Layering",
     "MutationQuota",

@@ -11,7 +11,7 @@ from kvota.engine.lane import Lane
 from kvota.engine.packed import PackedCounters, PutAway, is_over
 from kvota.engine.question import Answer
 from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
-from kvota.model.tags import Tags
+from kvota.model.tags import EXCLUDED_TAG, Tags, tag_value
 
 Countings = Mapping[QuotaType, Counting]
 LimitOf = Callable[[QuotaType, Tags, int], float | None]
@@ -386,7 +386,7 @@ class Counters:
 
     def _factor(self, quota_type: QuotaType, node_id: int, tags: str) -> float:
         factor = 1.0
-        if self._factors:
+        if self._factors and tag_value(tags, EXCLUDED_TAG) != "true":
             for scope in ((None, None), (node_id, None), (None, tags), (node_id, tags)):
                 factor *= self._factors.get((quota_type, *scope), 1.0)
         return factor

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from kvota.engine.counters import FALLBACK, Counters
 from kvota.engine.counting import countings
+from kvota.engine.factored import Factored
 from kvota.engine.known_answers import KnownAnswers
 from kvota.engine.lane import Lane
 from kvota.engine.mutations import MutationQuota, PermissiveQuota, StrictQuota
@@ -28,6 +29,7 @@ PURGE_STEP = 500
 
 _MUTATION = QuotaType.CONTROLLER_MUTATION
 _NO_BUCKETS: Mapping[QuotaType, BucketSettings] = MappingProxyType({})
+_NO_FACTORS = Factored()
 
 _Client = ClientKey
 
@@ -58,6 +60,7 @@ class QuotaEngine:
         "_answers",
         "_clients",
         "_counters",
+        "_factored",
         "_quotas",
         "callback",
         "quotas_version",
@@ -68,8 +71,11 @@ class QuotaEngine:
         callback: ClientQuotaCallback,
         windows: Mapping[QuotaType, QuotaWindow],
         buckets: Mapping[QuotaType, BucketSettings] = _NO_BUCKETS,
+        factored: Factored = _NO_FACTORS,
     ) -> None:
         """Types without a window have Kafka's default of 11 x 1 s; ``buckets``: by ``token_bucket``.
+
+        ``factored`` says whom a factor reaches: without it those who have a quota.
 
         Raises:
             ValueError: a bucket for a type that is not bandwidth.
@@ -81,6 +87,7 @@ class QuotaEngine:
         self._clients: OrderedDict[_Client, Lane] = OrderedDict()
         self._answers = KnownAnswers(most=_KNOWN_CLIENTS_MAX, by_broker=asks_by_broker(callback))
         self.quotas_version = 1
+        self._factored = factored
 
     # ------------------------------------------------------------------ deciding
 
@@ -101,6 +108,7 @@ class QuotaEngine:
             answer = self._answers.get(self._answers.key(quota_type, node_id, user, client_id))
         if answer is None:
             return None
+        answer = self._factored.as_counted(quota_type, user, answer)
         lane = self._lane(quota_type, node_id, answer, now_ms)
         if known is None and len(self._clients) >= _KNOWN_CLIENTS_MAX:
             _, first = self._clients.popitem(last=False)
@@ -159,7 +167,12 @@ class QuotaEngine:
             self._answers.key(quota_type, node_id, user, client_id)
             for node_id in (CLUSTER_NODE_ID, *self._counters.all_node_ids)
         )
-        return next(filter(None, map(self._answers.get, keys)), None)
+        answer = next(filter(None, map(self._answers.get, keys)), None)
+        return None if answer is None else self.as_counted(quota_type, user, answer)
+
+    def as_counted(self, quota_type: QuotaType, user: str, answer: Answer) -> Answer:
+        """What the callback says of a client, as it is counted here."""
+        return self._factored.as_counted(quota_type, user, answer)
 
     def question(self, quota_type: QuotaType, node_id: int, user: str, client_id: str) -> Question:
         """What to ask the callback about this client."""
@@ -211,7 +224,7 @@ class QuotaEngine:
         changed = self._counters.set_limit(
             quota_type,
             answer.limit,
-            tags=answer.text,
+            tags=self.as_counted(quota_type, user, answer).text,
             node_id=node_id if self._answers.by_broker else None,
             source=FALLBACK if answer.is_fallback else self._answers.generation,
         )
@@ -235,6 +248,8 @@ class QuotaEngine:
         for quota_type in dict.fromkeys(change.quota_type for change in batch):
             is_reset = self.callback.quota_reset_required(quota_type)
             texts = only_texts(self.callback, batch, quota_type)
+            if texts is not None:
+                texts = self._factored.with_those_apart(quota_type, texts)
             self._look_again(quota_type, is_reset=is_reset, texts=texts)
 
     def replace_quotas(self, quotas: ConfiguredQuotas) -> None:
@@ -302,6 +317,14 @@ class QuotaEngine:
             ValueError: a factor below 0, or none that is finite.
         """
         _wake_waiters(self._counters.set_factor(quota_type, factor, node_id=node_id, tags=tags))
+
+    def replace_factored(self, factored: Factored) -> None:
+        """Let factors reach these from now on; what lies over limits stays."""
+        if factored == self._factored:
+            return
+        self._factored = factored
+        outdated = self._forget_clients(lambda _: True)
+        _outdate([*self._counters.all(), *outdated], ())
 
     def replace_countings(
         self,

@@ -33,10 +33,10 @@ class Lane:
         algorithm: in force; the counter may still be another one, until it is charged.
         configured_limit: per second, as the callback says; None: unlimited.
         factor: what the configured limit is multiplied by.
-        limit: in force: both multiplied; None: unlimited.
+        limit: in force: both multiplied; None: unlimited. A factor of 0 makes it 0 where there is none, too.
         is_blocked: the limit is below the floor of the quota type: every charge is recorded and
             throttled by ``BLOCKED_THROTTLE_MS``.
-        is_shut: a factor of 0 lies over a limit of PRODUCE: requests wait, uncharged, however it counts.
+        is_shut: a factor of 0 lies over PRODUCE: requests wait, uncharged, however it counts.
         samples: of the window in force; 0: no quota of this type exists, charges are only observed.
         window_ms: how long an empty window is.
         window_bytes: what fits into it (Kafka's maxValueInQuotaWindow).
@@ -136,8 +136,8 @@ class Lane:
             return False
         assert self.counter is not None, "a lane without a counter has no limit"
         limit = None if configured_limit is None else configured_limit * factor
-        if limit is not None and factor == 0.0:
-            limit = 0.0  # of an infinite one, too
+        if factor == 0.0:
+            limit = 0.0  # of an infinite one, and of none at all: a disk is as full for these
         self.configured_limit = configured_limit
         self.factor = factor
         self.limit = limit

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
+from kvota.engine import Factored
 from kvota.gateway.backlog import Backlog
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce, PreparedCallback
@@ -50,6 +51,8 @@ _SAY_AGAIN_S = 60.0
 _DRAIN_LOOK_S = 0.02
 # Some 10 µs each: what arrives meanwhile waits for a few ms at most.
 _LOOK_AGAIN_AT_ONCE = 200
+
+_NO_FACTORS = Factored()
 
 
 class Gateway:
@@ -187,13 +190,14 @@ class Gateway:
         """Begin to drain; safe to call from a signal handler of the loop, and twice."""
         self._stop.set()
 
-    def put_in_force(
+    def put_in_force(  # noqa: PLR0913  (all that a reload may change)
         self,
         quotas: ConfiguredQuotas,
         *,
         enforced: frozenset[QuotaType],
         windows: Mapping[QuotaType, QuotaWindow],
         buckets: Mapping[QuotaType, BucketSettings],
+        factored: Factored = _NO_FACTORS,
         callback: PreparedCallback | None = None,
         connection_rates: ConnectionRateSettings,
     ) -> None:
@@ -207,6 +211,7 @@ class Gateway:
         shared.replace_quotas(quotas)
         if callback is not None:
             self.quota_callback.put_in_force(callback)
+        shared.engine.replace_factored(factored)
         self._rates.settings = connection_rates
         self._put_further_quotas_in_force()
         self.look_again()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from kvota.model.clock import Clock
 from kvota.model.quota_type import QuotaType
 from kvota.session.shared import Shared
 from kvota.volumes import Observation, VolumeThrottle
@@ -27,7 +26,7 @@ class VolumeWatch:
         throttle: what follows from it.
         shared: where the factor is laid over the limits of PRODUCE.
         look_again: lets connections know that limits have changed.
-        clock: tells the time.
+        now_ms: tells how much time has passed, by a clock that nobody sets back or forth.
         interval_ms: from the end of one look to the next.
         on_look: called with each look when what follows from it is in force.
     """
@@ -39,7 +38,7 @@ class VolumeWatch:
         shared: Shared,
         *,
         look_again: Callable[[], None],
-        clock: Clock,
+        now_ms: Callable[[], int],
         interval_ms: int,
         on_look: Callable[[Observation], None],
     ) -> None:
@@ -47,7 +46,7 @@ class VolumeWatch:
         self._throttle = throttle
         self._shared = shared
         self._look_again = look_again
-        self._clock = clock
+        self._now_ms = now_ms
         self._interval_s = interval_ms / 1000
         self._on_look = on_look
         self._in_force: Mapping[int | None, float] = {None: 1.0}
@@ -132,6 +131,3 @@ class VolumeWatch:
             severe.available_bytes,
             severe.total_bytes,
         )
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1000

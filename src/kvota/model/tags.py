@@ -11,6 +11,8 @@ Tags = Mapping[str, str]
 # The keys of Kafka's own quotas; an unused one is an empty text.
 USER_TAG = "user"
 CLIENT_ID_TAG = "client-id"
+# Of a counter that no factor is laid over; Strimzi's key, whose value is "true".
+EXCLUDED_TAG = "excluded-principal-quota-key"
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]*")
 _ENCODED = [chr(byte) if _PLAIN.fullmatch(chr(byte)) else f"%{byte:02X}" for byte in range(256)]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kvota.model.event import Column
 
-VOLUME_SCHEMA_VERSION = "1"
+VOLUME_SCHEMA_VERSION = "2"
 
 VOLUME_COLUMNS: tuple[Column, ...] = (
     Column("observer", "string", "name of the gateway that has looked"),
@@ -21,12 +21,6 @@ VOLUME_COLUMNS: tuple[Column, ...] = (
     Column("device", "string", "of the file system, where it is known", nullable=True),
     Column("total_bytes", "long", "size of the volume", nullable=True),
     Column("usable_bytes", "long", "what an unprivileged user may still take", nullable=True),
-    Column(
-        "replica_bytes",
-        "long",
-        "what replicas take of it; null: it was not asked for",
-        nullable=True,
-    ),
     Column("cached", "boolean", "true: not seen by this look, its broker is away"),
     Column("factor", "double", "of the broker's produce limits after this look"),
 )
@@ -44,6 +38,5 @@ class VolumeRow(NamedTuple):
     device: str | None
     total_bytes: int | None
     usable_bytes: int | None
-    replica_bytes: int | None
     cached: bool
     factor: float

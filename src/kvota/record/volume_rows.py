@@ -30,7 +30,6 @@ def volume_rows(
                 device=None,
                 total_bytes=None,
                 usable_bytes=None,
-                replica_bytes=None,
                 cached=False,
                 factor=throttle.factor,
             )
@@ -47,7 +46,6 @@ def volume_rows(
             device=volume.device,
             total_bytes=volume.total_bytes,
             usable_bytes=volume.available_bytes,
-            replica_bytes=None,
             cached=(volume.broker_id, volume.log_dir) not in seen,
             factor=factors.get(volume.broker_id, of_all),
         )

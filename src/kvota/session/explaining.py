@@ -103,7 +103,8 @@ def _explained(
     levels: tuple[Level, ...] = ()
     decided_by = None
     if callback.answers_at_once:
-        answer = ask(callback, quota_type, CLUSTER_NODE_ID, user, client_id)
+        asked = ask(callback, quota_type, CLUSTER_NODE_ID, user, client_id)
+        answer = engine.as_counted(quota_type, user, asked)
     else:
         answer = engine.remembered(quota_type, user, client_id)
     if isinstance(callback, DefaultQuotaCallback) and answer is not None:

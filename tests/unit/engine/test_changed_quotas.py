@@ -233,8 +233,8 @@ def test_a_factor_of_0_blocks_a_type_and_1_frees_it() -> None:
     blocked = [one.charge(1, NOW_MS), lane(quotas, "x").charge(1, NOW_MS)]
     quotas.set_factor(P, 1.0)
 
-    assert blocked == [MUST_WAIT, 0]  # who has no limit has no factor of it
-    assert one.charge(1, NOW_MS) == 0
+    assert blocked == [MUST_WAIT, MUST_WAIT]  # who has no limit, too
+    assert [one.charge(1, NOW_MS), lane(quotas, "x").charge(1, NOW_MS)] == [0, 0]
 
 
 @pytest.mark.parametrize("factor", [-0.1, float("nan"), float("inf")])

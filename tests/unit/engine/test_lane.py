@@ -66,11 +66,17 @@ def test_a_factor_of_0_blocks_even_an_infinite_limit() -> None:
     assert (lane.limit, lane.is_blocked) == (0.0, True)
 
 
-def test_no_limit_stays_none_whatever_the_factor() -> None:
-    lane = rate_lane(None, factor=0.0)
+@pytest.mark.parametrize("factor", [0.25, 1.0, 3.0])
+def test_no_limit_stays_none_by_any_factor_but_0(factor: float) -> None:
+    lane = rate_lane(None, factor=factor)
 
     assert (lane.limit, lane.is_blocked) == (None, False)
-    assert lane.charge(10**12, NOW_MS) == 0
+
+
+def test_a_factor_of_0_stops_who_has_no_limit_too() -> None:
+    lane = rate_lane(None, factor=0.0)
+
+    assert (lane.configured_limit, lane.limit, lane.is_shut) == (None, 0.0, True)
 
 
 def test_the_version_grows_with_every_change_and_only_then() -> None:

@@ -70,7 +70,7 @@ async def watching(
         throttle,
         shared,
         look_again=lambda: looked_again.append(disks.count),
-        clock=clock,
+        now_ms=clock.now_ms,
         interval_ms=1,
         on_look=lambda _: None,
     )

@@ -136,7 +136,7 @@ def test_the_columns_are_those_declared(tmp_path: Path, record: VolumeRecord) ->
     (file,) = (tmp_path / VOLUME_FOLDER).iterdir()
     schema = pq.read_schema(file)
     assert schema.names == [column.name for column in VOLUME_COLUMNS] == list(VolumeRow._fields)
-    assert schema.metadata[b"schema_version"] == b"1"
+    assert schema.metadata[b"schema_version"] == b"2"
 
 
 def at_hour(hour: int, count: int = 1) -> Sequence[VolumeRow]:

@@ -64,27 +64,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _looks(args: argparse.Namespace, config: "GatewayConfig") -> int:
-    from kvota.app.system_clock import SystemClock
+    from kvota.app.system_clock import elapsed_ms
     from kvota.app.volume_source import VolumeSource, throttle_of
 
-    clock = SystemClock()
     source = VolumeSource(config)
-    throttle = throttle_of(config, now_ms=clock.now_us() // 1000)
+    throttle = throttle_of(config, now_ms=elapsed_ms())
     before: dict[tuple[int, str], Volume] = {}
-    before_us = 0
+    before_ms = 0
     try:
         await source.check()
         while True:
-            now_us = clock.now_us()
             observation = await _look(source)
-            throttle.take(observation, now_us // 1000)
+            now_ms = elapsed_ms()
+            throttle.take(observation, now_ms)
             if before or args.watch:
-                rows = _rows(config, throttle, before, (now_us - before_us) / 1e6)
+                rows = _rows(config, throttle, before, (now_ms - before_ms) / 1000)
                 _show(rows, throttle, observation, args.output)
                 if not args.watch:
                     return NEGATIVE if throttle.verdict.breached else DONE
             before = {(each.broker_id, each.log_dir): each for each in observation.volumes}
-            before_us = now_us
+            before_ms = now_ms
             await asyncio.sleep(args.over / 1000)
     finally:
         await source.close()
