@@ -1,154 +1,204 @@
-"""Usage, the law and replay from a record's files, against a plain Spark scan of the same files.
+"""Usage, the law, replay, recommend and compact, against a plain Spark scan of the same uncompacted files.
 
     ./run bench pipeline [--events 5000000] [--rounds 3] [--counters 15000] [--hot 0.8] [--rows-per-file 1000000]
+                         [--only scan,usage,law] [--data FOLDER]
 
-All contestants run in turn within each round, on the same lawful events: Zipf 1.1 over the counters, throttle
-times from the kernel of the law. The first round warms up and is not counted; the ratio of a round is what counts,
-its median is told. *scan*: Spark reads all columns and throws them away. *one thread*: the same work without
-Spark, in this process. CPU is that of the whole process tree.
+All contestants run in turn within each round, on the same lawful events. The first round warms up and is not
+counted; the ratio of a round is what counts, its median is told. *scan*: Spark reads all columns of the files as a
+gateway wrote them and throws them away. *one thread*: the same work without Spark, in this process. *compacted*:
+from the record as ``kvota record compact`` leaves it. CPU is that of the whole process tree, memory the peak of
+the JVM, of this process and of the largest worker. ``--data`` keeps the events for the next time.
 """
 
 import argparse
 import json
 import os
 import platform
-import resource
+import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvota.model.decision_sink import OUTCOMES
-from kvota.model.quota_type import FACTS, QuotaType
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.pipeline import (
     LAW_COLUMNS,
     USAGE_COLUMNS,
+    Counted,
     chunks_of_files,
     end_session,
     find_events,
     law,
     read_files,
+    recommend,
     replay,
     session,
     usage_total,
 )
 from kvota.pipeline.chunk_schema import COUNTER_COLUMNS
 from kvota.pipeline.grid import Grid, GridRun
-from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.unpack import unpack
-from kvota.record.event_schema import EVENT_SCHEMA
+from kvota.pipeline.usage import span_s
+from kvota.record.compact import compact
+from kvota.record.found_events import FoundEvents
+from pipeline_events import Traffic, write_events
+from pipeline_peers import PEERS, Result, lacking, spark_usage
+from process_peaks import cpu_s, forget_peaks, peaks_mb
 
-BROKERS = 3
-START_US = 1_900_000_000_000_000
-LIMIT = 200_000.0
 RESULTS = Path(__file__).parent / "results"
 QUOTAS = tuple(np.geomspace(2_000, 2_000_000, 20).tolist())
+BUCKET = Counted(algorithm=Algorithm.TOKEN_BUCKET)
+RATE = Counted(algorithm=Algorithm.SAMPLED_RATE)
+
+# Two sums of the same numbers in another order differ by so much.
+CLOSE = 1e-9
 
 
-def write_events(folder: Path, args: argparse.Namespace) -> None:
-    """PRODUCE charges in shadow mode on three brokers, about 10,000 a second; sizes are log-normal."""
-    rng = np.random.default_rng(1)
-    rows, users = args.events, -(-args.counters // BROKERS)
-    weight = 1 / np.arange(1, users + 1) ** 1.1
-    user = rng.choice(users, rows, p=weight / weight.sum()).astype(np.int32)
-    node = rng.integers(0, BROKERS, rows).astype(np.int32)
-    if args.hot:
-        is_hot = rng.random(rows) < args.hot
-        user[is_hot], node[is_hot] = 0, 0
-    ts_us = START_US + np.cumsum(rng.exponential(100, rows)).astype(np.int64)
-    value = np.round(rng.lognormal(7, 1.5, rows))
-    throttle_ms, outcome = lawful(user.astype(np.int64) * BROKERS + node, ts_us, value)
-    names = pa.array([f"user-{number}" for number in range(users)])
-    tags = pa.array([f"client-id=,user=user-{number}" for number in range(users)])
-    for first in range(0, rows, args.rows_per_file):
-        part = slice(first, min(first + args.rows_per_file, rows))
-        length = part.stop - first
-        codes = pa.array(user[part])
-        outcomes = pa.array(outcome[part].astype(np.int32))
-        columns = {
-            "ts_us": ts_us[part],
-            "seq": np.arange(first, part.stop),
-            "gateway": _same("gateway-1", length),
-            "run_id": _same("run-1", length),
-            "node_id": node[part],
-            "quota_type": _same("PRODUCE", length),
-            "connection": codes.cast(pa.int64()),
-            "user": pa.DictionaryArray.from_arrays(codes, names),
-            "client_id": _same("app", length),
-            "tags": pa.DictionaryArray.from_arrays(codes, tags),
-            "api_key": np.zeros(length, np.int16),
-            "api_version": np.full(length, 11, np.int16),
-            "value": value[part],
-            "limit": np.full(length, LIMIT),
-            "samples": np.full(length, 11, np.int16),
-            "sample_ms": np.full(length, 1000, np.int32),
-            "algorithm": _same("sampled_rate", length),
-            "outcome": pa.DictionaryArray.from_arrays(
-                outcomes, pa.array([o.value for o in OUTCOMES])
-            ),
-            "enforced": pa.array(np.zeros(length, np.bool_)),
-            "throttle_ms": throttle_ms[part],
-            "upstream_throttle_ms": np.zeros(length, np.int32),
+class Contest:
+    """The contestants, by name; each does its work once."""
+
+    def __init__(self, folder: Path, traffic: Traffic, memory: str) -> None:
+        self.spark = session(memory=memory)
+        self._folder = folder
+        self._events = traffic.events
+        self._raw = find_events([folder])
+        self._copies = 0
+        self._merged: FoundEvents | None = None
+
+    def all(self) -> dict[str, Callable[[], None]]:
+        contestants: dict[str, Callable[[], None]] = {
+            "scan": lambda: _noop(read_files(self.spark, self._raw.good)),
+            "usage": lambda: self._usage(self._raw),
+            **{name: lambda name=name: self._peer(name) for name in PEERS if not lacking(name)},
+            "usage, Spark SQL": self._spark_usage,
+            "law": lambda: self._law(self._raw),
+            "replay, 1 quota": lambda: self._replay(self._raw, quotas=QUOTAS[:1]),
+            "replay": lambda: self._replay(self._raw),
+            "replay, token bucket": lambda: self._replay(self._raw, counted=BUCKET),
+            "backlog, token bucket": lambda: self._replay(self._raw, "backlog", BUCKET),
+            "backlog, sampled rate": lambda: self._replay(self._raw, "backlog", RATE),
+            "one thread, replay": lambda: one_thread(self._raw),
+            "recommend": self._recommend,
+            "compact": self._compact,
+            "compacted: scan": lambda: _noop(read_files(self.spark, self._compacted().good)),
+            "compacted: usage": lambda: self._usage(self._compacted()),
+            "compacted: law": lambda: self._law(self._compacted()),
+            "compacted: replay": lambda: self._replay(self._compacted()),
         }
-        table = pa.table(
-            [pa.array(columns[name]).cast(EVENT_SCHEMA.field(name).type) for name in columns],
-            schema=EVENT_SCHEMA,
+        return contestants
+
+    def check(self, names: list[str]) -> None:
+        """Hold the peers to our result, before anything is measured."""
+        ours = self._our_usage()
+        for name in names:
+            theirs = None
+            if name in PEERS:
+                theirs = PEERS[name](self._raw.good, self._window_s())
+            elif name == "usage, Spark SQL":
+                theirs = spark_usage(read_files(self.spark, self._raw.good), self._window_s())
+            if theirs is not None:
+                differences = different(ours, theirs)
+                assert not differences, f"{name}: {differences[:3]}"
+                print(f"{name}: the same {len(theirs):,} rows", file=sys.stderr)
+
+    def prepare(self, names: list[str]) -> None:
+        """Make what no contestant is to be charged for."""
+        if any(name.startswith("compacted") for name in names):
+            self._compacted()
+
+    def _compacted(self) -> FoundEvents:
+        if self._merged is None:
+            self._compact()
+        assert self._merged is not None
+        return self._merged
+
+    def _compact(self) -> None:
+        self._copies += 1
+        copy = self._folder.with_name(f"{self._folder.name}-compacted-{self._copies}")
+        copy.mkdir()
+        for file in self._raw.good:
+            os.link(file, copy / Path(file).name)
+        compact(copy, now_us=time.time_ns() // 1000, every_hour=True)
+        if self._merged is None:
+            self._merged = find_events([copy])
+        else:
+            shutil.rmtree(copy)
+
+    def close(self) -> None:
+        for copy in self._folder.parent.glob(f"{self._folder.name}-compacted-*"):
+            shutil.rmtree(copy)
+        end_session(self.spark)
+
+    def _law(self, found: FoundEvents) -> None:
+        result = law(chunks_of_files(self.spark, found, further=LAW_COLUMNS))
+        assert result.holds, str(result)
+        assert result.rows == self._events
+
+    def _usage(self, found: FoundEvents) -> None:
+        _noop(usage_total(chunks_of_files(self.spark, found, "user", further=USAGE_COLUMNS)))
+
+    def _replay(
+        self,
+        found: FoundEvents,
+        mode: Any = "open",
+        counted: Counted | None = None,
+        *,
+        quotas: tuple[float, ...] = QUOTAS,
+    ) -> None:
+        chunks = chunks_of_files(self.spark, found)
+        _noop(replay(chunks, quotas, mode=mode, counted=counted or Counted()))
+
+    def _recommend(self) -> None:
+        types = [QuotaType.PRODUCE.value]
+        chunks = chunks_of_files(
+            self.spark, self._raw, "user", further=USAGE_COLUMNS, quota_types=types
         )
-        pq.write_table(table, folder / f"events-{first:012}.parquet", compression="zstd")
+        clients = read_files(self.spark, self._raw.good)
+        recommend(chunks, clients, ConfiguredQuotas(), {QuotaType.PRODUCE: 50e6})
+
+    def _window_s(self) -> int:
+        return span_s(chunks_of_files(self.spark, self._raw, "user"))[1]
+
+    def _peer(self, name: str) -> None:
+        PEERS[name](self._raw.good, self._window_s())
+
+    def _spark_usage(self) -> None:
+        spark_usage(read_files(self.spark, self._raw.good), self._window_s())
+
+    def _our_usage(self) -> Result:
+        chunks = chunks_of_files(self.spark, self._raw, "user", further=USAGE_COLUMNS)
+        columns = ("events", "value_sum", "throttled", "rate_p50", "rate_p95", "rate_p99")
+        rows = usage_total(chunks).select(
+            "node_id", "user", *columns, "rate_max", "rate_10s_max"
+        )
+        return {(row[0], row[1]): tuple(float(value) for value in row[2:]) for row in rows.collect()}
 
 
-def lawful(
-    counter: np.ndarray, ts_us: np.ndarray, value: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The throttle times and outcomes that a gateway would have recorded."""
-    rows = len(counter)
-    order = np.argsort(counter, kind="stable")
-    sorted_counter = counter[order]
-    first = np.ones(rows, np.bool_)
-    first[1:] = sorted_counter[1:] != sorted_counter[:-1]
-    no, yes = np.zeros(rows, np.bool_), np.ones(rows, np.bool_)
-    throttle_ms, outcome = np.empty(rows, np.int32), np.empty(rows, np.int8)
-    law_rows(
-        first,
-        yes,
-        *(no,) * 3,
-        yes,
-        no,
-        ts_us[order],
-        value[order],
-        np.full(rows, LIMIT),
-        np.full(rows, FACTS[QuotaType.PRODUCE].floor),
-        np.full(rows, 11),
-        np.full(rows, 1000),
-        np.zeros(STATE_SIZE, np.int64),
-        np.zeros(1),
-        np.zeros(12, np.int64),
-        np.zeros(12, np.int64),
-        np.zeros(12),
-        throttle_ms,
-        outcome,
-        np.empty(rows, np.bool_),
-    )
-    back = np.empty(rows, np.int64)
-    back[order] = np.arange(rows)
-    return throttle_ms[back], outcome[back]
+def _noop(table: Any) -> None:
+    table.write.format("noop").mode("overwrite").save()
 
 
-def _same(text: str, rows: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
+def different(ours: Result, theirs: Result) -> list[str]:
+    """The rows in which two results are not the same, but for the last bits of a sum."""
+    found = [str(key) for key in ours.keys() ^ theirs.keys()]
+    for key in ours.keys() & theirs.keys():
+        if not np.allclose(ours[key], theirs[key], rtol=CLOSE, atol=0):
+            found.append(f"{key}: {ours[key]} is {theirs[key]}")
+    return found
 
 
-def one_thread(folder: Path) -> None:
+def one_thread(found: FoundEvents) -> None:
     """Replay without Spark: the same reading, packing and kernels, with one sort in between."""
-    found = find_events([folder])
     runs = {(run.gateway, run.run_id): (rank, True) for rank, run in enumerate(found.runs)}
     packing = Packing(by="counter", runs=runs)
     chunks = [
@@ -171,86 +221,59 @@ def one_thread(folder: Path) -> None:
         run.replay(rows)
 
 
-def cpu_s() -> float:
-    """CPU seconds of this process and all below it, those that have ended included."""
-    tick = os.sysconf("SC_CLK_TCK")
-    ours = {os.getpid()}
-    total = 0.0
-    stats = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            stats[int(entry.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / tick)
-    grown = True
-    while grown:
-        below = {pid for pid, (parent, _) in stats.items() if parent in ours} - ours
-        ours |= below
-        grown = bool(below)
-    for pid in ours:
-        total += stats.get(pid, (0, 0.0))[1]
-    return total
+def measure(folder: Path, traffic: Traffic, args: argparse.Namespace) -> dict[str, object]:
+    began = time.perf_counter()
+    contest = Contest(folder, traffic, args.memory)
+    print(f"session: {time.perf_counter() - began:.1f} s", file=sys.stderr)
+    try:
+        return _measured(contest, traffic, args)
+    finally:
+        contest.close()
 
 
-def measure(folder: Path, args: argparse.Namespace) -> dict[str, object]:
-    spark = session(memory=args.memory)
-    found = find_events([folder])
-
-    def noop(table: object) -> None:
-        table.write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
-
-    def judged() -> None:
-        result = law(chunks_of_files(spark, found, further=LAW_COLUMNS))
-        assert result.holds, str(result)
-        assert result.rows == args.events
-
-    def used() -> None:
-        noop(usage_total(chunks_of_files(spark, found, "user", further=USAGE_COLUMNS)))
-
-    def replayed(quotas: tuple[float, ...], mode: str = "open") -> None:
-        noop(replay(chunks_of_files(spark, found), quotas, mode=mode))  # type: ignore[arg-type]
-
-    contestants: dict[str, Callable[[], None]] = {
-        "scan": lambda: noop(read_files(spark, found.good)),
-        "usage": used,
-        "law": judged,
-        "replay, 1 quota": lambda: replayed(QUOTAS[:1]),
-        "replay, 20 quotas": lambda: replayed(QUOTAS),
-        "replay backlog, 20 quotas": lambda: replayed(QUOTAS, "backlog"),
-        "one thread, replay, 20 quotas": lambda: one_thread(folder),
-    }
+def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> dict[str, object]:
+    every = contest.all()
+    names = args.only.split(";") if args.only else list(every)
+    for name in PEERS:
+        if lacking(name):
+            print(f"{name}: left out, there is no {lacking(name)}", file=sys.stderr)
+    contestants = {name: every[name] for name in names if name in every}
+    contest.prepare(names)
+    if not args.no_check:
+        contest.check(names)
     wall: dict[str, list[float]] = {name: [] for name in contestants}
     cpu: dict[str, list[float]] = {name: [] for name in contestants}
+    peaks: dict[str, dict[str, int]] = {}
     load = os.getloadavg()[0]
     for number in range(args.rounds + 1):
         for name, work in contestants.items():
+            forget_peaks()
             cpu_before, started = cpu_s(), time.perf_counter()
             work()
             wall[name].append(time.perf_counter() - started)
             cpu[name].append(cpu_s() - cpu_before)
+            peaks[name] = peaks_mb()
             print(
-                f"round {number} {name}: {wall[name][-1]:.2f} s, {cpu[name][-1]:.2f} CPU-s",
+                f"round {number} {name}: {wall[name][-1]:.2f} s, {cpu[name][-1]:.2f} CPU-s, "
+                f"peaks {peaks[name]} MB",
                 file=sys.stderr,
             )
-    end_session(spark)
     return {
-        "events": args.events,
-        "counters": args.counters,
-        "hot": args.hot,
-        "rows_per_file": args.rows_per_file,
+        "events": traffic.events,
+        "counters": traffic.counters,
+        "hot": traffic.hot,
+        "rows_per_file": traffic.rows_per_file,
         "rounds": args.rounds,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "load_at_start_and_end": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "peak_driver_python_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "contestants": {
             name: {
                 "seconds": [round(taken, 3) for taken in wall[name][1:]],
                 "cpu_seconds": [round(taken, 3) for taken in cpu[name][1:]],
-                "events_per_s": round(args.events / statistics.median(wall[name][1:])),
+                "events_per_s": round(traffic.events / statistics.median(wall[name][1:])),
                 "times_the_scan": _ratio(wall[name], wall["scan"]),
                 "times_the_scans_cpu": _ratio(cpu[name], cpu["scan"]),
+                "peak_mb": peaks[name],
             }
             for name in contestants
         },
@@ -270,20 +293,28 @@ def main() -> None:
     parser.add_argument("--hot", type=float, default=0.0, help="share of one counter")
     parser.add_argument("--rows-per-file", type=int, default=1_000_000)
     parser.add_argument("--memory", default="1g", help="of the driver's JVM")
+    parser.add_argument("--only", help='contestants with ";" between them; scan has to be there')
+    parser.add_argument("--no-check", action="store_true", help="peers' results are not compared")
+    parser.add_argument("--data", type=Path, help="folder for the events, kept and used again")
     parser.add_argument("--name", default="pipeline", help="of the file with the results")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        print(f"writing {args.events:,} events", file=sys.stderr)
-        write_events(Path(folder), args)
-        result = measure(Path(folder), args)
+    traffic = Traffic(args.events, args.counters, args.hot, args.rows_per_file)
+    with tempfile.TemporaryDirectory() as own:
+        folder = args.data or Path(own) / "record"
+        if not folder.is_dir():
+            print(f"writing {args.events:,} events", file=sys.stderr)
+            folder.mkdir(parents=True)
+            write_events(folder, traffic)
+        result = measure(folder, traffic, args)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{args.name}.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(f"{'':32} {'events/s':>12} {'x scan':>8} {'x its CPU':>10}")
-    contestants: dict[str, dict[str, float]] = result["contestants"]  # type: ignore[assignment]
+    print(f"{'':26} {'events/s':>12} {'x scan':>7} {'x its CPU':>10}  peak MB: jvm, driver, worker")
+    contestants: dict[str, dict[str, Any]] = result["contestants"]  # type: ignore[assignment]
     for name, row in contestants.items():
+        peak = row["peak_mb"]
         print(
-            f"{name:32} {row['events_per_s']:>12,.0f} {row['times_the_scan']:>8} "
-            f"{row['times_the_scans_cpu']:>10}"
+            f"{name:26} {row['events_per_s']:>12,.0f} {row['times_the_scan']:>7} "
+            f"{row['times_the_scans_cpu']:>10}  {peak['jvm']:>5} {peak['driver']:>5} {peak['worker']:>5}"
         )
     print(f"load: {result['load_at_start_and_end']}")
 
