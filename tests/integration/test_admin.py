@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 from tests.integration.tapped_gateway import tapped_gateway
 
 from kvota.admin import (
@@ -307,6 +308,31 @@ async def test_offsets_are_asked_of_each_leader(servers3: str) -> None:
     assert by_time.result(first).offset == -1
     assert named(found.exception(beyond)) == "unknown_topic_or_partition"
     assert named(found.exception(nobody)) == "unknown_topic_or_partition"
+
+
+async def test_producers_are_asked_of_each_leader(servers3: str) -> None:
+    name = f"admin-{uuid4().hex[:8]}"
+    written, unwritten, beyond = (TopicPartition(name, number) for number in (1, 0, 7))
+    async with AdminClient(servers3) as admin:
+        (await admin.create_topics([NewTopic(name, 2, 1)])).all()
+        await known(admin, name, 2)
+        for _ in range(3):
+            producer = Producer({"bootstrap.servers": servers3, "enable.idempotence": True})
+            producer.produce(name, b"one", partition=1)
+            producer.produce(name, b"two", partition=1)
+            assert producer.flush(30) == 0
+        plain = Producer({"bootstrap.servers": servers3})
+        plain.produce(name, b"of nobody", partition=1)
+        assert plain.flush(30) == 0
+        found = await admin.describe_producers([written, unwritten, beyond])
+        (await admin.delete_topics([name])).all()
+
+    states = found.result(written)
+    assert len({state.producer_id for state in states}) == len(states) == 3
+    assert {(state.producer_epoch, state.last_sequence) for state in states} == {(0, 1)}
+    assert all(state.last_timestamp_ms > 1_700_000_000_000 for state in states)
+    assert found.result(unwritten) == ()
+    assert named(found.exception(beyond)) == "unknown_topic_or_partition"
 
 
 async def test_a_user_logs_in_with_the_password_that_was_set(sasl_servers: str) -> None:

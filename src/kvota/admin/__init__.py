@@ -28,6 +28,7 @@ from kvota.admin.errors import ApiTimeoutError, OutcomeUnknownError, ThrottlingQ
 from kvota.admin.group_offsets import OffsetAndMetadata
 from kvota.admin.log_dirs import LogDirDescription, ReplicaInfo
 from kvota.admin.offsets import OffsetInfo, OffsetSpec
+from kvota.admin.producers import ProducerState
 from kvota.admin.results import Results
 from kvota.admin.scram_users import (
     ScramCredentialInfo,
@@ -86,6 +87,7 @@ __all__ = [
     "OutcomeUnknownError",
     "Partition",
     "Patience",
+    "ProducerState",
     "ProtocolError",
     "QuotaEntity",
     "ReplicaInfo",

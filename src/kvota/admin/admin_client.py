@@ -13,6 +13,7 @@ from kvota.admin import (
     group_offsets,
     log_dirs,
     offsets,
+    producers,
     scram_users,
     topic_changes,
     topic_looks,
@@ -25,6 +26,7 @@ from kvota.admin.log_dirs import LogDirs
 from kvota.admin.offsets import OffsetInfo
 from kvota.admin.operation import Operation, carry_out
 from kvota.admin.parts import by_destination, by_name_and_id, in_parts
+from kvota.admin.producers import ProducerState
 from kvota.admin.results import K, Results, V, merged
 from kvota.admin.scram_users import Credentials, UserScramCredentialAlteration
 from kvota.admin.topics import (
@@ -206,6 +208,20 @@ class AdminClient:
         """
         deadline = self._deadline(timeout_ms)
         return await offsets.list_offsets(topic_partitions, self._asker, deadline)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        """Ask the leader of each partition which producers it knows (Kafka 2.8; KIP-664).
+
+        Of producers without idempotence it knows nothing; the others are known for ``producer.id.expiration.ms``.
+
+        Raises:
+            UsageError: the brokers are too old for that.
+        """
+        deadline = self._deadline(timeout_ms)
+        wanted = list(dict.fromkeys(partitions))
+        return await producers.describe_producers(wanted, self._asker, deadline)
 
     async def list_consumer_group_offsets(
         self, group_id: str, *, timeout_ms: int | None = None

@@ -1,26 +1,20 @@
 """Offsets of partitions, asked of their leaders (KIP-396)."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
 from typing import NamedTuple
 
-from kvota.admin import topic_looks
-from kvota.admin.asking import AnswerLostError, Asker, Deadline, NotSentError
-from kvota.admin.errors import ApiTimeoutError
-from kvota.admin.operation import Operation, Outcome, carry_out
+from kvota.admin.asking import Asker, Deadline
+from kvota.admin.leaders import ask_leaders
+from kvota.admin.operation import Operation, Outcome
 from kvota.admin.results import Results
-from kvota.admin.topics import TopicKey, TopicPartition
-from kvota.client import Answer, BrokerError, Fields, UsageError
-from kvota.model.errors import KvotaError
+from kvota.admin.topics import TopicPartition
+from kvota.client import Answer, Fields, UsageError
 from kvota.wire.apis import LIST_OFFSETS
-from kvota.wire.error_code import ErrorCode
 
 _ISOLATED_FROM, _TIMED_FROM = 2, 10
-# The leader has just changed, or is about to: whoever is asked next may know.
-_ELSEWHERE = frozenset({int(ErrorCode.LEADER_NOT_AVAILABLE), 6, 9, 74, 75, 76, 78})
 
 
 class OffsetSpec(IntEnum):
@@ -61,75 +55,7 @@ async def list_offsets(wanted: Wanted, asker: Asker, deadline: Deadline) -> Foun
     Raises:
         UsageError: the brokers are too old for what is asked.
     """
-    values: dict[TopicPartition, OffsetInfo] = {}
-    errors: dict[TopicPartition, KvotaError] = {}
-    waiting = dict(wanted)
-    failures = 0
-    while waiting:
-        by_leader, errors_now = await _leaders(waiting, asker, deadline)
-        operations = ((_operation(leader, waiting), keys) for leader, keys in by_leader.items())
-        parts = await asyncio.gather(
-            *(carry_out(operation, keys, asker, deadline) for operation, keys in operations),
-            return_exceptions=True,  # none is left behind
-        )
-        for part in parts:
-            if isinstance(part, BaseException):
-                raise part
-            values |= part.values
-            errors_now |= part.errors
-        failures += 1
-        again = {key: error for key, error in errors_now.items() if _is_elsewhere(error)}
-        if any(_is_lost(error) for error in again.values()):
-            await asker.look_again(deadline)
-        if again and not await deadline.sleep(asker.patience.backoff_s(failures, asker.chance)):
-            again = {}
-        errors |= {
-            key: _last_error(key, error, deadline)
-            for key, error in errors_now.items()
-            if key not in again
-        }
-        waiting = {key: waiting[key] for key in again}
-    return Results(
-        {key: values[key] for key in wanted if key in values},
-        {key: errors[key] for key in wanted if key in errors},
-    )
-
-
-async def _leaders(
-    wanted: Iterable[TopicPartition], asker: Asker, deadline: Deadline
-) -> tuple[Mapping[int, Sequence[TopicPartition]], dict[TopicPartition, KvotaError]]:
-    """Which partitions each broker leads, and what is wrong with the others."""
-    names: dict[TopicKey, None] = dict.fromkeys(partition.topic for partition in wanted)
-    topics = await carry_out(topic_looks.description_by_name(), names, asker, deadline)
-    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-    errors: dict[TopicPartition, KvotaError] = {}
-    for key in wanted:
-        if key.topic in topics.errors:
-            errors[key] = topics.errors[key.topic]
-            continue
-        found = [each for each in topics.values[key.topic].partitions if each.index == key[1]]
-        if not found:
-            errors[key] = BrokerError(_what(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif found[0].leader is None:
-            errors[key] = BrokerError(_what(key), ErrorCode.LEADER_NOT_AVAILABLE)
-        else:
-            by_leader[found[0].leader].append(key)
-    return by_leader, errors
-
-
-def _is_elsewhere(error: KvotaError) -> bool:
-    return _is_lost(error) or (isinstance(error, BrokerError) and error.code in _ELSEWHERE)
-
-
-def _is_lost(error: KvotaError) -> bool:
-    """Its leader could not be asked, or has not answered; another one may lead it by now."""
-    return isinstance(error, NotSentError | AnswerLostError)
-
-
-def _last_error(key: TopicPartition, error: KvotaError, deadline: Deadline) -> KvotaError:
-    if not _is_lost(error):
-        return error
-    return ApiTimeoutError(f"{_what(key)} within {deadline.timeout_ms / 1000:g} s: {error}")
+    return await ask_leaders(wanted, lambda leader: _operation(leader, wanted), asker, deadline)
 
 
 def _what(key: TopicPartition) -> str:

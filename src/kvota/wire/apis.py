@@ -28,6 +28,7 @@ INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CLIENT_QUOTAS = 48
 ALTER_CLIENT_QUOTAS = 49
 DESCRIBE_CLUSTER = 60
+DESCRIBE_PRODUCERS = 61
 
 # The gateway answers these itself, so clients may use them though their broker is too old for them.
 ANSWERED_HERE = (DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS)
@@ -284,7 +285,7 @@ _TABLE = (
         flexible_from=0,
         addresses_from=0,
     ),
-    _api(61, "DescribeProducers", 0, flexible_from=0),
+    _api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, flexible_from=0),
     _api(64, "UnregisterBroker", 0, flexible_from=0),
     _api(65, "DescribeTransactions", 0, flexible_from=0),
     _api(66, "ListTransactions", 2, flexible_from=0),
