@@ -178,10 +178,10 @@ class Contest:
     def _our_usage(self) -> Result:
         chunks = chunks_of_files(self.spark, self._raw, "user", further=USAGE_COLUMNS)
         columns = ("events", "value_sum", "throttled", "rate_p50", "rate_p95", "rate_p99")
-        rows = usage_total(chunks).select(
-            "node_id", "user", *columns, "rate_max", "rate_10s_max"
-        )
-        return {(row[0], row[1]): tuple(float(value) for value in row[2:]) for row in rows.collect()}
+        rows = usage_total(chunks).select("node_id", "user", *columns, "rate_max", "rate_10s_max")
+        return {
+            (row[0], row[1]): tuple(float(value) for value in row[2:]) for row in rows.collect()
+        }
 
 
 def _noop(table: Any) -> None:
