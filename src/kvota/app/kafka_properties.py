@@ -13,9 +13,11 @@ from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.volumes.settings import (
     ADMIN_PREFIXES,
+    FACTOR_SOURCE,
     KNOWN_PROPERTIES,
     PREFIX,
     VolumeSettings,
+    own_prefixes,
     read_volume_settings,
 )
 
@@ -65,8 +67,12 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
     gateways_own = (*WINDOW_SETTINGS, *of_gateway, *_OF_PRODUCER_IDS)
     known = (*gateways_own, *KNOWN_PROPERTIES)
-    name = _named_class(reader)
-    prefixes = (*ADMIN_PREFIXES, *prefixes_of(name))
+    said = _texts(reader)
+    prefixes = (
+        *ADMIN_PREFIXES,
+        *prefixes_of(said.get(CALLBACK_CLASS, ChosenCallback().class_name)),
+        *own_prefixes(said),
+    )
     kafka = reader.properties("kafka", known, prefixes=prefixes)
     of_callback = {
         key: _text(value) for key, value in kafka.data.items() if key not in gateways_own
@@ -74,6 +80,12 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     volumes, faults = read_volume_settings(of_callback)
     for fault in faults:
         kafka.fault(fault.place, fault.problem, fault.remedy)
+    if volumes.tells_factor and FACTOR_SCOPE in kafka.data:
+        kafka.fault(
+            FACTOR_SCOPE,
+            f"set together with {FACTOR_SOURCE}, whose factor is that of all brokers",
+            "Keep one of the two.",
+        )
     per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
     return KafkaProperties(
         windows=_windows(kafka),
@@ -120,10 +132,10 @@ def _connections_per_ip(kafka: Table) -> tuple[int, dict[str, int]]:
     return per_ip_max, overrides
 
 
-def _named_class(reader: Reader) -> str:
-    """The callback's name before anything else is read: it says which properties there may be."""
-    found = reader.properties("kafka", (CALLBACK_CLASS,), prefixes=("",)).data.get(CALLBACK_CLASS)
-    return found if isinstance(found, str) else ChosenCallback().class_name
+def _texts(reader: Reader) -> Mapping[str, str]:
+    """What is said, before anything else is read: names of classes say which properties there may be."""
+    found = reader.properties("kafka", (), prefixes=("",)).data
+    return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:

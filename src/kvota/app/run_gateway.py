@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import uuid
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
 from kvota.app.own_login import check_own_tls
+from kvota.app.own_source import open_own_source
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
@@ -64,7 +66,7 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         written: the quotas of a file that people write; None: a store of the gateway's own has them.
 
     Raises:
-        KvotaError: its own certificate cannot be read, a port is taken, the record folder cannot be written, another
+        KvotaError: its own certificate cannot be read, a source of volumes cannot be loaded, a port is taken, the record folder cannot be written, another
             gateway uses the store, or runs with these files.
     """
     check_own_tls(config.kafka)
@@ -83,6 +85,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     quotas = store.quotas.configured()
     running, callback = begin_with(config, store)
     config = running.config
+    own = open_own_source(config)
     is_default = config.kafka.callback.is_default
     engine = QuotaEngine(callback, config.windows, config.quotas.buckets, config.factored)
     sources = _sources(config, callback, quotas, is_found=lock is not None)
@@ -117,7 +120,8 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     try:
         tell = None if lock is None else lock.tell
         reload = Reload(running, gateway, sources, store, tell)
-        uvloop.run(_serve(config, gateway, store, reload, settings, run_id))
+        watch = partial(watch_volumes, config, gateway, run_id, own)
+        uvloop.run(_serve(config, gateway, store, reload, settings, watch))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
@@ -243,7 +247,7 @@ async def _serve(
     store: QuotaStore,
     reload: Reload,
     settings: SettingsInForce,
-    run_id: str,
+    watch: Callable[[asyncio.Event], Coroutine[None, None, None]],
 ) -> None:
     loop = asyncio.get_running_loop()
     mark_running(config, gateway.shared.producer_ids, partial(loop.run_in_executor, None))
@@ -258,7 +262,7 @@ async def _serve(
             tasks.create_task(settings.follow()),
         ]
         beside.append(tasks.create_task(watch_cluster(config, gateway, started)))
-        beside.append(tasks.create_task(watch_volumes(config, gateway, started, run_id)))
+        beside.append(tasks.create_task(watch(started)))
         await gateway.run(started=started)
         for task in beside:
             task.cancel()

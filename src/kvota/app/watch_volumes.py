@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from kvota.app.config import GatewayConfig
+from kvota.app.own_source import OwnSource
 from kvota.app.system_clock import SystemClock, elapsed_ms
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.volume_watch import VolumeWatch
@@ -17,9 +18,15 @@ log = logging.getLogger("kvota.gateway")
 
 
 async def watch_volumes(
-    config: GatewayConfig, gateway: Gateway, started: asyncio.Event, run_id: str
+    config: GatewayConfig,
+    gateway: Gateway,
+    run_id: str,
+    own: OwnSource | None,
+    started: asyncio.Event,
 ) -> None:
     """Look at the volumes once it listens, until cancelled; each look is recorded where decisions are.
+
+    ``own``: the source of one's own that the settings name, if they do.
 
     Raises:
         UsageError: a broker is too old to tell how full its volumes are, or kio is not installed.
@@ -28,7 +35,7 @@ async def watch_volumes(
     if settings.source == "none":
         return
     try:
-        from kvota.app.volume_source import VolumeSource, throttle_of
+        from kvota.app.volume_observer import VolumeObserver, throttle_of
     except ModuleNotFoundError as error:
         msg = (
             f"volumes: this needs {error.name}, which is not installed. pip install 'kvota[client]'"
@@ -36,7 +43,7 @@ async def watch_volumes(
         raise UsageError(msg) from error
     await started.wait()
     clock = SystemClock()
-    source = VolumeSource(config)
+    source = VolumeObserver(config, own)
     throttle = throttle_of(config, now_ms=elapsed_ms())
     record = _record(config, run_id, clock)
 
@@ -46,7 +53,7 @@ async def watch_volumes(
                 observation,
                 throttle,
                 observer=config.name,
-                source=settings.source,
+                source=settings.own_class or settings.source,
                 ts_us=clock.now_us(),
             )
             record.append(rows)

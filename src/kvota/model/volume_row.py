@@ -12,10 +12,10 @@ VOLUME_COLUMNS: tuple[Column, ...] = (
     Column(
         "broker_id",
         "int",
-        "whose volume; null: the gateway's own machine, or a look that has failed",
+        "whose volume; null: the gateway's own machine, a look that has failed, or a factor that was told",
         nullable=True,
     ),
-    Column("log_dir", "string", "as the broker names it; null: the look has failed", nullable=True),
+    Column("log_dir", "string", "as the broker names it; null: no volume", nullable=True),
     Column("source", "string", "local, cluster, or the name of a class of one's own"),
     Column("status", "string", "how the look ended: SUCCESS, or why not"),
     Column("device", "string", "of the file system, where it is known", nullable=True),
@@ -27,7 +27,7 @@ VOLUME_COLUMNS: tuple[Column, ...] = (
 
 
 class VolumeRow(NamedTuple):
-    """One row, with the columns of ``VOLUME_COLUMNS``; of a look that has failed there is one without a volume."""
+    """One row, with the columns of ``VOLUME_COLUMNS``; of a look that has failed, or that told a factor, there is one without a volume."""
 
     observer: str
     ts_us: int

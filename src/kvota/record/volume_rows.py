@@ -7,18 +7,18 @@ from kvota.volumes import Observation, VolumeThrottle
 def volume_rows(
     observation: Observation, throttle: VolumeThrottle, *, observer: str, source: str, ts_us: int
 ) -> list[VolumeRow]:
-    """One row for each volume that counts after this look; of one that has failed a row without a volume.
+    """One row for each volume that counts after this look; of one without volumes a row without a volume.
 
     Args:
         observation: the look.
         throttle: that has taken it.
         observer: the gateway's name.
-        source: where it looked: "local", "cluster".
+        source: where it looked: "local", "cluster", or the name of a class of one's own.
         ts_us: when it had ended, Unix microseconds.
     """
     status, factors = observation.status.value, throttle.factors
     of_all = factors[None]
-    if not observation.succeeded:
+    if not observation.succeeded or observation.factor is not None:
         return [
             VolumeRow(
                 observer=observer,

@@ -6,6 +6,7 @@ is decided elsewhere.
 
 from kvota.volumes.limit import PerVolumeLimit, SummedUsedLimit, Threshold, Verdict, VolumeLimit
 from kvota.volumes.observation import Observation, Status
+from kvota.volumes.sources import ThrottleFactorSource, VolumeSource
 from kvota.volumes.throttle_factor import ThrottleFactor
 from kvota.volumes.volume import Volume
 from kvota.volumes.volume_cache import VolumeCache
@@ -18,9 +19,11 @@ __all__ = [
     "SummedUsedLimit",
     "Threshold",
     "ThrottleFactor",
+    "ThrottleFactorSource",
     "Verdict",
     "Volume",
     "VolumeCache",
     "VolumeLimit",
+    "VolumeSource",
     "VolumeThrottle",
 ]

@@ -28,6 +28,7 @@ class Observation:
         broker_ids: the brokers that were asked.
         dropped: log directories without a size (offline, or of a broker too old to tell).
         reason: in words, where it did not succeed.
+        factor: that somebody else has told, in place of volumes; None: volumes were looked at.
     """
 
     status: Status
@@ -35,6 +36,7 @@ class Observation:
     broker_ids: Sequence[int] = ()
     dropped: int = 0
     reason: str = ""
+    factor: float | None = None
 
     @property
     def succeeded(self) -> bool:

@@ -4,6 +4,7 @@ Sources: strimzi/kafka-quotas-plugin 0.1.0 to 0.4.0, proposal 047 and its first 
 inclusive; NaN is refused.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isnan
@@ -24,6 +25,8 @@ CHECK_INTERVAL_ISO = f"{PREFIX}.storage.check.interval"
 SOFT_USED, HARD_USED = f"{PREFIX}.storage.soft", f"{PREFIX}.storage.hard"
 SOURCE = f"{PREFIX}.storage.volume.source"
 VALIDITY = f"{PREFIX}.throttle.factor.validity.duration"
+# Ours: a class that tells the factor, in place of volumes and limits.
+FACTOR_SOURCE = f"{PREFIX}.throttle.factor.source"
 
 # Each level under all its names, the released one first.
 FALLBACK = (f"{PREFIX}.throttle.factor.fallback", f"{PREFIX}.fallback.throttle.factor")
@@ -41,11 +44,12 @@ PER_VOLUME = (*HARD_BYTES, *HARD_RATIO, *SOFT_BYTES, *SOFT_RATIO)
 
 KNOWN_PROPERTIES = (
     *(PRODUCE, FETCH, REQUEST, EXCLUDED, CHECK_INTERVAL, CHECK_INTERVAL_ISO),
-    *(SOFT_USED, HARD_USED, SOURCE, VALIDITY, LOG_DIRS),
+    *(SOFT_USED, HARD_USED, SOURCE, VALIDITY, FACTOR_SOURCE, LOG_DIRS),
     *FALLBACK,
     *PER_VOLUME,
 )
 
+_CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
 _CLUSTER_INTERVAL_MS = 60_000
@@ -61,25 +65,31 @@ class VolumeSettings:
     Attributes:
         limits: per second and broker, of ``produce``, ``fetch`` and ``request``; inf: none.
         excluded: names of users that are never limited.
-        source: where volumes are looked at; "none": nowhere.
+        source: where volumes are looked at; "none": nowhere; "own": a class of one's own is asked.
         check_interval_ms: from the end of one look to the next; 0: no looks.
         limit: judges the volumes; None: nothing is judged.
         fallback: the factor once no observation is valid.
         validity_ms: for how long an observation is.
         log_dirs: of this machine, for ``source`` "local".
         admin: the client's properties, without their prefix, for ``source`` "cluster".
+        own_class: dotted name of the volume source or throttle-factor source that is asked; empty: none is.
+        own_properties: what it is configured with, without their prefix.
+        tells_factor: it tells the factor, not volumes.
         warnings: what is allowed and probably not meant.
     """
 
     limits: Mapping[str, float]
     excluded: frozenset[str]
-    source: Literal["none", "local", "cluster"]
+    source: Literal["none", "local", "cluster", "own"]
     check_interval_ms: int
     limit: VolumeLimit | None
     fallback: float
     validity_ms: int
     log_dirs: tuple[str, ...]
     admin: Mapping[str, str]
+    own_class: str
+    own_properties: Mapping[str, str]
+    tells_factor: bool
     warnings: tuple[str, ...]
 
 
@@ -143,23 +153,28 @@ def read_volume_settings(
     per_volume = [key for key in PER_VOLUME if key in properties]
     source = _source(reader, per_volume)
     summed = _summed_limit(reader)
-    limit: VolumeLimit | None = _per_volume_limit(reader, source) if source == "cluster" else summed
+    told_by = _factor_source(reader, per_volume)
+    limit: VolumeLimit | None = summed
+    if told_by:
+        source, limit = "own", None
+    elif source != "local":
+        limit = _per_volume_limit(reader, source)
     if source == "local" and per_volume:
         reader.fault(
             per_volume[0],
             f"set together with {SOURCE} = local",
             f"Per-volume limits are for the cluster source: set {SOURCE} = cluster.",
         )
-    if source == "cluster" and summed is not None:
+    if source != "local" and summed is not None and not told_by:
         key = SOFT_USED if SOFT_USED in properties else HARD_USED
         reader.fault(
             key,
-            "set together with the cluster source",
+            f"set together with per-volume limits or {SOURCE}",
             "Used bytes are summed for the disks of one machine: use per-volume limits.",
         )
     admin = _admin(reader)
     interval_ms = _interval_ms(reader, source)
-    is_active = interval_ms > 0 and limit is not None
+    is_active = interval_ms > 0 and (limit is not None or bool(told_by))
     if source == "cluster" and is_active and not admin.get("bootstrap.servers", "").strip():
         reader.fault(
             f"{ADMIN_PREFIXES[0]}bootstrap.servers",
@@ -168,6 +183,10 @@ def read_volume_settings(
         )
     if limit is not None and interval_ms == 0:
         reader.warnings.append(f"{CHECK_INTERVAL} is 0: the volumes' limits are never looked at")
+    if told_by and interval_ms == 0:
+        reader.warnings.append(f"{CHECK_INTERVAL} is 0: {told_by} is never asked")
+    own_class = told_by or (properties[SOURCE].strip() if source == "own" else "")
+    own_prefix = f"{FACTOR_SOURCE if told_by else SOURCE}."
     settings = VolumeSettings(
         limits=limits,
         excluded=_excluded(reader),
@@ -178,6 +197,13 @@ def read_volume_settings(
         validity_ms=_validity_ms(reader),
         log_dirs=_list(properties.get(LOG_DIRS, "")),
         admin=admin,
+        own_class=own_class if is_active else "",
+        own_properties={
+            key.removeprefix(own_prefix): value
+            for key, value in properties.items()
+            if key.startswith(own_prefix)
+        },
+        tells_factor=bool(told_by),
         warnings=tuple(reader.warnings),
     )
     return settings, reader.faults
@@ -191,15 +217,49 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _source(reader: _Reader, per_volume: list[str]) -> Literal["local", "cluster"]:
+def own_prefixes(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """What properties of classes of one's own begin with, where such classes are named."""
+    is_own = bool(_CLASS_NAME.fullmatch(properties.get(SOURCE, "").strip()))
+    return (
+        *((f"{SOURCE}.",) if is_own else ()),
+        *((f"{FACTOR_SOURCE}.",) if FACTOR_SOURCE in properties else ()),
+    )
+
+
+def _factor_source(reader: _Reader, per_volume: list[str]) -> str:
+    """The name of the class that tells the factor; empty: volumes do."""
+    name = reader.properties.get(FACTOR_SOURCE, "").strip()
+    if FACTOR_SOURCE not in reader.properties:
+        return ""
+    if not _CLASS_NAME.fullmatch(name):
+        reader.fault(
+            FACTOR_SOURCE, f'"{name}" is no dotted name', 'Write e.g. "my_factor.MyFactor".'
+        )
+    others = [
+        *per_volume,
+        *(key for key in (SOFT_USED, HARD_USED, SOURCE) if key in reader.properties),
+    ]
+    if others:
+        reader.fault(
+            others[0],
+            f"set together with {FACTOR_SOURCE}, which tells the factor by itself",
+            "Keep one of the two.",
+        )
+    return name
+
+
+def _source(reader: _Reader, per_volume: list[str]) -> Literal["local", "cluster", "own"]:
     """What is said; else the cluster where a volume has a limit of its own, as every release had it."""
     said = reader.properties.get(SOURCE)
     if said is None:
         return "cluster" if per_volume else "local"
     if said.strip() == "cluster":
         return "cluster"
+    if _CLASS_NAME.fullmatch(said.strip()):
+        return "own"
     if said.strip() != "local":
-        reader.fault(SOURCE, f'"{said}" is no source', 'Write "local" or "cluster".')
+        remedy = 'Write "local", "cluster", or the dotted name of a class.'
+        reader.fault(SOURCE, f'"{said}" is no source', remedy)
     return "local"
 
 
@@ -219,10 +279,10 @@ def _per_volume_limit(reader: _Reader, source: str) -> PerVolumeLimit | None:
     hard = _threshold(reader, HARD_BYTES, HARD_RATIO)
     soft = _threshold(reader, SOFT_BYTES, SOFT_RATIO)
     if hard is None:
-        if soft is not None or reader.properties.get(SOURCE, "").strip() == source:
+        if soft is not None or SOURCE in reader.properties:
             reader.fault(
                 HARD_BYTES[0],
-                "missing, and the cluster source needs a hard limit",
+                f"missing, and the source {reader.properties.get(SOURCE, source).strip()} needs a hard limit",
                 f"Write it, or {HARD_RATIO[0]}.",
             )
         return None
@@ -264,7 +324,7 @@ def _interval_ms(reader: _Reader, source: str) -> int:
             reader.fault(CHECK_INTERVAL_ISO, f"set together with {CHECK_INTERVAL}", "Keep one.")
         return max(0, _iso_ms(reader, CHECK_INTERVAL_ISO, text))
     if seconds is None:
-        return _CLUSTER_INTERVAL_MS if source == "cluster" else 0
+        return 0 if source == "local" else _CLUSTER_INTERVAL_MS
     if seconds >= _SURELY_MS:
         reader.warnings.append(
             f"{CHECK_INTERVAL} = {seconds} are seconds, {seconds / 3600:.3g} h; were milliseconds meant?"

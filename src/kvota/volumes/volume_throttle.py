@@ -14,7 +14,7 @@ class VolumeThrottle:
     """How much may be produced, by what was seen of the volumes.
 
     Args:
-        limit: judges the volumes.
+        limit: judges the volumes; None: somebody else tells the factor.
         fallback: the factor once no observation is valid.
         validity_ms: for how long an observation, and a volume whose broker is away, counts.
         per_broker: each broker has the factor of its own volumes; else all have that of the fullest.
@@ -36,7 +36,7 @@ class VolumeThrottle:
 
     def __init__(
         self,
-        limit: VolumeLimit,
+        limit: VolumeLimit | None,
         *,
         fallback: float,
         validity_ms: int,
@@ -123,16 +123,19 @@ class VolumeThrottle:
     def _judge(self, observation: Observation, now_ms: int) -> None:
         self.log_dirs, self.dropped = len(observation.volumes), observation.dropped
         self.volumes = self._cache.observed(observation.volumes, now_ms)
+        if observation.factor is not None or self.limit is None:
+            self.verdict = Verdict(factor=1.0 if observation.factor is None else observation.factor)
+            return
         self.verdict = self.limit.judge(self.volumes)
-        self._of_broker = self._judged_apart() if self._per_broker else {}
+        self._of_broker = self._judged_apart(self.limit) if self._per_broker else {}
         self.violations += len(self.verdict.breached)
         self.last_breached = self.verdict.most_severe or self.last_breached
 
-    def _judged_apart(self) -> dict[int, float]:
+    def _judged_apart(self, limit: VolumeLimit) -> dict[int, float]:
         of_broker: dict[int, list[Volume]] = {}
         for volume in self.volumes:
             of_broker.setdefault(volume.broker_id, []).append(volume)
         return {
-            broker_id: self.limit.judge(volumes).factor
+            broker_id: limit.judge(volumes).factor
             for broker_id, volumes in sorted(of_broker.items())
         }

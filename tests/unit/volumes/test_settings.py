@@ -18,6 +18,7 @@ B_SERVERS = "client.quota.callback.kafka.admin.bootstrap.servers"
 INTERVAL = f"{P}.storage.check-interval"
 SOURCE = f"{P}.storage.volume.source"
 FALLBACK = f"{P}.throttle.factor.fallback"
+FACTOR = f"{P}.throttle.factor.source"
 VALIDITY = f"{P}.throttle.factor.validity.duration"
 EXCLUDED = f"{P}.excluded.principal.name.list"
 
@@ -116,6 +117,15 @@ def test_both_names_of_a_level_may_say_the_same() -> None:
         ({BYTES: "1", SERVERS: "k:1", f"{P}.storage.soft": "1"}, f"{P}.storage.soft"),
         ({SOURCE: "local", BYTES: "1"}, BYTES),
         ({SOURCE: "nowhere"}, SOURCE),
+        ({SOURCE: "my."}, SOURCE),
+        ({SOURCE: "my.Disks"}, BYTES),
+        ({SOURCE: "my.Disks", BYTES: "1", f"{P}.storage.hard": "1"}, f"{P}.storage.hard"),
+        ({FACTOR: "factor"}, FACTOR),
+        ({FACTOR: ""}, FACTOR),
+        ({FACTOR: "my.Factor", BYTES: "1"}, BYTES),
+        ({FACTOR: "my.Factor", f"{P}.storage.soft": "1"}, f"{P}.storage.soft"),
+        ({FACTOR: "my.Factor", SOURCE: "local"}, SOURCE),
+        ({FACTOR: "my.Factor", SOURCE: "my.Disks"}, SOURCE),
         ({f"{B_BYTES}.hard": "5", f"{B_BYTES}.soft": "4", SERVERS: "k:1"}, f"{B_BYTES}.soft"),
         ({f"{B_RATIO}.hard": "0.5", f"{B_RATIO}.soft": "0.4", SERVERS: "k:1"}, f"{B_RATIO}.soft"),
         ({INTERVAL: "60", f"{P}.storage.check.interval": "PT1M"}, f"{P}.storage.check.interval"),
@@ -163,6 +173,7 @@ def test_excluded_names_of_the_old_way_are_taken_with_a_warning() -> None:
         ({INTERVAL: "60000"}, "were milliseconds meant?"),
         ({INTERVAL: "0", BYTES: "1", SERVERS: "k:1"}, "never looked at"),
         ({f"{P}.storage.hard": "5"}, "never looked at"),
+        ({FACTOR: "my.Factor", INTERVAL: "0"}, "my.Factor is never asked"),
         ({f"{P}.storage.soft": "9", f"{P}.storage.hard": "5", INTERVAL: "1"}, "it never throttles"),
     ],
 )
@@ -220,3 +231,27 @@ def test_durations_as_java_reads_them(text: str, ms: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="PT5M"):
         parse_iso_duration_ms(text)
+
+
+def test_a_volume_source_of_ones_own_gets_its_own_properties() -> None:
+    settings = settings_of({SOURCE: "my.Disks", f"{SOURCE}.file": "/f", BYTES: "1"})
+
+    assert (settings.source, settings.own_class, settings.tells_factor) == (
+        "own",
+        "my.Disks",
+        False,
+    )
+    assert settings.own_properties == {"file": "/f"}
+    assert settings.limit == PerVolumeLimit(hard=Threshold(available_bytes=1))
+    assert settings.check_interval_ms == 60_000
+
+
+def test_a_factor_source_needs_no_limit() -> None:
+    settings = settings_of({FACTOR: "my.Factor", f"{FACTOR}.url": "u", f"{SOURCE}.url": "v"})
+
+    assert (settings.source, settings.own_class, settings.tells_factor) == (
+        "own",
+        "my.Factor",
+        True,
+    )
+    assert (settings.own_properties, settings.limit) == ({"url": "u"}, None)

@@ -106,6 +106,7 @@ def _check(path: Path, *, connect: bool) -> int:
     """Report all faults of both files and of the quota callback at once, and doubts; return 3 where a broker does not answer."""
     from kvota.app.check import check_folder, doubts, others, unreachable_brokers
     from kvota.app.check_callback import check_files
+    from kvota.app.check_source import check_own_source
     from kvota.app.own_login import check_own_tls
     from kvota.app.run_gateway import summary
 
@@ -119,7 +120,7 @@ def _check(path: Path, *, connect: bool) -> int:
     running = others(config)
     if running:
         print(running)
-    for sentence in doubts(config, stored, callback):
+    for sentence in (*doubts(config, stored, callback), *check_own_source(config)):
         print(f"warning: {sentence}")
     print(f"{path} and {config.quotas.file}: no fault found")
     missing = unreachable_brokers(config) if connect else []

@@ -20,7 +20,6 @@ from kvota.model.units import (
 
 if TYPE_CHECKING:
     from kvota.app.config import GatewayConfig
-    from kvota.app.volume_source import VolumeSource
     from kvota.volumes import Observation, PerVolumeLimit, Volume, VolumeThrottle
 
 EXAMPLE = "{kvota} volumes -c gateway.toml --watch"
@@ -64,37 +63,39 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _looks(args: argparse.Namespace, config: "GatewayConfig") -> int:
+    from kvota.app.own_source import open_own_source
     from kvota.app.system_clock import elapsed_ms
-    from kvota.app.volume_source import VolumeSource, throttle_of
+    from kvota.app.volume_observer import VolumeObserver, throttle_of
 
-    source = VolumeSource(config)
+    source = VolumeObserver(config, open_own_source(config))
     throttle = throttle_of(config, now_ms=elapsed_ms())
+    settings = config.kafka.volumes
     before: dict[tuple[int, str], Volume] = {}
     before_ms = 0
     try:
         await source.check()
         while True:
-            observation = await _look(source)
+            observation = await source.observe()
+            if not (observation.succeeded or args.watch):
+                raise UnreachableError(_failed(observation))
             now_ms = elapsed_ms()
             throttle.take(observation, now_ms)
-            if before or args.watch:
+            if before or args.watch or settings.tells_factor:
                 rows = _rows(config, throttle, before, (now_ms - before_ms) / 1000)
-                _show(rows, throttle, observation, args.output)
+                _show(rows, throttle, observation, args.output, told_by=settings.own_class)
                 if not args.watch:
-                    return NEGATIVE if throttle.verdict.breached else DONE
-            before = {(each.broker_id, each.log_dir): each for each in observation.volumes}
-            before_ms = now_ms
+                    is_negative = throttle.verdict.breached or throttle.verdict.factor < 1.0
+                    return NEGATIVE if is_negative else DONE
+            if observation.succeeded:
+                before = {(each.broker_id, each.log_dir): each for each in observation.volumes}
+                before_ms = now_ms
             await asyncio.sleep(args.over / 1000)
     finally:
         await source.close()
 
 
-async def _look(source: "VolumeSource") -> "Observation":
-    observation = await source.observe()
-    if not observation.succeeded:
-        msg = f"the volumes cannot be looked at: {observation.status}: {observation.reason}"
-        raise UnreachableError(msg)
-    return observation
+def _failed(observation: "Observation") -> str:
+    return f"the volumes cannot be looked at: {observation.status}: {observation.reason}"
 
 
 def _rows(
@@ -143,9 +144,28 @@ def _show(
     throttle: "VolumeThrottle",
     observation: "Observation",
     output: str,
+    *,
+    told_by: str,
 ) -> None:
     if output == "json":
-        print(json.dumps({"factor": throttle.factor, "volumes": rows}), flush=True)
+        told = {
+            "status": observation.status.value,
+            "reason": observation.reason or None,
+            "factor": throttle.factor,
+            "is_fallback": throttle.is_fallback,
+            "without_size": throttle.dropped,
+            "volumes": rows,
+        }
+        print(json.dumps(told), flush=True)
+        return
+    if not observation.succeeded:
+        kind = "the fallback" if throttle.is_fallback else "until its validity ends"
+        print(f"{_failed(observation)}\nthe factor is {throttle.factor:.2f}, {kind}", flush=True)
+        return
+    if observation.factor is not None:
+        print(
+            f"producers get {observation.factor:.0%} of their quota: {told_by} says so", flush=True
+        )
         return
     print(text_table(_HEADER, [_cells(row) for row in rows], left=2))
     severe = throttle.verdict.most_severe

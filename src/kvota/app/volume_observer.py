@@ -4,20 +4,23 @@ import asyncio
 
 from kvota.app.config import GatewayConfig
 from kvota.app.own_cluster import own_cluster
+from kvota.app.own_source import OwnSource
 from kvota.client.cluster import Cluster
 from kvota.client.log_dirs import check_versions, observe_cluster
 from kvota.files.log_dirs import observe_local
 from kvota.volumes import Observation, VolumeThrottle
 
-# A broker may take so long to answer, whatever the interval.
+# A broker, or a source of one's own, may take so long to answer, whatever the interval.
 _TIMEOUT_S_MIN = 1.0
 
 
-class VolumeSource:
-    """Looks at volumes as the settings say; a context manager where the cluster is asked."""
+class VolumeObserver:
+    """Looks at volumes as the settings say; ``own``: the source of one's own that they name, if they do."""
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, own: OwnSource | None) -> None:
         self._settings = config.kafka.volumes
+        self._own = own
+        self._timeout_s = max(_TIMEOUT_S_MIN, self._settings.check_interval_ms / 1000 - 1)
         self._cluster: Cluster | None = None
         if self._settings.source == "cluster":
             self._cluster = own_cluster(config, client_id="kvota-volumes")
@@ -34,23 +37,23 @@ class VolumeSource:
 
     async def observe(self) -> Observation:
         """Look once."""
+        if self._own is not None:
+            return await self._own.observe(self._timeout_s)
         if self._cluster is not None:
-            interval_s = self._settings.check_interval_ms / 1000
-            return await observe_cluster(
-                self._cluster, timeout_s=max(_TIMEOUT_S_MIN, interval_s - 1)
-            )
+            return await observe_cluster(self._cluster, timeout_s=self._timeout_s)
         return await asyncio.to_thread(observe_local, self._settings.log_dirs)
 
     async def close(self) -> None:
-        """Close the connections to the cluster."""
+        """Close the connections to the cluster, and the source of one's own."""
         if self._cluster is not None:
             await self._cluster.close()
+        if self._own is not None:
+            await self._own.close()
 
 
 def throttle_of(config: GatewayConfig, *, now_ms: int) -> VolumeThrottle:
     """Return what judges the observations, as the settings say."""
     settings = config.kafka.volumes
-    assert settings.limit is not None, "a source without a limit is none"
     return VolumeThrottle(
         settings.limit,
         fallback=settings.fallback,
