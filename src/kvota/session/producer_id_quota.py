@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kvota.engine.producer_ids import UNLIMITED_FROM, ProducerIds
 from kvota.engine.refused_batches import Batch, Key, RefusedBatches
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
-from kvota.model.quota_entity import DEFAULT
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.session.id_decisions import Asker, Deciding, Decisions
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.producer_ids import BatchProducer, Place
@@ -106,6 +106,12 @@ class ProducerIdQuota:
     def rate(self, user: str) -> float | None:
         """New producer ids that a user may bring per window; None: any number."""
         return self._rates.get(user, self._default)
+
+    def deciding_entity(self, user: str) -> QuotaEntity | None:
+        """Whose quota a user has; None: nobody's."""
+        if user in self._rates:
+            return QuotaEntity(user=user)
+        return None if self._default is None else QuotaEntity(user=DEFAULT)
 
     def counted_rate(self, user: str) -> float | None:
         """The same; as well a number as long as any batch of the user was refused and has not come again."""
