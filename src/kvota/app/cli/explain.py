@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.explain_ids import id_lines, ids_held_until, ids_in
+from kvota.app.cli.explain_ids import WIDTH, id_lines, ids_held_until, ids_in, titled
 from kvota.app.cli.running_options import add_running_options, url_of
 from kvota.app.text_width import columns_of, cut_to, filled_to
 from kvota.model.plain_text import on_one_line
@@ -17,7 +17,6 @@ from kvota.model.units import format_duration_ms
 
 EXAMPLE = "{kvota} explain --user analytics --client-id app"
 
-_WIDTH = 80
 # Of an entity's text: as long as that of both defaults. The whole names are in the first line.
 _WHO_MAX = 49
 _GAP = "  "
@@ -146,7 +145,7 @@ def _level_lines(quota: _Json) -> Iterator[str]:
         mark = ">" if level["decides"] else " "
         line = f"  {mark} level {level['level']}  {filled_to(who, width)} {amount:>9}"
         place = on_one_line(level["limit_from"])
-        if columns_of(line) + len(_GAP) + columns_of(place) <= _WIDTH:
+        if columns_of(line) + len(_GAP) + columns_of(place) <= WIDTH:
             yield f"{line}{_GAP}{place}".rstrip()
         else:
             yield line
@@ -227,16 +226,7 @@ def _change_lines(quota: _Json) -> Iterator[str]:
     if not quota["change"]:
         return
     title = "to change" if quota["decided_by"] else "to limit it"
-    yield from _titled(title, quota["change"])
-
-
-def _titled(title: str, text: str) -> Iterator[str]:
-    line = on_one_line(f"  {title:<12} {text}")
-    if columns_of(line) <= _WIDTH:
-        yield line
-    else:
-        yield f"  {title}:"
-        yield f"    {on_one_line(text)}"
+    yield from titled(title, quota["change"])
 
 
 def _held_until(quota: _Json) -> int | None:

@@ -4,10 +4,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kvota.app.text_width import columns_of
 from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_duration_ms
 
 _Json = Mapping[str, Any]
+
+WIDTH = 80
 
 # What a gateway of an earlier version says of them.
 _NOTHING: _Json = {
@@ -32,8 +35,7 @@ def id_lines(of_ids: _Json) -> Iterator[str]:
     yield f"PRODUCER_ID  {_headline(of_ids)}"
     window = format_duration_ms(of_ids["window_ms"])
     if of_ids["rate_per_window"] is not None:
-        who, place = of_ids["decided_by"]["text"], of_ids["limit_from"]
-        yield on_one_line(f"  decided by   {who}, {place}")
+        yield from titled("decided by", f"{of_ids['decided_by']['text']}, {of_ids['limit_from']}")
         yield f"  limit        {of_ids['rate_per_window']:g} new ids in {window}"
         seen = (
             f"{_ids(of_ids['distinct_ids'])} seen in {window}, {of_ids['new_ids']} of them as new"
@@ -45,10 +47,17 @@ def id_lines(of_ids: _Json) -> Iterator[str]:
             " that was not sent again; nothing overtakes it"
         )
     title = "to limit it" if of_ids["decided_by"] is None else "to change"
-    line = on_one_line(f"  {title:<12} {of_ids['change']}")
-    yield from (
-        [line] if len(line) <= 80 else [f"  {title}:", on_one_line(f"    {of_ids['change']}")]
-    )
+    yield from titled(title, of_ids["change"])
+
+
+def titled(title: str, text: str) -> Iterator[str]:
+    """A line, or two where it would be longer than most are."""
+    line = on_one_line(f"  {title:<12} {text}")
+    if columns_of(line) <= WIDTH:
+        yield line
+    else:
+        yield f"  {title}:"
+        yield f"    {on_one_line(text)}"
 
 
 def ids_held_until(of_ids: _Json) -> int | None:
