@@ -256,7 +256,7 @@ def of_ids(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, ", PRODUCER_ID (new ids only) until "),
+        ({}, ", new producer ids until "),
         ({}, "PRODUCER_ID  a new id is refused for 27.0 s more, until "),
         ({}, "decided by   user-principal 'analytics', quotas.toml:4"),
         ({}, "limit        100 new ids in 1 h 00 min"),

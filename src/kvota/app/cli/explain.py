@@ -80,7 +80,7 @@ def explain_lines(explained: _Json, *, near: str = "") -> list[str]:
     ends = ((quota["quota_type"], _held_until(quota)) for quota in explained["quotas"])
     holds = [f"{kind} until {_clock(end)}" for kind, end in ends if end]
     new_ids_ms = ids_held_until(ids_in(explained))
-    holds += [f"PRODUCER_ID (new ids only) until {_clock(new_ids_ms)}"] if new_ids_ms else []
+    holds += [f"new producer ids until {_clock(new_ids_ms)}"] if new_ids_ms else []
     held = ", ".join(holds)
     lines.append(f"held back now by {held}" if held else "not held back now")
     if near:
