@@ -37,7 +37,7 @@ def write(folder: Path, rows: Sequence[EventRow], *, files: int = 1) -> Path:
 def of_version_1(folder: Path) -> Path:
     """Make the files of a folder what they were before a row said its algorithm."""
     for file in folder.iterdir():
-        table = pq.read_table(file).drop_columns(["algorithm"])
+        table = pq.read_table(file).drop_columns(["algorithm", "owed_ms", "producer_id"])
         pq.write_table(table.replace_schema_metadata({"schema_version": "1"}), file)
     return folder
 

@@ -132,7 +132,7 @@ def test_a_newer_schema_version_is_not_guessed_at(
 
     (bad,) = find_events([folder]).bad
 
-    assert bad.reason == "schema_version 9, this kvota reads 1 and 2"
+    assert bad.reason == "schema_version 9, this kvota reads 1, 2, 3"
 
 
 def test_odd_names_of_folders_are_only_names(

@@ -193,7 +193,7 @@ def test_rows_of_other_quota_types_are_counted_and_not_judged(
     spark: SparkSession, recorded_rows: list[EventRow], write_events: WriteEvents
 ) -> None:
     rows = [
-        (*row[:5], "PRODUCER_ID", *row[6:]) if row[SEQ] < 20 else row for row in recorded_rows[:400]
+        (*row[:5], "UNHEARD_OF", *row[6:]) if row[SEQ] < 20 else row for row in recorded_rows[:400]
     ]
 
     result = law(read_events(spark, write_events(rows)))

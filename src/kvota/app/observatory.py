@@ -25,9 +25,10 @@ from kvota.model.quota_type import QuotaType
 from kvota.record.recorder import Recorder
 from kvota.record.row_counter import CountingSink
 from kvota.session.explaining import QuotaExplanation, explain
+from kvota.session.id_explanation import IdExplanation, explain_ids
 from kvota.web.server import HttpServer
 from kvota.web.source import Health, Json
-from kvota.web.views import explanation_view, tenants_view
+from kvota.web.views import explanation_view, id_explanation_view, tenants_view
 
 T = TypeVar("T")
 
@@ -127,10 +128,19 @@ class Observatory:
         """Why a client is treated as it is."""
         shared = self.gateway.shared
 
-        def look() -> tuple[QuotaExplanation, ...]:
-            return explain(shared.engine, shared.settings, user, client_id, _now_ms())
+        def look() -> tuple[tuple[QuotaExplanation, ...], IdExplanation]:
+            now_ms, settings = _now_ms(), shared.settings
+            return (
+                explain(shared.engine, settings, user, client_id, now_ms),
+                explain_ids(
+                    shared.producer_ids,
+                    user,
+                    now_ms,
+                    enforced=QuotaType.PRODUCER_ID in settings.enforced,
+                ),
+            )
 
-        explained = await self._on_loop(look)
+        explained, of_ids = await self._on_loop(look)
         glance = await self._glance([], uses=True)
         callback = self.gateway.quota_callback.callback
         is_default = isinstance(callback, DefaultQuotaCallback)
@@ -141,6 +151,7 @@ class Observatory:
             "client_id": client_id,
             "callback": "" if is_default else type(callback).__name__,
             "quotas": explanation_view(explained, glance.uses, self.sources, glance.at_ms),
+            "producer_ids": id_explanation_view(of_ids, user, self.sources, glance.at_ms),
         }
 
     async def health(self) -> Health:

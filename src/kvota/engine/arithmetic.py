@@ -318,6 +318,27 @@ def debt_throttle(debt_ms: float) -> int:
     return ceil(debt_ms)
 
 
+def id_burst_ms(window_ms: int, token_ms: float) -> int:
+    """The time whose new producer ids may come at once: the window's, and one at least.
+
+    >>> id_burst_ms(1000, 100.0), id_burst_ms(1000, 1500.5)
+    (1000, 1501)
+    """
+    return max(window_ms, ceil(token_ms))
+
+
+def id_gate_ms(token_ms: float) -> float:
+    """The debt above which a new producer id is refused: there must be a token.
+
+    What doubles lose must not refuse an id that has waited as long as it was told, so a token counts as
+    back a microsecond of quota early, never more than a thousandth of it.
+
+    >>> id_gate_ms(100.0), id_gate_ms(0.5)
+    (-99.999, -0.4995)
+    """
+    return min(1e-3, token_ms / 1000.0) - token_ms
+
+
 def counter_expired(last_ms: int, now_ms: int) -> bool:
     """True when a counter was idle for more than 3600 s and is forgotten (Kafka ``Sensor``)."""
     return now_ms - last_ms > COUNTER_EXPIRES_MS

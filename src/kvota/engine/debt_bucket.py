@@ -10,6 +10,7 @@ alone. Who comes while more than ``debt_max`` is owed is not charged but has to 
 holds for whatever is charged by ``charge``, and by ``admit`` while ``turn_in_ms`` is 0, however many connections charge it.
 """
 
+from math import ceil
 from struct import Struct
 from typing import Self
 
@@ -156,6 +157,12 @@ class DebtBucket:
     def reject(self, now_ms: int) -> int:
         """A request has to wait: the throttle of what is owed without it."""
         return self._owe(now_ms, self._debt_at(now_ms))
+
+    def begin(self, now_ms: int) -> int:
+        """Owe whole ms, rounded up, from here on; returns them, so that a record can say where it begins."""
+        self._debt_ms = float(ceil(self._debt_at(now_ms)))
+        self.last_ms = now_ms
+        return int(self._debt_ms)
 
     def _owe(self, now_ms: int, debt_ms: float) -> int:
         if now_ms < self.last_ms:

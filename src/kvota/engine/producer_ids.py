@@ -10,7 +10,13 @@ from collections import OrderedDict
 from math import ceil, isnan
 from typing import NamedTuple
 
-from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, is_blocked, unit_ms
+from kvota.engine.arithmetic import (
+    BLOCKED_THROTTLE_MS,
+    id_burst_ms,
+    id_gate_ms,
+    is_blocked,
+    unit_ms,
+)
 from kvota.engine.bloom import mixed
 from kvota.engine.debt_bucket import MUST_WAIT, DebtBucket
 from kvota.engine.layered_bloom import LayeredBloomFilter, Layering, LayerMemory
@@ -28,9 +34,6 @@ UNLIMITED_FROM = 2**31 - 1
 USERS_MAX = 100_000
 FILTER_BYTES_MAX = 256 * 1024 * 1024
 
-# How early a token may count as back, in ms of quota: what doubles lose must not refuse an id that has
-# waited as long as it was told. Never more than a thousandth of a token.
-_EARLY_MS = 1e-3
 # Ids that are awaited in a layer's time where no quota says how many.
 _ROOM_UNLIMITED = 1_000
 # So many idle users are looked for where there is no place for a new one.
@@ -61,14 +64,18 @@ class UserIds(LayeredBloomFilter):
 
     Attributes:
         rate: the quota, new ids per window; None: they are only remembered.
-        bucket: what is owed; None where the rate is too small to be one, and where there is none.
+        bucket: what is owed; None where the rate is too small to be one, and where there is none. Only new ids
+            and refused ones touch it, and these have rows: so the record can be replayed exactly.
+        untold_ms: what was owed when the first of them came to this bucket, until a row has said so.
     """
 
-    __slots__ = ("bucket", "rate")
+    __slots__ = ("_has_begun", "bucket", "rate", "untold_ms")
 
     def __init__(self, memory: LayerMemory, rate: float | None, now_ms: int) -> None:
         super().__init__(memory, now_ms, room=1)
         self.bucket: DebtBucket | None = None
+        self.untold_ms: int | None = None
+        self._has_begun = False
         self.configure(rate, now_ms)
 
     def configure(self, rate: float | None, now_ms: int) -> None:
@@ -86,12 +93,13 @@ class UserIds(LayeredBloomFilter):
             return
         token_ms = unit_ms(limit)
         # One id at least: a rate below 1 is one id in more than a window.
-        window = QuotaWindow(1, max(layering.window_ms, ceil(token_ms)))
-        enough_ms = min(_EARLY_MS, token_ms / 1000.0) - token_ms
+        window = QuotaWindow(1, id_burst_ms(layering.window_ms, token_ms))
+        gate_ms = id_gate_ms(token_ms)
         if self.bucket is None:
-            self.bucket = DebtBucket(window, limit, debt_max_ms=enough_ms, born_ms=now_ms)
+            self.bucket = DebtBucket(window, limit, debt_max_ms=gate_ms, born_ms=now_ms)
+            self._has_begun = False
         self.bucket.configure(window, limit)
-        self.bucket.set_debt_max(enough_ms)
+        self.bucket.set_debt_max(gate_ms)
 
     def restore_owed(self, packed: bytes) -> bool:
         """Owe what ``DebtBucket.packed`` has told; False: it is not a number."""
@@ -102,11 +110,20 @@ class UserIds(LayeredBloomFilter):
         self.configure(self.rate, self.last_ms)
         return True
 
-    def settle(self, now_ms: int) -> None:
-        """Bring it to ``now_ms``; from a clock that went back on, tokens come back as before."""
-        if now_ms < self.last_ms and self.bucket is not None:
-            self.bucket.reject(now_ms)
-        super().settle(now_ms)
+    def spend(self, now_ms: int) -> int:
+        """Spend a token: 0; or, where there is none, the throttle in ms, at least 1.
+
+        A refusal touches the bucket, too: from a clock that went back on, tokens come back as before.
+        """
+        bucket = self.bucket
+        if bucket is None:
+            return BLOCKED_THROTTLE_MS
+        if not self._has_begun:
+            self._has_begun, self.untold_ms = True, bucket.begin(now_ms)
+        if bucket.charge(1.0, now_ms) != MUST_WAIT:
+            return 0
+        bucket.reject(now_ms)
+        return _throttle_ms(bucket, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
         """True when a new user would be treated the same."""
@@ -208,10 +225,11 @@ class ProducerIds:
         word = mixed(producer_id, self.hash_key)
         if ids.seen(word, now_ms):
             return KNOWN
-        bucket, costs = ids.bucket, now_ms >= self.learns_until_ms
-        if costs and (bucket is None or bucket.charge(1.0, now_ms) == MUST_WAIT):
+        costs = now_ms >= self.learns_until_ms
+        throttle_ms = ids.spend(now_ms) if costs else 0
+        if throttle_ms:
             self.refused += 1
-            return _throttle_ms(bucket, now_ms)
+            return throttle_ms
         ids.remember(word, now_ms).counted += costs
         self.admitted += costs
         return NEW if costs else KNOWN
@@ -225,6 +243,18 @@ class ProducerIds:
             return False
         ids.last_ms = now_ms
         return ids.seen(mixed(producer_id, self.hash_key), now_ms)
+
+    def take_untold_ms(self, user: str) -> int | None:
+        """What a user's bucket owed before the ids that were just decided on, in ms, below 0 what there is to spend.
+
+        None unless they were the first that came to this bucket: what it owes then does not follow from the rows
+        before, so the next row has to say it. Asked again it is None.
+        """
+        ids = self.users.get(user)
+        if ids is None or ids.untold_ms is None:
+            return None
+        untold_ms, ids.untold_ms = ids.untold_ms, None
+        return untold_ms
 
     def learn(self, user: str, rate: float | None, producer_id: int, now_ms: int, /) -> bool:
         """Remember an id without a charge; True when it was known, or is none (below 0).

@@ -45,6 +45,8 @@ class ChargeMemo:
         "index",
         "limit",
         "node_id",
+        "owed_ms",
+        "producer_id",
         "quota_type",
         "sample_ms",
         "samples",
@@ -68,6 +70,8 @@ class ChargeMemo:
         sample_ms: int,
         algorithm: Algorithm,
         enforced: bool,
+        owed_ms: int | None = None,
+        producer_id: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.quota_type = quota_type
@@ -82,6 +86,8 @@ class ChargeMemo:
         self.sample_ms = sample_ms
         self.algorithm = algorithm
         self.enforced = enforced
+        self.owed_ms = owed_ms
+        self.producer_id = producer_id
         self.generation = -1
         self.index = -1
         self.counted_as: object = None

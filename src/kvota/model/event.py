@@ -1,12 +1,22 @@
 """The decision event: one row per charge, and the one list its schemas are made from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Literal
 
-SCHEMA_VERSION = "2"
-# Version 1 had no algorithm: each quota type was counted by the first of its own.
-READABLE_VERSIONS = ("1", SCHEMA_VERSION)
+SCHEMA_VERSION = "3"
+# What each version added. Before 2 each quota type was counted by the first of its own algorithms; before 3 rows of
+# PRODUCER_ID did not say what they begin with, and cannot be replayed.
+ADDED_COLUMNS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "1": frozenset(),
+        "2": frozenset({"algorithm"}),
+        SCHEMA_VERSION: frozenset({"owed_ms", "producer_id"}),
+    }
+)
+READABLE_VERSIONS = tuple(ADDED_COLUMNS)
 
 ColumnType = Literal["long", "int", "short", "double", "boolean", "string"]
 
@@ -60,7 +70,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         "sample_ms",
         "int",
         "length of one sample in force, 0 where samples is 0; the burst where bandwidth is counted by a "
-        "token bucket (samples is 1 then)",
+        "token bucket, and the window of producer ids (samples is 1 then)",
     ),
     Column("algorithm", "string", "sampled_rate or token_bucket"),
     Column(
@@ -75,6 +85,19 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         "upstream_throttle_ms",
         "int",
         "what the broker itself answered; null: no answer came",
+        nullable=True,
+    ),
+    Column(
+        "owed_ms",
+        "long",
+        "what a PRODUCER_ID counter that begins with this row owed before it, below 0 what there was to spend; "
+        "null: it goes on from the row before",
+        nullable=True,
+    ),
+    Column(
+        "producer_id",
+        "long",
+        "which new id this PRODUCER_ID row is of; null: of several, as many as value says",
         nullable=True,
     ),
 )

@@ -47,6 +47,12 @@ CHUNK_ROWS_MAX = 131_072
 # A number that a file lacks; no real one is equal to it.
 NO_NUMBER = -(2**31)
 
+# What producer ids' counters owe where no row says it.
+NOT_TOLD = -(2**62)
+
+# The law looks at no broker's throttle; where ``owed_ms`` is asked for, this column of ``INTS`` has it.
+OWED_MS = "upstream_ms"
+
 # What ``marks`` says of a row, bit by bit.
 OUTCOME_MASK = 3  # the place in ``decision_sink.OUTCOMES``; 3: none of them
 ENFORCED = 4

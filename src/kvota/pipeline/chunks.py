@@ -114,7 +114,7 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
         spark: runs it; its workers have to reach the files.
         found: the files.
         by: the counters as recorded, or made anew per user, client id or both.
-        further: columns that the job asks for, of ``throttle_ms``, ``upstream_throttle_ms`` and ``tags``.
+        further: columns that the job asks for, as ``Packing.further`` says.
         quota_types: None: all.
         period: other rows are left out, and files without any inside are not read.
         modes_apart: counters made anew are two, one for rows that were enforced, one for shadow mode.

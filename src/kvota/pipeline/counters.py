@@ -15,12 +15,15 @@ from kvota.model.quota_type import (
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value
 from kvota.pipeline.arrow_columns import Array
 
-# The quota types that can be replayed so far; others have no kernel yet. Bandwidth can be counted by
-# either algorithm, request time by Kafka's sampled rate only and mutations by its token bucket.
+# The quota types that can be replayed; those of newer gateways cannot. Bandwidth can be counted by
+# either algorithm, request time by Kafka's sampled rate only and mutations by its token bucket. New
+# producer ids have a bucket of their own, and kernels of their own.
 BANDWIDTH_TYPES = tuple(kind.value for kind in BYTE_RATE_TYPES)
 REQUEST_TIME_TYPES = (QuotaType.REQUEST.value,)
 BUCKET_TYPES = tuple(kind.value for kind in types_counted_by(Algorithm.TOKEN_BUCKET))
 REPLAYED_TYPES = (*BANDWIDTH_TYPES, *REQUEST_TIME_TYPES, *BUCKET_TYPES)
+ID_TYPES = (QuotaType.PRODUCER_ID.value,)
+JUDGED_TYPES = (*REPLAYED_TYPES, *ID_TYPES)
 
 # The columns that name a counter in tables for people.
 NAME = pa.schema(

@@ -15,7 +15,7 @@ from kvota.pipeline.law_stage import (
 )
 
 # The columns that chunks need for the law beside those they always have.
-LAW_COLUMNS = ("throttle_ms",)
+LAW_COLUMNS = ("throttle_ms", "owed_ms")
 
 
 @dataclass(frozen=True, slots=True)

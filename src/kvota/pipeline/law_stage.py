@@ -14,6 +14,7 @@ from kvota.pipeline import counters as c
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.charged import has, is_brief, is_refused, recorded_debt
 from kvota.pipeline.kernels.law_kernel import STATE_SIZE, compare_rows, law_rows
+from kvota.pipeline.kernels.producer_id_law import ID_STATE_SIZE, id_law_rows
 from kvota.pipeline.unpack import Rows
 
 # The most differences that a result keeps.
@@ -74,6 +75,8 @@ class _Law:
         self._starts = np.zeros(12, np.int64)
         self._lasts = np.zeros(12, np.int64)
         self._totals = np.zeros(12)
+        self._id_state = np.zeros(ID_STATE_SIZE, np.int64)
+        self._id_debt = np.zeros(1)
         self._is_fresh = True  # the counter that runs has had no row yet
 
     def replay(self, rows: Rows) -> tuple[Array, Array, Array]:
@@ -114,6 +117,24 @@ class _Law:
             outcome,
             judged,
         )
+        of_ids = c.is_of(names, *c.ID_TYPES)
+        if of_ids.any():  # what the kernel above says of these is not of them
+            id_law_rows(
+                first,
+                rows.spread(of_ids),
+                columns["ts_us"],
+                columns["value"],
+                columns["limit"],
+                rows.spread(c.floors(names)),
+                columns["sample_ms"],
+                columns[s.OWED_MS],
+                columns["marks"] & s.OUTCOME_MASK,
+                self._id_state,
+                self._id_debt,
+                throttle_ms,
+                outcome,
+                judged,
+            )
         return throttle_ms, outcome, judged
 
     def _make_room(self, samples_max: int) -> None:
@@ -127,7 +148,7 @@ class _Law:
 
 def _replayable(rows: Rows) -> Rows:
     """Leave out rows of a quota type without a kernel, or of an algorithm that nobody knows."""
-    other = rows.spread(~c.is_of(rows.names, *c.REPLAYED_TYPES))
+    other = rows.spread(~c.is_of(rows.names, *c.JUDGED_TYPES))
     return rows.where(~(other | has(rows, s.UNKNOWN_ALGORITHM)))
 
 

@@ -57,7 +57,9 @@ def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
         "sample_ms": ints_or_one(table, "sample_ms", 0),
         "marks": marks_of(table, part["quota_type"], complete, packing_),
         "throttle_ms": _further(table, "throttle_ms", packing_, s.NO_NUMBER),
-        "upstream_ms": _further(table, "upstream_throttle_ms", packing_, 0),
+        "upstream_ms": _further(table, "owed_ms", packing_, s.NOT_TOLD)
+        if "owed_ms" in packing_.further
+        else _further(table, "upstream_throttle_ms", packing_, 0),
     }
     payload = _payload(columns, table, order, starts)
     firsts, ends = order[starts[:-1]], order[starts[1:] - 1]

@@ -48,6 +48,9 @@ def read_rows(file: EventFile) -> pa.Table:
         raise UnfitError(msg) from error
     if "algorithm" not in rows.column_names:
         rows = rows.append_column("algorithm", _first_algorithms(rows["quota_type"]))
+    for field in WRITE_SCHEMA:
+        if field.nullable and field.name not in rows.column_names:  # of an older version
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
     columns = [rows[field.name].cast(field.type) for field in WRITE_SCHEMA]
     for column, field in zip(columns, WRITE_SCHEMA, strict=True):
         if column.null_count and not field.nullable:

@@ -10,7 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvota.model.event import EVENT_COLUMNS, READABLE_VERSIONS, SCHEMA_VERSION
+from kvota.model.event import (
+    ADDED_COLUMNS,
+    EVENT_COLUMNS,
+    READABLE_VERSIONS,
+    SCHEMA_VERSION,
+)
 from kvota.model.event import Column as EventColumn
 from kvota.record.event_schema import ARROW_TYPES
 from kvota.record.period import Period
@@ -234,9 +239,11 @@ def _version(footer: pq.FileMetaData) -> str:
 
 
 def _is_plain(footer: pq.FileMetaData) -> bool:
+    version = _version(footer)
     wanted = {column.name for column in EVENT_COLUMNS}
-    if _version(footer) != SCHEMA_VERSION:
-        wanted -= {"algorithm"}
+    for later, added in ADDED_COLUMNS.items():
+        if later > version:
+            wanted -= added
     return set(footer.schema.names) == wanted
 
 
@@ -244,7 +251,7 @@ def _fault(footer: pq.FileMetaData) -> str | None:
     """Say why this file cannot be read as events; None if it can."""
     version = _version(footer)
     if version not in READABLE_VERSIONS:
-        return f"schema_version {version}, this kvota reads {' and '.join(READABLE_VERSIONS)}"
+        return f"schema_version {version}, this kvota reads {', '.join(READABLE_VERSIONS)}"
     schema = footer.schema.to_arrow_schema()
     missing = sorted(_ESSENTIAL_COLUMNS - set(schema.names))
     if len(set(schema.names)) < len(schema.names):

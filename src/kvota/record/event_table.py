@@ -30,6 +30,10 @@ _MEMO_NUMBERS: dict[str, Callable[[ChargeMemo], int]] = {
     "samples": lambda memo: memo.samples,
     "sample_ms": lambda memo: memo.sample_ms,
 }
+_MEMO_NUMBERS_OR_NONE: dict[str, Callable[[ChargeMemo], int | None]] = {
+    "owed_ms": lambda memo: memo.owed_ms,
+    "producer_id": lambda memo: memo.producer_id,
+}
 
 
 def event_table(
@@ -52,6 +56,10 @@ def event_table(
             is_null=packed["upstream_throttle_ms"] == NO_ANSWER,
         ),
         "limit": _limits(index, memos),
+        **{
+            name: _numbers_or_null(index, [number_of(memo) for memo in memos])
+            for name, number_of in _MEMO_NUMBERS_OR_NONE.items()
+        },
         "enforced": _flags(np.array([memo.enforced for memo in memos], dtype=np.bool_)[index]),
     }
     for name in ("ts_us", "seq", "value", "throttle_ms"):
@@ -73,6 +81,14 @@ def _numbers(
     return pa.Array.from_buffers(
         arrow_type, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))]
     )
+
+
+def _numbers_or_null(index: _Column, of_memos: Sequence[int | None]) -> pa.Array:
+    if not any(number is not None for number in of_memos):  # as nearly always
+        return pa.nulls(len(index), pa.int64())
+    numbers = np.array([number or 0 for number in of_memos], dtype="<i8")
+    missing = np.array([number is None for number in of_memos], dtype=np.bool_)
+    return _numbers(numbers[index], pa.int64(), is_null=missing[index])
 
 
 def _flags(values: _Column) -> pa.Array:

@@ -8,17 +8,18 @@ an error that their clients take for a reason to try again, and merged into the 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
+from kvota.model.decision_sink import ADMITTED, NO_ANSWER
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import BudgetShare
 from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
 from kvota.session.commands import Do
+from kvota.session.id_decisions import Asker, Decisions
 from kvota.session.line_place import LinePlace
 from kvota.session.pausing import Reason
 from kvota.session.produce_in_part import ProduceInPart
 from kvota.session.produce_quota import Charge
-from kvota.session.producer_id_quota import Asker, Judgement
+from kvota.session.producer_id_quota import Judgement
 from kvota.session.route import Route
 from kvota.session.unfinished import Unfinished
 from kvota.wire import produce_parts, throttle_field
@@ -229,6 +230,7 @@ class CountedProduce:
         """
         assert self._steps is not None
         assert self._produce is not None
+        self._now_us = now_us
         try:
             next(self._steps)
         except StopIteration as done:
@@ -262,15 +264,16 @@ class CountedProduce:
     def _decide(
         self, produce: AdmittedProduce, frame: bytes, body: int, one: BatchProducer | None
     ) -> Steps[_Decided]:
-        version, now_us = produce.route.version, self._now_us
+        version = produce.route.version
         batches: Sequence[BatchProducer]
         if one is not None:
             batches = (one,)
         else:
             batches = yield from producers_in_steps(frame, body, version)
         asker = self._asker(produce)
-        judgement = yield from self._quota.judge(asker, batches, now_us // 1000)
-        self._record(produce, asker, judgement, now_us)
+        judgement = yield from self._quota.judge(
+            asker, batches, lambda: self._now_us, lambda decisions: self._record(produce, decisions)
+        )
         if not judgement.refused or judgement.awaited is None:
             return _Decided(judgement, (), frame, b"", 0)
         told_ms = min(judgement.throttle_ms, self._caller.shared.settings.mute_ms_max)
@@ -292,21 +295,18 @@ class CountedProduce:
             )
         return _Decided(judgement, refused, onward, refusal, told_ms)
 
-    def _record(
-        self, produce: AdmittedProduce, asker: Asker, judgement: Judgement, now_us: int
-    ) -> None:
-        """Rows: how many new ids there were, and how many were refused, or would have been."""
-        if not (judgement.new or judgement.over):
-            return
-        client_id = produce.route.memo.client_id
-        memo = self._quota.new_memo(asker, client_id=client_id, api_version=produce.route.version)
-        sink = self._caller.shared.sink
-        if judgement.new:
-            charge = Charge(memo, sink.next_seq(), now_us, float(judgement.new), 0, ADMITTED)
-            produce.further.append(charge)
-        if judgement.over:
-            seq, over, over_ms = sink.next_seq(), float(judgement.over), judgement.over_ms
-            sink.append(memo, seq, now_us, over, over_ms, NO_ANSWER, REJECTED)
+    def _record(self, produce: AdmittedProduce, decisions: Decisions) -> None:
+        """Rows of new ids, when the broker has answered, and of those that were refused, or would have been."""
+        client_id, version = produce.route.memo.client_id, produce.route.version
+        sink, at_us = self._caller.shared.sink, decisions.at_us
+        for memo, count, throttle_ms, outcome in decisions.rows(
+            client_id=client_id, api_version=version
+        ):
+            seq, value = sink.next_seq(), float(count)
+            if outcome == ADMITTED:
+                produce.further.append(Charge(memo, seq, at_us, value, 0, ADMITTED))
+            else:
+                sink.append(memo, seq, at_us, value, throttle_ms, NO_ANSWER, outcome)
 
     # ------------------------------------------------------------------ carrying out
 

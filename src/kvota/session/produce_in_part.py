@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from kvota.engine.refused_batches import Key
-from kvota.session.producer_id_quota import Asker, ProducerIdQuota
+from kvota.session.id_decisions import Asker
+from kvota.session.producer_id_quota import ProducerIdQuota
 from kvota.wire import produce_parts
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.produce_parts import ProduceAnswer, RefusedPartition

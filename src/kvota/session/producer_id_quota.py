@@ -4,15 +4,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Sequence,
 from math import ceil, isfinite
 from typing import NamedTuple
 
-from kvota.engine.arithmetic import unit_ms
-from kvota.engine.producer_ids import NEW, UNLIMITED_FROM, ProducerIds
+from kvota.engine.producer_ids import UNLIMITED_FROM, ProducerIds
 from kvota.engine.refused_batches import Batch, Key, RefusedBatches
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
-from kvota.model.decision_sink import ChargeMemo
-from kvota.model.quota_entity import DEFAULT
-from kvota.model.quota_type import CLUSTER_NODE_ID, Algorithm, QuotaType
-from kvota.model.tags import USER_TAG, tags_text
-from kvota.wire.apis import PRODUCE
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.session.id_decisions import Asker, Deciding, Decisions
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.producer_ids import BatchProducer, Place
 from kvota.wire.steps import STEP_PARTS
@@ -29,39 +25,16 @@ _JAVA, _JAVA_FROM = "apache-kafka-java", (2, 7)
 _SWEPT_USERS, _SWEPT_REFUSALS = 2_000, 5_000
 
 
-class Asker(NamedTuple):
-    """On whose behalf batches are judged.
-
-    Attributes:
-        user: the authenticated name.
-        connection: number of the client's connection, 1 or more.
-        enforced: false in shadow mode: new ids are counted, and none is refused.
-        awaits_answer: its acks are not 0. Who awaits none sends nothing again, and takes no answer for another one's:
-            nothing has to be kept back behind what is refused.
-    """
-
-    user: str
-    connection: int
-    enforced: bool
-    awaits_answer: bool
-
-
 class Judgement(NamedTuple):
     """What becomes of the batches of one Produce.
 
     Attributes:
-        new: how many ids have cost a token.
-        over: how many ids are over the quota; in shadow mode they go on.
-        over_ms: for how long they are refused, the longest; 0: none is.
         refused: the partitions that do not go on.
         awaited: those of the others of which a batch was refused before, now goes on, and will be answered; None: there
             is no place to remember the refusals, so that nothing of the request must be answered.
         throttle_ms: how long the client has to be kept back, uncapped; 0: not at all.
     """
 
-    new: int
-    over: int
-    over_ms: int
     refused: Set[Place]
     awaited: Sequence[Key] | None
     throttle_ms: int
@@ -134,6 +107,12 @@ class ProducerIdQuota:
         """New producer ids that a user may bring per window; None: any number."""
         return self._rates.get(user, self._default)
 
+    def deciding_entity(self, user: str) -> QuotaEntity | None:
+        """Whose quota a user has; None: nobody's."""
+        if user in self._rates:
+            return QuotaEntity(user=user)
+        return None if self._default is None else QuotaEntity(user=DEFAULT)
+
     def counted_rate(self, user: str) -> float | None:
         """The same; as well a number as long as any batch of the user was refused and has not come again."""
         rate = self.rate(user)
@@ -144,46 +123,56 @@ class ProducerIdQuota:
     # ------------------------------------------------------------------ judging
 
     def judge(
-        self, asker: Asker, batches: Iterable[BatchProducer], now_ms: int
+        self,
+        asker: Asker,
+        batches: Iterable[BatchProducer],
+        now_us: Callable[[], int],
+        note: Callable[[Decisions], object],
     ) -> Generator[None, None, Judgement]:
-        """Decide about each producer id, and with it about each partition; a little at a time."""
-        (user, _, enforced, awaits_answer), rate = asker, self.rate(asker.user)
+        """Decide about each producer id, and with it about each partition; a little at a time.
+
+        Args:
+            asker: whose request it is.
+            batches: of the request.
+            now_us: tells the time, Unix µs; the same one until the next step.
+            note: is told of decisions before anybody else's can follow.
+        """
+        user, _, enforced, awaits_answer = asker
         refused_batches = self.refused_batches
-        answers: dict[int, int] = {}
+        deciding = Deciding(self.ids, asker, note)
+        deciding.go_on(self.rate(user), now_us())
         refused: dict[Place, None] = {}
         asked: list[tuple[Batch, Place]] = []
-        keeps_unknown_back, has_room, new, over, over_ms = False, True, 0, 0, 0
+        keeps_unknown_back, has_room = False, True
         for number, one in enumerate(batches, 1):
             if number % STEP_PARTS == 0:
+                deciding.tell()
                 yield None
+                deciding.go_on(self.rate(user), now_us())
             producer_id = one.producer_id
             if producer_id < 0:
                 continue
             batch = Batch((producer_id, *one.place), one.epoch, one.base_sequence)
             if refused_batches.keeps_back(user, batch):
                 refused[one.place] = None
-                if rate is not None and not self.ids.knows(user, rate, producer_id, now_ms):
-                    keeps_unknown_back = True
-                continue
-            answer = answers.get(producer_id)
-            if answer is None:
-                answer = answers[producer_id] = self.ids.admit(user, rate, producer_id, now_ms)
-                new, over = new + (answer == NEW), over + (answer > 0)
-                over_ms = max(over_ms, answer)
-            if answer <= 0 or not enforced:
+                keeps_unknown_back = keeps_unknown_back or not deciding.knows(producer_id)
+            elif deciding.lets_on(producer_id) or not enforced:
                 asked.append((batch, one.place))
                 continue
             refused[one.place] = None
             # At once: before the next step another connection may bring what comes behind it.
             if awaits_answer:
-                has_room = refused_batches.refuse(user, batch, now_ms) and has_room
+                has_room = refused_batches.refuse(user, batch, deciding.now_ms) and has_room
+        deciding.tell()
+        now_ms = deciding.now_ms
         throttle_ms = 0
         if enforced:
-            throttle_ms = max(over_ms, self._wait_ms(user, now_ms) if keeps_unknown_back else 0)
+            wait_ms = self._wait_ms(user, now_ms) if keeps_unknown_back else 0
+            throttle_ms = max(deciding.throttle_ms, wait_ms)
         going_on = self._let_go_on(asker, asked, refused, now_ms)
         awaited = (yield from going_on) if has_room else None
         self.connections_closed += awaited is None
-        return Judgement(new, over, over_ms, refused.keys(), awaited, throttle_ms)
+        return Judgement(refused.keys(), awaited, throttle_ms)
 
     def _wait_ms(self, user: str, now_ms: int) -> int:
         """How long a new id would be refused."""
@@ -243,29 +232,6 @@ class ProducerIdQuota:
         """Forget idle users and old refusals; ``share`` of the users are looked at, those longest ago first."""
         self.ids.sweep(now_ms, at_most=min(_SWEPT_USERS, ceil(share * len(self.ids))))
         self.refused_batches.sweep(now_ms, at_most=_SWEPT_REFUSALS)
-
-    def new_memo(self, asker: Asker, *, client_id: str, api_version: int) -> ChargeMemo:
-        """The columns of a row on behalf of this user."""
-        rate, window_ms = self.rate(asker.user), self.ids.memory.layering.window_ms
-        limit = None if rate is None else rate * 1000.0 / window_ms
-        burst_ms = window_ms
-        if limit:
-            burst_ms = max(window_ms, ceil(unit_ms(limit)))
-        return ChargeMemo(
-            node_id=CLUSTER_NODE_ID,
-            quota_type=QuotaType.PRODUCER_ID,
-            connection=asker.connection,
-            user=asker.user,
-            client_id=client_id,
-            tags=tags_text({USER_TAG: asker.user}),
-            api_key=PRODUCE,
-            api_version=api_version,
-            limit=limit,
-            samples=1,
-            sample_ms=burst_ms,
-            algorithm=Algorithm.TOKEN_BUCKET,
-            enforced=asker.enforced,
-        )
 
 
 def _nothing() -> None:

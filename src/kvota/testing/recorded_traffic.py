@@ -272,6 +272,8 @@ class RecordedTraffic:
             self._enforced,
             charge.throttle_ms,
             None if seq % 17 == 0 else 0,
+            None,
+            None,
         )
 
 

@@ -9,10 +9,12 @@ from kvota.engine.reading import Reading
 from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.glance import GatewayGlance, Use
 from kvota.metrics.tally import BusyCounter
+from kvota.model.client_quotas import PRODUCER_IDS_KEY
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
-from kvota.model.quota_type import FACTS
+from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, Tags, tag_value
 from kvota.session.explaining import CounterOutlook, QuotaExplanation
+from kvota.session.id_explanation import IdExplanation
 from kvota.session.principal import ANONYMOUS
 from kvota.web.source import Json
 
@@ -123,6 +125,32 @@ def explanation_view(
 ) -> list[Json]:
     """One object for each quota type."""
     return [_explanation(one, uses, origins, at_ms) for one in explained]
+
+
+def id_explanation_view(one: IdExplanation, user: str, origins: Origins, at_ms: int) -> Json:
+    """The object for the quota on new producer ids."""
+    entity, reading = one.decided_by, one.reading
+    is_held = one.enforced and reading.throttle_ms > 0
+    return {
+        "quota_type": QuotaType.PRODUCER_ID,
+        "config_key": PRODUCER_IDS_KEY,
+        "enforced": one.enforced,
+        "counted": one.exists,
+        "decided_by": None if entity is None else _entity(entity),
+        "limit_from": "" if entity is None else origins.of_entity(entity),
+        "change": origins.to_change(
+            entity or QuotaEntity(user=user), PRODUCER_IDS_KEY, is_configured=entity is not None
+        ),
+        "rate_per_window": reading.rate,
+        "window_ms": one.window_ms,
+        "distinct_ids": reading.distinct_ids,
+        "new_ids": reading.new_ids,
+        "tokens": None if reading.rate is None else reading.tokens,
+        "new_id_refused_ms": reading.throttle_ms,
+        "new_id_refused_until_ms": at_ms + reading.throttle_ms if is_held else None,
+        "learns_until_ms": one.learns_until_ms or None,
+        "refused_partitions": one.refused_partitions,
+    }
 
 
 def _explanation(

@@ -97,7 +97,7 @@ def test_explain_names_the_level_the_file_and_the_line(gateway: GatewayProcess) 
     assert "> level 3  user-principal 'a'" in done.stdout
     assert "quotas.toml:1" in done.stdout
     assert done.stdout.endswith(
-        "\n\nFETCH, REQUEST, CONTROLLER_MUTATION: nobody has a quota of these types\n"
+        "\n\nFETCH, REQUEST, CONTROLLER_MUTATION, PRODUCER_ID: nobody has a quota\n"
     )
 
 

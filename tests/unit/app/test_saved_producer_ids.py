@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,7 +13,8 @@ from kvota.engine.producer_ids import KNOWN, NEW, ProducerIds
 from kvota.engine.saved_producer_ids import to_bytes
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.quota_entity import QuotaEntity
-from kvota.session.producer_id_quota import Asker, Judgement, ProducerIdQuota
+from kvota.session.id_decisions import Asker, Decisions
+from kvota.session.producer_id_quota import Judgement, ProducerIdQuota
 from kvota.wire.producer_ids import BatchProducer
 from kvota.wire.steps import at_once
 
@@ -31,6 +33,11 @@ def config(tmp_path: Path) -> GatewayConfig:
     return read_config(path)[0]
 
 
+class Judged(NamedTuple):
+    judgement: Judgement
+    new: list[int]
+
+
 def started(config: GatewayConfig, now_ms: int = NOW_MS) -> ProducerIdQuota:
     quota = open_producer_ids(config, QUOTAS, now_ms=now_ms)
     mark_running(config, quota, at_once_beside)
@@ -41,21 +48,23 @@ def at_once_beside(call: Callable[[], None]) -> None:
     call()
 
 
-def judged(quota: ProducerIdQuota, producer_id: int, now_ms: int = NOW_MS) -> Judgement:
+def judged(quota: ProducerIdQuota, producer_id: int, now_ms: int = NOW_MS) -> Judged:
     batch = BatchProducer(b"orders", 0, producer_id, 0, 0)
-    return at_once(quota.judge(ALICE, [batch], now_ms))
+    noted: list[Decisions] = []
+    judgement = at_once(quota.judge(ALICE, [batch], lambda: now_ms * 1000, noted.append))
+    return Judged(judgement, [one for decisions in noted for one in decisions.new])
 
 
 def test_what_was_known_is_known_after_a_restart(config: GatewayConfig) -> None:
     first = started(config)
     assert first.ids.memory.layering == config.gateway.producer_ids.layering
     assert first.ids.hash_key  # a secret, else ids could be chosen that pass uncounted
-    assert judged(first, 1000).new == 1
+    assert judged(first, 1000).new == [1000]
     save_producer_ids(config, first)
 
     second = started(config)
     assert second.ids.admit("alice", 1.0, 1000, NOW_MS) == KNOWN
-    assert judged(second, 2000).refused
+    assert judged(second, 2000).judgement.refused
     assert not second.ids.learns_until_ms
     assert config.quotas.saved_ids.stat().st_mode & 0o077 == 0
 
@@ -70,12 +79,12 @@ def test_where_it_is_lost_new_ids_are_let_in_for_one_window(
     with caplog.at_level(logging.WARNING, "kvota.gateway"):
         second = started(config)
     for producer_id in (1, 2, 3):
-        assert judged(second, producer_id) == Judgement(0, 0, 0, set(), [], 0)
+        assert judged(second, producer_id) == Judged(Judgement(set(), [], 0), [])
     window_ms = config.gateway.producer_ids.layering.window_ms
     assert second.ids.admit("alice", 1.0, 3, NOW_MS + window_ms // 2) == KNOWN
     later_ms = NOW_MS + window_ms
-    assert judged(second, 7, later_ms).new == 1
-    assert judged(second, 8, later_ms).refused
+    assert judged(second, 7, later_ms).new == [7]
+    assert judged(second, 8, later_ms).judgement.refused
     (said,) = [record.getMessage() for record in caplog.records]
     assert str(config.quotas.saved_ids) in said
     assert "for 1200 s new ones are let in uncounted" in said
@@ -115,7 +124,7 @@ def test_who_restarts_while_ids_are_learned_goes_on_learning(
     assert third.ids.learns_until_ms == until_ms > NOW_MS
     assert "for 1140 s more new ones are let in uncounted" in caplog.text
     for producer_id in (1, 2, 3):
-        assert judged(third, producer_id, NOW_MS + 60_000).new == 0
+        assert judged(third, producer_id, NOW_MS + 60_000).new == []
     save_producer_ids(config, third)
     # No longer than a window, where the clock has gone back.
     early_ms = NOW_MS - 10 * 3_600_000

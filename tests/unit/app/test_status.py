@@ -232,7 +232,61 @@ def quota(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def explained(*quotas: dict[str, Any], callback: str = "", near: str = "") -> str:
+def of_ids(**changes: Any) -> dict[str, Any]:
+    return {
+        "quota_type": "PRODUCER_ID",
+        "config_key": "producer_ids_rate",
+        "enforced": True,
+        "counted": True,
+        "decided_by": quota()["decided_by"],
+        "limit_from": "quotas.toml:4",
+        "change": "edit producer_ids_rate at quotas.toml:4, then kvota gateway reload -c gateway.toml",
+        "rate_per_window": 100.0,
+        "window_ms": 3_600_000,
+        "distinct_ids": 73,
+        "new_ids": 12,
+        "tokens": 0.25,
+        "new_id_refused_ms": 27_000,
+        "new_id_refused_until_ms": AT_MS + 27_000,
+        "learns_until_ms": None,
+        "refused_partitions": 0,
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ", new producer ids until "),
+        ({}, "PRODUCER_ID  a new id is refused for 27.0 s more, until "),
+        ({}, "decided by   user-principal 'analytics', quotas.toml:4"),
+        ({}, "limit        100 new ids in 1 h 00 min"),
+        ({}, "now          73 ids seen in 1 h 00 min, 12 of them as new; 0 more may come"),
+        (
+            {},
+            "to change:\n    edit producer_ids_rate at quotas.toml:4, then kvota gateway reload -c gateway.toml",
+        ),
+        (
+            {"enforced": False, "new_id_refused_until_ms": None},
+            "passes: shadow mode (a new id would be refused for 27.0 s)",
+        ),
+        (
+            {"new_id_refused_ms": 0, "new_id_refused_until_ms": None, "tokens": 88.4},
+            "PRODUCER_ID  a new id passes",
+        ),
+        ({"tokens": 88.4}, "88 more may come"),
+        ({"decided_by": None, "rate_per_window": None}, "passes: no quota matches"),
+        ({"rate_per_window": None}, "passes: its quota is no limit"),
+        ({"learns_until_ms": AT_MS}, "passes: new ids are not counted until"),
+        ({"refused_partitions": 3}, "refused      3 partitions have a refused batch"),
+        ({"refused_partitions": 1, "counted": False}, "refused      1 partition has"),
+        ({"counted": False}, "\n\nPRODUCER_ID: nobody has a quota"),
+    ],
+)
+def test_explain_says_what_becomes_of_new_producer_ids(changes: dict[str, Any], said: str) -> None:
+    assert said in explained(quota(), producer_ids=of_ids(**changes))
+
+
+def explained(*quotas: dict[str, Any], callback: str = "", near: str = "", **further: Any) -> str:
     return "\n".join(
         explain_lines(
             {
@@ -242,6 +296,7 @@ def explained(*quotas: dict[str, Any], callback: str = "", near: str = "") -> st
                 "client_id": "app",
                 "callback": callback,
                 "quotas": list(quotas),
+                **further,
             },
             near=near,
         )
@@ -264,7 +319,7 @@ def explained(*quotas: dict[str, Any], callback: str = "", near: str = "") -> st
         ),
         ({"change": "x" * 90}, "  to change:\n    " + "x" * 90),
         ({"change": "y", "decided_by": None}, "to limit it  y"),
-        ({"counted": False, "counters": []}, "\n\nPRODUCE: nobody has a quota of this type"),
+        ({"counted": False, "counters": []}, "\n\nPRODUCE, PRODUCER_ID: nobody has a quota"),
         ({"asked": False, "counters": []}, "has not been asked about this client yet"),
         (
             {"limit_per_s": None, "decided_by": None, "counters": [counter(limit_per_s=None)]},
@@ -318,10 +373,10 @@ def test_types_of_which_nobody_has_a_quota_share_one_line() -> None:
     assert none.splitlines()[1:] == [
         "not held back now",
         "",
-        "PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION: nobody has a quota of these types",
+        "PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, PRODUCER_ID: nobody has a quota",
     ]
     assert max(map(columns_of, none.splitlines())) <= 80
-    assert two.splitlines()[-2:] == ["", "FETCH, REQUEST: nobody has a quota of these types"]
+    assert two.splitlines()[-2:] == ["", "FETCH, REQUEST, PRODUCER_ID: nobody has a quota"]
     assert two.count("to change") == 1
 
 
@@ -371,10 +426,12 @@ def test_an_explanation_has_80_columns_where_names_are_not_longer_than_usual() -
             "decides": True,
         }
     ]
-    text = explained(quota(levels=levels))
+    for_all = of_ids(decided_by=both, limit_from="/etc/kvota/quotas.toml:4", distinct_ids=123_456)
+    text = explained(quota(levels=levels), producer_ids=for_all)
 
-    *shown, command = text.splitlines()  # which is on a line of its own, to be copied
-    assert command.startswith("    edit producer_byte_rate at")
+    # A command is on a line of its own, to be copied.
+    shown = [line for line in text.splitlines() if not line.startswith("    edit producer_")]
+    assert len(shown) == len(text.splitlines()) - 2
     assert max(map(columns_of, shown)) <= 80
     assert "> level 5  the default user-principal, the default client-id" in text
     assert "/etc/kvota/quotas.toml:4" in text

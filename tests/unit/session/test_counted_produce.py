@@ -661,8 +661,18 @@ def test_the_rows_of_one_request_are_few_whatever_it_brings() -> None:
     stage = Stage(counted(5))
     request = of_many_batches(1)
     assert stage.client(request) == b""
-    assert [(row.value, row.outcome) for row in of_ids(stage)] == [(5, REJECTED), (5, ADMITTED)]
-    assert of_ids(stage)[0].throttle_ms > 0
+    rows = sorted(of_ids(stage), key=lambda row: row.seq)
+    assert [(row.value, row.outcome) for row in rows] == [(1, ADMITTED)] * 5 + [(1, REJECTED)] * 5
+    assert len({row.memo.producer_id for row in rows}) == 10
+    assert [row.memo.owed_ms for row in rows] == [-3_600_000, *[None] * 9]
+    assert rows[-1].throttle_ms > 0
+
+    many = Stage(stage.cluster, number=2)
+    assert many.client(of_many_batches(100, first_id=5_000)) == b""
+    later = of_ids(stage)[10:]
+    assert sum(row.value for row in later) == 1_000
+    assert len(later) < 50
+    assert {row.value for row in later if row.memo.producer_id is not None} == {1}
 
 
 # ------------------------------------------------------------------ as it comes in

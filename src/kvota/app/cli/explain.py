@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.explain_ids import WIDTH, id_lines, ids_held_until, ids_in, titled
 from kvota.app.cli.running_options import add_running_options, url_of
 from kvota.app.text_width import columns_of, cut_to, filled_to
 from kvota.model.plain_text import on_one_line
@@ -16,7 +17,6 @@ from kvota.model.units import format_duration_ms
 
 EXAMPLE = "{kvota} explain --user analytics --client-id app"
 
-_WIDTH = 80
 # Of an entity's text: as long as that of both defaults. The whole names are in the first line.
 _WHO_MAX = 49
 _GAP = "  "
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         tenants = ask(url_of(args), "/v1/tenants", {"limit": "1000"}) if _is_new(explained) else {}
         print("\n".join(explain_lines(explained, near=_near(explained, tenants))))
-    return NEGATIVE if any(_held_until(quota) for quota in explained["quotas"]) else DONE
+    is_held = any(_held_until(quota) for quota in explained["quotas"])
+    return NEGATIVE if is_held or ids_held_until(ids_in(explained)) else DONE
 
 
 def _is_new(explained: _Json) -> bool:
@@ -77,14 +78,20 @@ def explain_lines(explained: _Json, *, near: str = "") -> list[str]:
     client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
     lines = [on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
     ends = ((quota["quota_type"], _held_until(quota)) for quota in explained["quotas"])
-    held = ", ".join(f"{kind} until {_clock(end)}" for kind, end in ends if end)
+    holds = [f"{kind} until {_clock(end)}" for kind, end in ends if end]
+    new_ids_ms = ids_held_until(ids_in(explained))
+    holds += [f"new producer ids until {_clock(new_ids_ms)}"] if new_ids_ms else []
+    held = ", ".join(holds)
     lines.append(f"held back now by {held}" if held else "not held back now")
     if near:
         lines.append(on_one_line(f"nothing was counted for it yet; did you mean {near}?"))
     for quota in explained["quotas"]:
         if quota["counted"]:
             lines += ["", *_quota_lines(quota, explained)]
-    return lines + _uncounted_lines(explained["quotas"])
+    of_ids = list(id_lines(ids_in(explained)))
+    lines += ["", *of_ids] if of_ids else []
+    others = explained["quotas"] if of_ids else [*explained["quotas"], ids_in(explained)]
+    return lines + _uncounted_lines(others)
 
 
 def _uncounted_lines(quotas: Sequence[_Json]) -> list[str]:
@@ -92,8 +99,7 @@ def _uncounted_lines(quotas: Sequence[_Json]) -> list[str]:
     types = [quota["quota_type"] for quota in quotas if not quota["counted"]]
     if not types:
         return []
-    which = "this type" if len(types) == 1 else "these types"
-    return ["", f"{', '.join(types)}: nobody has a quota of {which}"]
+    return ["", f"{', '.join(types)}: nobody has a quota"]
 
 
 def _quota_lines(quota: _Json, explained: _Json) -> Iterator[str]:
@@ -139,7 +145,7 @@ def _level_lines(quota: _Json) -> Iterator[str]:
         mark = ">" if level["decides"] else " "
         line = f"  {mark} level {level['level']}  {filled_to(who, width)} {amount:>9}"
         place = on_one_line(level["limit_from"])
-        if columns_of(line) + len(_GAP) + columns_of(place) <= _WIDTH:
+        if columns_of(line) + len(_GAP) + columns_of(place) <= WIDTH:
             yield f"{line}{_GAP}{place}".rstrip()
         else:
             yield line
@@ -220,16 +226,7 @@ def _change_lines(quota: _Json) -> Iterator[str]:
     if not quota["change"]:
         return
     title = "to change" if quota["decided_by"] else "to limit it"
-    yield from _titled(title, quota["change"])
-
-
-def _titled(title: str, text: str) -> Iterator[str]:
-    line = on_one_line(f"  {title:<12} {text}")
-    if columns_of(line) <= _WIDTH:
-        yield line
-    else:
-        yield f"  {title}:"
-        yield f"    {on_one_line(text)}"
+    yield from titled(title, quota["change"])
 
 
 def _held_until(quota: _Json) -> int | None:

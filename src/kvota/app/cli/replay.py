@@ -170,7 +170,7 @@ def _law_notes(result: "LawResult") -> list[str]:
         notes.append(f"{result.repeated:,} rows are there more than once; name each folder once")
     if result.unjudged:
         notes.append(
-            f"{result.unjudged:,} rows are not judged: the start of their run is not in the record"
+            f"{result.unjudged:,} rows are not judged: what they began with is not in the record"
         )
     if result.not_replayed:
         notes.append(f"{result.not_replayed:,} rows are of quota types that cannot be replayed yet")
