@@ -27,6 +27,12 @@ from tests.endurance.findings import Findings  # noqa: E402
 from tests.endurance.followers import Followers, run_followers  # noqa: E402
 from tests.endurance.gated_kafka import HOST  # noqa: E402
 from tests.endurance.groups import GROUPS, Restarts, run_groups  # noqa: E402
+from tests.endurance.id_storms import (  # noqa: E402
+    FURTHER_LIBRARIES,
+    LIBRARIES,
+    IdStorm,
+    run_id_storm,
+)
 from tests.endurance.kills import Kills, run_kills  # noqa: E402
 from tests.endurance.reloads import Reloads, run_reloads  # noqa: E402
 from tests.endurance.same_quotas import run_same_quotas  # noqa: E402
@@ -61,6 +67,15 @@ SLOW_READERS = SlowReaders(
 ALTERATIONS = Alterations(kills=50, users=6_000, many=5_000, seed=50)
 FOLLOWERS = Followers(alterations=200, settings=10, deaths=5, within_ms=1_000)
 SAME_QUOTAS = 10_000
+ID_STORM = IdStorm(
+    libraries=(*LIBRARIES, *FURTHER_LIBRARIES),
+    producers=3,
+    records=40,
+    rate=2,
+    window_s=4,
+    victims=("broker", "gateway", "gateway!") * 3,
+    between_s=60.0,
+)
 DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
 
 
@@ -120,6 +135,11 @@ def same_quotas(folder: Path, _: Algorithm) -> Findings:
         return run_same_quotas(kafka, folder, count=SAME_QUOTAS)
 
 
+def id_storms(folder: Path, _: Algorithm) -> Findings:
+    """Ten minutes of producers that crash-loop over their quota of new ids, in six libraries (needs Go and npm), with kills: what was delivered is there once."""
+    return run_id_storm(folder, ID_STORM)
+
+
 PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
     "kills": kills,
     "groups": groups,
@@ -129,6 +149,7 @@ PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
     "alterations": alterations,
     "followers": followers,
     "same_quotas": same_quotas,
+    "id_storms": id_storms,
 }
 
 

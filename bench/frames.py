@@ -37,11 +37,15 @@ def produce_frame(
 
 
 def current_produce_frame(
-    topic_id: uuid.UUID, value_bytes: int, *, client_id: str = "bench"
+    topic_id: uuid.UUID,
+    value_bytes: int,
+    *,
+    client_id: str = "bench",
+    producer_id: int | None = None,
 ) -> bytes:
-    """The newest Produce with one record for partition 0."""
+    """The newest Produce with one record for partition 0; ``producer_id``: the first of an idempotent producer."""
     of = (PRODUCE, PRODUCE_VERSION, "request")
-    partition = {"index": 0, "records": _one_record(value_bytes)}
+    partition = {"index": 0, "records": _one_record(value_bytes, producer_id)}
     topic = {
         "topic_id": topic_id,
         "partition_data": parts(*of, "PartitionProduceData", partition),
@@ -50,7 +54,7 @@ def current_produce_frame(
         *of[:2],
         client=client_id,
         transactional_id=None,
-        acks=1,
+        acks=1 if producer_id is None else -1,
         timeout=datetime.timedelta(seconds=30),
         topic_data=parts(*of, "TopicProduceData", topic),
     )
@@ -96,8 +100,10 @@ def login_frames(user: str, password: str) -> list[bytes]:
     ]
 
 
-def _one_record(value_bytes: int) -> bytes:
+def _one_record(value_bytes: int, producer_id: int | None = None) -> bytes:
     builder = MemoryRecordsBuilder(2, 0, value_bytes + 1_000)
+    if producer_id is not None:
+        builder.set_producer_state(producer_id, 0, 0, is_transactional=False)
     builder.append(timestamp=int(time.time() * 1000), key=None, value=bytes(value_bytes))
     builder.close()
     return bytes(builder.buffer())

@@ -30,6 +30,9 @@ NAMES = (
     "producer_ids",
     "volumes",
     "factor_changes",
+    "id_requests",
+    "pods",
+    "broker_memory",
 )
 
 

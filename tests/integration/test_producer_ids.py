@@ -143,6 +143,7 @@ class Known:
     def __init__(self, servers: str, topic: str) -> None:
         self.delivered: list[str] = []
         self.failed: list[str] = []
+        self.sent_again = 0
         self._topic = topic
         self._producer = Producer(
             {
@@ -150,6 +151,8 @@ class Known:
                 "enable.idempotence": True,
                 "linger.ms": 0,
                 "log_level": 0,
+                "statistics.interval.ms": 500,
+                "stats_cb": self._counted,
             }
         )
         self._number = 0
@@ -161,6 +164,14 @@ class Known:
             self._producer.produce(self._topic, value.encode(), on_delivery=self._told)
             assert self._producer.flush(_AT_MOST_S) == 0
             time.sleep(0.02)
+
+    def _counted(self, statistics: str) -> None:
+        brokers = json.loads(statistics)["brokers"].values()
+        self.sent_again = sum(broker["txretries"] for broker in brokers)
+
+    def end(self) -> None:
+        """When the client has counted what it has sent again."""
+        self._producer.poll(1.2)
 
     def _told(self, error: object, message: object) -> None:
         if error is None:
@@ -219,6 +230,7 @@ def test_what_clients_report_as_delivered_is_in_the_log_once(
         thread.start()
     while any(thread.is_alive() for thread in threads):
         known.write()
+    known.end()
     assert delivered.keys() == clients.keys()
 
     found = logged(kafka.bootstrap_servers, topic)
@@ -226,5 +238,6 @@ def test_what_clients_report_as_delivered_is_in_the_log_once(
         assert len(values) == _RECORDS, (prefix, len(values))
         assert {found[value] for value in values} == {1}, prefix
     assert not known.failed
+    assert known.sent_again == 0  # what was refused would have been
     assert {found[value] for value in known.delivered} == {1}
     assert refused(gateway) >= 2

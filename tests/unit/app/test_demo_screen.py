@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvota.app.demo import circle, ending, tables
+from kvota.app.demo.held_ids import HeldIds
 from kvota.app.demo.screen import WIDTH, Screen, coloured, shows_colour, wrapped
 from kvota.app.demo.tenants import TENANTS, TenantReport
 from kvota.model.quota_entity import QuotaEntity
@@ -32,6 +33,7 @@ def _seen() -> dict[str, TenantReport]:
             delivered_records=1_000_000,
             stored_records=1_000_000,
             latencies_ms=[99_999.9],
+            producers=12_345,
             refused_topics=100_000,
             created_topics=100_000,
         )
@@ -47,6 +49,9 @@ def end() -> ending.Ending:
         law_holds=True,
         before=_seen(),
         after=_seen(),
+        held_ids={"shadow": HeldIds(0, 12_345, 60.0), "enforced": HeldIds(12_345, 12_355, 60.0)},
+        new_ids=(circle.NEW_IDS, circle.NEW_IDS_WINDOW_S),
+        refused_orders=0,
         folder=Path("kvota-demo"),
     )
 
@@ -114,7 +119,7 @@ def test_a_tenant_that_was_seen_in_one_run_only_has_a_line_too() -> None:
 
 
 def test_every_mark_has_its_legend() -> None:
-    text = ending.legend(circle.BUCKET, circle.MUTATION_WINDOW)
+    text = ending.legend(circle.BUCKET, circle.MUTATION_WINDOW, circle.NEW_IDS_WINDOW_S)
 
     assert not _too_wide(text)
     assert all(mark in text for mark in (ending.HELD, ending.NOT_HELD, ending.NOT_JUDGED))
@@ -127,7 +132,7 @@ def test_a_good_end_fits_and_says_so(end: ending.Ending) -> None:
     assert not _too_wide(text)
     assert not end.broken
     assert "✗" not in text
-    assert "4,000,000 reported as delivered in both runs, 0 of them missing" in text
+    assert "6,000,000 reported as delivered in both runs, 0 of them missing" in text
 
 
 def test_a_bad_end_fits_and_says_what_to_do(end: ending.Ending) -> None:
@@ -143,6 +148,24 @@ def test_a_bad_end_fits_and_says_what_to_do(end: ending.Ending) -> None:
     assert "analytics PRODUCE: within 12337.123 s it was admitted 12345.678 s of its limit" in text
     assert "of 1,000,000 records that were reported as delivered 999,999 are there" in text
     assert "kvota replay --events kvota-demo/enforced/record --law" in text
+
+
+def test_ids_beyond_the_quota_at_the_broker_are_a_broken_promise(end: ending.Ending) -> None:
+    more = HeldIds(12_345, 12_357, 60.0)
+    too_many = replace(end, held_ids={**end.held_ids, "enforced": more})
+
+    assert too_many.broken == [
+        "crashloop: the broker has learnt 12 producer ids; 11 were promised at most"
+    ]
+    assert not _too_wide(ending.outcome(too_many))
+
+
+def test_a_refused_id_of_orders_is_a_broken_promise(end: ending.Ending) -> None:
+    noticed = replace(end, refused_orders=2)
+
+    assert len(noticed.broken) == 1
+    assert "refused 2 times" in noticed.broken[0]
+    assert not _too_wide(ending.outcome(noticed))
 
 
 def test_what_analytics_gave_up_or_was_told_is_lost_breaks_no_promise(end: ending.Ending) -> None:

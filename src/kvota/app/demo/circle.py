@@ -4,6 +4,7 @@ Shadow mode with first-guess quotas → the record → usage, replay and a plan 
 the same tenants again → the law and the limits, judged from the record.
 """
 
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,13 +12,23 @@ from typing import TYPE_CHECKING
 
 from kvota.app.demo import ending, tables
 from kvota.app.demo.beginning import prepare, terminated_as_interrupt
+from kvota.app.demo.held_ids import HeldIds, held_ids
 from kvota.app.demo.screen import Screen
-from kvota.app.demo.tenants import ANALYTICS, ORDERS, TENANTS, TenantReport, topic_of
+from kvota.app.demo.tenants import (
+    ANALYTICS,
+    CRASHLOOP,
+    ORDERS,
+    PRODUCING,
+    TENANTS,
+    TenantReport,
+    topic_of,
+)
 from kvota.app.demo.traffic import run_tenants
 from kvota.app.demo.verdicts import verdicts
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
+from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
@@ -57,6 +68,9 @@ CAPACITIES = {
     QuotaType.FETCH: 20e6,
     QuotaType.CONTROLLER_MUTATION: 8.0,
 }
+# As well: how many producers a tenant may start in an hour, all at once if it likes.
+NEW_IDS, NEW_IDS_WINDOW_S = 10.0, 3_600
+PARTITIONS = 2
 # The plan is made from 20 s of traffic, for a cluster that nobody depends on.
 RELAXED = Guardrails(
     hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
@@ -77,8 +91,8 @@ def run_demo(folder: Path, *, seconds: float) -> int:
         passwords = {name: f"{name}-secret" for name in TENANTS}
         with screen.step("Apache Kafka 4.3.1, one node") as said:
             kafka = stack.enter_context(LocalKafka(users=passwords))
-            for tenant in (ORDERS, ANALYTICS):
-                kafka.create_topic(topic_of(tenant), partitions=2)
+            for tenant in PRODUCING:
+                kafka.create_topic(topic_of(tenant), partitions=PARTITIONS)
             said.append(f"broker at {kafka.sasl_bootstrap_servers}")
         code = _Circle(screen, folder, kafka, passwords, seconds).run(stack)
     print(f"\n{format_duration_ms(screen.elapsed_s * 1000)} in all; nothing is left running")
@@ -99,6 +113,7 @@ class _Circle:
         self._kafka = kafka
         self._passwords = passwords
         self._seconds = seconds
+        self._held: dict[str, HeldIds] = {}
 
     def run(self, stack: ExitStack) -> int:
         screen = self._screen
@@ -124,13 +139,16 @@ class _Circle:
                 law_holds=law.holds and not law.missing and not law.repeated,
                 before=before_seen,
                 after=after_seen,
+                held_ids=self._held,
+                new_ids=(NEW_IDS, NEW_IDS_WINDOW_S),
+                refused_orders=tables.refused(after, ORDERS, QuotaType.PRODUCER_ID),
                 folder=self._folder,
             )
         print()
         screen.heading("Before and after")
         screen.show(
             f"{tables.before_and_after(before, after, end.marks)}\n\n"
-            f"{ending.legend(BUCKET, MUTATION_WINDOW)}\n\n"
+            f"{ending.legend(BUCKET, MUTATION_WINDOW, NEW_IDS_WINDOW_S)}\n\n"
             f"{ending.closing_lines(end)}\n\n"
             f"{ending.outcome(end)}"
         )
@@ -144,15 +162,16 @@ class _Circle:
             config=gateway_toml(
                 upstream=self._kafka.sasl_bootstrap_servers,
                 node_ids="0-2",
-                enforce=dict.fromkeys(CONFIGURABLE_TYPES, enforced),
+                enforce=dict.fromkeys((*CONFIGURABLE_TYPES, QuotaType.PRODUCER_ID), enforced),
                 buckets=BUCKETS if enforced else None,
                 record="record",
                 kafka={
                     "controller.quota.window.num": MUTATION_WINDOW.samples,
                     "controller.quota.window.size.seconds": MUTATION_WINDOW.sample_ms // 1000,
+                    "producer.id.quota.window.size.seconds": NEW_IDS_WINDOW_S,
                 },
             ),
-            quotas=dump_quotas(quotas),
+            quotas=dump_quotas(_with_new_ids(quotas)),
         )
         title = (
             "Gateway: the plan in force"
@@ -167,14 +186,20 @@ class _Circle:
             with self._screen.step(
                 f"Tenants for {self._seconds:.0f} s: {', '.join(TENANTS)}"
             ) as said:
+                before, began_s = self._ids(), time.monotonic()
                 seen = run_tenants(
                     self._folder / mode / "tenants",
                     bootstrap_servers=gateway.bootstrap_servers,
                     passwords=self._passwords,
                     seconds=self._seconds,
                 )
+                after, elapsed_s = self._ids(), time.monotonic() - began_s
+                self._held[mode] = HeldIds(before, after, elapsed_s)
                 said.extend(tables.what_was_seen(seen))
         return seen
+
+    def _ids(self) -> int:
+        return held_ids(self._kafka.bootstrap_servers, topic_of(CRASHLOOP), PARTITIONS)
 
     def _record(self, mode: str) -> Path:
         return self._folder / mode / "record"
@@ -211,7 +236,8 @@ class _Circle:
         from kvota.pipeline.recommend import Wishes, recommend
         from kvota.pipeline.usage import USAGE_COLUMNS
 
-        chunks = self._chunks(spark, [_SHADOW], "user", further=USAGE_COLUMNS)
+        planned = [quota_type.value for quota_type in CAPACITIES]
+        chunks = self._chunks(spark, [_SHADOW], "user", further=USAGE_COLUMNS, quota_types=planned)
         clients = read_events(spark, self._record(_SHADOW))
         wishes = Wishes(guardrails=RELAXED)
         return recommend(chunks, clients, FIRST_GUESS, CAPACITIES, wishes)
@@ -237,10 +263,16 @@ class _Circle:
         return chunks_of_files(spark, found, by, further=further, quota_types=quota_types)
 
 
+def _with_new_ids(quotas: ConfiguredQuotas) -> ClientQuotas:
+    """Add what the operator wants for each user beside the plan."""
+    of_each = KeyChange(QuotaEntity(user=DEFAULT), PRODUCER_IDS_KEY, NEW_IDS)
+    return ClientQuotas.of(quotas).with_changes([of_each])
+
+
 def _first_guess() -> str:
     (first,) = FIRST_GUESS.entries().values()
     amounts = ", ".join(f"{kind} {format_quota(kind, limit)}" for kind, limit in first.items())
-    return f"the first guess, for each user: {amounts}"
+    return f"the first guess, for each user: {amounts}, {NEW_IDS:g} new producer ids /h"
 
 
 def _how_it_counts() -> str:

@@ -8,6 +8,8 @@ from kvota.app.demo.tenants import (
     ANALYTICS,
     ANALYTICS_CONNECTIONS,
     CI_BOT,
+    CRASHLOOP,
+    CRASHLOOP_RECORDS,
     ORDER_BYTES,
     ORDERS,
     ORDERS_PER_S,
@@ -34,6 +36,12 @@ class Use:
 Uses = Mapping[tuple[str, str], Use]  # by (tenant, quota type)
 
 
+def refused(uses: Uses, tenant: str, quota_type: QuotaType) -> int:
+    """Return how many times a tenant was refused; of what it has not used, never."""
+    use = uses.get((tenant, quota_type))
+    return use.refused if use else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Tried:
     """The replay's result for one quota."""
@@ -47,23 +55,29 @@ class Tried:
 def who_they_are() -> str:
     """Return who takes part, and what will happen."""
     return (
-        f"Three tenants share one Kafka: {ORDERS} sends {format_byte_rate(ORDERS_PER_S * ORDER_BYTES)} and "
-        f"minds its latency, {ANALYTICS} sends all it can over {ANALYTICS_CONNECTIONS} connections, {CI_BOT} "
-        "creates and deletes topics in storms. First kvota only watches; then it plans quotas and holds "
-        "all three to them. Two to four minutes."
+        f"Four tenants share one Kafka: {ORDERS} sends {format_byte_rate(ORDERS_PER_S * ORDER_BYTES)} and "
+        f"minds its latency, {ANALYTICS} sends all it can over {ANALYTICS_CONNECTIONS} connections, {CRASHLOOP} makes a "
+        f"new idempotent producer for every {CRASHLOOP_RECORDS} records, {CI_BOT} creates and deletes topics in storms. "
+        "First kvota only watches; then it plans quotas and holds all four to them. Two to four minutes."
     )
 
 
 def what_was_seen(seen: Mapping[str, TenantReport]) -> list[str]:
     """Return a line for each tenant: what its own clients saw."""
-    orders, analytics, bot = seen[ORDERS], seen[ANALYTICS], seen[CI_BOT]
+    orders, analytics, loop = seen[ORDERS], seen[ANALYTICS], seen[CRASHLOOP]
+    bot = seen[CI_BOT]
     of_orders = (
         f"{orders.delivered_records:,} of {orders.sent_records:,} records delivered, "
         f"{orders.stored_records:,} read back"
     )
+    of_loop = (
+        f"{loop.producers:,} producers made, {loop.delivered_records:,} of {loop.sent_records:,} "
+        "records delivered"
+    )
     return [
         f"{ORDERS}: {of_orders}",
         f"{ANALYTICS}: {analytics.delivered_records:,} records delivered",
+        f"{CRASHLOOP}: {of_loop}",
         f"{CI_BOT}: {bot.created_topics:,} topics created, {bot.refused_topics:,} refused",
     ]
 

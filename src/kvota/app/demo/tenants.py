@@ -3,8 +3,8 @@
     python -m kvota.app.demo.tenants NAME '{"bootstrap_servers": ..., "seconds": ..., "report": ...}'
 
 ``orders`` sends and reads small records at a steady rate and minds its latency; ``analytics`` sends all
-it can, over ten connections; ``ci-bot`` creates and deletes topics in storms. Each writes what it saw to
-its report, as JSON.
+it can, over ten connections; ``crashloop`` makes a producer for each batch and is gone; ``ci-bot`` creates and deletes
+topics in storms. Each writes what it saw to its report, as JSON.
 """
 
 import json
@@ -23,13 +23,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ORDERS, ANALYTICS, CI_BOT = "orders", "analytics", "ci-bot"
-TENANTS = (ORDERS, ANALYTICS, CI_BOT)
+ORDERS, ANALYTICS, CRASHLOOP, CI_BOT = "orders", "analytics", "crashloop", "ci-bot"
+TENANTS = (ORDERS, ANALYTICS, CRASHLOOP, CI_BOT)
+# Each has a topic of its own.
+PRODUCING = (ORDERS, ANALYTICS, CRASHLOOP)
 
 ORDERS_PER_S = 1_500
 ORDER_BYTES = 1_000
 ANALYTICS_CONNECTIONS = 10
 ANALYTICS_RECORD_BYTES = 16_000
+CRASHLOOP_AT_ONCE = 8
+CRASHLOOP_RECORDS = 10
+# A producer that has nothing to do any longer than this crashes, as the orchestrator of its pods sees to.
+CRASHLOOP_LIVES_S = 1.5
 TOPICS_PER_STORM = 4
 PARTITIONS_PER_TOPIC = 4
 
@@ -45,7 +51,8 @@ class TenantReport:
     """One tenant's view of one run.
 
     ``delivered_records``: what its clients were told has been written; ``stored_records``: what is in the
-    topic, or has come back, of this run. ``failed_records`` its clients reported as lost.
+    topic, or has come back, of this run. ``failed_records`` its clients reported as lost. ``producers``: how many it made,
+    where it makes one after the other.
     """
 
     sent_records: int = 0
@@ -53,6 +60,7 @@ class TenantReport:
     failed_records: int = 0
     stored_records: int = 0
     latencies_ms: list[float] = field(default_factory=list)
+    producers: int = 0
     refused_topics: int = 0
     created_topics: int = 0
 
@@ -85,7 +93,7 @@ def main(argv: list[str]) -> None:
     """Run one tenant for as long as its job says."""
     logging.basicConfig(level=logging.ERROR)
     name, job = argv[0], TenantJob(**json.loads(argv[1]))
-    report = {ORDERS: _orders, ANALYTICS: _analytics, CI_BOT: _ci_bot}[name](job)
+    report = _RUN[name](job)
     Path(job.report).write_text(json.dumps(asdict(report)))
 
 
@@ -202,6 +210,36 @@ def _analytics(job: TenantJob) -> TenantReport:
     return report
 
 
+def _crashloop(job: TenantJob) -> TenantReport:
+    """Run idempotent producers that send one batch each: all of them crash, and others begin."""
+    from confluent_kafka import Consumer, Producer
+
+    report = TenantReport()
+    settings = _librdkafka(job, CRASHLOOP, "PLAIN") | {"log_level": 0}
+    topic = topic_of(CRASHLOOP)
+    looks = Consumer(settings | {"group.id": CRASHLOOP})
+    stored_before = _stored(looks, topic)
+    end = time.monotonic() + job.seconds
+    while time.monotonic() < end:
+        crash_s = time.monotonic() + CRASHLOOP_LIVES_S
+        producers = [
+            Producer(settings | {"enable.idempotence": True, "linger.ms": 0})
+            for _ in range(CRASHLOOP_AT_ONCE)
+        ]
+        report.producers += len(producers)
+        for producer in producers:
+            for _ in range(CRASHLOOP_RECORDS):
+                _send(producer, topic, b"of a short life", report)
+        for producer in producers:
+            producer.flush(max(0.0, crash_s - time.monotonic()))
+        for producer in producers:
+            producer.purge()
+            producer.flush(_FLUSH_S)
+    report.stored_records = _stored(looks, topic) - stored_before
+    looks.close()
+    return report
+
+
 def _send(producer: "Producer", topic: str, payload: bytes, report: TenantReport) -> bool:
     """Send one record; False: the queue is full."""
     producer.poll(0)
@@ -278,6 +316,9 @@ def _split(results: list[dict[str, object]], report: TenantReport) -> list[str]:
         result["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED for result in results
     )
     return [str(result["name"]) for result in results if result["error_code"] == 0]
+
+
+_RUN = {ORDERS: _orders, ANALYTICS: _analytics, CRASHLOOP: _crashloop, CI_BOT: _ci_bot}
 
 
 if __name__ == "__main__":
