@@ -203,6 +203,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             ),
             producer_ids=ProducerIdSettings(
                 layering=kafka.id_layering,
+                rate_samples=kafka.id_rate_samples,
                 sweep_ms=kafka.id_sweep_ms,
                 refuses_with=quotas.refuses_ids_with,
             ),

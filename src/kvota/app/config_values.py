@@ -116,6 +116,12 @@ def read_layers(value: object) -> int:
     return _integer(value, 1, 64, "a number of layers (1 to 64)", "4")
 
 
+def read_rate_samples(value: object) -> int:
+    """Read in how many samples of its window the rate of new producer ids is measured."""
+    what = "a number of samples, whole ones and the running one (2 to 1000)"
+    return _integer(value, 2, 1_000, what, "11")
+
+
 def read_sweep_ms(value: object) -> int:
     """Read how often is looked what of producer ids can be forgotten, in ms."""
     return _integer(value, 1_000, 3_600_000, "a number of ms (1000 to 3600000)", "60000")

@@ -25,11 +25,12 @@ from kvota.volumes.settings import (
 FACTOR_SCOPE = f"{PREFIX}.throttle.factor.scope"
 
 _IDS_WINDOW_S = "producer.id.quota.window.size.seconds"
+_IDS_SAMPLES = "producer.id.quota.window.num"
 _IDS_LAYERS = "producer.id.quota.cache.layer.count"
 _IDS_FALSE_POSITIVES = "producer.id.quota.cache.false.positive.rate"
 _IDS_SWEEP_MS = "producer.id.quota.cache.cleanup.scheduler.interval.ms"
 # KIP-936; its default of 10 ms for the last one would keep a processor busy with nothing.
-_OF_PRODUCER_IDS = (_IDS_WINDOW_S, _IDS_LAYERS, _IDS_FALSE_POSITIVES, _IDS_SWEEP_MS)
+_OF_PRODUCER_IDS = (_IDS_WINDOW_S, _IDS_SAMPLES, _IDS_LAYERS, _IDS_FALSE_POSITIVES, _IDS_SWEEP_MS)
 
 _PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 
@@ -46,6 +47,7 @@ class KafkaProperties:
         volumes: whether and how full disks throttle.
         factor_per_broker: a full disk slows down the producers of its broker only.
         id_layering: how long a producer id stays known, and how surely.
+        id_rate_samples: in how many samples of that time the rate of new ids is measured that metrics show.
         id_sweep_ms: so often what is known of each user is looked at.
         connections_per_ip_max, connections_per_ip_overrides: as Kafka has them.
     """
@@ -57,6 +59,7 @@ class KafkaProperties:
     volumes: VolumeSettings
     factor_per_broker: bool
     id_layering: Layering
+    id_rate_samples: int
     id_sweep_ms: int
     connections_per_ip_max: int
     connections_per_ip_overrides: dict[str, int]
@@ -99,6 +102,7 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
         factor_per_broker=kafka.value(FACTOR_SCOPE, "cluster", values.read_factor_scope)
         == "broker",
         id_layering=_id_layering(kafka),
+        id_rate_samples=kafka.value(_IDS_SAMPLES, 11, values.read_rate_samples),
         id_sweep_ms=kafka.value(_IDS_SWEEP_MS, 60_000, values.read_sweep_ms),
         connections_per_ip_max=per_ip_max,
         connections_per_ip_overrides=per_ip_overrides,

@@ -28,7 +28,12 @@ from kvota.session.explaining import QuotaExplanation, explain
 from kvota.session.id_explanation import IdExplanation, explain_ids
 from kvota.web.server import HttpServer
 from kvota.web.source import Health, Json
-from kvota.web.views import explanation_view, id_explanation_view, tenants_view
+from kvota.web.views import (
+    explanation_view,
+    id_explanation_view,
+    producer_ids_view,
+    tenants_view,
+)
 
 T = TypeVar("T")
 
@@ -117,6 +122,7 @@ class Observatory:
             "connections": glance.connections,
             "enforced": sorted(glance.enforced),
             "tenants": tenants_view(busiest, glance, self.sources.of_counter),
+            "producer_ids": producer_ids_view(glance.producer_ids),
         }
 
     async def shadowed(self, at_most: int) -> Json:

@@ -114,8 +114,7 @@ class Reload:
             *edited,
             *doubts(replace(config, quotas=of_quotas), quotas, quota_callback.callback),
         ]
-        entities = len(quotas.configured())
-        lines.append(f"{in_force(config)}; quotas of {entities} entities from {of_quotas.place}")
+        lines.append(f"{in_force(config)}; quotas of {len(quotas)} entities from {of_quotas.place}")
         for line in lines:
             log.info("SIGHUP: %s", line)
         for warning in warnings:
@@ -336,6 +335,7 @@ def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:
         kafka.connections_per_ip_max,
         kafka.connections_per_ip_overrides,
         kafka.id_layering,
+        kafka.id_rate_samples,
         kafka.id_sweep_ms,
     )
 

@@ -272,7 +272,7 @@ async def _say_ready(
     config: GatewayConfig, gateway: Gateway, store: QuotaStore, started: asyncio.Event
 ) -> None:
     await started.wait()
-    for line in summary(config, gateway.shared.engine.quotas):
+    for line in summary(config, store.quotas):
         log.info("%s", line)
     for sentence in doubts(config, store.quotas, gateway.quota_callback.callback):
         log.warning("%s", sentence)
@@ -287,7 +287,7 @@ async def _say_ready(
     await gateway.look_upstream()
 
 
-def summary(config: GatewayConfig, quotas: ConfiguredQuotas) -> list[str]:
+def summary(config: GatewayConfig, quotas: ClientQuotas) -> list[str]:
     """Return the first lines of the log: what is enforced, and where decisions go."""
     where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
     upstream = ", ".join(address_text(*server) for server in config.gateway.upstream)

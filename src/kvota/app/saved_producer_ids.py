@@ -27,8 +27,10 @@ def open_producer_ids(
 
     Where it is lost, unknown ids are remembered for one window and cost nothing, and the log says so.
     """
-    path, layering = config.quotas.saved_ids, config.gateway.producer_ids.layering
-    quota = ProducerIdQuota(ProducerIds(layering, hash_key=secrets.randbits(64)))
+    path, settings = config.quotas.saved_ids, config.gateway.producer_ids
+    layering = settings.layering
+    ids = ProducerIds(layering, hash_key=secrets.randbits(64), rate_samples=settings.rate_samples)
+    quota = ProducerIdQuota(ids)
     quota.refuses_with = config.quotas.refuses_ids_with
     quota.replace(quotas)
     try:

@@ -20,6 +20,7 @@ from kvota.engine.arithmetic import (
 from kvota.engine.bloom import mixed
 from kvota.engine.debt_bucket import MUST_WAIT, DebtBucket
 from kvota.engine.layered_bloom import LayeredBloomFilter, Layering, LayerMemory
+from kvota.engine.recent_count import RecentCount
 from kvota.model.clock import Clock
 from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.quota_window import QuotaWindow
@@ -46,6 +47,7 @@ class ProducerIdReading(NamedTuple):
     Attributes:
         rate: the quota, new ids per window; None where ids are only remembered.
         distinct_ids: that have produced within the window, known and new, but for false positives.
+        new_per_s: how many new ones were admitted per second, over the window's samples.
         new_ids: those of them that cost a token, in the layers that live: of the last window, or up to
             a layer's time less.
         tokens: how many new ids may come now; below 1 the next one is refused.
@@ -54,6 +56,7 @@ class ProducerIdReading(NamedTuple):
 
     rate: float | None
     distinct_ids: int
+    new_per_s: float
     new_ids: int
     tokens: float
     throttle_ms: int
@@ -67,12 +70,16 @@ class UserIds(LayeredBloomFilter):
         bucket: what is owed; None where the rate is too small to be one, and where there is none. Only new ids
             and refused ones touch it, and these have rows: so the record can be replayed exactly.
         untold_ms: what was owed when the first of them came to this bucket, until a row has said so.
+        recent: new ids that were admitted lately, for observers.
     """
 
-    __slots__ = ("_has_begun", "bucket", "rate", "untold_ms")
+    __slots__ = ("_has_begun", "bucket", "rate", "recent", "untold_ms")
 
-    def __init__(self, memory: LayerMemory, rate: float | None, now_ms: int) -> None:
+    def __init__(
+        self, memory: LayerMemory, rate: float | None, now_ms: int, recent: RecentCount
+    ) -> None:
         super().__init__(memory, now_ms, room=1)
+        self.recent = recent
         self.bucket: DebtBucket | None = None
         self.untold_ms: int | None = None
         self._has_begun = False
@@ -155,6 +162,7 @@ class ProducerIds:
         untracked: how many ids passed uncounted because there was no place for their user.
         hash_key: with which ids are mixed.
         learns_until_ms: until then (Unix ms) an unknown id is remembered and costs nothing: what was known is lost.
+        rate_window: over which observers' rate is measured.
         users: the ids of each user, those that ``sweep`` has not looked at for longest first.
         memory: what all filters take together.
     """
@@ -164,6 +172,7 @@ class ProducerIds:
         "hash_key",
         "learns_until_ms",
         "memory",
+        "rate_window",
         "refused",
         "untracked",
         "users",
@@ -175,6 +184,7 @@ class ProducerIds:
         layering: Layering | None = None,
         *,
         hash_key: int = 0,
+        rate_samples: int = 11,
         users_max: int = USERS_MAX,
         filter_bytes_max: int = FILTER_BYTES_MAX,
     ) -> None:
@@ -183,12 +193,15 @@ class ProducerIds:
         Args:
             layering: window, layers and false positives; None: an hour, 4, and 1 %.
             hash_key: a secret random number, 0 to 2**64-1. Who knows it can choose ids that pass uncounted.
+            rate_samples: in so many samples, with the running one, the rate is measured that observers see; 2 or more.
             users_max: who comes when there are so many passes uncounted.
             filter_bytes_max: what the bits of all filters take; see ``LayerMemory``.
         """
         self.memory = LayerMemory(layering or Layering(), bytes_max=filter_bytes_max)
         self.hash_key = hash_key
         self.learns_until_ms = 0
+        sample_ms = max(1, self.memory.layering.window_ms // (rate_samples - 1))
+        self.rate_window = QuotaWindow(rate_samples, sample_ms)
         self.users_max = users_max
         self.users: OrderedDict[str, UserIds] = OrderedDict()
         self.admitted = self.refused = self.untracked = 0
@@ -231,7 +244,9 @@ class ProducerIds:
             self.refused += 1
             return throttle_ms
         ids.remember(word, now_ms).counted += costs
-        self.admitted += costs
+        if costs:
+            self.admitted += 1
+            ids.recent.add(now_ms)
         return NEW if costs else KNOWN
 
     def knows(self, user: str, rate: float, producer_id: int, now_ms: int, /) -> bool:
@@ -310,7 +325,12 @@ class ProducerIds:
         throttle_ms = 0
         if ids.rate is not None and ids.rate < UNLIMITED_FROM:
             throttle_ms = 0 if _is_enough(ids.bucket, now_ms) else _throttle_ms(ids.bucket, now_ms)
-        return ProducerIdReading(ids.rate, distinct_ids, new_ids, tokens, throttle_ms)
+        new_per_s = ids.recent.peek_rate(now_ms)
+        return ProducerIdReading(ids.rate, distinct_ids, new_per_s, new_ids, tokens, throttle_ms)
+
+    def new_user(self, rate: float | None, now_ms: int) -> UserIds:
+        """One of whom nothing is known."""
+        return UserIds(self.memory, rate, now_ms, RecentCount(self.rate_window))
 
     def _settled(self, user: str, rate: float | None, now_ms: int) -> UserIds | None:
         """The user's ids, made or brought to the time; None: there is no place for another user."""
@@ -324,7 +344,7 @@ class ProducerIds:
             if len(self.users) >= self.users_max and not self.sweep(now_ms, at_most=_LOOK_FOR_IDLE):
                 self.untracked += 1
                 return None
-            ids = self.users[user] = UserIds(self.memory, rate, now_ms)
+            ids = self.users[user] = self.new_user(rate, now_ms)
             return ids
         if ids.rate != rate:
             ids.configure(rate, now_ms)

@@ -6,6 +6,7 @@ was refused, what its producer has sent behind it for the same partition is refu
 has come again and the broker has it, or the producer begins anew with a higher epoch.
 """
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 # How long a refusal is remembered after that batch came last: clients give up their requests after minutes.
@@ -60,7 +61,8 @@ class RefusedBatches:
     """The refusals of all users that still keep something back.
 
     Attributes:
-        users: those of each user, in the order in which their batches came last.
+        users: those of each user, in the order in which their batches came last; those that ``sweep`` has not looked
+            at for longest first.
         count: how many there are.
     """
 
@@ -69,7 +71,7 @@ class RefusedBatches:
     def __init__(self, *, of_user_max: int = OF_USER_MAX, all_max: int = ALL_MAX) -> None:
         self._of_user_max = of_user_max
         self._all_max = all_max
-        self.users: dict[str, dict[Key, Refusal]] = {}
+        self.users: OrderedDict[str, dict[Key, Refusal]] = OrderedDict()
         self.count = 0
 
     def keeps_back(self, user: str, batch: Batch) -> bool:
@@ -131,13 +133,17 @@ class RefusedBatches:
             refusal.connection = _NOBODY
 
     def sweep(self, now_ms: int, *, at_most: int) -> None:
-        """Forget, of so many at most, what has not come again for an hour."""
-        for user, refusals in list(self.users.items()):
-            for key, refusal in list(refusals.items())[:at_most]:
+        """Forget, of so many at most, what has not come again for an hour; the next time at the next users."""
+        users = self.users
+        for _ in range(min(at_most, len(users))):
+            user, refusals = users.popitem(last=False)
+            users[user] = refusals
+            while at_most > 0 and refusals:
+                at_most -= 1
+                key, refusal = next(iter(refusals.items()))
                 if now_ms - refusal.last_ms < FORGET_AFTER_MS:
                     break
                 self._forget(user, key)
-                at_most -= 1
             if at_most <= 0:
                 return
 

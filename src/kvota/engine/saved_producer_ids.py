@@ -10,7 +10,7 @@ from typing import Never
 
 from kvota.engine.bloom import Shape
 from kvota.engine.layered_bloom import Layer, Layering
-from kvota.engine.producer_ids import ProducerIds, UserIds
+from kvota.engine.producer_ids import ProducerIds
 from kvota.model.errors import CorruptDataError
 
 _MAGIC = b"kvota producer ids 1\n"
@@ -102,6 +102,7 @@ class _Saved:
         ids = ProducerIds(
             like.memory.layering,
             hash_key=hash_key,
+            rate_samples=like.rate_window.samples,
             users_max=like.users_max,
             filter_bytes_max=like.memory.bytes_max,
         )
@@ -122,7 +123,7 @@ class _Saved:
             self._fail(str(fault))
         if rate != _NO_RATE and not rate >= 0.0:
             self._fail(f"a rate of {rate}")
-        of_user = UserIds(ids.memory, None if rate == _NO_RATE else rate, last_ms)
+        of_user = ids.new_user(None if rate == _NO_RATE else rate, last_ms)
         of_user.restore([self._layer() for _ in range(layers)], generation)
         if has_bucket and not of_user.restore_owed(owed):
             self._fail("a debt that is not a number")

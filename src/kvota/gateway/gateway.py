@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 _SWEEP_S = 2.0
 # A step takes some ms: 5,000 counters/s are looked at in a crowd, 500 otherwise.
 _PURGE_S, _PURGE_CROWD_S = 1.0, 0.1
+# Of users who ask for producer ids, with each purge; some ms.
+_LOOKED_AT_INITS = 500
 # A flood that goes on is not said every second.
 _SAY_AGAIN_S = 60.0
 _DRAIN_LOOK_S = 0.02
@@ -307,6 +309,7 @@ class Gateway:
         while True:
             await asyncio.sleep(pause_s)
             ids.sweep(time.time_ns() // 1_000_000, share=min(1.0, pause_s / sweeps_in_s))
+            self._look_at_inits()
             is_crowd = engine.purge_some(time.time_ns() // 1_000_000)
             pause_s = _PURGE_CROWD_S if is_crowd else _PURGE_S
             if engine.counters_lost > lost and loop.time() >= quiet_until:
@@ -316,6 +319,21 @@ class Gateway:
                     engine.counters_lost - lost,
                 )
                 lost, quiet_until = engine.counters_lost, loop.time() + _SAY_AGAIN_S
+
+    def _look_at_inits(self) -> None:
+        """Say who asks for so many producer ids that only a crash loop or a producer for each message would."""
+        shared, now_ms = self.shared, time.time_ns() // 1_000_000
+        rate_of = shared.producer_ids.rate
+        found = shared.init_producer_ids.sweep(now_ms, rate_of, at_most=_LOOKED_AT_INITS)
+        for user, asked, rate in found:
+            log.warning(
+                "%s has asked for %d producer ids within a minute, and may bring %g new ones in %d s"
+                " (producer_ids_rate): a client crashes and starts again, or makes a producer for each message",
+                printable(user),
+                asked,
+                rate,
+                shared.producer_ids.ids.memory.layering.window_ms // 1000,
+            )
 
     # ------------------------------------------------------------------ the end
 

@@ -9,14 +9,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from math import nan
 
+from kvota.engine import Lane
 from kvota.engine.reading import PEEKED, Reading, peek_lane, read_lane
 from kvota.gateway.callback_in_force import CallbackInForce
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.places import Places
+from kvota.gateway.producer_id_glancing import glance_at_producer_ids, peek_producer_ids
 from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.gateway_counts import GatewayCounts
-from kvota.metrics.glance import Budget, GatewayGlance, Use
+from kvota.metrics.glance import Budget, GatewayGlance, ProducerIdGlance, Use
 from kvota.model.address import address_text
 from kvota.model.quota_type import QuotaType
 from kvota.session.pausing import Reason
@@ -92,13 +94,14 @@ class Glancing:
         peeks = array("d")
         readings: dict[CounterKey, Reading] = {}
         put_away: set[CounterKey] = set()
-        counters = self._watched.shared.engine.counters
+        shared = self._watched.shared
+        counters = shared.engine.counters
         for number, key in enumerate(keys):
             if number % _COUNTERS_PER_STEP == _COUNTERS_PER_STEP - 1:
                 yield
             lane = counters.find(*key)
             if not with_uses:
-                peeks.extend(_NOT_THERE if lane is None else peek_lane(lane, now_ms))
+                peeks.extend(_peeked(shared, key, lane, now_ms))
             elif lane is not None:
                 readings[key] = read_lane(lane, now_ms)
             if lane is None and counters.is_put_away(*key):
@@ -109,7 +112,8 @@ class Glancing:
                 yield
             if not driver.closing:
                 crowd.add(driver)
-        future.set_result(self._made(now_ms, peeks, readings, frozenset(put_away), crowd))
+        ids = yield from glance_at_producer_ids(shared, keys, now_ms, of_all=with_uses)
+        future.set_result(self._made(now_ms, peeks, readings, frozenset(put_away), crowd, ids))
 
     def _made(
         self,
@@ -118,6 +122,7 @@ class Glancing:
         readings: dict[CounterKey, Reading],
         put_away: frozenset[CounterKey],
         crowd: "_Crowd",
+        producer_ids: ProducerIdGlance,
     ) -> GatewayGlance:
         watched, shared = self._watched, self._watched.shared
         apis = shared.api_counts.all()
@@ -140,14 +145,23 @@ class Glancing:
             exempt_ns=shared.exempt_ns,
             exempt_percent=shared.exempt_share.peek_rate(now_ms),
             quotas_version=shared.engine.quotas_version,
-            entities=len(shared.engine.quotas),
+            entities=len(shared.client_quotas.quotas),
             enforced=shared.settings.enforced,
             cluster_is_old=shared.facts.cluster_is_old,
             callback_faults=watched.quota_callback.fault_counts,
+            producer_ids=producer_ids,
             is_draining=watched.places.closed,
             unreachable=tuple(address_text(*one) for one in watched.dialler.unreachable),
             reaches_brokers=watched.dialler.reaches_brokers,
         )
+
+
+def _peeked(shared: Shared, key: CounterKey, lane: Lane | None, now_ms: int) -> tuple[float, ...]:
+    if lane is not None:
+        return peek_lane(lane, now_ms)
+    if key.quota_type is QuotaType.PRODUCER_ID:  # no counter of the engine's
+        return peek_producer_ids(shared, key, now_ms) or _NOT_THERE
+    return _NOT_THERE
 
 
 class _Crowd:
@@ -168,6 +182,8 @@ class _Crowd:
                 if reasons & bit:
                     self.paused[bit] += 1
         muted_by = machine.caller.muted_by
+        if machine.caller.is_muted_for_retry:
+            self.muted[QuotaType.PRODUCER_ID] += 1
         for lane in muted_by:
             self.muted[lane.quota_type] += 1
         if not self._with_uses:

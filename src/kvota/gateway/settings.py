@@ -65,11 +65,13 @@ class ProducerIdSettings:
 
     Attributes:
         layering: how long an id stays known (the quota's window), and how surely.
+        rate_samples: in how many samples of the window the rate is measured that metrics show.
         sweep_ms: so often each user is looked at, whether anything of it can be forgotten.
         refuses_with: what a partition is answered whose batch is refused.
     """
 
     layering: Layering = field(default_factory=Layering)
+    rate_samples: int = 11
     sweep_ms: int = 60_000
     refuses_with: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS
 

@@ -54,6 +54,24 @@ MUTATION_TOKENS = Metric(
     CLUSTER_LABELS,
     "Partitions that may be mutated now; below 0: the next mutation is rejected or throttled",
 )
+PRODUCER_IDS_RATE = Metric(
+    "kafka_server_producerids_rate",
+    _GAUGE,
+    ("user",),
+    "New producer ids that were let in per second, over the window's samples (producer.id.quota.window.num)",
+)
+PRODUCER_IDS_TOKENS = Metric(
+    "kafka_server_producerids_tokens",
+    _GAUGE,
+    ("user",),
+    "New producer ids that may come now; below 1: the next one is refused",
+)
+PRODUCER_IDS_DISTINCT = Metric(
+    "kvota_producer_ids_distinct",
+    _GAUGE,
+    ("user",),
+    "Producer ids that have produced within the window, known and new, but for false positives",
+)
 _THROTTLE_MEANING = "Mean of the throttle times in ms over the last 30 to 60 s, of those that were enforced; NaN: none was"
 PRODUCE_THROTTLE_TIME = Metric(
     "kafka_server_produce_throttle_time", _GAUGE, COUNTER_LABELS, _THROTTLE_MEANING
@@ -67,12 +85,62 @@ REQUEST_THROTTLE_TIME = Metric(
 MUTATION_THROTTLE_TIME = Metric(
     "kafka_server_controllermutation_throttle_time", _GAUGE, CLUSTER_LABELS, _THROTTLE_MEANING
 )
+PRODUCER_IDS_THROTTLE_TIME = Metric(
+    "kafka_server_producerids_throttle_time", _GAUGE, ("user",), _THROTTLE_MEANING
+)
 _QUEUE_MEANING = "Connections that a quota of this type mutes now"
 PRODUCE_QUEUE_SIZE = Metric("kafka_server_produce_queue_size", _GAUGE, (), _QUEUE_MEANING)
 FETCH_QUEUE_SIZE = Metric("kafka_server_fetch_queue_size", _GAUGE, (), _QUEUE_MEANING)
 REQUEST_QUEUE_SIZE = Metric("kafka_server_request_queue_size", _GAUGE, (), _QUEUE_MEANING)
 MUTATION_QUEUE_SIZE = Metric(
     "kafka_server_controllermutation_queue_size", _GAUGE, (), _QUEUE_MEANING
+)
+
+PRODUCER_IDS_QUEUE_SIZE = Metric("kafka_server_producerids_queue_size", _GAUGE, (), _QUEUE_MEANING)
+
+# ---------------------------------------------------------------- producer ids
+
+PRODUCER_IDS_USERS = Metric(
+    "kvota_producer_ids_users", _GAUGE, (), "Users of whom producer ids are known"
+)
+PRODUCER_IDS_BYTES = Metric(
+    "kvota_producer_ids_filter_bytes", _GAUGE, (), "What the filters of known producer ids take"
+)
+PRODUCER_IDS_KEPT_BACK = Metric(
+    "kvota_producer_ids_refused_partitions",
+    _GAUGE,
+    (),
+    "Partitions of producers of which a refused batch has to come again before what follows",
+)
+PRODUCER_IDS_UNTRACKED = Metric(
+    "kvota_producer_ids_untracked_total",
+    _COUNTER,
+    (),
+    "Producer ids that passed uncounted: there were too many users",
+)
+PRODUCER_IDS_OVERFILLED = Metric(
+    "kvota_producer_ids_overfilled_total",
+    _COUNTER,
+    (),
+    "Producer ids that were put into a filter without room for them: more new ones pass as known",
+)
+PRODUCER_IDS_CLOSED = Metric(
+    "kvota_producer_ids_connections_closed_total",
+    _COUNTER,
+    (),
+    "Connections that were closed because no more refused partitions are remembered",
+)
+INIT_PRODUCER_IDS = Metric(
+    "kvota_init_producer_id_total",
+    _COUNTER,
+    ("user", "kind"),
+    "Requests for a producer id (InitProducerId); transactional: with a transactional id, which gets the same one again",
+)
+INIT_PRODUCER_ID_RATE = Metric(
+    "kvota_init_producer_id_rate",
+    _GAUGE,
+    ("user",),
+    "Those of them without a transactional id per second, over 30 to 60 s",
 )
 
 # ---------------------------------------------------------------- one counter of a quota

@@ -11,8 +11,8 @@ from kvota.metrics import cells, declared
 from kvota.metrics.cells import Column, Flags
 from kvota.metrics.counter_key import CounterKey
 from kvota.metrics.exposition import AnyFamily, ColumnFamily, Family, HistogramFamily
-from kvota.metrics.glance import GatewayGlance
-from kvota.metrics.labels import counter_labels, label_text, other_labels
+from kvota.metrics.glance import GatewayGlance, InitsOfUser, ProducerIdGlance
+from kvota.metrics.labels import OTHER, counter_labels, label_text, other_labels, user_labels
 from kvota.metrics.metric import Metric
 from kvota.metrics.process_facts import ProcessFacts
 from kvota.metrics.record_facts import RecordFacts
@@ -26,18 +26,25 @@ _RATES = {
     QuotaType.FETCH: (declared.FETCH_BYTE_RATE,),
     QuotaType.REQUEST: (declared.REQUEST_TIME,),
     QuotaType.CONTROLLER_MUTATION: (declared.MUTATION_RATE, declared.MUTATION_RATE_KIP),
+    QuotaType.PRODUCER_ID: (declared.PRODUCER_IDS_RATE,),
 }
 _THROTTLE_TIMES = {
     QuotaType.PRODUCE: declared.PRODUCE_THROTTLE_TIME,
     QuotaType.FETCH: declared.FETCH_THROTTLE_TIME,
     QuotaType.REQUEST: declared.REQUEST_THROTTLE_TIME,
     QuotaType.CONTROLLER_MUTATION: declared.MUTATION_THROTTLE_TIME,
+    QuotaType.PRODUCER_ID: declared.PRODUCER_IDS_THROTTLE_TIME,
 }
 _QUEUE_SIZES = {
     QuotaType.PRODUCE: declared.PRODUCE_QUEUE_SIZE,
     QuotaType.FETCH: declared.FETCH_QUEUE_SIZE,
     QuotaType.REQUEST: declared.REQUEST_QUEUE_SIZE,
     QuotaType.CONTROLLER_MUTATION: declared.MUTATION_QUEUE_SIZE,
+    QuotaType.PRODUCER_ID: declared.PRODUCER_IDS_QUEUE_SIZE,
+}
+_TOKENS = {
+    QuotaType.CONTROLLER_MUTATION: declared.MUTATION_TOKENS,
+    QuotaType.PRODUCER_ID: declared.PRODUCER_IDS_TOKENS,
 }
 _OUTCOME_ROWS = (cells.ADMITTED, cells.THROTTLED, cells.REJECTED)
 
@@ -171,6 +178,7 @@ def families(observed: Observed, labels: Labels) -> Iterator[AnyFamily]:
     yield from _of_decisions(observed)
     yield from _of_connections(observed.glance)
     yield from _of_requests(observed)
+    yield from _of_producer_ids(observed.glance.producer_ids)
     yield from _of_gateway(observed)
     if observed.static_limits is not None:
         yield from static_families(observed.static_limits)
@@ -195,8 +203,8 @@ def _of_counters(observed: Observed, lists: _Lists) -> Iterator[AnyFamily]:
         rates = np.where(np.isnan(peeked["rate"]), lately, peeked["rate"])
         for metric in metrics:
             yield of_type(quota_type, metric, rates)
-    mutation = QuotaType.CONTROLLER_MUTATION
-    yield _numbers(of_type(mutation, declared.MUTATION_TOKENS, peeked["tokens"]))
+    for quota_type, metric in _TOKENS.items():
+        yield _numbers(of_type(quota_type, metric, peeked["tokens"]))
     for quota_type, metric in _THROTTLE_TIMES.items():
         yield of_type(quota_type, metric, tally.mean_throttle_ms)
     for quota_type, metric in _QUEUE_SIZES.items():
@@ -297,6 +305,34 @@ def _of_requests(observed: Observed) -> Iterator[AnyFamily]:
         declared.BUDGET_LIMIT,
         {name: budget.limit_bytes for name, budget in glance.budgets.items()},
     )
+
+
+def _of_producer_ids(glance: ProducerIdGlance) -> Iterator[AnyFamily]:
+    distinct = [(user_labels(user), ids) for user, ids in glance.distinct_ids.items()]
+    yield Family(declared.PRODUCER_IDS_DISTINCT, distinct)
+    yield Family.one(declared.PRODUCER_IDS_USERS, glance.users)
+    yield Family.one(declared.PRODUCER_IDS_BYTES, glance.filter_bytes)
+    yield Family.one(declared.PRODUCER_IDS_KEPT_BACK, glance.refused_partitions)
+    yield Family.one(declared.PRODUCER_IDS_UNTRACKED, glance.untracked)
+    yield Family.one(declared.PRODUCER_IDS_OVERFILLED, glance.overfilled)
+    yield Family.one(declared.PRODUCER_IDS_CLOSED, glance.connections_closed)
+    of_users = [(user_labels(init.user), init) for init in glance.inits]
+    by_kind = [
+        (f'{labels},kind="{kind}"'.lstrip(","), count)
+        for labels, init in (*of_users, *_others(glance))
+        for kind, count in (
+            ("idempotent", init.idempotent),
+            ("transactional", init.transactional),
+        )
+    ]
+    yield Family(declared.INIT_PRODUCER_IDS, by_kind)
+    rates = [(user_labels(init.user), init.per_s) for init in glance.inits]
+    yield Family(declared.INIT_PRODUCER_ID_RATE, rates)
+
+
+def _others(glance: ProducerIdGlance) -> list[tuple[str, InitsOfUser]]:
+    others = glance.other_inits
+    return [(f'user="{OTHER}"', others)] if others.idempotent or others.transactional else []
 
 
 def _of_gateway(observed: Observed) -> Iterator[AnyFamily]:

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvota.engine.reading import Reading
 from kvota.metrics.counter_key import CounterKey
@@ -33,6 +34,53 @@ class Budget:
     limit_bytes: int
 
 
+class InitsOfUser(NamedTuple):
+    """How often a user has asked for a producer id.
+
+    Attributes:
+        user: whose requests they are.
+        idempotent: for an id of their own.
+        transactional: with a transactional id.
+        per_s: of the former, per second over 30 to 60 s.
+    """
+
+    user: str
+    idempotent: int
+    transactional: int
+    per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdGlance:
+    """What is known of producer ids.
+
+    Attributes:
+        users: of whom any is known.
+        distinct_ids: of users that are shown: how many have produced within the window.
+        distinct_ids_in_all: of all users; None: it was not asked for.
+        window_ms: that window.
+        filter_bytes: what the filters take.
+        refused_partitions: of producers of which a refused batch has to come again.
+        untracked: ids that passed uncounted.
+        overfilled: ids that were put into a filter without room for them.
+        connections_closed: how many, because no more refusals are remembered.
+        inits: requests for producer ids, of users that are shown, who asks most first.
+        other_inits: of all others.
+    """
+
+    users: int
+    distinct_ids: Mapping[str, int]
+    distinct_ids_in_all: int | None
+    window_ms: int
+    filter_bytes: int
+    refused_partitions: int
+    untracked: int
+    overfilled: int
+    connections_closed: int
+    inits: tuple[InitsOfUser, ...]
+    other_inits: InitsOfUser
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayGlance:
     """A gateway within some ms of one moment.
@@ -61,6 +109,7 @@ class GatewayGlance:
         enforced: quota types that are in force; others are in shadow mode.
         cluster_is_old: the gateway looks at topics and leaders, and nobody has answered for a while, or ever.
         callback_faults: what went wrong in the quota callback in force, by method.
+        producer_ids: what is known of them.
         is_draining: it takes no new connections any more.
         unreachable: bootstrap servers and brokers that could not be reached last.
         reaches_brokers: false: none of them could be.
@@ -88,6 +137,7 @@ class GatewayGlance:
     enforced: frozenset[QuotaType]
     cluster_is_old: bool
     callback_faults: Mapping[str, int]
+    producer_ids: ProducerIdGlance
     is_draining: bool
     unreachable: tuple[str, ...]
     reaches_brokers: bool

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 
 from kvota.metrics.counter_key import CounterKey
-from kvota.model.quota_type import CLUSTER_NODE_ID
-from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value, tags_text
 
 # All that has no series of its own; a real user or client of this name is written in another way.
 OTHER = "__other__"
@@ -45,6 +45,17 @@ def counter_labels(key: CounterKey) -> str:
     if key.node_id != CLUSTER_NODE_ID:
         labels["node_id"] = str(key.node_id)
     return label_text(labels)
+
+
+def user_labels(user: str) -> str:
+    """The labels of a user of whom there is no counter.
+
+    >>> user_labels("team a")
+    'user="team%20a"'
+    """
+    return counter_labels(
+        CounterKey(QuotaType.PRODUCER_ID, tags_text({USER_TAG: user}), CLUSTER_NODE_ID)
+    )
 
 
 def other_labels() -> str:

@@ -21,6 +21,7 @@ from kvota.session.exchanges.own_node import is_known, look_up
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.fetch_requests import take_fetch
 from kvota.session.heads import bad_client_id, bad_first_size, bad_size, read_acks
+from kvota.session.init_producer_ids import is_transactional
 from kvota.session.line_place import LinePlace
 from kvota.session.new_route import new_route
 from kvota.session.over_limit import ProduceHead, take_over_limit
@@ -48,7 +49,7 @@ _NO_ACKS = b"\x00\x00"
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
 _CHARGED_PRODUCE = int(Kind.CHARGED_PRODUCE)
 # Of these what is here goes on while the rest arrives; others must be whole.
-_GO_ON_AT_ONCE = frozenset({Kind.PASS, Kind.PRODUCE, Kind.CHARGED_PRODUCE, Kind.COUNTED_PRODUCE})
+_GO_ON_AT_ONCE = frozenset(Kind) - {Kind.FETCH, Kind.EXCHANGE}
 
 
 class Requests:
@@ -295,6 +296,10 @@ class Requests:
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
+        if route.kind == Kind.INIT_PRODUCER_ID:
+            self._count_init(data, body, frame_end, route, now_us)
+            self._due.append((correlation, _PASS, route))
+            return data
         client_id = data[pos + REQUEST_HEAD_BYTES : body]
         is_new = client_id != route.client_id or route.is_outdated
         if is_new and not look_up(self._caller, route, client_id, now_us):
@@ -306,6 +311,17 @@ class Requests:
         if instead == b"":  # answered by the gateway, or decided on in steps
             self._swallow(size, frame_end - len(data))
         return instead
+
+    def _count_init(
+        self, data: bytes | bytearray, body: int, frame_end: int, route: Route, now_us: int
+    ) -> None:
+        caller = self._caller
+        if caller.is_stranger:
+            return
+        here = min(frame_end, len(data))
+        with_id = is_transactional(data, body, here, flexible=route.flexible)
+        inits = caller.shared.init_producer_ids
+        inits.add(caller.principal.name, now_us // 1000, is_transactional=with_id)
 
     def _take_produce(
         self, route: Route, data: bytes | bytearray, frame: bytes, now_us: int

@@ -45,6 +45,7 @@ class Kind(IntEnum):
     EXCHANGE = 3  # rare: needs the whole frame (kvota.session.exchanges)
     CHARGED_PRODUCE = 4  # charged on further quotas, too (kvota.session.produce_quota)
     COUNTED_PRODUCE = 5  # its producer ids are counted (kvota.session.counted_produce)
+    INIT_PRODUCER_ID = 6  # counted, and passed on (kvota.session.init_producer_ids)
 
 
 class Route:

@@ -17,6 +17,7 @@ from kvota.session.budget import AnnouncedBudget, AnnouncedBudgets
 from kvota.session.early_charges import EarlyCharges
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
+from kvota.session.init_producer_ids import InitProducerIds
 from kvota.session.outside import BrokerSettings, QuotaSource
 from kvota.session.produce_quota import ProduceQuota
 from kvota.session.producer_id_quota import ProducerIdQuota
@@ -46,6 +47,7 @@ class Shared:
         quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
         producer_ids: which producer ids may produce.
+        init_producer_ids: how often each user has asked for one.
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
         waiting_fetches: memory for large Fetches that wait for room.
@@ -70,6 +72,7 @@ class Shared:
     quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
     produce_quotas: tuple[ProduceQuota, ...] = ()
     producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
+    init_producer_ids: InitProducerIds = field(default_factory=InitProducerIds)
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)

@@ -7,7 +7,7 @@ from typing import Protocol
 from kvota.callbacks.default import Level
 from kvota.engine.reading import Reading
 from kvota.metrics.counter_key import CounterKey
-from kvota.metrics.glance import GatewayGlance, Use
+from kvota.metrics.glance import GatewayGlance, ProducerIdGlance, Use
 from kvota.metrics.tally import BusyCounter
 from kvota.model.client_quotas import PRODUCER_IDS_KEY
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
@@ -19,6 +19,8 @@ from kvota.session.principal import ANONYMOUS
 from kvota.web.source import Json
 
 _NO_USE = Use()
+# Who asks for most producer ids; the metrics have more.
+_ASKERS_SHOWN = 10
 # That of the user alone, and of the client id alone.
 _USER_LEVEL, _CLIENT_LEVEL = 3, 7
 
@@ -43,6 +45,27 @@ def tenants_view(
         )
     tenants.sort(key=_how_bad, reverse=True)
     return tenants
+
+
+def producer_ids_view(glance: ProducerIdGlance) -> Json:
+    """What is known of producer ids, and who asks for most of them."""
+    return {
+        "users": glance.users,
+        "distinct_ids": glance.distinct_ids_in_all,
+        "window_ms": glance.window_ms,
+        "refused_partitions": glance.refused_partitions,
+        "untracked": glance.untracked,
+        "asked_for": [
+            {
+                "user": init.user,
+                "rate_per_s": finite(init.per_s),
+                "idempotent": init.idempotent,
+                "transactional": init.transactional,
+                "distinct_ids": glance.distinct_ids.get(init.user),
+            }
+            for init in glance.inits[:_ASKERS_SHOWN]
+        ],
+    }
 
 
 def _how_bad(tenant: Json) -> tuple[float, float]:

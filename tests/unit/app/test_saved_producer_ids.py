@@ -19,7 +19,7 @@ from kvota.wire.producer_ids import BatchProducer
 from kvota.wire.steps import at_once
 
 NOW_MS = 1_700_000_000_000
-ALICE = Asker("alice", 1, enforced=True)
+ALICE = Asker("alice", 1, enforced=True, awaits_answer=True)
 QUOTAS = ClientQuotas({QuotaEntity(user="alice"): {PRODUCER_IDS_KEY: 1.0}})
 
 

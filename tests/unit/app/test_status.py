@@ -54,6 +54,45 @@ def lines(*tenants: dict[str, Any], top: int = 20) -> list[str]:
     return status_lines(status, top=top)
 
 
+def test_producer_ids_are_summed_up_below() -> None:
+    status = {
+        "gateway": "kvota",
+        "at_ms": AT_MS,
+        "connections": 12,
+        "enforced": ["PRODUCER_ID"],
+        "tenants": [tenant()],
+        "producer_ids": {
+            "users": 2,
+            "distinct_ids": 120,
+            "window_ms": 3_600_000,
+            "refused_partitions": 5,
+            "untracked": 7,
+            "asked_for": [
+                {
+                    "user": "crash\nloop",
+                    "rate_per_s": 0.5,
+                    "idempotent": 90,
+                    "transactional": 2,
+                    "distinct_ids": 4,
+                },
+                {
+                    "user": "orders",
+                    "rate_per_s": 0.0,
+                    "idempotent": 3,
+                    "transactional": 0,
+                    "distinct_ids": None,
+                },
+            ],
+        },
+    }
+    shown = status_lines(status, top=20)
+    assert shown[2:] == [
+        "producer ids of 2 users: 120 in 1 h 00 min, 5 partitions kept back, 7 untracked",
+        "  asked for by crash\N{REPLACEMENT CHARACTER}loop: 30 a minute, 90 so far, 2 transactional",
+    ]
+    assert all(columns_of(line) <= 80 for line in shown)
+
+
 def test_a_line_says_who_what_how_long_and_where_the_limit_stands() -> None:
     assert lines(tenant())[1] == (
         "analytics PRODUCE 5.60/2.36 MB/s, muted 1.40 s, 3 connections, quotas.toml:4"

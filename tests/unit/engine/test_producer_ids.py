@@ -213,14 +213,23 @@ def test_a_reading_tells_what_there_is_and_moves_nothing() -> None:
         ids.learn("u", 10.0, number, NOW_MS)
     burst(ids, 10.0, 4, first=100)
 
-    expected = ProducerIdReading(rate=10.0, distinct_ids=7, new_ids=4, tokens=6.0, throttle_ms=0)
+    expected = ProducerIdReading(
+        rate=10.0,
+        distinct_ids=7,
+        # Ten whole samples of the window, and what of the running one is over.
+        new_per_s=4000 / (HOUR_MS + NOW_MS % (HOUR_MS // 10)),
+        new_ids=4,
+        tokens=6.0,
+        throttle_ms=0,
+    )
     assert [ids.reading("u", NOW_MS) for _ in range(2)] == [expected] * 2
     burst(ids, 10.0, 20, first=1_000)
     spent = ids.reading("u", NOW_MS)
     assert spent is not None
     assert (spent.new_ids, spent.throttle_ms) == (10, HOUR_MS // 10)
     later = ids.reading("u", NOW_MS + HOUR_MS)
-    assert later == ProducerIdReading(10.0, 0, 0, 10.0, 0)
+    assert later is not None
+    assert later == ProducerIdReading(10.0, 0, later.new_per_s, 0, 10.0, 0)
     assert ids.reading("nobody", NOW_MS) is None
 
 

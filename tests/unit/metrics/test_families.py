@@ -19,7 +19,7 @@ from kvota.metrics.declared import DECLARED
 from kvota.metrics.exposition import Exposition
 from kvota.metrics.families import Labels, Observed, families
 from kvota.metrics.gateway_counts import GatewayCounts
-from kvota.metrics.glance import Budget, GatewayGlance
+from kvota.metrics.glance import Budget, GatewayGlance, InitsOfUser, ProducerIdGlance
 from kvota.metrics.labels import counter_labels
 from kvota.metrics.process_facts import process_facts
 from kvota.metrics.volume_families import VolumeFacts, facts_of, volume_families
@@ -92,6 +92,19 @@ def observed(rows: Rows) -> Observed:
         enforced=frozenset({PRODUCE}),
         cluster_is_old=True,
         callback_faults={"quota_limit": 2},
+        producer_ids=ProducerIdGlance(
+            users=2,
+            distinct_ids={"team a": 7},
+            distinct_ids_in_all=None,
+            window_ms=3_600_000,
+            filter_bytes=80,
+            refused_partitions=3,
+            untracked=1,
+            overfilled=2,
+            connections_closed=4,
+            inits=(InitsOfUser("team a", 5, 1, 0.5),),
+            other_inits=InitsOfUser("", 9, 0, 0.0),
+        ),
         is_draining=False,
         unreachable=(),
         reaches_brokers=True,
@@ -186,6 +199,19 @@ def test_kafkas_names_and_labels(busy: Observed) -> None:
     assert series(text, "kafka_server_controllermutation_tokens", user="bob") < 5 * 11
     assert series(text, "kafka_server_controllermutation_mutation_rate", user="bob") > 0
     assert series(text, "kafka_server_produce_queue_size") == 1
+
+
+def test_producer_ids_and_who_asks_for_them(busy: Observed) -> None:
+    text = written(busy)
+    for line in (
+        'kvota_producer_ids_distinct{user="team%20a"} 7',
+        "kvota_producer_ids_refused_partitions 3",
+        'kvota_init_producer_id_total{user="team%20a",kind="idempotent"} 5',
+        'kvota_init_producer_id_total{user="team%20a",kind="transactional"} 1',
+        'kvota_init_producer_id_total{user="__other__",kind="idempotent"} 9',
+        'kvota_init_producer_id_rate{user="team%20a"} 0.5',
+    ):
+        assert line in text.splitlines()
 
 
 def test_sums_of_counters_and_of_all(busy: Observed) -> None:

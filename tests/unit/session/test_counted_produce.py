@@ -222,6 +222,17 @@ def test_a_batch_that_its_client_has_given_up_keeps_others_back_for_an_hour_only
     assert not batches.keeps_back("ANONYMOUS", follower)
 
 
+def test_a_sweep_looks_at_so_many_refusals_at_most_and_at_the_others_next() -> None:
+    batches = RefusedBatches()
+    for user in range(100):
+        batches.refuse(str(user), Batch((user, b"orders", 0), 0, 0), 0)
+    batches.refuse("50", Batch((50, b"orders", 0), 0, 0), FORGET_AFTER_MS)
+    for left in (70, 41, 11, 1, 1):
+        batches.sweep(FORGET_AFTER_MS, at_most=30)
+        assert batches.count == left
+    assert list(batches.users) == ["50"]
+
+
 @pytest.mark.parametrize(
     ("software", "code"),
     [

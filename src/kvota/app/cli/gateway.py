@@ -112,8 +112,7 @@ def _check(path: Path, *, connect: bool) -> int:
 
     config, stored, callback = check_files(path)
     check_own_tls(config.kafka)
-    quotas = stored.configured()
-    for line in summary(config, quotas):
+    for line in summary(config, stored):
         print(line)
     if config.record.folder is not None:
         check_folder(config.record.folder)

@@ -21,6 +21,7 @@ EXAMPLE = "{kvota} status --watch"
 
 _WIDTH = 80
 _NAME_MIN, _NAME_MAX = 2, 28
+_ASKERS_MAX = 3
 _RED, _PLAIN, _CLEAR = "\x1b[31m", "\x1b[0m", "\x1b[H\x1b[2J"
 
 
@@ -104,7 +105,35 @@ def status_lines(status: Mapping[str, Any], *, top: int, colours: bool = False) 
         lines.append(f"and others (--top {min(1_000, 2 * top)} shows more)")
     if not tenants:
         lines.append("nobody has produced, fetched or changed topics yet")
+    lines += map(_within_a_line, _producer_id_lines(status.get("producer_ids")))
     return lines
+
+
+def _producer_id_lines(ids: Mapping[str, Any] | None) -> list[str]:
+    """What is known of producer ids, where any is, and who asks for them faster than now and then."""
+    if ids is None:  # an older gateway
+        return []
+    lines = []
+    if ids["users"] or ids["refused_partitions"]:
+        window = format_duration_ms(ids["window_ms"])
+        beside = [
+            f"{ids['refused_partitions']} partitions kept back",
+            *([f"{ids['untracked']} untracked"] if ids["untracked"] else []),
+        ]
+        known = f"{ids['distinct_ids']} in {window}"
+        lines.append(
+            f"producer ids of {_counted(ids['users'], 'user')}: {', '.join([known, *beside])}"
+        )
+    asking = [one for one in ids["asked_for"] if one["rate_per_s"] > 0]
+    for one in asking[:_ASKERS_MAX]:
+        each = f"{60 * one['rate_per_s']:.3g} a minute, {one['idempotent']} so far"
+        of_tx = f", {one['transactional']} transactional" if one["transactional"] else ""
+        lines.append(f"  asked for by {cut_to(on_one_line(one['user']), _NAME_MAX)}: {each}{of_tx}")
+    return lines
+
+
+def _within_a_line(text: str) -> str:
+    return cut_to(text, _WIDTH)
 
 
 def is_held(tenant: Mapping[str, Any]) -> bool:
