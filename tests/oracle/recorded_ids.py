@@ -32,12 +32,14 @@ class RecordedIds:
         layering: of its filters.
         enforced: false: shadow mode.
         now_us: its clock.
+        name: of the gateway.
         tables: the rows so far, of each run those that came before it was started again.
     """
 
     layering: Layering
     enforced: bool = True
     now_us: int = 1_900_000_000_000_000
+    name: str = "g"
     tables: list[pa.Table] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,7 +81,9 @@ class RecordedIds:
         if self._packed:
             packed = np.frombuffer(bytes(self._packed), dtype=ROW_COLUMNS)
             self.tables.append(
-                event_table(packed, self._memos, gateway="g", run_id=f"run-{self._run}")
+                event_table(
+                    packed, self._memos, gateway=self.name, run_id=f"{self.name}-{self._run}"
+                )
             )
 
     def _begin(self, ids: ProducerIds) -> None:

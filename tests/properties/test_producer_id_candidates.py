@@ -12,10 +12,11 @@ from tests.oracle.recorded_ids import RecordedIds, rows_of
 
 from kvota.engine.layered_bloom import Layering
 from kvota.engine.producer_ids import ProducerIds
-from kvota.pipeline.producer_id_stage import IdGrid, came, id_grid_stage
+from kvota.pipeline.producer_id_stage import came, id_grid_stage
 from kvota.pipeline.producer_ids import ID_COLUMNS
 from kvota.wire.steps import at_once
 
+pytestmark = pytest.mark.timeout(120)  # kernels may have to be compiled
 # An id that comes at least every 6,300 ms stays known, one that is silent for 6,400 ms is new: no time of
 # these records is between, as all are multiples of 100 ms.
 _LAYERING = Layering(window_ms=6_400, layers=64, false_positive_rate=1e-9)
@@ -62,7 +63,7 @@ def by_engine(rows: list[dict], candidate: float) -> tuple[int, int]:
     return over, refused
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=80, deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40, deadline=None)
 @given(
     rate=_RATES,
     requests=st.lists(st.tuples(_REQUESTS, _STEPS_MS), min_size=1, max_size=60),
@@ -74,7 +75,7 @@ def test_candidates_refuse_what_the_engine_refuses(
 ) -> None:
     tables = recorded(rate, requests, enforced=enforced)
     rows = tables[0].to_pylist()
-    stage = id_grid_stage(IdGrid(_CANDIDATES))
+    stage = id_grid_stage(_CANDIDATES)
     parts = rows_of(tables, ID_COLUMNS, rows_in_chunk=rows_in_chunk)
     found = [row for batch in stage(parts) for row in batch.to_pylist()]
 
@@ -84,25 +85,14 @@ def test_candidates_refuse_what_the_engine_refuses(
         assert (row["over"], row["rejected"]) == by_engine(rows, candidate)
 
 
-def test_multiples_are_of_the_quota_in_force() -> None:
-    requests = [([number], 100) for number in range(200)]
-    tables = recorded(5.0, requests, enforced=True)
-    factors, quotas = (0.5, 1.0, 2.0), (2.5, 5.0, 10.0)
-
-    relative, absolute = (
-        [
-            row
-            for batch in id_grid_stage(grid)(rows_of(tables, ID_COLUMNS))
-            for row in batch.to_pylist()
-        ]
-        for grid in (IdGrid(factors, relative=True), IdGrid(quotas))
+def test_with_the_quota_in_force_those_are_refused_that_were() -> None:
+    tables = recorded(5.0, [([number], 100) for number in range(200)], enforced=True)
+    (row,) = (
+        row
+        for batch in id_grid_stage((5.0,))(rows_of(tables, ID_COLUMNS))
+        for row in batch.to_pylist()
     )
-
-    for one, other in zip(relative, absolute, strict=True):
-        assert one["quota"] == pytest.approx(other["quota"])
-        assert one["rejected"] == other["rejected"]
-    # With the quota in force those are refused that were.
-    assert relative[1]["rejected"] == tables[0]["outcome"].to_pylist().count("rejected") > 0
+    assert row["rejected"] == tables[0]["outcome"].to_pylist().count("rejected") > 0
 
 
 def test_in_shadow_mode_ids_beyond_a_low_quota_do_not_count_again_against_a_higher_one() -> None:
@@ -113,14 +103,14 @@ def test_in_shadow_mode_ids_beyond_a_low_quota_do_not_count_again_against_a_high
 
     (row,) = (
         row
-        for batch in id_grid_stage(IdGrid((10.0,)))(rows_of(tables, ID_COLUMNS))
+        for batch in id_grid_stage((10.0,))(rows_of(tables, ID_COLUMNS))
         for row in batch.to_pylist()
     )
 
     assert (row["over"], row["rejected"], row["throttled_ms"]) == (0, 0, 0)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=30, deadline=None)
 @given(
     rate=_RATES,
     requests=st.lists(st.tuples(_REQUESTS, _STEPS_MS), min_size=1, max_size=40),

@@ -1,7 +1,6 @@
 """Goes through one task's rows of new producer ids: what came, and what candidate quotas would have refused. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -139,20 +138,12 @@ def came(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
 # ---------------------------------------------------------------------- candidates
 
 
-@dataclass(frozen=True, slots=True)
-class IdGrid:
-    """The candidates: new ids per window, or multiples of the limit in force."""
-
-    quotas: tuple[float, ...]
-    relative: bool = False
-
-
 class _Replayed:
     """Replays one counter; remembers the ids that the gateway has refused within the window."""
 
-    def __init__(self, grid: IdGrid, name: pa.RecordBatch) -> None:
-        self._grid, self._name = grid, name
-        self._quotas = np.array(grid.quotas)
+    def __init__(self, quotas: Sequence[float], name: pa.RecordBatch) -> None:
+        self._name = name
+        self._quotas = np.array(quotas)
         count = len(self._quotas)
         self._clock, self._sums = np.zeros(k.CLOCK_SIZE, np.int64), np.zeros((k.SUMS, count))
         self._clock[k.FIRST_MS] = self._clock[k.RECORD_MS] = k.LONG_AGO_MS
@@ -160,7 +151,6 @@ class _Replayed:
         self._debts = np.zeros(count)
         self._ids = self._came_ms = _NOBODY
         self._let_in = np.zeros((0, count), np.bool_)
-        self._limit = np.nan
 
     def take(self, columns: Columns) -> None:
         told = columns[s.SHARED_INT]
@@ -170,13 +160,11 @@ class _Replayed:
         id_open_rows(
             columns["ts_us"],
             columns["value"],
-            columns["limit"],
             columns["sample_ms"],
             columns["marks"] & s.OUTCOME_MASK,
             (columns["marks"] & s.COMPLETE) != 0,
             ids,
             self._quotas,
-            self._grid.relative,
             float(c.floors(self._name)[0]),
             self._clock,
             self._debts,
@@ -184,7 +172,6 @@ class _Replayed:
             self._let_in,
             self._sums,
         )
-        self._limit = columns["limit"][-1]
         now_ms, window_ms = self._clock[k.TOUCHED_MS], self._clock[k.SAMPLE_MS]
         kept = (self._came_ms != k.LONG_AGO_MS) & (now_ms < self._came_ms + window_ms)
         self._ids, self._came_ms = self._ids[kept], self._came_ms[kept]
@@ -200,9 +187,6 @@ class _Replayed:
 
     def result(self) -> pa.RecordBatch:
         """A row per candidate, as ``grid.RESULT`` has it."""
-        quota = self._quotas * 1000.0 / self._clock[k.SAMPLE_MS]
-        if self._grid.relative:
-            quota = self._quotas * self._limit
         count = len(self._quotas)
         names = c.named(self._name).take(pa.array(np.zeros(count, np.int64)))
         columns = result_columns(
@@ -211,17 +195,17 @@ class _Replayed:
             mode="open",
             algorithm=pa.array([Algorithm.TOKEN_BUCKET.value] * count),
             place=np.arange(count),
-            quota=quota,
+            quota=self._quotas * 1000.0 / self._clock[k.SAMPLE_MS],
             value=np.full(count, self._sums[k.VALUE, 0]),
         )
         return pa.RecordBatch.from_arrays([*names.columns, *columns], schema=RESULT)
 
 
-def id_grid_stage(grid: IdGrid) -> Callable[[Iterator[Rows]], Iterator[pa.RecordBatch]]:
-    """Make the function that replays all counters of a task; ``grid.RESULT``."""
+def id_grid_stage(quotas: Sequence[float]) -> Callable[[Iterator[Rows]], Iterator[pa.RecordBatch]]:
+    """Make the function that replays all counters under so many new ids per window; ``grid.RESULT``."""
 
     def stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
-        for counter in _counters(parts, lambda name: _Replayed(grid, name)):
+        for counter in _counters(parts, lambda name: _Replayed(quotas, name)):
             yield counter.result()
 
     return stage

@@ -9,7 +9,7 @@ from kvota.model.errors import UsageError
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.counters import ID_TYPES
 from kvota.pipeline.grid import RESULT
-from kvota.pipeline.producer_id_stage import CAME, IdGrid, came, id_grid_stage
+from kvota.pipeline.producer_id_stage import CAME, came, id_grid_stage
 
 # The columns that chunks need for both, beside those they always have.
 ID_COLUMNS = ("producer_id",)
@@ -28,7 +28,7 @@ def ids_that_came(chunks: Chunks) -> DataFrame:
     return chunks.of_types(ID_TYPES).stage(came, CAME)
 
 
-def replay_ids(chunks: Chunks, candidates: Sequence[float], *, relative: bool = False) -> DataFrame:
+def replay_ids(chunks: Chunks, candidates: Sequence[float]) -> DataFrame:
     """Replay the new producer ids under candidate quotas in the open loop; one row per counter and candidate.
 
     An id that a candidate has let in is known to it when it comes again, as long as the gateway itself did not know
@@ -40,8 +40,7 @@ def replay_ids(chunks: Chunks, candidates: Sequence[float], *, relative: bool = 
 
     Args:
         chunks: what was recorded.
-        candidates: new ids per window, or with ``relative`` multiples of the limit in force.
-        relative: how to read them.
+        candidates: new ids per window.
 
     Raises:
         UsageError: a candidate is not above 0.
@@ -50,5 +49,4 @@ def replay_ids(chunks: Chunks, candidates: Sequence[float], *, relative: bool = 
         if not (candidate > 0 and isfinite(candidate)):
             msg = f"candidate {candidate}: a quota has to be above 0 and finite, as in Kafka"
             raise UsageError(msg)
-    grid = IdGrid(tuple(candidates), relative)
-    return chunks.of_types(ID_TYPES).stage(id_grid_stage(grid), RESULT)
+    return chunks.of_types(ID_TYPES).stage(id_grid_stage(tuple(candidates)), RESULT)

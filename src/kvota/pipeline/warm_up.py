@@ -9,7 +9,7 @@ from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
-from kvota.pipeline.producer_id_stage import IdGrid, came, id_grid_stage
+from kvota.pipeline.producer_id_stage import came, id_grid_stage
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.pipeline.usage_stage import Windows, usage_stage
 from kvota.record.event_schema import EVENT_SCHEMA
@@ -28,7 +28,7 @@ def compile_kernels() -> None:
     of_ids = _rows(QuotaType.PRODUCER_ID)
     list(found_by_law(iter([of_ids])))
     list(came(iter([of_ids])))
-    list(id_grid_stage(IdGrid((1.0,)))(iter([of_ids])))
+    list(id_grid_stage((1.0,))(iter([of_ids])))
     note_complete()
 
 

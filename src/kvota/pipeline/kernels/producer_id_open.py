@@ -5,7 +5,7 @@ have made of it. One that was let in is known to the gateway, so what it sends l
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
-# ruff: noqa: FBT001, PLR0913, PLR0917
+# ruff: noqa: PLR0913, PLR0917
 
 import numpy as np
 
@@ -36,13 +36,11 @@ _debt_at = compiled.debt_at
 def id_open_rows(
     ts_us: Int64s,
     value: Doubles,
-    limit: Doubles,
     window_ms: Int64s,
     recorded: Int64s,  # outcome
     complete: Flags,
     ids: Int64s,  # from 0 on, the same for the same id; -1: of several that nobody names
-    quotas: Doubles,  # new ids per window, or multiples of the limit in force
-    relative: bool,
+    quotas: Doubles,  # new ids per window
     floor: float,
     clock: Int64s,
     debts: Doubles,  # a place per candidate
@@ -55,7 +53,7 @@ def id_open_rows(
     for row in range(len(ts_us)):
         window = window_ms[row]
         for c in range(len(quotas)):
-            limits[c] = quotas[c] * limit[row] if relative else quotas[c] * 1000.0 / window
+            limits[c] = quotas[c] * 1000.0 / window
         now_ms, count, of = ts_us[row] // 1000, value[row], ids[row]
         counts = arrive(clock, sums, now_ms, count, window, complete[row])
         is_first = clock[RECORD_MS] == LONG_AGO_MS
