@@ -113,8 +113,12 @@ def rows_of(
     """These rows as a task of the pipeline gets them, from complete runs."""
     table = pa.concat_tables(tables)
     runs = {
-        ("g", run): (rank, True)
-        for rank, run in enumerate(dict.fromkeys(table["run_id"].to_pylist()))
+        run: (rank, True)
+        for rank, run in enumerate(
+            dict.fromkeys(
+                zip(table["gateway"].to_pylist(), table["run_id"].to_pylist(), strict=True)
+            )
+        )
     }
     packing = Packing(by=by, runs=runs, further=frozenset(further), modes_apart=by != "counter")
     batches = [

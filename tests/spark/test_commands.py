@@ -560,8 +560,9 @@ def test_usage_counts_different_new_ids_in_their_window(
     assert bob["refusals"] == bob["refused_ids"]
     assert {row["limit_per_window"] for row in of_user.values()} == {5.0}
     assert {row["window_ms"] for row in of_user.values()} == {60_000}
-    assert bob["most_new_ids_in_window"] == 5 * 2
-    assert bob["limit_ratio"] == 2.0
+    # Five at once, and one each 12 s.
+    assert bob["most_new_ids_in_window"] == 9
+    assert bob["limit_ratio"] == 1.8
     assert (alice["enforced"], bob["enforced"]) == (True, False)
     assert "would be" in table
     assert max(map(len, table.splitlines())) <= 80
@@ -574,7 +575,9 @@ def test_candidates_of_new_ids_in_a_window(
     assert main([*arguments, "--by", "user", "--output", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert main(arguments) == 0
-    assert "new producer ids in windows of 60.0 s" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "new producer ids in windows of 1 min 00 s" in shown
+    assert re.findall(r"(\d+ ids) \d+\.", shown)[:3] == ["2 ids", "8 ids", "300 ids"]
 
     rejected = {(row["user"], row["candidate"]): row["rejected_events"] for row in rows}
     assert rejected["alice", 1] == rejected["alice", 2] == 0

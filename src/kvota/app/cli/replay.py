@@ -357,6 +357,8 @@ def _how_counted(row: Mapping[str, Any], args: argparse.Namespace) -> str:
 def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
     if row["quota"] is None:
         return "none"
+    if row["quota_type"] in _ID_TYPES:  # as it was asked for
+        return f"{round(row['quota'] * row['sample_ms'] / 1000.0, 9):g} ids"
     return amount(row["quota_type"], row["quota"], raw=raw)
 
 
