@@ -90,6 +90,8 @@ def write_events(folder: Path, traffic: Traffic) -> None:
                 "enforced": pa.array(np.zeros(length, np.bool_)),
                 "throttle_ms": throttle_ms[part],
                 "upstream_throttle_ms": np.zeros(length, np.int32),
+                "owed_ms": pa.nulls(length, pa.int64()),
+                "producer_id": pa.nulls(length, pa.int64()),
             }
             table = pa.table(
                 [pa.array(columns[name]).cast(WRITE_SCHEMA.field(name).type) for name in columns],

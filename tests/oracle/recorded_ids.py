@@ -1,6 +1,6 @@
 """Rows of new producer ids as a gateway writes them, made by its own quota, without a gateway."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,10 @@ from kvota.engine.saved_producer_ids import from_bytes, to_bytes
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, KeyChange
 from kvota.model.decision_sink import NO_ANSWER, ChargeMemo
 from kvota.model.quota_entity import QuotaEntity
+from kvota.pipeline import chunk_schema as s
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_table import event_table
 from kvota.record.row_batch import ROW, ROW_COLUMNS
 from kvota.session.id_decisions import Asker, Decisions
@@ -28,12 +32,14 @@ class RecordedIds:
         layering: of its filters.
         enforced: false: shadow mode.
         now_us: its clock.
+        name: of the gateway.
         tables: the rows so far, of each run those that came before it was started again.
     """
 
     layering: Layering
     enforced: bool = True
     now_us: int = 1_900_000_000_000_000
+    name: str = "g"
     tables: list[pa.Table] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,7 +81,9 @@ class RecordedIds:
         if self._packed:
             packed = np.frombuffer(bytes(self._packed), dtype=ROW_COLUMNS)
             self.tables.append(
-                event_table(packed, self._memos, gateway="g", run_id=f"run-{self._run}")
+                event_table(
+                    packed, self._memos, gateway=self.name, run_id=f"{self.name}-{self._run}"
+                )
             )
 
     def _begin(self, ids: ProducerIds) -> None:
@@ -93,3 +101,33 @@ class RecordedIds:
             self._packed += ROW.pack(
                 place, decisions.at_us, float(count), throttle_ms, NO_ANSWER, place, outcome
             )
+
+
+def rows_of(
+    tables: Sequence[pa.Table],
+    further: Iterable[str],
+    *,
+    by: s.By = "counter",
+    rows_in_chunk: int = 1_000_000,
+) -> Iterator[Rows]:
+    """These rows as a task of the pipeline gets them, from complete runs."""
+    table = pa.concat_tables(tables)
+    runs = {
+        run: (rank, True)
+        for rank, run in enumerate(
+            dict.fromkeys(
+                zip(table["gateway"].to_pylist(), table["run_id"].to_pylist(), strict=True)
+            )
+        )
+    }
+    packing = Packing(by=by, runs=runs, further=frozenset(further), modes_apart=by != "counter")
+    batches = [
+        pack(table.slice(start, rows_in_chunk), packing)
+        for start in range(0, len(table), rows_in_chunk)
+    ]
+    chunks = pa.Table.from_batches(batches)
+    keys = [tuple(key.values()) for key in chunks.select(["run_id", "tags"]).to_pylist()]
+    ids = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    named = chunks.append_column("counter_id", pa.array([ids[key] for key in keys], pa.int64()))
+    ordered = named.sort_by([("counter_id", "ascending"), ("first", "ascending")])
+    yield from unpack(ordered.to_batches(max_chunksize=2), as_recorded=by == "counter")

@@ -13,17 +13,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.oracle.recorded_ids import RecordedIds
 
 from kvota.app.cli.main import main
 from kvota.app.cli.spark_events import Record, on_record
 from kvota.engine import QuotaType
+from kvota.engine.layered_bloom import Layering
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import LAW_COLUMNS, law
+from kvota.record.event_parquet import parquet_bytes, run_in
 from kvota.store.quotas_file import load_quotas, write_quotas
 from kvota.store.quotas_yaml import load_document
 from kvota.testing.recorded_traffic import EventRow
+from kvota.wire.steps import at_once
 
 pytestmark = [
     pytest.mark.spark,
@@ -504,3 +508,80 @@ def test_times_are_utc_wherever_this_is(
 
     assert " from 2030-03-17 17:46:40 UTC" in outs[0]
     assert outs[1:] == outs[:1] * 2
+
+
+@pytest.fixture
+def folder_with_ids(tmp_path: Path) -> Path:
+    """Alice's producers come back again and again; bob's are new each time, in shadow mode."""
+    for gateway, user, enforced in (("one", "alice", True), ("two", "bob", False)):
+        recorded = RecordedIds(Layering(window_ms=60_000), enforced=enforced, name=gateway)
+        recorded.set_rate(user, 5.0)
+        for number in range(200):
+            recorded.now_us += 1_000_000
+            producer_id = number % 8 if user == "alice" else number
+            at_once(recorded.produce(user, 1, [producer_id]))
+            if number == 100:
+                recorded.restart(saved=True)
+        recorded.close()
+        for place, table in enumerate(recorded.tables):
+            run = run_in(table, gateway=gateway, run_id=table["run_id"][0].as_py())
+            content = parquet_bytes(table, [run]).to_pybytes()
+            (tmp_path / f"events-{gateway}-{place}.parquet").write_bytes(content)
+    return tmp_path
+
+
+def test_the_law_judges_every_decision_about_producer_ids(
+    folder_with_ids: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["replay", "--law", "--events", str(folder_with_ids), "--output", "json"])
+
+    said = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert (said["differing_rows"], said["unjudged_rows"], said["not_replayed_rows"]) == (0, 0, 0)
+    (of_ids,) = said["quota_types"]
+    assert of_ids["quota_type"] == "PRODUCER_ID"
+    assert of_ids["throttled_rows"] > 100
+
+
+def test_usage_counts_different_new_ids_in_their_window(
+    folder_with_ids: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["usage", "--events", str(folder_with_ids), "--output", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert main(["usage", "--events", str(folder_with_ids)]) == 0
+    table = capsys.readouterr().out
+
+    assert (said["rows"], said["hidden_producer_id_rows"]) == ([], 0)
+    of_user = {row["user"]: row for row in said["producer_ids"]}
+    alice, bob = of_user["alice"], of_user["bob"]
+    assert (alice["distinct_ids"], alice["new_ids"], alice["refused_ids"]) == (8, 8, 3)
+    assert (bob["distinct_ids"], bob["unnamed_ids"]) == (200, 0)
+    assert bob["new_ids"] + bob["refused_ids"] == 200
+    assert bob["refusals"] == bob["refused_ids"]
+    assert {row["limit_per_window"] for row in of_user.values()} == {5.0}
+    assert {row["window_ms"] for row in of_user.values()} == {60_000}
+    # Five at once, and one each 12 s.
+    assert bob["most_new_ids_in_window"] == 9
+    assert bob["limit_ratio"] == 1.8
+    assert (alice["enforced"], bob["enforced"]) == (True, False)
+    assert "would be" in table
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_candidates_of_new_ids_in_a_window(
+    folder_with_ids: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["replay", "--events", str(folder_with_ids), "--candidates", "2ids,8ids,300ids"]
+    assert main([*arguments, "--by", "user", "--output", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "new producer ids in windows of 1 min 00 s" in shown
+    assert re.findall(r"(\d+ ids) \d+\.", shown)[:3] == ["2 ids", "8 ids", "300 ids"]
+
+    rejected = {(row["user"], row["candidate"]): row["rejected_events"] for row in rows}
+    assert rejected["alice", 1] == rejected["alice", 2] == 0
+    assert rejected["alice", 0] > 0
+    assert rejected["bob", 0] > rejected["bob", 1] > rejected["bob", 2] == 0
+    assert main([*arguments, "--mode", "think"]) == 2
+    assert "in the open loop only" in capsys.readouterr().err

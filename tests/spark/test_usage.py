@@ -58,6 +58,8 @@ def event(second: float, value: float, **changes: object) -> EventRow:
         "enforced": True,
         "throttle_ms": 0,
         "upstream_throttle_ms": 0,
+        "owed_ms": None,
+        "producer_id": None,
     }
     return tuple((columns | changes).values())
 

@@ -7,6 +7,8 @@ to four bytes a row. So a charge moves through Spark in about a dozen bytes inst
 moves one row per counter and file instead of one per charge.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import pyarrow as pa
@@ -47,11 +49,14 @@ CHUNK_ROWS_MAX = 131_072
 # A number that a file lacks; no real one is equal to it.
 NO_NUMBER = -(2**31)
 
-# What producer ids' counters owe where no row says it.
+# What a row of producer ids does not tell: what its counter owed, which id it is of.
 NOT_TOLD = -(2**62)
 
-# The law looks at no broker's throttle; where ``owed_ms`` is asked for, this column of ``INTS`` has it.
-OWED_MS = "upstream_ms"
+# Columns of events that share one of ``INTS``, as no job looks at two of them, and what stands where they lack.
+SHARED_INT = "upstream_ms"
+SHARING: Mapping[str, int] = MappingProxyType(
+    {"upstream_throttle_ms": 0, "owed_ms": NOT_TOLD, "producer_id": NOT_TOLD}
+)
 
 # What ``marks`` says of a row, bit by bit.
 OUTCOME_MASK = 3  # the place in ``decision_sink.OUTCOMES``; 3: none of them

@@ -75,6 +75,11 @@ class Chunks:
         """Return those of some quota types."""
         return replace(self, table=self.table.where(F.col("quota_type").isin(*sorted(quota_types))))
 
+    def but_types(self, quota_types: Iterable[str]) -> "Chunks":
+        """Return those of all other quota types."""
+        others = ~F.col("quota_type").isin(*sorted(quota_types))
+        return replace(self, table=self.table.where(others))
+
     def of_counters(self, counter_ids: Iterable[int]) -> "Chunks":
         """Return those of a few counters."""
         return replace(self, table=self.table.where(F.col("counter_id").isin(*counter_ids)))

@@ -172,42 +172,18 @@ class GridRun:
         return result.slice(0, complete), result.slice(complete)
 
     def _result(self, found: "_Found") -> pa.RecordBatch:
-        sums, clock = found.sums, found.clock
-        events = clock[:, k.EVENTS]
-        span_ms = np.maximum(sums[k.END_MS] - clock[:, k.JUDGED_MS], 1).astype(np.int64)
-        span_ms = np.where(events > 0, span_ms, 1)
         quota = found.quota * found.limit if self._grid.relative else found.quota
-        over = sums[k.OVER].astype(np.int64)
-        mode = pa.array([self._grid.mode]).take(pa.array(np.zeros(len(found.owner), np.int64)))
-        columns: dict[str, Array | pa.Array] = {
-            "algorithm": _ALGORITHMS.take(pa.array(found.bucket.astype(np.int64))),
-            "mode": mode,
-            "samples": clock[:, k.SAMPLES],
-            "sample_ms": clock[:, k.SAMPLE_MS],
-            "candidate": found.place,
-            # A multiple of no limit is no limit.
-            "quota": pa.array(quota, pa.float64(), mask=np.isnan(quota)),
-            "events": events,
-            "value_sum": found.value,
-            "over": over,
-            "throttle_ms_sum": sums[k.THROTTLE_MS],
-            "throttled_ms": sums[k.THROTTLED_MS],
-            "worst_ms": sums[k.WORST_MS],
-            "value_within": sums[k.WITHIN],
-            "rejected": sums[k.REJECTED].astype(np.int64),
-            "delay_ms_sum": sums[k.DELAY_MS],
-            "delay_ms_max": sums[k.DELAY_MS_MAX],
-            "span_ms": span_ms,
-            "warmup_ms": clock[:, k.JUDGED_MS] - clock[:, k.FIRST_MS],
-            "share_over": over / np.maximum(events, 1),
-            "share_throttled": np.minimum(sums[k.THROTTLED_MS] / span_ms, 1.0),
-        }
+        columns = result_columns(
+            found.sums,
+            found.clock,
+            mode=self._grid.mode,
+            algorithm=_ALGORITHMS.take(pa.array(found.bucket.astype(np.int64))),
+            place=found.place,
+            quota=quota,
+            value=found.value,
+        )
         names = found.names.take(pa.array(found.owner))
-        further = [
-            values if isinstance(values, pa.Array) else pa.array(values, RESULT.field(name).type)
-            for name, values in columns.items()
-        ]
-        return pa.RecordBatch.from_arrays([*names.columns, *further], schema=RESULT)
+        return pa.RecordBatch.from_arrays([*names.columns, *columns], schema=RESULT)
 
     def _make_room(self, candidates: int, slots: int) -> None:
         """Make room for so many candidates and samples; what the running counter has stays."""
@@ -238,6 +214,60 @@ class _Found:
     bucket: Array
     limit: Array
     value: Array
+
+
+def result_columns(  # noqa: PLR0913  (most by keyword)
+    sums: Array,
+    clock: Array,
+    *,
+    mode: str,
+    algorithm: pa.Array,
+    place: Array,
+    quota: Array,
+    value: Array,
+) -> list[pa.Array]:
+    """Return ``RESULT`` without the names.
+
+    Args:
+        sums: of ``grid_sums``, a column per result.
+        clock: a row per result.
+        mode: how it was replayed.
+        algorithm: of each result.
+        place: which candidate each is.
+        quota: per second; NaN: none.
+        value: the sum of all values.
+    """
+    events = clock[:, k.EVENTS]
+    span_ms = np.maximum(sums[k.END_MS] - clock[:, k.JUDGED_MS], 1).astype(np.int64)
+    span_ms = np.where(events > 0, span_ms, 1)
+    over = sums[k.OVER].astype(np.int64)
+    columns: dict[str, Array | pa.Array] = {
+        "algorithm": algorithm,
+        "mode": pa.array([mode]).take(pa.array(np.zeros(len(place), np.int64))),
+        "samples": clock[:, k.SAMPLES],
+        "sample_ms": clock[:, k.SAMPLE_MS],
+        "candidate": place,
+        # A multiple of no limit is no limit.
+        "quota": pa.array(quota, pa.float64(), mask=np.isnan(quota)),
+        "events": events,
+        "value_sum": value,
+        "over": over,
+        "throttle_ms_sum": sums[k.THROTTLE_MS],
+        "throttled_ms": sums[k.THROTTLED_MS],
+        "worst_ms": sums[k.WORST_MS],
+        "value_within": sums[k.WITHIN],
+        "rejected": sums[k.REJECTED].astype(np.int64),
+        "delay_ms_sum": sums[k.DELAY_MS],
+        "delay_ms_max": sums[k.DELAY_MS_MAX],
+        "span_ms": span_ms,
+        "warmup_ms": clock[:, k.JUDGED_MS] - clock[:, k.FIRST_MS],
+        "share_over": over / np.maximum(events, 1),
+        "share_throttled": np.minimum(sums[k.THROTTLED_MS] / span_ms, 1.0),
+    }
+    return [
+        values if isinstance(values, pa.Array) else pa.array(values, RESULT.field(name).type)
+        for name, values in columns.items()
+    ]
 
 
 def _segments(rows: Rows, debt: Array) -> tuple[Array, Array]:

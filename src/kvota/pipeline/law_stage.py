@@ -127,7 +127,7 @@ class _Law:
                 columns["limit"],
                 rows.spread(c.floors(names)),
                 columns["sample_ms"],
-                columns[s.OWED_MS],
+                columns[s.SHARED_INT],
                 columns["marks"] & s.OUTCOME_MASK,
                 self._id_state,
                 self._id_debt,

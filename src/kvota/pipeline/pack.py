@@ -57,9 +57,7 @@ def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
         "sample_ms": ints_or_one(table, "sample_ms", 0),
         "marks": marks_of(table, part["quota_type"], complete, packing_),
         "throttle_ms": _further(table, "throttle_ms", packing_, s.NO_NUMBER),
-        "upstream_ms": _further(table, "owed_ms", packing_, s.NOT_TOLD)
-        if "owed_ms" in packing_.further
-        else _further(table, "upstream_throttle_ms", packing_, 0),
+        s.SHARED_INT: _sharing(table, packing_),
     }
     payload = _payload(columns, table, order, starts)
     firsts, ends = order[starts[:-1]], order[starts[1:] - 1]
@@ -91,6 +89,13 @@ def _wanted(events: pa.Table, packing_: Packing) -> pa.Table:
 
 def _further(table: pa.Table, name: str, packing_: Packing, missing: int) -> Array | int:
     return ints_or_one(table, name, missing) if name in packing_.further else missing
+
+
+def _sharing(table: pa.Table, packing_: Packing) -> Array | int:
+    for name, missing in s.SHARING.items():
+        if name in packing_.further:
+            return ints_or_one(table, name, missing)
+    return 0
 
 
 def _runs(

@@ -41,7 +41,7 @@ class Packing:
     Attributes:
         by: the counters as recorded, or made anew per user, client id or both.
         runs: (gateway, run_id) → its place among the runs, and whether its first rows are in the record.
-        further: columns that not every job needs: ``throttle_ms``, ``upstream_throttle_ms`` or ``owed_ms``,
+        further: columns that not every job needs: ``throttle_ms``, one of ``chunk_schema.SHARING``,
             ``tags`` (for ``LIMIT_BINDS``).
         quota_types: None: all.
         period: rows outside of it are left out.

@@ -9,6 +9,7 @@ from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.producer_id_stage import came, id_grid_stage
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.pipeline.usage_stage import Windows, usage_stage
 from kvota.record.event_schema import EVENT_SCHEMA
@@ -24,14 +25,18 @@ def compile_kernels() -> None:
     list(usage_stage(Windows("user", 0, 1))(iter([rows])))
     for mode in ("open", "backlog"):
         GridRun(Grid(quotas=(1.0,), mode=mode)).replay(rows)
+    of_ids = _rows(QuotaType.PRODUCER_ID)
+    list(found_by_law(iter([of_ids])))
+    list(came(iter([of_ids])))
+    list(id_grid_stage((1.0,))(iter([of_ids])))
     note_complete()
 
 
-def _rows() -> Rows:
+def _rows(quota_type: QuotaType = QuotaType.PRODUCE) -> Rows:
     row: dict[str, object] = {
         column.name: "" if column.type == "string" else 1 for column in EVENT_COLUMNS
     }
-    row |= {"quota_type": QuotaType.PRODUCE.value, "algorithm": Algorithm.SAMPLED_RATE.value}
+    row |= {"quota_type": quota_type.value, "algorithm": Algorithm.SAMPLED_RATE.value}
     chunk = pack(
         pa.Table.from_pylist([row | {"enforced": False}], EVENT_SCHEMA),
         Packing(by="counter", runs={("", ""): (0, True)}),

@@ -28,6 +28,11 @@ def wrong(*arguments: str) -> object:
         (["replay", "--events", ".", "--candidates", "2XB/s"], '"2XB/s" is not a byte rate'),
         (["replay", "--events", ".", "--candidates", "0"], '"0" is not above 0'),
         (["replay", "--events", ".", "--candidates", "5"], '"5" has no unit; write e.g. 5MB/s'),
+        (["replay", "--events", ".", "--candidates", "0ids"], '"0ids" is not above 0'),
+        (
+            ["replay", "--events", ".", "--candidates", "2MB/s,1e3ids"],
+            '"1e3ids" is not a byte rate',
+        ),
         (["usage", "--events", ".", "--top", "0"], '"0" is not a whole number above 0'),
         (["usage", "--events", ".", "--since", "now"], '"now" is not a time; write e.g. 2026'),
         (

@@ -686,6 +686,27 @@ def test_the_rows_of_one_request_are_few_whatever_it_brings() -> None:
     assert {row.value for row in later if row.memo.producer_id is not None} == {1}
 
 
+def test_what_is_decided_on_later_is_decided_and_recorded_as_of_then() -> None:
+    """Else the time between its steps would bring tokens to others, and again to what follows them."""
+    stage = Stage(counted(3_600))  # one a second
+    machine, begin_us = stage.machine, 1_700_000_000_000_000
+    assert not machine.from_client(of_many_batches(600), begin_us)
+    seconds = 0
+    while (Do.STEP, None) in machine.commands:
+        machine.commands.clear()
+        seconds += 1
+        machine.step(begin_us + seconds * 1_000_000)
+
+    refused = [row for row in of_ids(stage) if row.outcome == REJECTED]
+    assert len({row.ts_us for row in refused}) > 5
+    assert [row.ts_us for row in refused] == sorted(row.ts_us for row in refused)
+    # 3,600 at once, and one for each second that has passed since.
+    first_s = (refused[0].ts_us - begin_us) // 1_000_000
+    assert (
+        2_400 - seconds - 2 <= sum(row.value for row in refused) <= 2_400 - (seconds - first_s - 2)
+    )
+
+
 # ------------------------------------------------------------------ as it comes in
 
 

@@ -22,7 +22,14 @@ from kvota.app.cli.spark_events import (
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import grouped_table, text_table, wrapped
 from kvota.model.errors import UsageError
-from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, FACTS, Algorithm, Unit
+from kvota.model.quota_type import (
+    BYTE_RATE_TYPES,
+    CONFIGURABLE_TYPES,
+    FACTS,
+    Algorithm,
+    QuotaType,
+    Unit,
+)
 from kvota.model.units import format_duration_ms, parse_byte_rate, parse_percent
 
 if TYPE_CHECKING:
@@ -32,6 +39,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = "{kvota} replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
 
+# The type of candidates like 100ids, and what is read of them.
+_ID_TYPES = (QuotaType.PRODUCER_ID.value,)
+_NAMES_IDS = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*ids\s*")
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
 # By what a candidate's unit says: byte rates, percentages, or all others.
 _BYTE_TYPES = tuple(quota_type.value for quota_type in BYTE_RATE_TYPES)
@@ -73,13 +83,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--candidates",
         type=_quotas,
         metavar="A,B,..",
-        help="quotas to try, e.g. 2MB/s,4MB/s (bandwidth), 5/s,10/s (mutations) or 10%%,20%% (request time)",
+        help="quotas to try, e.g. 2MB/s,4MB/s (bandwidth), 5/s,10/s (mutations), 10%%,20%% (request time) or "
+        "50ids,100ids (new producer ids in their window)",
     )
     question.add_argument(
         "--factors",
         type=_factors,
         metavar="A,B,..",
-        help="multiples of the quotas in force to try, e.g. 0.5,1,2",
+        help="multiples of the quotas in force to try, e.g. 0.5,1,2; but of producer ids",
     )
     parser.add_argument(
         "--by",
@@ -202,6 +213,12 @@ def _first_rows(record: Record, count: int) -> tuple[list[dict[str, Any]], int]:
 
 
 def _candidates(args: argparse.Namespace) -> int:
+    if args.mode != "open" and any(types == _ID_TYPES for types, _ in args.candidates or ()):
+        msg = (
+            f"--mode {args.mode}: new producer ids are replayed in the open loop only, as no row says when one "
+            "that a candidate refuses would come again. Leave --mode away"
+        )
+        raise UsageError(msg)
     rows, found, runs = on_record(args, "replaying", lambda record: _replayed(record, args))
     shown = len({row["counter_id"] for row in rows})
     if args.factors and rows and all(row["quota"] is None for row in rows):
@@ -224,7 +241,8 @@ def _replayed(
     record: Record, args: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
     """Return the largest counters, each with a row per candidate; how many there are; names of the runs."""
-    from kvota.pipeline.counters import REPLAYED_TYPES
+    from kvota.pipeline.counters import ID_TYPES, REPLAYED_TYPES
+    from kvota.pipeline.producer_ids import ID_COLUMNS, replay_ids
     from kvota.pipeline.replay import Factors, replay
 
     groups: list[_Group] = args.candidates or [(None, args.factors)]
@@ -232,13 +250,22 @@ def _replayed(
     kept = chunks.persist() if len(groups) > 1 else chunks
     largest: list[list[dict[str, Any]]] = []
     found = 0
-    for quota_types, quotas in groups:
-        table = replay(
+    tables = [
+        replay(
             kept if quota_types is None else kept.of_types(quota_types),
             Factors(quotas) if args.factors else quotas,
             counted=counted(args),
             mode=args.mode,
         )
+        for quota_types, quotas in groups
+        if quota_types != _ID_TYPES
+    ]
+    tables += [
+        replay_ids(record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES), quotas)
+        for quota_types, quotas in groups
+        if quota_types == _ID_TYPES
+    ]
+    for table in tables:
         of_group, found_in_group = _largest(table, args.top)
         largest += of_group
         found += found_in_group
@@ -319,6 +346,8 @@ def _cells(row: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 def _how_counted(row: Mapping[str, Any], args: argparse.Namespace) -> str:
     length = format_duration_ms(row["sample_ms"])
+    if row["quota_type"] in _ID_TYPES:
+        return f"new producer ids in windows of {length}"
     if row["quota_type"] in _BYTE_TYPES and row["algorithm"] == Algorithm.TOKEN_BUCKET:
         most = format_duration_ms(args.debt_max)
         return f"token_bucket with a burst of {length} and {most} of debt"
@@ -328,6 +357,8 @@ def _how_counted(row: Mapping[str, Any], args: argparse.Namespace) -> str:
 def _limit(row: Mapping[str, Any], *, raw: bool) -> str:
     if row["quota"] is None:
         return "none"
+    if row["quota_type"] in _ID_TYPES:  # as it was asked for
+        return f"{round(row['quota'] * row['sample_ms'] / 1000.0, 9):g} ids"
     return amount(row["quota_type"], row["quota"], raw=raw)
 
 
@@ -344,37 +375,41 @@ def _cell(value: object) -> str:
 
 
 def _quotas(text: str) -> list[_Group]:
-    """Read quotas; a unit of bytes is for bandwidth, ``%`` for request time, another (``5/s``) for mutations."""
-    of_bytes: list[float] = []
-    percents: list[float] = []
-    others: list[float] = []
+    """Read quotas, put together by the quota types that they are for."""
+    groups: dict[tuple[str, ...], list[float]] = {
+        types: [] for types in (_BYTE_TYPES, _PERCENT_TYPES, _OTHER_TYPES, _ID_TYPES)
+    }
     for part in text.split(","):
         if not part.strip():
             msg = f'"{text}" has a quota missing; write them without blanks, e.g. 2MB/s,4MB/s'
             raise argparse.ArgumentTypeError(msg)
         try:
-            is_percent = part.rstrip().endswith("%")
-            quota = parse_percent(part) if is_percent else parse_byte_rate(part)
+            types, quota = _quota(part)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
         if quota <= 0:
             msg = f'"{part}" is not above 0'
             raise argparse.ArgumentTypeError(msg)
-        if is_percent:
-            percents.append(quota)
-            continue
-        if "/" not in part:
-            msg = f'"{part}" has no unit; write e.g. {part.strip()}MB/s (bandwidth) or {part.strip()}/s (mutations)'
-            raise argparse.ArgumentTypeError(msg)
-        (of_bytes if _NAMES_BYTES.search(part) else others).append(quota)
-    groups: list[_Group] = []
-    if of_bytes:
-        groups.append((_BYTE_TYPES, of_bytes))
-    if percents:
-        groups.append((_PERCENT_TYPES, percents))
-    if others:
-        groups.append((_OTHER_TYPES, others))
-    return groups
+        groups[types].append(quota)
+    return [(types, quotas) for types, quotas in groups.items() if quotas]
+
+
+def _quota(part: str) -> tuple[tuple[str, ...], float]:
+    """Bytes are for bandwidth, ``%`` for request time, ``ids`` for producer ids, others (``5/s``) for mutations."""
+    of_ids = _NAMES_IDS.fullmatch(part)
+    if of_ids:
+        return _ID_TYPES, float(of_ids[1])
+    if part.rstrip().endswith("%"):
+        return _PERCENT_TYPES, parse_percent(part)
+    quota = parse_byte_rate(part)
+    if quota > 0 and "/" not in part:
+        number = part.strip()
+        msg = (
+            f'"{part}" has no unit; write e.g. {number}MB/s (bandwidth), {number}/s (mutations) or '
+            f"{number}ids (new producer ids in their window)"
+        )
+        raise argparse.ArgumentTypeError(msg)
+    return (_BYTE_TYPES if _NAMES_BYTES.search(part) else _OTHER_TYPES), quota
 
 
 def _factors(text: str) -> list[float]:

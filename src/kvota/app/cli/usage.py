@@ -16,6 +16,7 @@ from kvota.app.cli.spark_events import (
     on_record,
     say_hidden,
 )
+from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms
@@ -57,14 +58,17 @@ def run(args: argparse.Namespace) -> int:
     used = on_record(args, "counting", lambda record: _read(record, args))
     if args.output == "json":
         print_json(_json(used, args))
-    elif used.totals:
-        print(_table(used, args))
+    elif used.totals or used.ids.rows:
+        tables = [_table(used, args)] if used.totals else []
+        tables += [ids_table(used.ids, args)] if used.ids.rows else []
+        print("\n\n".join(tables))
     else:
         print("the record has no decision yet")
     say_hidden(len(used.totals), used.lines, "lines")
+    say_hidden(len(used.ids.rows), used.ids.lines, "lines of producer ids")
     for note in _notes(used, args):
         print(f"kvota: {note}", file=sys.stderr)
-    return DONE if used.totals else NEGATIVE
+    return DONE if used.totals or used.ids.rows else NEGATIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class _Used:
         events: of all of them.
         is_anonymous: every user is ANONYMOUS, that is, nobody has to log in.
         bars: what is drawn of each counter.
+        ids: the new producer ids.
     """
 
     totals: Sequence[Row]
@@ -84,15 +89,18 @@ class _Used:
     events: int
     is_anonymous: bool
     bars: Mapping[_Key, Sequence[float]]
+    ids: IdsUsed
 
 
 def _read(record: Record, args: argparse.Namespace) -> _Used:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
+    from kvota.pipeline.counters import ID_TYPES
     from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
 
-    chunks = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
+    every_chunk = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
+    chunks = every_chunk.but_types(ID_TYPES)
     try:
         of_all = Observation()
         named = F.coalesce("user", F.lit(""))
@@ -117,9 +125,11 @@ def _read(record: Record, args: argparse.Namespace) -> _Used:
             for window in starts.select("counter_id", "start_us", "rate_mean").collect():
                 place = window["start_us"] // 1_000_000 // window_s - first
                 bars[window["counter_id"]][place] = window["rate_mean"]
-        return _Used(rows, every["lines"], every["events"] or 0, users == {ANONYMOUS}, bars)
+        ids = read_ids(record, every_chunk, args)
+        is_anonymous = users == {ANONYMOUS}
+        return _Used(rows, every["lines"], every["events"] or 0, is_anonymous, bars, ids)
     finally:
-        chunks.unpersist()
+        every_chunk.unpersist()
 
 
 def _ranked(totals: "DataFrame") -> "DataFrame":
@@ -237,6 +247,7 @@ def _json(used: _Used, args: argparse.Namespace) -> dict[str, object]:
         "hidden_rows": used.lines - len(used.totals),
         "hidden_events": used.events - sum(row["events"] for row in used.totals),
         "rows": [_json_row(row) for row in used.totals],
+        **ids_json(used.ids, args),
     }
 
 
