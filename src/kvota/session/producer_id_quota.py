@@ -1,6 +1,6 @@
 """The quota on new producer ids (KIP-936) as all connections of a gateway share it: rates, what is known, refusals."""
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence, Set
 from math import ceil, isfinite
 from typing import NamedTuple
 
@@ -86,34 +86,72 @@ class ProducerIdQuota:
         self.connections_closed = 0
         self._default: float | None = None
         self._rates: dict[str, float | None] = {}
+        # Who had no rate before, until a window later.
+        self._learns_until_ms: dict[str, int] = {}
+        self._default_learns_until_ms = 0
 
     # ------------------------------------------------------------------ rates
 
-    def replace(self, quotas: ClientQuotas) -> None:
-        """Other quotas are in force; the lanes of PRODUCE have to be looked up anew."""
-        had_rates = self.has_rates
-        self._default = None
-        self._rates.clear()
+    def replace(self, quotas: ClientQuotas, now_ms: int | None = None) -> None:
+        """Other quotas are in force; the lanes of PRODUCE have to be looked up anew.
+
+        Args:
+            quotas: all of them.
+            now_ms: from when on (Unix ms); None: they were in force before.
+        """
+        default, rates = self._default, self._rates
+        self._default, self._rates = None, {}
         self._set(
             KeyChange(entity, PRODUCER_IDS_KEY, values[PRODUCER_IDS_KEY])
             for entity, values in quotas.entries().items()
             if PRODUCER_IDS_KEY in values
         )
-        if self.has_rates and not had_rates:
-            self.on_first_rate()
+        self._come_into_force(default, rates, now_ms)
 
-    def change(self, changes: Iterable[KeyChange]) -> bool:
-        """These of the quotas are others now; true where any of them is a rate of new producer ids."""
-        had_rates = self.has_rates
-        any_is = self._set(changes)
-        if self.has_rates and not had_rates:
-            self.on_first_rate()
+    def change(self, changes: Iterable[KeyChange], now_ms: int | None = None) -> bool:
+        """These of the quotas are others now; true where any of them is a rate of new producer ids.
+
+        Args:
+            changes: of the quotas.
+            now_ms: as ``replace``.
+        """
+        of_ids = [change for change in changes if change.key == PRODUCER_IDS_KEY]
+        if not of_ids:
+            return False
+        default, rates = self._default, dict(self._rates)
+        any_is = self._set(of_ids)
+        self._come_into_force(default, rates, now_ms)
         return any_is
+
+    def _come_into_force(
+        self, default_before: float | None, before: Mapping[str, float | None], now_ms: int | None
+    ) -> None:
+        """Whoever had no rate, and has one now, may have producers that have been running for long."""
+        if self.has_rates and not _any_rate(default_before, before):
+            self.on_first_rate()
+        if now_ms is None:
+            return
+        until_ms = now_ms + self.ids.memory.layering.window_ms
+        if default_before is None and self._default is not None:
+            self._default_learns_until_ms = until_ms
+        learning = self._learns_until_ms
+        for user in [user for user, end_ms in learning.items() if end_ms <= now_ms]:
+            del learning[user]
+        for user in self._rates.keys() | before.keys():
+            if before.get(user, default_before) is None and self.rate(user) is not None:
+                learning[user] = until_ms
+
+    def _learns(self, user: str, now_ms: int) -> bool:
+        """True within a window of when a user who had no rate got one."""
+        of_default = 0 if user in self._rates else self._default_learns_until_ms
+        until_ms = self._learns_until_ms.get(user, of_default)
+        # A clock that went back makes it no longer.
+        return 0 < until_ms - now_ms <= self.ids.memory.layering.window_ms
 
     def _set(self, changes: Iterable[KeyChange]) -> bool:
         any_is = False
-        for entity, key, value in changes:
-            if key != PRODUCER_IDS_KEY or entity.client_id is not None or entity.ip is not None:
+        for entity, _, value in changes:
+            if entity.client_id is not None or entity.ip is not None:
                 continue
             any_is = True
             rate = value if value is None else _rate(value)
@@ -128,7 +166,7 @@ class ProducerIdQuota:
     @property
     def has_rates(self) -> bool:
         """True where anybody has a quota."""
-        return self._default is not None or any(rate is not None for rate in self._rates.values())
+        return _any_rate(self._default, self._rates)
 
     def rate(self, user: str) -> float | None:
         """New producer ids that a user may bring per window; None: any number."""
@@ -167,7 +205,7 @@ class ProducerIdQuota:
                 continue
             answer = answers.get(producer_id)
             if answer is None:
-                answer = answers[producer_id] = self.ids.admit(user, rate, producer_id, now_ms)
+                answer = answers[producer_id] = self._admit(user, rate, one, now_ms)
                 new, over = new + (answer == NEW), over + (answer > 0)
                 over_ms = max(over_ms, answer)
             if answer <= 0 or not enforced:
@@ -184,6 +222,12 @@ class ProducerIdQuota:
         awaited = (yield from going_on) if has_room else None
         self.connections_closed += awaited is None
         return Judgement(new, over, over_ms, refused.keys(), awaited, throttle_ms)
+
+    def _admit(self, user: str, rate: float | None, one: BatchProducer, now_ms: int) -> int:
+        if rate is not None and one.base_sequence > 0 and self._learns(user, now_ms):
+            # It has written before there was a rate, which does not make it new.
+            self.ids.learn(user, rate, one.producer_id, now_ms)
+        return self.ids.admit(user, rate, one.producer_id, now_ms)
 
     def _wait_ms(self, user: str, now_ms: int) -> int:
         """How long a new id would be refused."""
@@ -275,3 +319,7 @@ def _nothing() -> None:
 def _rate(value: float) -> float | None:
     """What Kafka takes and holds nobody back is no quota."""
     return value if isfinite(value) and value < UNLIMITED_FROM else None
+
+
+def _any_rate(default: float | None, rates: Mapping[str, float | None]) -> bool:
+    return default is not None or any(rate is not None for rate in rates.values())

@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
+from kvota.engine.layered_bloom import Layering
 from kvota.engine.producer_ids import ProducerIds
 from kvota.engine.refused_batches import FORGET_AFTER_MS, Batch, RefusedBatches
-from kvota.model.client_quotas import PRODUCER_IDS_KEY, KeyChange
+from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
@@ -149,6 +150,54 @@ def test_a_quota_that_comes_while_a_connection_is_open_counts_its_next_request()
     answered(stage, of_producer(Of(1002)))
     answered(stage, of_producer(Of(1003)))
     assert stage.machine.caller.routes[PRODUCE << 16 | 9].kind == Kind.PRODUCE
+
+
+def test_who_was_writing_when_a_rate_came_is_known_and_who_begins_is_new() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1e9), enforced=COUNTED))
+    shared, hour_ms = stage.cluster.shared, 3_600_000
+    for producer_id in range(20):
+        answered(stage, of_producer(Of(producer_id)))
+
+    def put_in_force(rate: float | None) -> None:
+        change = KeyChange(EVERYBODY, PRODUCER_IDS_KEY, rate)
+        shared.change_producer_id_rates([change], stage.cluster.now_ms)
+
+    put_in_force(1.0)
+    for producer_id in range(20):
+        answered(stage, of_producer(Of(producer_id, 1)))
+    assert not of_ids(stage)
+    answered(stage, of_producer(Of(100)))
+    assert stage.client(of_producer(Of(101))) == b""
+    put_in_force(2.0)  # another rate is no first one
+    stage.advance(hour_ms)
+    other = Stage(stage.cluster, number=2)
+    answered(other, of_producer(Of(19, 2)))
+    answered(other, of_producer(Of(18, 2)))
+    assert other.client(of_producer(Of(17, 2))) == b""  # silent for a window: as new as any
+
+
+def test_a_default_rate_counts_whoever_it_did_not_hold_for_before() -> None:
+    alice, bob = QuotaEntity(user="alice"), QuotaEntity(user="bob")
+
+    def quotas_of(**rates: float) -> ClientQuotas:
+        entities = {"alice": alice, "bob": bob, "default": EVERYBODY}
+        return ClientQuotas(
+            {entities[name]: {PRODUCER_IDS_KEY: rate} for name, rate in rates.items()}
+        )
+
+    def learn(quota: ProducerIdQuota, now_ms: int) -> set[str]:
+        return {user for user in ("alice", "bob", "carol") if quota._learns(user, now_ms)}
+
+    quota = ProducerIdQuota(ProducerIds(Layering(window_ms=1_000)))
+    quota.replace(quotas_of(alice=1.0))
+    assert learn(quota, 5_000) == set()
+    quota.replace(quotas_of(alice=2.0, default=1.0), 10_000)
+    assert learn(quota, 10_000) == {"bob", "carol"}
+    quota.replace(quotas_of(alice=2.0, bob=float(2**31), default=1.0), 12_000)
+    assert learn(quota, 12_000) == set()
+    quota.change([KeyChange(bob, PRODUCER_IDS_KEY, None)], 13_000)
+    assert learn(quota, 13_999) == {"bob"}
+    assert learn(quota, 14_000) == learn(quota, 11_000) == set()
 
 
 def test_shadow_mode_counts_and_refuses_nobody() -> None:
