@@ -185,7 +185,7 @@ class ProducerIdQuota:
         self, asker: Asker, batches: Iterable[BatchProducer], now_ms: int
     ) -> Generator[None, None, Judgement]:
         """Decide about each producer id, and with it about each partition; a little at a time."""
-        (user, _, enforced, awaits_answer), rate = asker, self.rate(asker.user)
+        (user, connection, enforced, awaits_answer), rate = asker, self.rate(asker.user)
         refused_batches = self.refused_batches
         answers: dict[int, int] = {}
         refused: dict[Place, None] = {}
@@ -198,7 +198,7 @@ class ProducerIdQuota:
             if producer_id < 0:
                 continue
             batch = Batch((producer_id, *one.place), one.epoch, one.base_sequence)
-            if refused_batches.keeps_back(user, batch):
+            if refused_batches.keeps_back(user, batch, connection, now_ms):
                 refused[one.place] = None
                 if rate is not None and not self.ids.knows(user, rate, producer_id, now_ms):
                     keeps_unknown_back = True
@@ -214,7 +214,7 @@ class ProducerIdQuota:
             refused[one.place] = None
             # At once: before the next step another connection may bring what comes behind it.
             if awaits_answer:
-                has_room = refused_batches.refuse(user, batch, now_ms) and has_room
+                has_room = refused_batches.refuse(user, batch, connection, now_ms) and has_room
         throttle_ms = 0
         if enforced:
             throttle_ms = max(over_ms, self._wait_ms(user, now_ms) if keeps_unknown_back else 0)
@@ -260,7 +260,10 @@ class ProducerIdQuota:
                     awaited.append(batch.key)
                 else:
                     batches.answered(user, batch.key, connection)
-            elif not (batches.keeps_back(user, batch) or batches.refuse(user, batch, now_ms)):
+            elif not (
+                batches.keeps_back(user, batch, connection, now_ms)
+                or batches.refuse(user, batch, connection, now_ms)
+            ):
                 return None
         return awaited
 

@@ -263,19 +263,19 @@ def test_a_batch_that_its_client_has_given_up_keeps_others_back_for_an_hour_only
     stage = Stage(counted())
     batches = stage.cluster.producer_ids.refused_batches
     head, follower = Batch((2, b"orders", 0), 0, 0), Batch((2, b"orders", 0), 0, 10)
-    batches.refuse("ANONYMOUS", head, 0)
+    batches.refuse("ANONYMOUS", head, 1, 0)
     for minutes in range(0, 60, 10):
-        assert batches.keeps_back("ANONYMOUS", follower)
+        assert batches.keeps_back("ANONYMOUS", follower, 1, minutes * 60_000)
         batches.sweep(minutes * 60_000, at_most=10)
     batches.sweep(FORGET_AFTER_MS, at_most=10)
-    assert not batches.keeps_back("ANONYMOUS", follower)
+    assert not batches.keeps_back("ANONYMOUS", follower, 1, FORGET_AFTER_MS)
 
 
 def test_a_sweep_looks_at_so_many_refusals_at_most_and_at_the_others_next() -> None:
     batches = RefusedBatches()
     for user in range(100):
-        batches.refuse(str(user), Batch((user, b"orders", 0), 0, 0), 0)
-    batches.refuse("50", Batch((50, b"orders", 0), 0, 0), FORGET_AFTER_MS)
+        batches.refuse(str(user), Batch((user, b"orders", 0), 0, 0), 1, 0)
+    batches.refuse("50", Batch((50, b"orders", 0), 0, 0), 1, FORGET_AFTER_MS)
     for left in (70, 41, 11, 1, 1):
         batches.sweep(FORGET_AFTER_MS, at_most=30)
         assert batches.count == left
@@ -383,8 +383,10 @@ def test_what_was_sent_behind_a_refused_batch_is_refused_even_when_tokens_are_ba
 
 def test_on_another_connection_nothing_overtakes_either() -> None:
     stage = refused_stage()
-    stage.advance(3_600_000)
     other = Stage(stage.cluster, number=2)
+    assert other.client(of_producer(Of(2000, 6)), of_producer(Of(2000, 5))) == b""
+    stage.advance(30_000)
+    other.advance(3_600_000)
     assert other.client(of_producer(Of(2000, 6))) == b""
 
     head = of_producer(Of(2000, 5))
@@ -419,6 +421,22 @@ def test_what_the_broker_has_not_taken_and_is_sent_again_is_not_overtaken(
     if is_sent_again:
         answered(stage, head)
         answered(stage, behind)
+
+
+def test_who_begins_anew_on_a_later_connection_with_what_follows_has_the_first_batch_elsewhere() -> (
+    None
+):
+    stage = refused_stage()
+    stage.cluster.producer_ids.ids.learn("ANONYMOUS", 1.0, 2000, stage.cluster.now_ms)
+    later = Stage(stage.cluster, number=2)
+    behind = of_producer(Of(2000, 6))
+    later.advance(59_999)
+    assert later.client(behind) == b""  # it may be about to come again
+    later.advance(1)
+    stage.advance(0)
+    assert stage.client(behind) == b""  # what was in flight when it was refused
+    answered(later, behind)
+    answered(stage, of_producer(Of(2000, 7)))
 
 
 def test_a_batch_that_went_on_and_was_never_answered_has_to_come_again() -> None:
@@ -469,7 +487,7 @@ def test_where_there_is_no_place_for_a_refusal_nothing_is_answered() -> None:
     quota.refused_batches = RefusedBatches(of_user_max=1)
     stage.advance(30_000)
     another = Batch((9, b"orders", 0), 0, 0)
-    quota.refused_batches.refuse("ANONYMOUS", another, stage.cluster.now_ms)
+    quota.refused_batches.refuse("ANONYMOUS", another, 1, stage.cluster.now_ms)
     before = len(stage.to_client)
     assert stage.client(of_producer(Of(2001))) == b""
     assert "neither answered nor forwarded" in stage.closed
