@@ -191,9 +191,11 @@ def _noop(table: Any) -> None:
 def different(ours: Result, theirs: Result) -> list[str]:
     """The rows in which two results are not the same, but for the last bits of a sum."""
     found = [str(key) for key in ours.keys() ^ theirs.keys()]
-    for key in ours.keys() & theirs.keys():
-        if not np.allclose(ours[key], theirs[key], rtol=CLOSE, atol=0):
-            found.append(f"{key}: {ours[key]} is {theirs[key]}")
+    found.extend(
+        f"{key}: {ours[key]} is {theirs[key]}"
+        for key in ours.keys() & theirs.keys()
+        if not np.allclose(ours[key], theirs[key], rtol=CLOSE, atol=0)
+    )
     return found
 
 

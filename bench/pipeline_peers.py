@@ -51,13 +51,13 @@ def sql(source: str, window_s: int, *, spark: bool) -> str:
     text = ", ".join(parts).replace(" user", f" {quoted}")
     columns = ", ".join(quantiles)
     return (
-        f"{text} select node_id, {quoted}, events, value_sum, throttled, {columns}, most, most_10s "
+        f"{text} select node_id, {quoted}, events, value_sum, throttled, {columns}, most, most_10s "  # noqa: S608
         "from totals"
     )
 
 
 def duckdb_usage(files: Sequence[Path], window_s: int) -> Result:
-    import duckdb
+    import duckdb  # noqa: PLC0415 - it may be lacking
 
     with duckdb.connect() as connection:
         connection.execute(f"set threads to {os.cpu_count()}")
@@ -67,7 +67,7 @@ def duckdb_usage(files: Sequence[Path], window_s: int) -> Result:
 
 
 def polars_usage(files: Sequence[Path], window_s: int) -> Result:
-    import polars as pl
+    import polars as pl  # noqa: PLC0415 - it may be lacking
 
     key = ["node_id", "user"]
     seconds = (

@@ -73,7 +73,7 @@ class RecordedIds:
             BatchProducer(b"orders", number, producer_id, 0, 0)
             for number, producer_id in enumerate(producer_ids)
         ]
-        asker = Asker(user, connection, self.enforced)
+        asker = Asker(user, connection, self.enforced, awaits_answer=True)
         yield from self._quota.judge(asker, batches, lambda: self.now_us, self._note)
 
     def close(self) -> None:

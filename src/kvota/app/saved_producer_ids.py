@@ -32,7 +32,6 @@ def open_producer_ids(
     ids = ProducerIds(layering, hash_key=secrets.randbits(64), rate_samples=settings.rate_samples)
     quota = ProducerIdQuota(ids)
     quota.refuses_with = config.quotas.refuses_ids_with
-    quota.replace(quotas)
     try:
         saved: bytes | None = path.read_bytes()
     except FileNotFoundError:
@@ -40,6 +39,8 @@ def open_producer_ids(
     except OSError as error:
         _learn(quota, f"{path} cannot be read: {error.strerror or error}", now_ms)
         saved = None
+    # Where nothing was saved nobody was counted before.
+    quota.replace(quotas, now_ms if saved is None else None)
     if saved is not None:
         try:
             quota.ids = from_bytes(saved, name=str(path), like=quota.ids)

@@ -319,12 +319,16 @@ def debt_throttle(debt_ms: float) -> int:
 
 
 def id_burst_ms(window_ms: int, token_ms: float) -> int:
-    """The time whose new producer ids may come at once: the window's, and one at least.
+    """The time whose new producer ids may come at once: the window's, and one at least; saturates at 2**62.
 
     >>> id_burst_ms(1000, 100.0), id_burst_ms(1000, 1500.5)
     (1000, 1501)
     """
-    return max(window_ms, ceil(token_ms))
+    if not token_ms > window_ms:  # NaN neither
+        return window_ms
+    if token_ms >= 4611686018427387904.0:
+        return 4611686018427387904
+    return ceil(token_ms)
 
 
 def id_gate_ms(token_ms: float) -> float:

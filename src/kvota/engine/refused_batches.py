@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 # How long a refusal is remembered after that batch came last: clients give up their requests after minutes.
 FORGET_AFTER_MS = 3_600_000
+# Behind so long a newer connection shows that the batch will not come: its client, which sends what is not answered in
+# order, has had it taken elsewhere, or has given it up. Twice as long as such a client is kept back at a time.
+ELSEWHERE_AFTER_MS = 60_000
 # Some 300 bytes each, and twice that with the longest name of a topic (249 bytes); longer ones never come here.
 OF_USER_MAX = 10_000
 ALL_MAX = 200_000
@@ -31,15 +34,25 @@ class Refusal:
         base_sequence: of that batch.
         connection: of which it has gone on meanwhile, and is not answered; 0: it has not.
         last_ms: when that batch came last, and was refused or went on.
+        newest: of the connections on which it has come.
     """
 
-    __slots__ = ("base_sequence", "connection", "epoch", "last_ms")
+    __slots__ = ("base_sequence", "connection", "epoch", "last_ms", "newest")
 
-    def __init__(self, epoch: int, base_sequence: int, last_ms: int) -> None:
+    def __init__(self, epoch: int, base_sequence: int, last_ms: int, newest: int) -> None:
         self.epoch = epoch
         self.base_sequence = base_sequence
         self.connection = _NOBODY
         self.last_ms = last_ms
+        self.newest = newest
+
+    def is_elsewhere(self, connection: int, now_ms: int) -> bool:
+        """True where its client has begun anew on a newer connection, and not with it."""
+        return (
+            connection > self.newest
+            and self.connection == _NOBODY
+            and now_ms - self.last_ms >= ELSEWHERE_AFTER_MS
+        )
 
     def keeps_back(self, epoch: int, base_sequence: int) -> bool:
         """True for a batch that comes behind it, or is of an epoch before it."""
@@ -74,26 +87,42 @@ class RefusedBatches:
         self.users: OrderedDict[str, dict[Key, Refusal]] = OrderedDict()
         self.count = 0
 
-    def keeps_back(self, user: str, batch: Batch) -> bool:
-        """True where a batch must be refused, whatever its quota says: until the broker has the one before it."""
-        refusal = self._of(user, batch.key)
-        if refusal is None:
-            return False
-        # What is kept back does not make the hour longer: a batch that its client has given up would block for ever.
-        return refusal.keeps_back(batch.epoch, batch.base_sequence)
+    def keeps_back(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
+        """True where a batch must be refused, whatever its quota says: until the broker has the one before it.
 
-    def refuse(self, user: str, batch: Batch, now_ms: int) -> bool:
+        Args:
+            user: whose it is.
+            batch: that has come.
+            connection: it has come on, 1 or more; a later one has a higher number.
+            now_ms: Unix ms.
+        """
+        refusal = self._of(user, batch.key)
+        # What is kept back does not make the hour longer: a batch that its client has given up would block for ever.
+        if refusal is None or not refusal.keeps_back(batch.epoch, batch.base_sequence):
+            return False
+        if not refusal.is_elsewhere(connection, now_ms):
+            return True
+        self._forget(user, batch.key)
+        return False
+
+    def refuse(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
         """Remember a batch that ``keeps_back`` has let pass, and its quota has not.
 
         Returns:
             False: there is no place for it, so it must not be answered.
         """
         refusals = self.users.get(user, {})
-        if refusals.pop(batch.key, None) is None:
+        before = refusals.pop(batch.key, None)
+        if before is None:
             if len(refusals) >= self._of_user_max or self.count >= self._all_max:
                 return False
             self.count += 1
-        refusals[batch.key] = Refusal(batch.epoch, batch.base_sequence, now_ms)
+        refusals[batch.key] = Refusal(
+            batch.epoch,
+            batch.base_sequence,
+            now_ms,
+            connection if before is None else max(connection, before.newest),
+        )
         self.users[user] = refusals
         return True
 
@@ -115,6 +144,7 @@ class RefusedBatches:
             return False  # one before it, or one that follows it
         refusal.epoch, refusal.base_sequence = batch.epoch, batch.base_sequence
         refusal.connection = connection
+        refusal.newest = max(connection, refusal.newest)
         refusal.last_ms = now_ms
         refusals = self.users[user]
         refusals[batch.key] = refusals.pop(batch.key)

@@ -255,7 +255,7 @@ class Gateway:
     def _put_further_quotas_in_force(self) -> None:
         """Those that are nobody's counter in the engine."""
         quotas = self._store.quotas
-        self.shared.replace_producer_id_rates(quotas)
+        self.shared.replace_producer_id_rates(quotas, time.time_ns() // 1_000_000)
         self._look_up(self._rates.replace(quotas))
 
     def _look_up(self, names: frozenset[str]) -> None:
@@ -274,7 +274,7 @@ class Gateway:
     def _in_force(self, changes: Sequence[KeyChange]) -> None:
         """Quotas have been stored: they count from now on."""
         self.shared.change_quotas(tuple(of_engine(changes)))
-        self.shared.change_producer_id_rates(changes)
+        self.shared.change_producer_id_rates(changes, time.time_ns() // 1_000_000)
         self.look_again()
         self._look_up(self._rates.change(changes))
 

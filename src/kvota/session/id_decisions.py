@@ -132,11 +132,16 @@ class Deciding:
         self.now_ms = at_us // 1000
         self._new, self._over, self._over_ms = [], [], 0
 
-    def lets_on(self, producer_id: int) -> bool:
-        """True where the id is known, or costs a token that is there."""
+    def lets_on(self, producer_id: int, *, has_written: bool) -> bool:
+        """True where the id is known, or costs a token that is there.
+
+        ``has_written``: before there was a rate, which does not make it new.
+        """
         found = self._lets_on.get(producer_id)
         if found is not None:
             return found
+        if has_written and self._rate is not None:
+            self._ids.learn(self._asker.user, self._rate, producer_id, self.now_ms)
         answer = self._ids.admit(self._asker.user, self._rate, producer_id, self.now_ms)
         if answer == NEW:
             self._new.append(producer_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kvota.engine.producer_ids import ProducerIdReading, ProducerIds, UserIds
+from kvota.engine.producer_ids import ProducerIdReading, ProducerIds
 from kvota.model.quota_entity import QuotaEntity
 from kvota.session.producer_id_quota import ProducerIdQuota
 
@@ -52,10 +52,10 @@ def explain_ids(quota: ProducerIdQuota, user: str, now_ms: int, *, enforced: boo
 def _reading(ids: ProducerIds, user: str, rate: float | None, now_ms: int) -> ProducerIdReading:
     """What there would be to see of a user if it produced now: another rate counts from its next request on."""
     imagined = ProducerIds(ids.memory.layering)
-    seen = imagined.users[user] = UserIds(imagined.memory, rate, now_ms)
+    seen = imagined.users[user] = imagined.new_user(rate, now_ms)
     there = ids.users.get(user)
     if there is not None:
-        seen.layers = there.layers
+        seen.layers, seen.recent = there.layers, there.recent
         if there.bucket is not None:
             seen.restore_owed(there.bucket.packed())
     reading = imagined.reading(user, now_ms)

@@ -1,6 +1,6 @@
 """The quota on new producer ids (KIP-936) as all connections of a gateway share it: rates, what is known, refusals."""
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence, Set
 from math import ceil, isfinite
 from typing import NamedTuple
 
@@ -59,34 +59,72 @@ class ProducerIdQuota:
         self.connections_closed = 0
         self._default: float | None = None
         self._rates: dict[str, float | None] = {}
+        # Who had no rate before, until a window later.
+        self._learns_until_ms: dict[str, int] = {}
+        self._default_learns_until_ms = 0
 
     # ------------------------------------------------------------------ rates
 
-    def replace(self, quotas: ClientQuotas) -> None:
-        """Other quotas are in force; the lanes of PRODUCE have to be looked up anew."""
-        had_rates = self.has_rates
-        self._default = None
-        self._rates.clear()
+    def replace(self, quotas: ClientQuotas, now_ms: int | None = None) -> None:
+        """Other quotas are in force; the lanes of PRODUCE have to be looked up anew.
+
+        Args:
+            quotas: all of them.
+            now_ms: from when on (Unix ms); None: they were in force before.
+        """
+        default, rates = self._default, self._rates
+        self._default, self._rates = None, {}
         self._set(
             KeyChange(entity, PRODUCER_IDS_KEY, values[PRODUCER_IDS_KEY])
             for entity, values in quotas.entries().items()
             if PRODUCER_IDS_KEY in values
         )
-        if self.has_rates and not had_rates:
-            self.on_first_rate()
+        self._come_into_force(default, rates, now_ms)
 
-    def change(self, changes: Iterable[KeyChange]) -> bool:
-        """These of the quotas are others now; true where any of them is a rate of new producer ids."""
-        had_rates = self.has_rates
-        any_is = self._set(changes)
-        if self.has_rates and not had_rates:
-            self.on_first_rate()
+    def change(self, changes: Iterable[KeyChange], now_ms: int | None = None) -> bool:
+        """These of the quotas are others now; true where any of them is a rate of new producer ids.
+
+        Args:
+            changes: of the quotas.
+            now_ms: as ``replace``.
+        """
+        of_ids = [change for change in changes if change.key == PRODUCER_IDS_KEY]
+        if not of_ids:
+            return False
+        default, rates = self._default, dict(self._rates)
+        any_is = self._set(of_ids)
+        self._come_into_force(default, rates, now_ms)
         return any_is
+
+    def _come_into_force(
+        self, default_before: float | None, before: Mapping[str, float | None], now_ms: int | None
+    ) -> None:
+        """Whoever had no rate, and has one now, may have producers that have been running for long."""
+        if self.has_rates and not _any_rate(default_before, before):
+            self.on_first_rate()
+        if now_ms is None:
+            return
+        until_ms = now_ms + self.ids.memory.layering.window_ms
+        if default_before is None and self._default is not None:
+            self._default_learns_until_ms = until_ms
+        learning = self._learns_until_ms
+        for user in [user for user, end_ms in learning.items() if end_ms <= now_ms]:
+            del learning[user]
+        for user in self._rates.keys() | before.keys():
+            if before.get(user, default_before) is None and self.rate(user) is not None:
+                learning[user] = until_ms
+
+    def _learns(self, user: str, now_ms: int) -> bool:
+        """True within a window of when a user who had no rate got one."""
+        of_default = 0 if user in self._rates else self._default_learns_until_ms
+        until_ms = self._learns_until_ms.get(user, of_default)
+        # A clock that went back makes it no longer.
+        return 0 < until_ms - now_ms <= self.ids.memory.layering.window_ms
 
     def _set(self, changes: Iterable[KeyChange]) -> bool:
         any_is = False
-        for entity, key, value in changes:
-            if key != PRODUCER_IDS_KEY or entity.client_id is not None or entity.ip is not None:
+        for entity, _, value in changes:
+            if entity.client_id is not None or entity.ip is not None:
                 continue
             any_is = True
             rate = value if value is None else _rate(value)
@@ -101,7 +139,7 @@ class ProducerIdQuota:
     @property
     def has_rates(self) -> bool:
         """True where anybody has a quota."""
-        return self._default is not None or any(rate is not None for rate in self._rates.values())
+        return _any_rate(self._default, self._rates)
 
     def rate(self, user: str) -> float | None:
         """New producer ids that a user may bring per window; None: any number."""
@@ -137,7 +175,7 @@ class ProducerIdQuota:
             now_us: tells the time, Unix µs; the same one until the next step.
             note: is told of decisions before anybody else's can follow.
         """
-        user, _, enforced, awaits_answer = asker
+        user, connection, enforced, awaits_answer = asker
         refused_batches = self.refused_batches
         deciding = Deciding(self.ids, asker, note)
         deciding.go_on(self.rate(user), now_us())
@@ -153,22 +191,24 @@ class ProducerIdQuota:
             if producer_id < 0:
                 continue
             batch = Batch((producer_id, *one.place), one.epoch, one.base_sequence)
-            if refused_batches.keeps_back(user, batch):
+            if refused_batches.keeps_back(user, batch, connection, deciding.now_ms):
                 refused[one.place] = None
                 keeps_unknown_back = keeps_unknown_back or not deciding.knows(producer_id)
-            elif deciding.lets_on(producer_id) or not enforced:
+                continue
+            has_written = one.base_sequence > 0 and self._learns(user, deciding.now_ms)
+            if deciding.lets_on(producer_id, has_written=has_written) or not enforced:
                 asked.append((batch, one.place))
                 continue
             refused[one.place] = None
             # At once: before the next step another connection may bring what comes behind it.
             if awaits_answer:
-                has_room = refused_batches.refuse(user, batch, deciding.now_ms) and has_room
+                has_room = (
+                    refused_batches.refuse(user, batch, connection, deciding.now_ms) and has_room
+                )
         deciding.tell()
         now_ms = deciding.now_ms
-        throttle_ms = 0
-        if enforced:
-            wait_ms = self._wait_ms(user, now_ms) if keeps_unknown_back else 0
-            throttle_ms = max(deciding.throttle_ms, wait_ms)
+        wait_ms = self._wait_ms(user, now_ms) if keeps_unknown_back else 0
+        throttle_ms = max(deciding.throttle_ms, wait_ms) if enforced else 0
         going_on = self._let_go_on(asker, asked, refused, now_ms)
         awaited = (yield from going_on) if has_room else None
         self.connections_closed += awaited is None
@@ -205,7 +245,10 @@ class ProducerIdQuota:
                     awaited.append(batch.key)
                 else:
                     batches.answered(user, batch.key, connection)
-            elif not (batches.keeps_back(user, batch) or batches.refuse(user, batch, now_ms)):
+            elif not (
+                batches.keeps_back(user, batch, connection, now_ms)
+                or batches.refuse(user, batch, connection, now_ms)
+            ):
                 return None
         return awaited
 
@@ -241,3 +284,7 @@ def _nothing() -> None:
 def _rate(value: float) -> float | None:
     """What Kafka takes and holds nobody back is no quota."""
     return value if isfinite(value) and value < UNLIMITED_FROM else None
+
+
+def _any_rate(default: float | None, rates: Mapping[str, float | None]) -> bool:
+    return default is not None or any(rate is not None for rate in rates.values())

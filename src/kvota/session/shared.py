@@ -123,14 +123,16 @@ class Shared:
                 tell(self.default_callback, change)
         self.engine.apply(changes)
 
-    def replace_producer_id_rates(self, quotas: ClientQuotas) -> None:
-        """Put the rates of new producer ids in force that are among these quotas."""
-        self.producer_ids.replace(quotas)
+    def replace_producer_id_rates(self, quotas: ClientQuotas, now_ms: int | None = None) -> None:
+        """Put the rates of new producer ids in force that are among these quotas; ``now_ms``: as their ``replace``."""
+        self.producer_ids.replace(quotas, now_ms)
         self.engine.outdate(QuotaType.PRODUCE)  # its routes say whether ids are looked at
 
-    def change_producer_id_rates(self, changes: Sequence[KeyChange]) -> None:
-        """Put those of these changes in force that are rates of new producer ids."""
-        if self.producer_ids.change(changes):
+    def change_producer_id_rates(
+        self, changes: Sequence[KeyChange], now_ms: int | None = None
+    ) -> None:
+        """Put those of these changes in force that are rates of new producer ids; ``now_ms``: as their ``change``."""
+        if self.producer_ids.change(changes, now_ms):
             self.engine.outdate(QuotaType.PRODUCE)
 
     def replace_callback(

@@ -72,14 +72,23 @@ def of_producer(of: Of, *, partition: int = 0, version: int = 9, correlation: in
     return produce_of(("orders", partition, batch(of)), version=version, correlation=correlation)
 
 
-def answer_to(request: bytes, *, error: int = 0, throttle_ms: int = 0) -> bytes:
-    """The broker's answer to a whole request: each partition with the same error."""
+def answer_to(
+    request: bytes,
+    *,
+    error: int = 0,
+    errors: Mapping[int, int] | None = None,
+    throttle_ms: int = 0,
+) -> bytes:
+    """The broker's answer to a whole request: each partition with the same error, or with that of its number."""
     version = int.from_bytes(request[6:8], "big")
     correlation = int.from_bytes(request[8:12], "big")
     asked = frames.decoded(request, frames.PRODUCE, version, is_answer=False)
     topics = []
     for topic in asked.topic_data:
-        rows = [_answered(version, row.index, error) for row in topic.partition_data]
+        rows = [
+            _answered(version, row.index, (errors or {}).get(row.index, error))
+            for row in topic.partition_data
+        ]
         name = {"topic_id": topic.topic_id} if version >= 13 else {"name": topic.name}
         of_topic = frames.parts(
             frames.PRODUCE, version, "response", "PartitionProduceResponse", *rows

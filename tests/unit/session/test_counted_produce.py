@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
+from kvota.engine.layered_bloom import Layering
 from kvota.engine.producer_ids import ProducerIds
 from kvota.engine.refused_batches import FORGET_AFTER_MS, Batch, RefusedBatches
-from kvota.model.client_quotas import PRODUCER_IDS_KEY, KeyChange
+from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.errors import ProtocolError
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
@@ -151,6 +152,54 @@ def test_a_quota_that_comes_while_a_connection_is_open_counts_its_next_request()
     assert stage.machine.caller.routes[PRODUCE << 16 | 9].kind == Kind.PRODUCE
 
 
+def test_who_was_writing_when_a_rate_came_is_known_and_who_begins_is_new() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1e9), enforced=COUNTED))
+    shared, hour_ms = stage.cluster.shared, 3_600_000
+    for producer_id in range(20):
+        answered(stage, of_producer(Of(producer_id)))
+
+    def put_in_force(rate: float | None) -> None:
+        change = KeyChange(EVERYBODY, PRODUCER_IDS_KEY, rate)
+        shared.change_producer_id_rates([change], stage.cluster.now_ms)
+
+    put_in_force(1.0)
+    for producer_id in range(20):
+        answered(stage, of_producer(Of(producer_id, 1)))
+    assert not of_ids(stage)
+    answered(stage, of_producer(Of(100)))
+    assert stage.client(of_producer(Of(101))) == b""
+    put_in_force(2.0)  # another rate is no first one
+    stage.advance(hour_ms)
+    other = Stage(stage.cluster, number=2)
+    answered(other, of_producer(Of(19, 2)))
+    answered(other, of_producer(Of(18, 2)))
+    assert other.client(of_producer(Of(17, 2))) == b""  # silent for a window: as new as any
+
+
+def test_a_default_rate_counts_whoever_it_did_not_hold_for_before() -> None:
+    alice, bob = QuotaEntity(user="alice"), QuotaEntity(user="bob")
+
+    def quotas_of(**rates: float) -> ClientQuotas:
+        entities = {"alice": alice, "bob": bob, "default": EVERYBODY}
+        return ClientQuotas(
+            {entities[name]: {PRODUCER_IDS_KEY: rate} for name, rate in rates.items()}
+        )
+
+    def learn(quota: ProducerIdQuota, now_ms: int) -> set[str]:
+        return {user for user in ("alice", "bob", "carol") if quota._learns(user, now_ms)}
+
+    quota = ProducerIdQuota(ProducerIds(Layering(window_ms=1_000)))
+    quota.replace(quotas_of(alice=1.0))
+    assert learn(quota, 5_000) == set()
+    quota.replace(quotas_of(alice=2.0, default=1.0), 10_000)
+    assert learn(quota, 10_000) == {"bob", "carol"}
+    quota.replace(quotas_of(alice=2.0, bob=float(2**31), default=1.0), 12_000)
+    assert learn(quota, 12_000) == set()
+    quota.change([KeyChange(bob, PRODUCER_IDS_KEY, None)], 13_000)
+    assert learn(quota, 13_999) == {"bob"}
+    assert learn(quota, 14_000) == learn(quota, 11_000) == set()
+
+
 def test_shadow_mode_counts_and_refuses_nobody() -> None:
     stage = Stage(counted(enforced=ALL_TYPES))
     for producer_id in (1, 2, 3):
@@ -214,19 +263,19 @@ def test_a_batch_that_its_client_has_given_up_keeps_others_back_for_an_hour_only
     stage = Stage(counted())
     batches = stage.cluster.producer_ids.refused_batches
     head, follower = Batch((2, b"orders", 0), 0, 0), Batch((2, b"orders", 0), 0, 10)
-    batches.refuse("ANONYMOUS", head, 0)
+    batches.refuse("ANONYMOUS", head, 1, 0)
     for minutes in range(0, 60, 10):
-        assert batches.keeps_back("ANONYMOUS", follower)
+        assert batches.keeps_back("ANONYMOUS", follower, 1, minutes * 60_000)
         batches.sweep(minutes * 60_000, at_most=10)
     batches.sweep(FORGET_AFTER_MS, at_most=10)
-    assert not batches.keeps_back("ANONYMOUS", follower)
+    assert not batches.keeps_back("ANONYMOUS", follower, 1, FORGET_AFTER_MS)
 
 
 def test_a_sweep_looks_at_so_many_refusals_at_most_and_at_the_others_next() -> None:
     batches = RefusedBatches()
     for user in range(100):
-        batches.refuse(str(user), Batch((user, b"orders", 0), 0, 0), 0)
-    batches.refuse("50", Batch((50, b"orders", 0), 0, 0), FORGET_AFTER_MS)
+        batches.refuse(str(user), Batch((user, b"orders", 0), 0, 0), 1, 0)
+    batches.refuse("50", Batch((50, b"orders", 0), 0, 0), 1, FORGET_AFTER_MS)
     for left in (70, 41, 11, 1, 1):
         batches.sweep(FORGET_AFTER_MS, at_most=30)
         assert batches.count == left
@@ -334,8 +383,10 @@ def test_what_was_sent_behind_a_refused_batch_is_refused_even_when_tokens_are_ba
 
 def test_on_another_connection_nothing_overtakes_either() -> None:
     stage = refused_stage()
-    stage.advance(3_600_000)
     other = Stage(stage.cluster, number=2)
+    assert other.client(of_producer(Of(2000, 6)), of_producer(Of(2000, 5))) == b""
+    stage.advance(30_000)
+    other.advance(3_600_000)
     assert other.client(of_producer(Of(2000, 6))) == b""
 
     head = of_producer(Of(2000, 5))
@@ -370,6 +421,22 @@ def test_what_the_broker_has_not_taken_and_is_sent_again_is_not_overtaken(
     if is_sent_again:
         answered(stage, head)
         answered(stage, behind)
+
+
+def test_who_begins_anew_on_a_later_connection_with_what_follows_has_the_first_batch_elsewhere() -> (
+    None
+):
+    stage = refused_stage()
+    stage.cluster.producer_ids.ids.learn("ANONYMOUS", 1.0, 2000, stage.cluster.now_ms)
+    later = Stage(stage.cluster, number=2)
+    behind = of_producer(Of(2000, 6))
+    later.advance(59_999)
+    assert later.client(behind) == b""  # it may be about to come again
+    later.advance(1)
+    stage.advance(0)
+    assert stage.client(behind) == b""  # what was in flight when it was refused
+    answered(later, behind)
+    answered(stage, of_producer(Of(2000, 7)))
 
 
 def test_a_batch_that_went_on_and_was_never_answered_has_to_come_again() -> None:
@@ -420,7 +487,7 @@ def test_where_there_is_no_place_for_a_refusal_nothing_is_answered() -> None:
     quota.refused_batches = RefusedBatches(of_user_max=1)
     stage.advance(30_000)
     another = Batch((9, b"orders", 0), 0, 0)
-    quota.refused_batches.refuse("ANONYMOUS", another, stage.cluster.now_ms)
+    quota.refused_batches.refuse("ANONYMOUS", another, 1, stage.cluster.now_ms)
     before = len(stage.to_client)
     assert stage.client(of_producer(Of(2001))) == b""
     assert "neither answered nor forwarded" in stage.closed

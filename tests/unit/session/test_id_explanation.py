@@ -85,7 +85,7 @@ def test_looking_moves_nothing() -> None:
 def test_what_is_seen_and_what_is_kept_back() -> None:
     quota = quota_of(EVERYBODY, 3.0)
     produced(quota, 5)
-    quota.refused_batches.refuse("alice", Batch((4, b"orders", 0), 0, 0), NOW_MS)
+    quota.refused_batches.refuse("alice", Batch((4, b"orders", 0), 0, 0), 1, NOW_MS)
 
     said = explain_ids(quota, "alice", NOW_MS, enforced=False)
 
