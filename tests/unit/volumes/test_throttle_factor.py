@@ -109,6 +109,7 @@ def test_a_broker_that_invents_log_directories_fills_no_memory(
     cache = VolumeCache(validity_ms=1_000)
     names = [f"/{number}" for number in range(10)]
 
+    found: tuple[Volume, ...] = ()
     for now_ms, name in enumerate(names):
         found = cache.observed(
             [Volume(broker_id=1, log_dir=name, total_bytes=9, available_bytes=1)], now_ms
@@ -124,6 +125,7 @@ def test_what_is_seen_again_is_not_the_first_to_be_forgotten(
     monkeypatch.setattr(volume_cache, "REMEMBERED_MAX", 2)
     cache = VolumeCache(validity_ms=1_000)
 
+    found: tuple[Volume, ...] = ()
     for now_ms, brokers in enumerate(([1], [2], [1], [3])):
         found = cache.observed([seen(broker) for broker in brokers], now_ms)
 
