@@ -35,6 +35,10 @@ class FullSpeed(ABC):
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
 
+    def ask_to_stop(self) -> None:
+        """Send no more."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Send no more; return when all that was sent has been acknowledged, or has failed."""
         self._stopping.set()
