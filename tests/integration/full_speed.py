@@ -35,6 +35,10 @@ class FullSpeed(ABC):
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
 
+    def ask_to_stop(self) -> None:
+        """Send no more."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Send no more; return when all that was sent has been acknowledged, or has failed."""
         self._stopping.set()
@@ -47,7 +51,11 @@ class FullSpeed(ABC):
 
 
 class LibrdkafkaAtFullSpeed(FullSpeed):
-    """Ignores throttle times."""
+    """Ignores throttle times; ``buffered_kbytes`` wait to be sent when it is told to stop."""
+
+    def __init__(self, servers: str, topic: str, *, buffered_kbytes: int = 16_384) -> None:
+        super().__init__(servers, topic)
+        self._buffered_kbytes = buffered_kbytes
 
     def _run(self) -> None:
         producer = Producer(
@@ -56,7 +64,7 @@ class LibrdkafkaAtFullSpeed(FullSpeed):
                 "client.id": "librdkafka",
                 "enable.idempotence": True,
                 "message.timeout.ms": 120_000,
-                "queue.buffering.max.kbytes": 16_384,
+                "queue.buffering.max.kbytes": self._buffered_kbytes,
                 "batch.size": 200_000,
                 "linger.ms": 5,
                 "log_level": 0,

@@ -1,17 +1,22 @@
 """The disks under all brokers' log directories, asked of each broker (KIP-827, Kafka 3.3 and newer)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kvota.client.broker_error import BrokerError
 from kvota.client.cluster import Cluster
 from kvota.model.errors import KvotaError, UsageError
+from kvota.model.plain_text import on_one_line, shortened
 from kvota.volumes import Observation, Status, Volume
 
 DESCRIBE_LOG_DIRS = 35
 # The first version that tells how large a volume is and how much of it is free.
 _VERSION_WITH_SIZES = 4
+_TOO_OLD = "is older than Kafka 3.3 and does not tell how full its volumes are (KIP-827)"
+# Of one broker; nobody has as many. And no path is longer on any file system.
+LOG_DIRS_MAX = 1_000
+LOG_DIR_CHARS_MAX = 4_096
 
 
 async def observe_cluster(cluster: Cluster, *, timeout_s: float) -> Observation:
@@ -60,10 +65,7 @@ async def check_versions(cluster: Cluster) -> None:
     for broker_id in (await cluster.metadata([])).brokers:
         connection = await cluster.connection_to(broker_id)
         if connection.versions.get(DESCRIBE_LOG_DIRS, (0, 0))[1] < _VERSION_WITH_SIZES:
-            msg = (
-                f"broker {broker_id} is older than Kafka 3.3 and does not tell how full its volumes are "
-                "(KIP-827): the cluster source needs 3.3 or newer"
-            )
+            msg = f"broker {broker_id} {_TOO_OLD}: the cluster source needs 3.3 or newer"
             raise UsageError(msg)
 
 
@@ -81,28 +83,52 @@ async def _of_broker(
     except KvotaError as error:
         reason = f"broker {broker_id}: {_words(error, timeout_s)}"
         return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=reason)
+    told = _told_by(broker_id, answer)
+    if isinstance(told, str):
+        return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=told)
+    return told
+
+
+def _told_by(broker_id: int, answer: Any) -> tuple[Sequence[Volume], int] | str:
+    """The volumes in an answer and how many had no size, or why they are not known."""
+    results = answer.results
+    if not hasattr(answer, "error_code") or not all(
+        hasattr(result, "usable_bytes") for result in results
+    ):  # it has become older since the start
+        return f"broker {broker_id} {_TOO_OLD}"
     code = int(answer.error_code)
     if code:
-        reason = str(BrokerError(f"broker {broker_id}: describe_log_dirs", code))
-        return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=reason)
-    volumes = [_volume(broker_id, result) for result in answer.results]
-    known = [volume for volume in volumes if volume is not None]
+        return str(BrokerError(f"broker {broker_id}: describe_log_dirs", code))
+    if len(results) > LOG_DIRS_MAX:
+        return f"broker {broker_id}: it names {len(results)} log directories; at most {LOG_DIRS_MAX} are taken"
+    volumes = [_volume(broker_id, result) for result in results]
+    known = _each_once(volume for volume in volumes if volume is not None)
     if not known:
         # A user without the right to describe the cluster gets an empty list of old brokers.
-        reason = (
+        return (
             f"broker {broker_id}: it tells the size of none of its {len(volumes)} log directories"
         )
-        return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=reason)
-    return known, len(volumes) - len(known)
+    return known, sum(volume is None for volume in volumes)
+
+
+def _each_once(volumes: Iterable[Volume]) -> list[Volume]:
+    """Of a log directory that is named twice the fuller one."""
+    found: dict[str, Volume] = {}
+    for volume in volumes:
+        known = found.get(volume.log_dir)
+        if known is None or volume.available_bytes < known.available_bytes:
+            found[volume.log_dir] = volume
+    return list(found.values())
 
 
 def _volume(broker_id: int, result: Any) -> Volume | None:
+    """None: it tells no size. What it says is written to logs and metrics, so it is made fit for one line."""
     total, usable = int(result.total_bytes), int(result.usable_bytes)
     if int(result.error_code) or total < 0 or usable < 0:
         return None
     return Volume(
         broker_id=broker_id,
-        log_dir=str(result.log_dir),
+        log_dir=shortened(on_one_line(str(result.log_dir)), LOG_DIR_CHARS_MAX),
         total_bytes=total,
         available_bytes=usable,
     )

@@ -50,6 +50,11 @@ KNOWN_PROPERTIES = (
 )
 
 _CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_EXAMPLE_OF_KIND = {
+    "DOUBLE": "Write a number, without a unit.",
+    "LONG": "Write a whole number of bytes, e.g. 5000000000.",
+    "INT": "Write a whole number of seconds, e.g. 10.",
+}
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
 _CLUSTER_INTERVAL_MS = 60_000
@@ -128,12 +133,11 @@ class _Reader:
         except ValueError:
             value = float("nan")
         if isnan(value):
-            self.fault(key, f'"{text}" is not a number of type {kind}', "Write a number.")
+            self.fault(key, f'"{text}" is not a number of type {kind}', _EXAMPLE_OF_KIND[kind])
             return None
         if not low <= value <= high:
-            self.fault(
-                key, f'"{text}" is not between {low:g} and {high:g}', "Write another number."
-            )
+            remedy = "Write a part of 1, e.g. 0.1." if high == 1 else "Write another number."
+            self.fault(key, f'"{text}" is not between {low:g} and {high:g}', remedy)
             return None
         return value
 
@@ -181,6 +185,19 @@ def read_volume_settings(
             "missing, and the cluster's volumes are to be looked at",
             'Write the brokers\' addresses, e.g. "kafka-1:9092,kafka-2:9092".',
         )
+    log_dirs = _list(properties.get(LOG_DIRS, ""))
+    if source == "local" and is_active and not log_dirs:
+        reader.fault(
+            LOG_DIRS,
+            "missing, and the volumes of this machine are to be looked at",
+            'Write the directories, e.g. "/var/lib/kafka", or use the cluster source.',
+        )
+    validity_ms = _validity_ms(reader)
+    if is_active and validity_ms <= interval_ms:
+        reader.warnings.append(
+            f"{VALIDITY} ({validity_ms / 1000:g} s) is not longer than the check interval ({interval_ms / 1000:g} s): "
+            "the fallback comes into force between two looks"
+        )
     if limit is not None and interval_ms == 0:
         reader.warnings.append(f"{CHECK_INTERVAL} is 0: the volumes' limits are never looked at")
     if told_by and interval_ms == 0:
@@ -194,8 +211,8 @@ def read_volume_settings(
         check_interval_ms=interval_ms,
         limit=limit,
         fallback=_or(reader.number(FALLBACK, "DOUBLE", 0.0, 1.0), 1.0),
-        validity_ms=_validity_ms(reader),
-        log_dirs=_list(properties.get(LOG_DIRS, "")),
+        validity_ms=validity_ms,
+        log_dirs=log_dirs,
         admin=admin,
         own_class=own_class if is_active else "",
         own_properties={

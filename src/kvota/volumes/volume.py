@@ -20,10 +20,10 @@ class Volume:
 
     @property
     def used_bytes(self) -> int:
-        """What is not available, by whomever it is used."""
-        return self.total_bytes - self.available_bytes
+        """What is not available, by whomever it is used; 0 where more is said to be available than there is."""
+        return max(self.total_bytes - self.available_bytes, 0)
 
     @property
     def available_ratio(self) -> float:
         """The available part, 0.0 to 1.0; 0.0 of a volume without a size."""
-        return self.available_bytes / self.total_bytes if self.total_bytes > 0 else 0.0
+        return min(self.available_bytes / self.total_bytes, 1.0) if self.total_bytes > 0 else 0.0

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 
 from kvota.volumes.volume import Volume
 
+# More than any cluster has. A broker that invents names for its log directories fills no memory.
+REMEMBERED_MAX = 20_000
+
 
 class VolumeCache:
     """Remembers each volume for ``validity_ms`` after it was last seen.
@@ -16,7 +19,8 @@ class VolumeCache:
     other way round, as Strimzi has; tests pin both.)
 
     Attributes:
-        evictions: how often each volume was forgotten, by broker and log directory: 0 from its first sight on.
+        evictions: how often each volume was forgotten, by broker and log directory: 0 from its first sight on;
+            of the last ``REMEMBERED_MAX``.
     """
 
     def __init__(self, *, validity_ms: int) -> None:
@@ -32,8 +36,9 @@ class VolumeCache:
         """Take what was seen; returns all that count now, those of absent brokers among them."""
         for volume in volumes:
             key = volume.broker_id, volume.log_dir
+            self._seen.pop(key, None)  # so that the one that was not seen for longest is the first
             self._seen[key] = volume, now_ms
-            self.evictions.setdefault(key, 0)
+            self.evictions[key] = self.evictions.pop(key, 0)
         return self.forget(now_ms)
 
     def forget(self, now_ms: int) -> tuple[Volume, ...]:
@@ -44,7 +49,11 @@ class VolumeCache:
         over = [
             key for key, (_, seen_ms) in self._seen.items() if now_ms >= seen_ms + self._validity_ms
         ]
+        too_many = max(len(self._seen) - REMEMBERED_MAX, len(over))
+        over += list(self._seen)[len(over) : too_many]
         for key in over:
             del self._seen[key]
             self.evictions[key] += 1
+        for key in list(self.evictions)[:-REMEMBERED_MAX]:
+            del self.evictions[key]
         return tuple(volume for volume, _ in self._seen.values())

@@ -128,6 +128,8 @@ def test_both_names_of_a_level_may_say_the_same() -> None:
         ({FACTOR: "my.Factor", SOURCE: "my.Disks"}, SOURCE),
         ({f"{B_BYTES}.hard": "5", f"{B_BYTES}.soft": "4", SERVERS: "k:1"}, f"{B_BYTES}.soft"),
         ({f"{B_RATIO}.hard": "0.5", f"{B_RATIO}.soft": "0.4", SERVERS: "k:1"}, f"{B_RATIO}.soft"),
+        ({f"{P}.storage.hard": "5", INTERVAL: "1"}, "log.dirs"),
+        ({f"{P}.storage.hard": "5", INTERVAL: "1", "log.dirs": " , "}, "log.dirs"),
         ({INTERVAL: "60", f"{P}.storage.check.interval": "PT1M"}, f"{P}.storage.check.interval"),
         ({f"{P}.storage.hard": "-1"}, f"{P}.storage.hard"),
         ({EXCLUDED: "User:"}, EXCLUDED),
@@ -174,7 +176,14 @@ def test_excluded_names_of_the_old_way_are_taken_with_a_warning() -> None:
         ({INTERVAL: "0", BYTES: "1", SERVERS: "k:1"}, "never looked at"),
         ({f"{P}.storage.hard": "5"}, "never looked at"),
         ({FACTOR: "my.Factor", INTERVAL: "0"}, "my.Factor is never asked"),
-        ({f"{P}.storage.soft": "9", f"{P}.storage.hard": "5", INTERVAL: "1"}, "it never throttles"),
+        (
+            {f"{P}.storage.soft": "9", f"{P}.storage.hard": "5", INTERVAL: "1", "log.dirs": "/a"},
+            "it never throttles",
+        ),
+        (
+            {BYTES: "1", SERVERS: "k:1", VALIDITY: "PT60S"},
+            "the fallback comes into force between two looks",
+        ),
     ],
 )
 def test_what_is_allowed_and_probably_not_meant_is_said(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvota.volumes import ThrottleFactor, Volume, VolumeCache
+from kvota.volumes import ThrottleFactor, Volume, VolumeCache, volume_cache
 
 MINUTE = 60_000
 
@@ -100,3 +100,33 @@ def test_a_look_that_fails_only_forgets() -> None:
     cache.forget(1_000)
 
     assert len(cache) == 0
+
+
+def test_a_broker_that_invents_log_directories_fills_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(volume_cache, "REMEMBERED_MAX", 3)
+    cache = VolumeCache(validity_ms=1_000)
+    names = [f"/{number}" for number in range(10)]
+
+    found: tuple[Volume, ...] = ()
+    for now_ms, name in enumerate(names):
+        found = cache.observed(
+            [Volume(broker_id=1, log_dir=name, total_bytes=9, available_bytes=1)], now_ms
+        )
+
+    assert [each.log_dir for each in found] == names[-3:]
+    assert [log_dir for _, log_dir in cache.evictions] == names[-3:]
+
+
+def test_what_is_seen_again_is_not_the_first_to_be_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(volume_cache, "REMEMBERED_MAX", 2)
+    cache = VolumeCache(validity_ms=1_000)
+
+    found: tuple[Volume, ...] = ()
+    for now_ms, brokers in enumerate(([1], [2], [1], [3])):
+        found = cache.observed([seen(broker) for broker in brokers], now_ms)
+
+    assert [each.broker_id for each in found] == [1, 3]
