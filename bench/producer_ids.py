@@ -171,6 +171,8 @@ def memory_of(count: int) -> dict[str, dict[str, float]]:
         "rbloom, no window": {"bytes": bloom.size_in_bits / 8 / count, "false_positives": in_bloom},
     }
     for name, asked, again in (
+        ("each id once, as it is by default", Layering().false_positive_rate, False),
+        ("each id in every layer, by default", Layering().false_positive_rate, True),
         ("each id once", 0.01, False),
         ("each id in every layer", 0.01, True),
         ("each id in every layer, 3.5 % asked", 0.035, True),

@@ -28,7 +28,8 @@ class Layering:
         window_ms: a number that was not seen for so long is new.
         layers: into which the window is divided, 1 to 64. A number that comes at least every
             ``window_ms - layer_ms`` stays seen.
-        false_positive_rate: of all layers together while none is overfilled, above 0 and below 1.
+        false_positive_rate: of all layers together while none is overfilled, above 0 and below 1. So many of the
+            ids that are *tried* pass uncounted, and who crash-loops tries tens of thousands in a window.
 
     Raises:
         ValueError: one of them is out of its range.
@@ -36,7 +37,7 @@ class Layering:
 
     window_ms: int = 3_600_000
     layers: int = 4
-    false_positive_rate: float = 0.01
+    false_positive_rate: float = 0.0001
 
     def __post_init__(self) -> None:
         """Refuse what no filter can be made of."""
@@ -61,7 +62,7 @@ class Layering:
     def layer_probability(self) -> float:
         """The rate of false positives of one layer, so that all of them have ``false_positive_rate``.
 
-        >>> round(Layering().layer_probability, 5)
+        >>> round(Layering(false_positive_rate=0.01).layer_probability, 5)
         0.00251
         """
         return float(1.0 - (1.0 - self.false_positive_rate) ** (1.0 / self.layers))

@@ -151,11 +151,11 @@ def test_a_bad_end_fits_and_says_what_to_do(end: ending.Ending) -> None:
 
 
 def test_ids_beyond_the_quota_at_the_broker_are_a_broken_promise(end: ending.Ending) -> None:
-    more = HeldIds(12_345, 12_357, 60.0)
+    more = HeldIds(12_345, 12_358, 60.0)
     too_many = replace(end, held_ids={**end.held_ids, "enforced": more})
 
     assert too_many.broken == [
-        "crashloop: the broker has learnt 12 producer ids; 11 were promised at most"
+        "crashloop: the broker has learnt 13 producer ids; 12 were promised at most"
     ]
     assert not _too_wide(ending.outcome(too_many))
 

@@ -7,7 +7,7 @@ from kvota.engine.layered_bloom import LayeredBloomFilter, Layering, LayerMemory
 
 NOW_MS = 1_700_000_000_000
 WINDOW_MS, LAYER_MS = 4_000, 1_000
-LAYERING = Layering(window_ms=WINDOW_MS, layers=4)
+LAYERING = Layering(window_ms=WINDOW_MS, layers=4, false_positive_rate=0.01)
 
 
 class Seen:

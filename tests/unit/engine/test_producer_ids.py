@@ -75,6 +75,18 @@ def test_in_no_window_are_there_more_than_twice_the_rate() -> None:
     assert admitted == pytest.approx(200, abs=3)
 
 
+def test_a_crash_loop_that_always_has_another_id_gets_few_in_uncounted() -> None:
+    ids = ProducerIds(hash_key=7)
+    tries, rate = 36_000, 100.0
+    answers = [
+        ids.admit("u", rate, 1_000 + number, NOW_MS + number * HOUR_MS // tries)
+        for number in range(tries)
+    ]
+
+    assert answers.count(NEW) <= 2 * rate
+    assert answers.count(KNOWN) < rate / 5  # of 1 in 100, as Bloom filters are often made: 230
+
+
 def test_users_do_not_share_ids_or_tokens() -> None:
     ids = ProducerIds()
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from kvota.admin import AdminClient, TopicPartition
-
-# Of new ids that look like known ones, and pass uncounted; the gateway's setting, as it is by default.
-FALSE_POSITIVES = 0.01
+from kvota.engine import Layering
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +26,16 @@ class HeldIds:
         """How many it has learnt."""
         return self.after - self.before
 
-    def allowed(self, rate: float, window_s: float) -> int:
+    def allowed(self, rate: float, window_s: float, *, tried: int) -> int:
         """How many it may have learnt at most under a quota of so many new ids per window.
 
-        >>> HeldIds(0, 21, 30.0).allowed(20.0, 3600.0)
+        Of those that are tried a few look like known ones, and pass uncounted.
+
+        >>> HeldIds(0, 21, 30.0).allowed(20.0, 3600.0, tried=100)
         21
         """
-        return ceil(rate * (1 + self.elapsed_s / window_s) / (1 - FALSE_POSITIVES))
+        uncounted = tried * Layering().false_positive_rate
+        return ceil(rate * (1 + self.elapsed_s / window_s) + uncounted)
 
 
 def held_ids(bootstrap_servers: str, topic: str, partitions: int) -> int:

@@ -154,6 +154,7 @@ def _plan_row(line: PlanLine, used: Uses) -> list[str]:
     because = {
         Reason.NEED: f"what it needs, and {HEADROOM:.0%} more",
         Reason.SHARE: "a fair share: it needs more",
+        Reason.FLOOR: "the least that is planned",
     }
     return [
         tenant,
