@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from kvota.testing.kafka_messages import body_offset
 from kvota.testing.producer_frames import Of, answer_to, batch, produce_of
 from kvota.testing.stage import ALL_TYPES, Cluster, Stage
 from kvota.wire.apis import PRODUCE
+from kvota.wire.error_code import ErrorCode
 from kvota.wire.producer_ids import producers
 
 WINDOW_MS = 60_000
@@ -108,14 +110,14 @@ class World:
         if epoch > kept.epoch or sequence == kept.sequence:
             self.kept[key] = Kept(epoch, sequence, connection)
         elif sequence > kept.sequence:
-            assert kept.passing_on == connection, "a batch overtakes one that was refused"
+            pytest.fail("a batch overtakes one that was refused")
 
-    def answer(self, connection: int) -> None:
+    def answer(self, connection: int, error: int = 0) -> None:
         """The broker answers its oldest request."""
         if not self.unanswered[connection]:
             return
         frame = self.unanswered[connection].pop(0)
-        self.stages[connection].broker(answer_to(frame))
+        self.stages[connection].broker(answer_to(frame, error=error))
         for one in producers(frame, body_offset(frame, PRODUCE, 9, "request"), 9):
             kept = self.kept.get((one.producer_id, one.partition))
             if (
@@ -123,7 +125,10 @@ class World:
                 and kept.passing_on == connection
                 and (one.epoch, one.base_sequence) == (kept.epoch, kept.sequence)
             ):
-                del self.kept[one.producer_id, one.partition]
+                if error:
+                    kept.passing_on = -1
+                else:
+                    del self.kept[one.producer_id, one.partition]
         self.look(connection)
 
     def reconnect(self, connection: int) -> None:
@@ -154,6 +159,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("send"), AT, REQUESTS),
     st.tuples(st.just("send"), AT, ONE.map(lambda one: (one,))),
     st.tuples(st.just("answer"), AT),
+    st.tuples(st.just("answer"), AT, st.just(int(ErrorCode.NOT_LEADER_OR_FOLLOWER))),
     st.tuples(st.just("advance"), st.sampled_from([1, 5_000, 20_000, WINDOW_MS])),
     st.tuples(st.just("reconnect"), AT),
     st.tuples(st.just("configure"), st.sampled_from([None, 0.5, 1.0, 3.0])),

@@ -3,7 +3,7 @@
 A client that has several batches of a partition in flight takes the acknowledgement of a later one for that of
 all before it, and a broker that knows nothing of a producer id takes any first sequence number. So where a batch
 was refused, what its producer has sent behind it for the same partition is refused, too, until that first one
-comes again and goes on, or the producer begins anew with a higher epoch.
+has come again and the broker has it, or the producer begins anew with a higher epoch.
 """
 
 from typing import NamedTuple
@@ -40,12 +40,12 @@ class Refusal:
         self.connection = _NOBODY
         self.last_ms = last_ms
 
-    def keeps_back(self, epoch: int, base_sequence: int, connection: int) -> bool:
+    def keeps_back(self, epoch: int, base_sequence: int) -> bool:
         """True for a batch that comes behind it, or is of an epoch before it."""
         if epoch != self.epoch:
             return epoch < self.epoch
         behind = (base_sequence - self.base_sequence) % _SEQUENCES
-        return 0 < behind < _HALF and not 0 < self.connection == connection
+        return 0 < behind < _HALF
 
 
 class Batch(NamedTuple):
@@ -72,19 +72,13 @@ class RefusedBatches:
         self.users: dict[str, dict[Key, Refusal]] = {}
         self.count = 0
 
-    def keeps_back(self, user: str, batch: Batch, connection: int) -> bool:
-        """True where a batch must be refused, whatever its quota says.
-
-        Args:
-            user: whose it is.
-            batch: that has come.
-            connection: it has come on, 1 or more.
-        """
+    def keeps_back(self, user: str, batch: Batch) -> bool:
+        """True where a batch must be refused, whatever its quota says: until the broker has the one before it."""
         refusal = self._of(user, batch.key)
         if refusal is None:
             return False
         # What is kept back does not make the hour longer: a batch that its client has given up would block for ever.
-        return refusal.keeps_back(batch.epoch, batch.base_sequence, connection)
+        return refusal.keeps_back(batch.epoch, batch.base_sequence)
 
     def refuse(self, user: str, batch: Batch, now_ms: int) -> bool:
         """Remember a batch that ``keeps_back`` has let pass, and its quota has not.
@@ -104,7 +98,13 @@ class RefusedBatches:
     def goes_on(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
         """One that may go on does; true where it was awaited: ``answered`` or ``abandoned`` is due for its key.
 
-        What comes behind it on the same connection may follow; on another one it could overtake it.
+        What comes behind it does not follow before it is answered: a broker that refuses it may take the next one.
+
+        Args:
+            user: whose it is.
+            batch: that goes on.
+            connection: on which, 1 or more.
+            now_ms: Unix ms.
         """
         refusal = self._of(user, batch.key)
         if refusal is None:
@@ -125,7 +125,7 @@ class RefusedBatches:
             self._forget(user, key)
 
     def abandoned(self, user: str, key: Key, connection: int) -> None:
-        """Nobody knows whether the broker has it: it has to come again before what follows."""
+        """The broker may not have it: it has to come again before what follows."""
         refusal = self._of(user, key)
         if refusal is not None and refusal.connection == connection:
             refusal.connection = _NOBODY

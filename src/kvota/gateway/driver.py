@@ -381,11 +381,11 @@ class Driver:
         self.client.transport.abort()
 
     def close_if_gone(self) -> bool:
-        """Close where a request waits in line whose client does not wait for it any more."""
+        """Close where a request waits whose client does not wait for it any more."""
         if self.closing or not self.machine.waits_for_an_answer or not has_gone(self.client):
             return False
         self.close(
-            "its client has gone while a request waited for its turn",
+            "its client has gone while a request waited",
             level=logging.DEBUG,
             by="client",
         )

@@ -77,6 +77,7 @@ class Caller:
     """
 
     __slots__ = (
+        "_is_muted_for_retry",
         "_is_muted_to_the_end",
         "_muted_by",
         "_set_aside",
@@ -146,7 +147,7 @@ class Caller:
         self.asks = 0
         # Whose counters the running mute is for.
         self._muted_by: dict[QuotaType, Muting] = {}
-        self._is_muted_to_the_end = False
+        self._is_muted_to_the_end = self._is_muted_for_retry = False
         self._work = StepWork()
         self.commands: list[Command] = []
         self.whole = WholeRequest(shared.whole_requests, wake)
@@ -186,10 +187,20 @@ class Caller:
         self._is_muted_to_the_end = True
         self.pausing.mute(throttle_ms)
 
+    def mute_for_retry(self, throttle_ms: int) -> None:
+        """The same because of a batch that was refused, and that its client is to send again."""
+        self.mute_to_the_end(throttle_ms)
+        self._is_muted_for_retry = True
+
+    @property
+    def is_muted_for_retry(self) -> bool:
+        """True while it is muted so: its client awaits answers, and sends nothing again once it has gone."""
+        return self._is_muted_for_retry and self.pausing.is_muting
+
     def _forget_past_mutes(self) -> None:
         if not self.pausing.is_muting:
             self._muted_by.clear()
-            self._is_muted_to_the_end = False
+            self._is_muted_to_the_end = self._is_muted_for_retry = False
 
     def look_again(self, now_us: int) -> None:
         """Where a counter behind the running mute has changed: wait as long as they all say now."""

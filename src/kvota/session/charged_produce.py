@@ -146,8 +146,6 @@ def expect_answer(
     last = charges[-1]
     if not awaits_answer:
         append_rows(caller, charges, NO_ANSWER)
-        if in_part is not None:
-            in_part.abandoned()
     elif len(charges) > 1 or last.outcome == REJECTED or in_part is not None:
         caller.expect((correlation, Due.CHARGED, route, charges, in_part))
     else:

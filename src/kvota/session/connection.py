@@ -290,7 +290,13 @@ class Connection:
 
     @property
     def waits_for_an_answer(self) -> bool:
-        """True while a request in line is worth nothing once its client has gone (acks are not 0)."""
+        """True while what waits here is worth nothing once its client has gone (acks are not 0).
+
+        A request in line; what was sent behind a refused batch: nobody would take its answer, and a producer that
+        is no more would take a token that another one waits for.
+        """
+        if self.caller.is_muted_for_retry:
+            return True
         return self.is_in_line and (
             self.caller.fetch_room.is_waiting or self._requests.place.awaits_answer
         )

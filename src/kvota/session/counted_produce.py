@@ -8,7 +8,6 @@ an error that their clients take for a reason to try again, and merged into the 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvota.engine.refused_batches import Key
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED
 from kvota.model.quota_type import QuotaType
 from kvota.session.budget import BudgetShare
@@ -16,8 +15,9 @@ from kvota.session.caller import Caller
 from kvota.session.charged_produce import AdmittedProduce, append_rows, take_charged_produce
 from kvota.session.commands import Do
 from kvota.session.line_place import LinePlace
+from kvota.session.produce_in_part import ProduceInPart
 from kvota.session.produce_quota import Charge
-from kvota.session.producer_id_quota import Asker, Judgement, ProducerIdQuota
+from kvota.session.producer_id_quota import Asker, Judgement
 from kvota.session.route import Route
 from kvota.session.unfinished import Unfinished
 from kvota.session.waking import nobody
@@ -68,54 +68,6 @@ class _Decided(NamedTuple):
     throttle_ms: int
 
 
-class _InPart:
-    """What is to be done with the broker's answer to the part of a Produce that has gone on."""
-
-    __slots__ = (
-        "_awaited",
-        "_connection",
-        "_quota",
-        "_refused",
-        "_user",
-        "_version",
-        "throttle_ms",
-    )
-
-    def __init__(
-        self, quota: ProducerIdQuota, asker: Asker, version: int, decided: _Decided
-    ) -> None:
-        self._quota = quota
-        self._user, self._connection, _ = asker
-        self._version = version
-        self._refused = decided.refused
-        self._awaited: Sequence[Key] = decided.judgement.awaited or ()
-        self.throttle_ms = decided.throttle_ms
-
-    def merged(self, frame: Frame) -> Steps[Frame]:
-        """The answer, with the partitions that were refused.
-
-        Raises:
-            ProtocolError: it is no such answer.
-        """
-        told = frame
-        if self._refused:
-            scanned = yield from produce_parts.scan_answer_in_steps(frame, self._version)
-            told = yield from produce_parts.merge_in_steps(
-                frame, scanned, self._version, self._refused
-            )
-        for number, key in enumerate(self._awaited, 1):
-            self._quota.refused_batches.answered(self._user, key, self._connection)
-            if number % STEP_PARTS == 0:
-                yield None
-        self._awaited = ()
-        return told
-
-    def abandoned(self) -> None:
-        """Whether the broker has what was awaited nobody knows: it has to come again."""
-        for key in self._awaited:
-            self._quota.refused_batches.abandoned(self._user, key, self._connection)
-
-
 class CountedProduce:
     """The Produce requests of one connection whose ids are counted, one at a time."""
 
@@ -150,8 +102,8 @@ class CountedProduce:
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
         self._held: BudgetShare | None = None  # what that takes in memory
-        # Correlation and answer of a refused request of which the rest is on its way.
-        self._told_at_end: tuple[int, bytes] | None = None
+        # A refused request of which the rest is on its way.
+        self._told_at_end: tuple[AdmittedProduce, _Decided] | None = None
 
     # ------------------------------------------------------------------ the usual one
 
@@ -293,10 +245,10 @@ class CountedProduce:
 
     # ------------------------------------------------------------------ deciding
 
-    def _asker(self) -> Asker:
+    def _asker(self, produce: AdmittedProduce) -> Asker:
         caller = self._caller
         enforced = QuotaType.PRODUCER_ID in caller.shared.settings.enforced
-        return Asker(caller.principal.name, caller.number, enforced)
+        return Asker(caller.principal.name, caller.number, enforced, produce.awaits_answer)
 
     def _decide(
         self, produce: AdmittedProduce, frame: bytes, body: int, one: BatchProducer | None
@@ -307,7 +259,7 @@ class CountedProduce:
             batches = (one,)
         else:
             batches = yield from producers_in_steps(frame, body, version)
-        asker = self._asker()
+        asker = self._asker(produce)
         judgement = yield from self._quota.judge(asker, batches, now_us // 1000)
         self._record(produce, asker, judgement, now_us)
         if not judgement.refused or judgement.awaited is None:
@@ -368,18 +320,40 @@ class CountedProduce:
             return self._refuse(produce, decided, now_us, is_here=is_here)
         in_part = None
         if judgement.refused or judgement.awaited:
-            in_part = _InPart(self._quota, self._asker(), route.version, decided)
+            in_part = ProduceInPart(
+                self._quota,
+                self._asker(produce),
+                version=route.version,
+                refused=decided.refused,
+                awaited=judgement.awaited,
+                throttle_ms=decided.throttle_ms,
+            )
         self._unfinished.admit(produce._replace(in_part=in_part), now_us, is_here=is_here)
         if decided.throttle_ms:
-            self._caller.mute_to_the_end(decided.throttle_ms)
+            self._caller.mute_for_retry(decided.throttle_ms)
         return decided.onward
 
     def _refuse(
         self, produce: AdmittedProduce, decided: _Decided, now_us: int, *, is_here: bool
     ) -> bytes:
         """Nothing goes on; its bytes are charged all the same, as those of any Produce that fails."""
+        unanswered = produce._replace(awaits_answer=False)
+        self._unfinished.admit(unanswered, now_us, is_here=is_here)
+        if is_here:
+            self._tell(produce, decided, now_us)
+        else:
+            self._told_at_end = produce, decided
+        return b""
+
+    def tell_at_end(self, now_us: int) -> None:
+        """All of a refused request is here, and may be answered: before, librdkafka knows of no such request."""
+        refused, self._told_at_end = self._told_at_end, None
+        if refused is not None:
+            self._tell(*refused, now_us)
+
+    def _tell(self, produce: AdmittedProduce, decided: _Decided, now_us: int) -> None:
+        """Answer a refused request, and keep its client back for as long as it is told from now on."""
         caller, route = self._caller, produce.route
-        self._unfinished.admit(produce._replace(awaits_answer=False), now_us, is_here=is_here)
         told: Frame = decided.refusal
         longest_ms = max((charge.mute_ms for charge in produce.further), default=0)
         if longest_ms > decided.throttle_ms:
@@ -387,16 +361,6 @@ class CountedProduce:
             told_ms = route.answered_ms(produce.further[-1].memo, longest_ms, 0)
             throttle_field.patch(told, route.key, route.version, told_ms)
         if decided.throttle_ms:
-            caller.mute_to_the_end(decided.throttle_ms)
+            caller.mute_for_retry(decided.throttle_ms)
         told = caller.told_in(told, (route.key, route.version), now_us)
-        if is_here:
-            caller.answer_locally(produce.correlation, bytes(told))
-        else:
-            self._told_at_end = produce.correlation, bytes(told)
-        return b""
-
-    def tell_at_end(self) -> None:
-        """All of a refused request is here, and may be answered: before, librdkafka knows of no such request."""
-        told, self._told_at_end = self._told_at_end, None
-        if told is not None:
-            self._caller.answer_locally(*told)
+        caller.answer_locally(produce.correlation, bytes(told))

@@ -36,11 +36,14 @@ class Asker(NamedTuple):
         user: the authenticated name.
         connection: number of the client's connection, 1 or more.
         enforced: false in shadow mode: new ids are counted, and none is refused.
+        awaits_answer: its acks are not 0. Who awaits none sends nothing again, and takes no answer for another one's:
+            nothing has to be kept back behind what is refused.
     """
 
     user: str
     connection: int
     enforced: bool
+    awaits_answer: bool
 
 
 class Judgement(NamedTuple):
@@ -51,8 +54,8 @@ class Judgement(NamedTuple):
         over: how many ids are over the quota; in shadow mode they go on.
         over_ms: for how long they are refused, the longest; 0: none is.
         refused: the partitions that do not go on.
-        awaited: those of the others of which a batch was refused before, and now goes on; None: there is no
-            place to remember the refusals, so that nothing of the request must be answered.
+        awaited: those of the others of which a batch was refused before, now goes on, and will be answered; None: there
+            is no place to remember the refusals, so that nothing of the request must be answered.
         throttle_ms: how long the client has to be kept back, uncapped; 0: not at all.
     """
 
@@ -144,7 +147,7 @@ class ProducerIdQuota:
         self, asker: Asker, batches: Iterable[BatchProducer], now_ms: int
     ) -> Generator[None, None, Judgement]:
         """Decide about each producer id, and with it about each partition; a little at a time."""
-        (user, connection, enforced), rate = asker, self.rate(asker.user)
+        (user, _, enforced, awaits_answer), rate = asker, self.rate(asker.user)
         refused_batches = self.refused_batches
         answers: dict[int, int] = {}
         refused: dict[Place, None] = {}
@@ -157,7 +160,7 @@ class ProducerIdQuota:
             if producer_id < 0:
                 continue
             batch = Batch((producer_id, *one.place), one.epoch, one.base_sequence)
-            if refused_batches.keeps_back(user, batch, connection):
+            if refused_batches.keeps_back(user, batch):
                 refused[one.place] = None
                 if rate is not None and not self.ids.knows(user, rate, producer_id, now_ms):
                     keeps_unknown_back = True
@@ -172,15 +175,20 @@ class ProducerIdQuota:
                 continue
             refused[one.place] = None
             # At once: before the next step another connection may bring what comes behind it.
-            has_room = refused_batches.refuse(user, batch, now_ms) and has_room
-        throttle_ms = over_ms if enforced else 0
-        reading = self.ids.reading(user, now_ms) if keeps_unknown_back and enforced else None
-        if reading is not None:
-            throttle_ms = max(throttle_ms, reading.throttle_ms)
+            if awaits_answer:
+                has_room = refused_batches.refuse(user, batch, now_ms) and has_room
+        throttle_ms = 0
+        if enforced:
+            throttle_ms = max(over_ms, self._wait_ms(user, now_ms) if keeps_unknown_back else 0)
         going_on = self._let_go_on(asker, asked, refused, now_ms)
         awaited = (yield from going_on) if has_room else None
         self.connections_closed += awaited is None
         return Judgement(new, over, over_ms, refused.keys(), awaited, throttle_ms)
+
+    def _wait_ms(self, user: str, now_ms: int) -> int:
+        """How long a new id would be refused."""
+        reading = self.ids.reading(user, now_ms)
+        return 0 if reading is None else reading.throttle_ms
 
     def _let_go_on(
         self,
@@ -193,18 +201,22 @@ class ProducerIdQuota:
 
         None: there was no place for a refusal.
         """
-        user, connection, _ = asker
+        user, connection, _, awaits_answer = asker
         batches = self.refused_batches
         awaited: list[Key] = []
+        if refused and not awaits_answer:
+            return awaited  # nothing of the request goes on
         for number, (batch, place) in enumerate(asked, 1):
             if number % STEP_PARTS == 0:
                 yield None
             if place not in refused:
-                if batches.goes_on(user, batch, connection, now_ms):
+                if not batches.goes_on(user, batch, connection, now_ms):
+                    continue
+                if awaits_answer:
                     awaited.append(batch.key)
-            elif not (
-                batches.keeps_back(user, batch, connection) or batches.refuse(user, batch, now_ms)
-            ):
+                else:
+                    batches.answered(user, batch.key, connection)
+            elif not (batches.keeps_back(user, batch) or batches.refuse(user, batch, now_ms)):
                 return None
         return awaited
 

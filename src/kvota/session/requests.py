@@ -257,7 +257,7 @@ class Requests:
         if self.swallowed_bytes:
             if not self.left:
                 self.swallowed_bytes = 0
-                self._counted.tell_at_end()
+                self._counted.tell_at_end(now_us)
             return data[here:], 0
         return data, here
 

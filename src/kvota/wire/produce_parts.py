@@ -18,7 +18,7 @@ from kvota.wire.headers import (
 )
 from kvota.wire.producer_ids import PARTITIONS_MAX, TOPIC_ID_FROM, Place, topic_of
 from kvota.wire.scanner import Scanner
-from kvota.wire.steps import STEP_PARTS, Steps
+from kvota.wire.steps import StepCount, Steps
 from kvota.wire.varint import Bytes, Frame
 
 _APPEND_TIME_FROM, _START_OFFSET_FROM, _MESSAGE_FROM = 2, 5, 8
@@ -134,7 +134,7 @@ def refusal_in_steps(
     flexible = is_flexible(PRODUCE, version)
     topics = yield from _with_refused((), refused, version, b"")
     throttle = encode_int32(throttle_ms) if version >= _THROTTLE_FROM else b""
-    body = b"".join((*topics, throttle, b"\0" * flexible))
+    body = b"".join((topics, throttle, b"\0" * flexible))
     return encode_answer(PRODUCE, version, correlation_id, body)
 
 
@@ -168,8 +168,8 @@ def merge_in_steps(
     frame: Frame, scanned: ProduceAnswer, version: int, refused: Sequence[RefusedPartition]
 ) -> Steps[bytes]:
     """Adds refused partitions to the broker's answer: to their topics, where these are in it."""
-    parts = yield from _with_refused(scanned.topics, refused, version, frame)
-    return with_size([frame[: scanned.body_at], *parts, frame[scanned.topics_end :]])
+    topics = yield from _with_refused(scanned.topics, refused, version, frame)
+    return with_size([frame[: scanned.body_at], topics, frame[scanned.topics_end :]])
 
 
 def _scan_partition(scanner: Scanner, topic: bytes, version: int) -> PartitionResult:
@@ -192,32 +192,41 @@ def _with_refused(
     refused: Sequence[RefusedPartition],
     version: int,
     frame: Bytes,
-) -> Steps[list[Bytes]]:
+) -> Steps[bytearray]:
     """The topics of an answer, with their count."""
     flexible = is_flexible(PRODUCE, version)
-    encoded: dict[bytes, list[bytes]] = {}
-    for number, partition in enumerate(refused, 1):
-        encoded.setdefault(partition.place[0], []).append(_encoded(partition, version))
-        if number % STEP_PARTS == 0:
+    # Of each topic its partitions' number, and they themselves: put together as they come, or the last step were long.
+    counts: dict[bytes, int] = {}
+    encoded: dict[bytes, bytearray] = {}
+    tags_of: dict[bytes, bytes] = {}
+    work = StepCount()
+    for topic, results, tags in topics:
+        tags_of[topic] = tags
+        rows = encoded.setdefault(topic, bytearray())
+        counts[topic] = counts.get(topic, 0) + len(results)
+        for result in results:
+            rows += frame[result.at : result.end]
+            if work.is_step_done():
+                yield None
+        if work.is_step_done():
             yield None
-    parts: list[Bytes] = []
-    tags_of = {topic: tags for topic, _, tags in topics}
-    results_of: dict[bytes, list[PartitionResult]] = {}
-    for topic, results, _ in topics:
-        results_of.setdefault(topic, []).extend(results)
-    all_topics = dict.fromkeys((*results_of, *encoded))
-    parts.append(encode_count(len(all_topics), flexible=flexible))
-    for number, topic in enumerate(all_topics, 1):
-        answered, added = results_of.get(topic, ()), encoded.get(topic, ())
+    for partition in refused:
+        topic = partition.place[0]
+        rows = encoded.setdefault(topic, bytearray())
+        counts[topic] = counts.get(topic, 0) + 1
+        rows += _encoded(partition, version)
+        if work.is_step_done():
+            yield None
+    told = bytearray(encode_count(len(encoded), flexible=flexible))
+    for topic, rows in encoded.items():
         is_id = version >= TOPIC_ID_FROM
-        parts.append(topic if is_id else encode_text(topic.decode(), flexible=flexible))
-        parts.append(encode_count(len(answered) + len(added), flexible=flexible))
-        parts += [frame[result.at : result.end] for result in answered]
-        parts += added
-        parts.append(tags_of.get(topic, b"\0" * flexible))
-        if number % STEP_PARTS == 0:
+        told += topic if is_id else encode_text(topic.decode(), flexible=flexible)
+        told += encode_count(counts[topic], flexible=flexible)
+        told += rows
+        told += tags_of.get(topic, b"\0" * flexible)
+        if work.is_step_done():
             yield None
-    return parts
+    return told
 
 
 def _encoded(refused: RefusedPartition, version: int) -> bytes:

@@ -20,6 +20,23 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 
+class StepCount:
+    """Counts parts, and says when so many are done that others may have their turn."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def is_step_done(self) -> bool:
+        """Asked behind each part: true behind every ``STEP_PARTS``."""
+        self._parts += 1
+        if self._parts < STEP_PARTS:
+            return False
+        self._parts = 0
+        return True
+
+
 def at_once(steps: Steps[T]) -> T:
     """All of it, without a break."""
     while True:

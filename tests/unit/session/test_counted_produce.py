@@ -1,6 +1,9 @@
 """A Produce whose producer ids are counted: what goes on, what is refused, and that nothing overtakes a refusal."""
 
+import sys
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -26,6 +29,7 @@ from kvota.testing.producer_frames import (
 )
 from kvota.testing.stage import ALL_TYPES, Cluster, Row, Stage, quotas
 from kvota.wire.error_code import ErrorCode
+from kvota.wire.steps import STEP_PARTS
 
 COUNTED = ALL_TYPES | {QuotaType.PRODUCER_ID}
 REFUSED = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -175,6 +179,28 @@ def test_without_acks_nothing_is_answered_and_the_connection_ends() -> None:
     assert len(split(stage.to_client)) == 1
 
 
+def test_behind_what_was_refused_without_acks_nothing_is_kept_back() -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1)))
+    assert stage.client(produce_of(("orders", 0, batch(Of(2))), acks=0)) == b""
+    assert not stage.cluster.producer_ids.refused_batches.count
+    other = Stage(stage.cluster, number=2)
+    other.advance(3_600_000)
+    follower = produce_of(("orders", 0, batch(Of(2, 1))), acks=0)
+    assert other.client(follower) == follower
+
+
+def test_a_refused_batch_that_comes_again_without_acks_keeps_nothing_back() -> None:
+    stage = refused_stage()
+    stage.advance(3_600_000)
+    head = produce_of(("orders", 0, batch(Of(2000, 5))), acks=0)
+    assert stage.client(head) == head
+    for sequence in (6, 7):
+        follower = produce_of(("orders", 0, batch(Of(2000, sequence))), acks=0)
+        assert stage.client(follower) == follower
+    assert not stage.closed
+
+
 def test_what_came_with_a_request_that_ends_its_connection_does_not_go_on() -> None:
     stage = Stage(counted())
     answered(stage, of_producer(Of(1)))
@@ -189,10 +215,10 @@ def test_a_batch_that_its_client_has_given_up_keeps_others_back_for_an_hour_only
     head, follower = Batch((2, b"orders", 0), 0, 0), Batch((2, b"orders", 0), 0, 10)
     batches.refuse("ANONYMOUS", head, 0)
     for minutes in range(0, 60, 10):
-        assert batches.keeps_back("ANONYMOUS", follower, 1)
+        assert batches.keeps_back("ANONYMOUS", follower)
         batches.sweep(minutes * 60_000, at_most=10)
     batches.sweep(FORGET_AFTER_MS, at_most=10)
-    assert not batches.keeps_back("ANONYMOUS", follower, 1)
+    assert not batches.keeps_back("ANONYMOUS", follower)
 
 
 @pytest.mark.parametrize(
@@ -303,11 +329,35 @@ def test_on_another_connection_nothing_overtakes_either() -> None:
     head = of_producer(Of(2000, 5))
     assert other.client(head) == head  # it goes on, and is not answered yet
     assert stage.client(of_producer(Of(2000, 6))) == b""  # left over on the first connection
-    behind = of_producer(Of(2000, 6))
-    assert other.client(behind) == behind  # behind it on its own
+    # Nor behind it on its own: a broker that refuses the first may take the second.
+    assert other.client(of_producer(Of(2000, 6))) == b""
     other.broker(answer_to(head))
     assert not stage.cluster.producer_ids.refused_batches.count
+    answered(other, of_producer(Of(2000, 6)))
     answered(stage, of_producer(Of(2000, 7)))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_sent_again"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.MESSAGE_TOO_LARGE, False),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False),
+    ],
+)
+def test_what_the_broker_has_not_taken_and_is_sent_again_is_not_overtaken(
+    error: ErrorCode, *, is_sent_again: bool
+) -> None:
+    stage = refused_stage()
+    stage.advance(3_600_000)
+    head, behind = of_producer(Of(2000, 5)), of_producer(Of(2000, 6))
+    answered(stage, head, error=error)
+    assert (stage.client(behind) == b"") == is_sent_again
+    if is_sent_again:
+        answered(stage, head)
+        answered(stage, behind)
 
 
 def test_a_batch_that_went_on_and_was_never_answered_has_to_come_again() -> None:
@@ -435,6 +485,44 @@ def test_a_request_of_ten_thousand_partitions_is_judged_in_steps() -> None:
     assert stage.cluster.producer_ids.refused_batches.count == 5_000
 
 
+@pytest.mark.parametrize("topics", [1, 10_000])
+def test_no_step_of_ten_thousand_partitions_looks_at_many(topics: int) -> None:
+    stage = Stage(counted())
+    answered(stage, of_producer(Of(1000)))
+    rows = [
+        (f"orders{index % topics}", index, batch(Of(1000 + index % 2 * 1000)))
+        for index in range(10_000)
+    ]
+    machine, work = stage.machine, []
+
+    def step(take: Callable[[], bytes | bytearray | None]) -> bytes | bytearray:
+        events = 0
+
+        def note(*_: object) -> None:
+            nonlocal events
+            events += 1
+
+        sys.setprofile(note)
+        try:
+            return take() or b""
+        finally:
+            sys.setprofile(None)
+            work.append(events)
+
+    now_us = stage.cluster.clock.now_us()
+    onward = step(partial(machine.from_client, produce_of(*rows), now_us))
+    while not onward:
+        machine.commands.clear()
+        onward = step(partial(machine.step, now_us))
+    told = step(partial(machine.from_upstream, answer_to(bytes(onward)), now_us))
+    while (Do.BREATHE, None) in machine.commands:
+        machine.commands.clear()
+        told = step(partial(machine.read_on, now_us))
+    assert len(errors_of(bytes(told))) == 10_000
+    assert max(work) < 45 * STEP_PARTS
+    assert len(work) > 150
+
+
 def in_part_stage() -> tuple[Stage, bytes]:
     """One that awaits an answer for 600 partitions, which is looked through in steps; another one was refused."""
     stage = Stage(counted())
@@ -558,6 +646,39 @@ def test_one_batch_is_decided_on_by_its_beginning_and_never_cut() -> None:
     assert stage.cluster.rows[-1].value == len(other) - 4
     stage.advance(30_000)
     answered(stage, of_producer(Of(1000, 1)))
+
+
+def test_a_refused_request_that_comes_slowly_is_muted_for_as_long_as_it_is_told() -> None:
+    stage = refused_stage()
+    stage.advance(30_000)
+    request = of_producer(Of(2001, records_bytes=100_000))
+    assert stage.client(request[:20_000]) == b""
+    stage.advance(25_000)
+    stage.client(request[20_000:])
+    assert throttle_of(last_answer(stage), PRODUCE, 9) == 30_000
+    known = of_producer(Of(1000, 1))
+    assert stage.client(known) == b""
+    assert stage.advance(29_999) == b""
+    assert stage.advance(1) == known
+
+
+def test_the_bytes_of_a_refused_request_that_comes_slowly_are_told() -> None:
+    stage = Stage(counted(PRODUCE=100.0))
+    answered(stage, of_producer(Of(1000)))
+    request = of_producer(Of(2000, records_bytes=100_000))
+    stage.client(request[:20_000])
+    stage.client(request[20_000:])
+    assert throttle_of(last_answer(stage), PRODUCE, 9) > 30_000
+
+
+def test_who_has_gone_while_it_was_to_send_again_is_not_waited_for() -> None:
+    stage = Stage(counted())
+    assert not stage.machine.waits_for_an_answer
+    answered(stage, of_producer(Of(1000)))
+    stage.client(of_producer(Of(2000)))
+    assert stage.machine.waits_for_an_answer
+    stage.advance(30_000)
+    assert not stage.machine.waits_for_an_answer
 
 
 def test_several_batches_are_held_until_all_are_here() -> None:
