@@ -244,7 +244,9 @@ class ProducerIdQuota:
         self.ids.sweep(now_ms, at_most=min(_SWEPT_USERS, ceil(share * len(self.ids))))
         self.refused_batches.sweep(now_ms, at_most=_SWEPT_REFUSALS)
 
-    def new_memo(self, asker: Asker, *, client_id: str, api_version: int) -> ChargeMemo:
+    def new_memo(
+        self, asker: Asker, *, client_id: str, api_version: int, api_key: int = PRODUCE
+    ) -> ChargeMemo:
         """The columns of a row on behalf of this user."""
         rate, window_ms = self.rate(asker.user), self.ids.memory.layering.window_ms
         limit = None if rate is None else rate * 1000.0 / window_ms
@@ -258,7 +260,7 @@ class ProducerIdQuota:
             user=asker.user,
             client_id=client_id,
             tags=tags_text({USER_TAG: asker.user}),
-            api_key=PRODUCE,
+            api_key=api_key,
             api_version=api_version,
             limit=limit,
             samples=1,
