@@ -95,7 +95,9 @@ class RecordedIds:
             self.set_rate(user, rate)
 
     def _note(self, decisions: Decisions) -> None:
-        for memo, count, throttle_ms, outcome in decisions.rows(client_id="app", api_version=9):
+        for memo, count, throttle_ms, outcome in decisions.rows(
+            client_id="app", api_key=0, api_version=9
+        ):
             place = len(self._memos)
             self._memos.append(memo)
             self._packed += ROW.pack(

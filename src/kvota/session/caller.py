@@ -204,6 +204,7 @@ class Caller:
 
     def look_again(self, now_us: int) -> None:
         """Where a counter behind the running mute has changed: wait as long as they all say now."""
+        self._count_ids_of_transactions()
         if not self.pausing.is_muting or self._is_muted_to_the_end or self.node_id == UNKNOWN_NODE:
             return
         now_ms = now_us // 1000
@@ -321,11 +322,19 @@ class Caller:
         self.is_let_in = self.shared.asks_for_logins = True
         self.routes.update(self._set_aside)
         self._set_aside.clear()
+        self._count_ids_of_transactions()
 
     def forget_lanes(self) -> None:
         """The user or the node has changed: every charge is looked up anew."""
         for route in self.routes.values():
             route.forget_lane()
+
+    def _count_ids_of_transactions(self) -> None:
+        """The user, or the quota, may be another one; what is charged on bytes finds out with its lane."""
+        rate = self.shared.producer_ids.rate(self.principal.name)
+        for route in self.routes.values():
+            if route.is_of_transactions:
+                route.count_ids(rate)
 
     def look_up(self, route: Route, client_id: bytes | bytearray, now_us: int) -> bool:
         """Find whose quota this is: on first use, and when the quotas, the user or the node changed.

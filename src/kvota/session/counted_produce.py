@@ -23,6 +23,7 @@ from kvota.session.producer_id_quota import Judgement
 from kvota.session.route import Route
 from kvota.session.unfinished import Unfinished
 from kvota.wire import produce_parts, throttle_field
+from kvota.wire.apis import PRODUCE
 from kvota.wire.headers import request_body_offset
 from kvota.wire.produce_parts import RefusedPartition
 from kvota.wire.producer_ids import (
@@ -300,7 +301,7 @@ class CountedProduce:
         client_id, version = produce.route.memo.client_id, produce.route.version
         sink, at_us = self._caller.shared.sink, decisions.at_us
         for memo, count, throttle_ms, outcome in decisions.rows(
-            client_id=client_id, api_version=version
+            client_id=client_id, api_key=PRODUCE, api_version=version
         ):
             seq, value = sink.next_seq(), float(count)
             if outcome == ADMITTED:

@@ -7,7 +7,6 @@ from kvota.engine.producer_ids import NEW, ProducerIds
 from kvota.model.decision_sink import ADMITTED, REJECTED, ChargeMemo
 from kvota.model.quota_type import CLUSTER_NODE_ID, Algorithm, QuotaType
 from kvota.model.tags import USER_TAG, tags_text
-from kvota.wire.apis import PRODUCE
 
 # Of the ids of a step that are answered alike, so many have a row each: clients that are no attack bring one or two.
 _NAMED_IDS = 10
@@ -54,7 +53,7 @@ class Decisions(NamedTuple):
     owed_ms: int | None
 
     def rows(
-        self, *, client_id: str, api_version: int
+        self, *, client_id: str, api_key: int, api_version: int
     ) -> Iterator[tuple[ChargeMemo, int, int, int]]:
         """What is recorded of them, in order: memo, number of ids, throttle in ms, outcome.
 
@@ -68,12 +67,12 @@ class Decisions(NamedTuple):
             named: list[int | None] = [*ids[:_NAMED_IDS]]
             rest = len(ids) - len(named)
             for producer_id in [*named, None] if rest else named:
-                memo = self._memo(client_id, api_version, owed_ms, producer_id)
+                memo = self._memo(client_id, (api_key, api_version), owed_ms, producer_id)
                 owed_ms = None
                 yield memo, rest if producer_id is None else 1, throttle_ms, outcome
 
     def _memo(
-        self, client_id: str, api_version: int, owed_ms: int | None, producer_id: int | None
+        self, client_id: str, api: tuple[int, int], owed_ms: int | None, producer_id: int | None
     ) -> ChargeMemo:
         return ChargeMemo(
             node_id=CLUSTER_NODE_ID,
@@ -82,8 +81,8 @@ class Decisions(NamedTuple):
             user=self.asker.user,
             client_id=client_id,
             tags=tags_text({USER_TAG: self.asker.user}),
-            api_key=PRODUCE,
-            api_version=api_version,
+            api_key=api[0],
+            api_version=api[1],
             limit=self.rate * 1000.0 / self.window_ms,
             samples=1,
             sample_ms=self.window_ms,

@@ -5,7 +5,7 @@ from kvota.session.exchanges.login import LOGIN_KEYS
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.heads import during_login
 from kvota.session.route import Kind, Route
-from kvota.wire.apis import FETCH, INIT_PRODUCER_ID, PRODUCE
+from kvota.wire.apis import APIS, FETCH, INIT_PRODUCER_ID, PRODUCE, Treatment
 
 
 def new_route(caller: Caller, key: int, version: int) -> Route:
@@ -17,7 +17,7 @@ def new_route(caller: Caller, key: int, version: int) -> Route:
     if caller.logs_in and key not in LOGIN_KEYS:
         raise during_login(key, version)
     settings = caller.shared.settings
-    return Route(
+    route = Route(
         key,
         version,
         kind=_kind(caller, key),
@@ -26,6 +26,9 @@ def new_route(caller: Caller, key: int, version: int) -> Route:
         factor_told_ms_max=settings.factor_told_ms_max,
         count=caller.shared.api_counts.of(key),
     )
+    if APIS[key].treatment is Treatment.COUNTED:
+        route.count_ids(caller.shared.producer_ids.rate(caller.principal.name))
+    return route
 
 
 def _kind(caller: Caller, key: int) -> Kind:

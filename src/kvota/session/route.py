@@ -18,6 +18,7 @@ from kvota.wire.apis import (
     DELETE_TOPICS,
     FETCH,
     PRODUCE,
+    Treatment,
 )
 from kvota.wire.headers import is_flexible
 from kvota.wire.producer_ids import BATCHES_FROM
@@ -63,6 +64,7 @@ class Route:
         "flexible",
         "has_endpoints",
         "ids_rate",
+        "is_of_transactions",
         "is_permissive",
         "key",
         "kind",
@@ -102,6 +104,7 @@ class Route:
         self.flexible = is_flexible(key, version)
         self.size_max = min(api.request_bytes_max, size_max)
         self.kind = int(kind)  # a plain int: the hot path compares it
+        self.is_of_transactions = api.treatment is Treatment.COUNTED
         self.has_endpoints = key in {PRODUCE, FETCH} and version >= api.addresses_from
         # A topic mutation that is carried out whatever its quota says; its client waits afterwards.
         self.is_permissive = version < STRICT_FROM.get(key, 0)
@@ -145,7 +148,10 @@ class Route:
         return max(told_ms, upstream_ms)
 
     def count_ids(self, rate: float | None) -> None:
-        """Look at the producer ids of its batches from now on, or no longer (None)."""
+        """Look at the producer ids in its requests from now on, or no longer (None)."""
+        if self.is_of_transactions:
+            self.kind = int(Kind.PASS if rate is None else Kind.EXCHANGE)
+            return
         if self.key != PRODUCE or self.version < BATCHES_FROM:
             return
         self.ids_rate = rate

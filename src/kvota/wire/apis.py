@@ -19,6 +19,9 @@ API_VERSIONS = 18
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
 INIT_PRODUCER_ID = 22
+ADD_PARTITIONS_TO_TXN = 24
+ADD_OFFSETS_TO_TXN = 25
+TXN_OFFSET_COMMIT = 28
 DESCRIBE_ACLS = 29
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
@@ -58,6 +61,7 @@ class Treatment(IntEnum):
     FETCH = 2  # the request's limits are lowered, the answer is charged and patched
     REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
     EXCHANGE = 4  # the request is read whole: what goes on, who the client is, what it is told
+    COUNTED = 5  # as PASS; as EXCHANGE for users whose producer ids are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +201,31 @@ _TABLE = (
     _api(21, "DeleteRecords", 2, flexible_from=2, request_bytes_max=_BIG),
     _api(INIT_PRODUCER_ID, "InitProducerId", 6, flexible_from=2),
     _api(23, "OffsetForLeaderEpoch", 4, flexible_from=4, throttle_from=2, request_bytes_max=_BIG),
-    _api(24, "AddPartitionsToTxn", 5, flexible_from=3, request_bytes_max=_BIG),
-    _api(25, "AddOffsetsToTxn", 4, flexible_from=3),
+    _api(
+        ADD_PARTITIONS_TO_TXN,
+        "AddPartitionsToTxn",
+        5,
+        flexible_from=3,
+        treatment=Treatment.COUNTED,
+        request_bytes_max=_BIG,
+    ),
+    _api(
+        ADD_OFFSETS_TO_TXN,
+        "AddOffsetsToTxn",
+        4,
+        flexible_from=3,
+        treatment=Treatment.COUNTED,
+    ),
     _api(26, "EndTxn", 5, flexible_from=3),
     _api(27, "WriteTxnMarkers", 2, flexible_from=1, throttle_from=NEVER),
-    _api(28, "TxnOffsetCommit", 5, flexible_from=3, request_bytes_max=_BIG),
+    _api(
+        TXN_OFFSET_COMMIT,
+        "TxnOffsetCommit",
+        5,
+        flexible_from=3,
+        treatment=Treatment.COUNTED,
+        request_bytes_max=_BIG,
+    ),
     _api(DESCRIBE_ACLS, "DescribeAcls", 3, flexible_from=2),
     _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG),
     _api(31, "DeleteAcls", 3, flexible_from=2, request_bytes_max=_BIG),

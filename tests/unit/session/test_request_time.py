@@ -35,7 +35,7 @@ LONG_NS = 500 * MS
 PASSED_ON = [
     (key, version)
     for key, api in APIS.items()
-    if api.treatment is Treatment.PASS
+    if api.treatment in {Treatment.PASS, Treatment.COUNTED}
     for version in versions(key)
     if version <= api.version_max
 ]

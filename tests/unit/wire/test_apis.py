@@ -117,9 +117,12 @@ def test_what_decides_on_a_connection_is_read_whole_and_what_names_brokers_is_re
     assert keys_of(Treatment.EXCHANGE) == logins_and_versions | mutations | error_texts | quotas
     assert keys_of(Treatment.REWRITE) == {3, 10, 32, 60}
     assert (keys_of(Treatment.PRODUCE), keys_of(Treatment.FETCH)) == ({0}, {1})
+    assert keys_of(Treatment.COUNTED) == {24, 25, 28}
 
 
 def test_no_answer_with_addresses_is_passed_on_as_it_is() -> None:
     named = {api.key for api in APIS.values() if api.addresses_from != NEVER}
 
-    assert named & (keys_of(Treatment.PASS) | keys_of(Treatment.EXCHANGE)) == set()
+    assert not named & (
+        keys_of(Treatment.PASS) | keys_of(Treatment.EXCHANGE) | keys_of(Treatment.COUNTED)
+    )

@@ -65,12 +65,12 @@ def is_node_known(caller: Caller) -> bool:
 
 
 def is_known(caller: Caller, route: Route, client_id: bytes | bytearray) -> bool:
-    """False: the broker, or what this client may mutate, is being asked for, and a mutation must wait."""
+    """False: the broker, or what this client may mutate, is being asked for, and a request must wait."""
     # Topics that are asked for may be created: one counter has these for all brokers.
     by_asking = QuotaType.CONTROLLER_MUTATION if route.key == METADATA else None
     quota_type = QUOTA_TYPE_OF_KEY.get(route.key, by_asking)
     if quota_type is None:
-        return True
+        return not route.is_of_transactions or is_node_known(caller)
     if route.key == METADATA and caller.is_stranger:
         return True  # who has not logged in has no quota, and is told of no topic
     if route.key != METADATA and not is_node_known(caller):

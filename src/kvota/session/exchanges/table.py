@@ -10,6 +10,7 @@ from kvota.session.exchanges.described_brokers import DescribedBrokers
 from kvota.session.exchanges.exchange import Exchange
 from kvota.session.exchanges.login import Authenticate, Handshake
 from kvota.session.exchanges.mutation import Mutation
+from kvota.session.exchanges.transactions import CountedTransaction
 from kvota.session.exchanges.versions import Versions
 from kvota.wire.apis import (
     ALTER_CLIENT_QUOTAS,
@@ -30,6 +31,7 @@ from kvota.wire.apis import (
 
 EXCHANGES: Mapping[int, type[Exchange]] = {
     **{key: Addresses for key, api in APIS.items() if api.treatment is Treatment.REWRITE},
+    **{key: CountedTransaction for key, api in APIS.items() if api.treatment is Treatment.COUNTED},
     METADATA: AutoCreation,
     API_VERSIONS: Versions,
     SASL_HANDSHAKE: Handshake,
