@@ -159,6 +159,14 @@ class Reload:
     ) -> list[str]:
         """Go by all this from now on; returns what is another now."""
         before, config = self._running.config, overlaid(in_file, settings)
+        # First: where it cannot be shown any more, nothing is another.
+        shown = [
+            line
+            for one, listener in zip(
+                self._gateway.certificates, config.gateway.listeners, strict=False
+            )
+            if one is not None and listener.tls is not None and (line := one.replace(listener.tls))
+        ]
         self._running.replace(_running(self._running.written, in_file), settings)
         quotas_before, stored_before = self._gateway.shared.engine.quotas, self._store.quotas
         if written is not None and isinstance(self._store, TomlStore):
@@ -176,13 +184,6 @@ class Reload:
             connection_rates=config.gateway.connection_rates,
         )
         self._sources.replace(self._running.config.quotas, quotas)
-        shown = [
-            line
-            for one, listener in zip(
-                self._gateway.certificates, config.gateway.listeners, strict=False
-            )
-            if one is not None and listener.tls is not None and (line := one.replace(listener.tls))
-        ]
         changed = [
             *(_change(quotas_before, change) for change in quotas_before.changes_to(quotas)),
             *_beside_engine(stored_before, self._store.quotas),
