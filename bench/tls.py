@@ -241,7 +241,14 @@ tls = {{ certfile = "server-keystore.pem" }}
             found["idle"][name] = memory_of_idle(pid, port, trusted, asked.idle)
             print(f"  {name:<14}{found['idle'][name]:8.1f}")
     RESULT.write_text(
-        json.dumps({"load": os.getloadavg()[0], "options": vars(asked), "results": found}, indent=1)
+        json.dumps(
+            {
+                "load": os.getloadavg()[0],
+                "options": {**vars(asked), "haproxy": bool(asked.haproxy)},
+                "results": found,
+            },
+            indent=1,
+        )
     )
     return 0
 
