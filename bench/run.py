@@ -7,6 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 NAMES = (
     "relay",
+    "tls",
     "sizing",
     "decide",
     "round_trip",

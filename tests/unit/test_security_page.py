@@ -8,10 +8,12 @@ import pytest
 
 from kvota.engine.kept_places import KEPT_MAX
 from kvota.engine.refused_batches import ALL_MAX, OF_USER_MAX
-from kvota.gateway.backlog import HELD_BYTES_MAX, LARGE_READ_BYTES, LITTLE_READ_BYTES
+from kvota.gateway import tls_transport
+from kvota.gateway.backlog import HELD_BYTES_MAX, LARGE_READ_BYTES
 from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.leaving import HURRY_S, LEAVE_S
 from kvota.gateway.listeners import LET_IN_AT_ONCE
+from kvota.gateway.little_reads import LITTLE_READ_BYTES
 from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
@@ -57,6 +59,8 @@ DEFAULTS = {
     "limits.in_flight_max": connection.in_flight_max,
     "WHOLE_ANSWER_BYTES_MAX": WHOLE_ANSWER_BYTES_MAX,
     "BUFFERED_FETCH_BYTES_MAX": BUFFERED_FETCH_BYTES_MAX,
+    "limits.tls_handshake_time": limits.tls_handshake_ms,
+    "_RECORDS_MAX": tls_transport._RECORDS_MAX,
     "limits.write_buffer_bytes": limits.write_buffer_bytes,
     "LARGE_READ_BYTES": LARGE_READ_BYTES,
     "LITTLE_READ_BYTES": LITTLE_READ_BYTES,

@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from kvota.app.config import GatewayConfig
@@ -11,7 +12,7 @@ from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
 from kvota.callbacks.loading import is_kvotas_own
 from kvota.files.whole_file import DISK_IS_FULL
-from kvota.gateway.error_words import words_of
+from kvota.gateway.dialling import why_unreachable
 from kvota.gateway.knocking import knock
 from kvota.model.broker_settings import CALLBACK_CLASS
 from kvota.model.client_quotas import ClientQuotas
@@ -20,7 +21,10 @@ from kvota.model.errors import UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.record.recorder import check_alone
+from kvota.tls.server_tls import make_context
 from kvota.volumes.settings import EXCLUDED, FETCH, PRODUCE, REQUEST
+
+_ENDS_SOON = timedelta(days=30)
 
 
 def check_folder(folder: Path) -> None:
@@ -69,6 +73,7 @@ def doubts(config: GatewayConfig, stored: ClientQuotas, callback: ClientQuotaCal
         *_of_the_static_callback(config, quotas, callback),
         *_groups(config, quotas, callback),
         *_volumes(config),
+        *_certificates_that_end(config),
     ]
 
 
@@ -142,6 +147,27 @@ def _volumes(config: GatewayConfig) -> Iterator[str]:
         yield "quotas.PRODUCE: full disks slow nobody down while enforce = true is not said"
 
 
+def _certificates_that_end(config: GatewayConfig) -> Iterator[str]:
+    for listener in config.gateway.listeners:
+        if listener.tls is None:
+            continue
+        left = make_context(listener.tls).ends - datetime.now(UTC)
+        where = f"{listener.table}.tls: {listener.tls.certfile}"
+        if left < timedelta():
+            yield f"{where} has ended; no client takes it. Renew it: the gateway shows a new one by itself"
+        elif left < _ENDS_SOON:
+            yield f"{where} ends in {left.days} days. Renew it: the gateway shows a new one by itself"
+
+
+def when_certificates_end(config: GatewayConfig) -> list[str]:
+    """Return a line for each listener that encrypts."""
+    return [
+        f"{one.table}.tls: {one.tls.certfile} ends on {make_context(one.tls).ends:%Y-%m-%d}"
+        for one in config.gateway.listeners
+        if one.tls is not None
+    ]
+
+
 def _names_of_another_syntax(config: GatewayConfig, quotas: ConfiguredQuotas) -> Iterator[str]:
     for entity in quotas.entries():
         for key, name in (("user", entity.user), ("client_id", entity.client_id)):
@@ -166,13 +192,19 @@ def unreachable_brokers(config: GatewayConfig) -> list[str]:
 
 
 async def _unreachable(config: GatewayConfig) -> list[str]:
+    tls = config.gateway.upstream_tls
+
     async def connect(host: str, port: int) -> str:
         connect_ms = config.gateway.limits.connect_ms
         try:
-            await knock((host, port), timeout_s=connect_ms / 1000)
-        except (OSError, ValueError) as error:
+            await knock((host, port), timeout_s=connect_ms / 1000, tls=tls)
+        except (OSError, ValueError, UsageError) as error:
             timed_out = isinstance(error, TimeoutError)
-            reason = f"no answer in {connect_ms} ms" if timed_out else words_of(error)
+            reason = (
+                f"no answer in {connect_ms} ms"
+                if timed_out
+                else why_unreachable(error, (host, port), tls)
+            )
             return f"upstream.bootstrap_servers: {host}:{port} cannot be reached: {reason}"
         return ""
 

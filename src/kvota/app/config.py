@@ -6,9 +6,11 @@ from pathlib import Path
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
+from kvota.app.listener_tables import read_listeners
 from kvota.app.own_login import faults_of_own_tls
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.app.shadow_file import ShadowFile, load_shadow
+from kvota.app.tls_tables import read_upstream_tls
 from kvota.engine import Factored
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import (
@@ -23,7 +25,6 @@ from kvota.model.quota_type import QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.record.record_limits import RecordLimits
 from kvota.session.settings import ConnectionSettings
-from kvota.session.topology import Advertised
 from kvota.store.quotas_file import load_client_quotas
 from kvota.store.toml_file import in_file_order, load_toml
 from kvota.web.settings import HttpSettings
@@ -130,48 +131,23 @@ def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
 
 def _config(reader: Reader, path: Path) -> GatewayConfig:
     folder = path.parent
-    reader.known((), ("gateway", "upstream", "quotas", "limits", "record", "http", "kafka"))
-    listen = reader.table("gateway")
     reader.known(
-        ("gateway",),
-        (
-            *("name", "host", "advertised_host", "bootstrap_port", "node_port_base", "node_ids"),
-            "pid_file",
-        ),
+        (), ("gateway", "listeners", "upstream", "quotas", "limits", "record", "http", "kafka")
     )
-    host = listen.value("host", "127.0.0.1", values.read_host)
+    listen = reader.table("gateway")
     name = listen.value("name", "kvota", values.read_name)
-    first, last = listen.value("node_ids", (0, 9), values.read_node_range)
-    bootstrap_port = listen.value("bootstrap_port", 9192, values.read_port)
-    node_port_base = listen.value("node_port_base", 9200, values.read_port)
-    advertised_default = host if host not in {"0.0.0.0", "::"} else ""  # noqa: S104  (compared, not bound)
-    advertised_host = listen.value("advertised_host", advertised_default, values.read_host)
-    if not advertised_host:
-        listen.fault(
-            "advertised_host",
-            f'missing, and clients cannot connect to "{host}"',
-            "Write the name or address under which clients reach this machine.",
-        )
-    if node_port_base + last > 65_535:
-        listen.fault(
-            "node_ids",
-            f"node {last} would listen on port {node_port_base + last}",
-            "Lower gateway.node_port_base or the range.",
-        )
-    if node_port_base + first <= bootstrap_port <= node_port_base + last:
-        listen.fault(
-            "bootstrap_port",
-            f"{bootstrap_port} is also the port of node {bootstrap_port - node_port_base}",
-            "Move gateway.bootstrap_port out of node_port_base + node_ids.",
-        )
-    reader.known(("upstream",), ("bootstrap_servers", "connect_timeout"))
+    first_listener, *further = read_listeners(reader, folder)
+    advertised_host = first_listener.advertised.host
+    reader.known(("upstream",), ("bootstrap_servers", "connect_timeout", "tls"))
     upstream = reader.table("upstream")
     servers = upstream.required("bootstrap_servers", values.read_servers, '["127.0.0.1:9092"]')
     own = OwnAddresses(
-        host=host,
+        host=first_listener.host,
         advertised_host=advertised_host,
-        ports={bootstrap_port, *range(node_port_base + first, node_port_base + last + 1)},
+        ports={port for one in (first_listener, *further) for port in one.ports},
+        further=[(one.host, one.advertised.host) for one in further],
     )
+    upstream_tls = read_upstream_tls(reader, folder)
     for server_host, port in servers or ():
         if own.is_looked_up(server_host, port):
             upstream.fault(
@@ -180,22 +156,21 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 "Write the brokers' own address.",
             )
     kafka = read_kafka_properties(reader)
-    reader.faults += faults_of_own_tls(kafka, servers or ())
+    if upstream_tls is None:
+        reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)
-    quotas = read_quota_settings(reader, path, listens_at=host)
+    quotas = read_quota_settings(reader, path, listens_at=first_listener.host)
     return GatewayConfig(
         name=name,
         path=path,
         gateway=GatewaySettings(
-            host=host,
-            bootstrap_port=bootstrap_port,
-            advertised=Advertised(
-                host=advertised_host,
-                node_port_base=node_port_base,
-                node_id_min=first,
-                node_id_max=last,
-            ),
+            host=first_listener.host,
+            bootstrap_port=first_listener.bootstrap_port,
+            advertised=first_listener.advertised,
+            tls=first_listener.tls,
+            further_listeners=tuple(further),
             upstream=tuple(servers or ()),
+            upstream_tls=upstream_tls,
             limits=limits,
             connection_rates=ConnectionRateSettings(
                 window=kafka.windows[QuotaType.PRODUCE],  # Kafka's quota.window.*, too
@@ -248,6 +223,7 @@ def _limits(
             "in_flight_max",
             "mutation_partitions_max",
             "default_partitions",
+            "tls_handshake_time",
         ),
     )
     return GatewayLimits(
@@ -261,6 +237,9 @@ def _limits(
         drain_ms=limits.value("drain_time", default.drain_ms, values.read_time_ms),
         write_buffer_bytes=limits.value(
             "write_buffer_bytes", default.write_buffer_bytes, values.read_size_bytes
+        ),
+        tls_handshake_ms=limits.value(
+            "tls_handshake_time", default.tls_handshake_ms, values.read_time_ms
         ),
         connect_ms=upstream.value("connect_timeout", default.connect_ms, values.read_time_ms),
     ), {

@@ -11,9 +11,11 @@ from kvota.model.suggested_units import suggested_bytes, suggested_duration
 from kvota.model.units import parse_bytes, parse_duration_ms
 from kvota.session.principal import ANONYMOUS
 from kvota.session.producer_id_quota import REFUSALS
+from kvota.session.topology import NODE_IN_HOST
 from kvota.wire.error_code import ErrorCode
 
 NODES_MAX = 1_000
+PORT_MAX = 65_535
 _SHOWN_MAX = 80
 
 _HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
@@ -39,6 +41,23 @@ def read_path(value: object) -> str:
     """Read the name of a file or folder."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise _refuse(value, "the name of a file or folder", '"/var/lib/kvota/name"')
+    return value
+
+
+def read_text(value: object) -> str:
+    """Read a text that is not empty."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise _refuse(value, "a text", '"text"')
+    return value
+
+
+def read_node_host(value: object) -> str:
+    """Read the host name of each node, with ``{node}`` for its id."""
+    if not isinstance(value, str) or value.count(NODE_IN_HOST) != 1:
+        raise _refuse(
+            value, f"a host name with {NODE_IN_HOST} in it", '"broker-{node}.kafka.example"'
+        )
+    read_host(value.replace(NODE_IN_HOST, "0"))
     return value
 
 

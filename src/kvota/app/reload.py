@@ -17,6 +17,7 @@ from kvota.app.running_gateway import ACCEPTED, END, REFUSED
 from kvota.callbacks import ChosenCallback
 from kvota.gateway.callback_in_force import PreparedCallback
 from kvota.gateway.gateway import Gateway
+from kvota.gateway.settings import ListenerSettings
 from kvota.model.broker_settings import Settings
 from kvota.model.client_quotas import CONNECTION_RATE_KEY, ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
@@ -157,6 +158,14 @@ class Reload:
     ) -> list[str]:
         """Go by all this from now on; returns what is another now."""
         before, config = self._running.config, overlaid(in_file, settings)
+        # First: where it cannot be shown any more, nothing is another.
+        shown = [
+            line
+            for one, listener in zip(
+                self._gateway.certificates, config.gateway.listeners, strict=False
+            )
+            if one is not None and listener.tls is not None and (line := one.replace(listener.tls))
+        ]
         self._running.replace(_running(self._running.written, in_file), settings)
         quotas_before, stored_before = self._gateway.shared.engine.quotas, self._store.quotas
         if written is not None and isinstance(self._store, TomlStore):
@@ -178,6 +187,7 @@ class Reload:
         changed = [
             *(_change(quotas_before, change) for change in quotas_before.changes_to(quotas)),
             *_beside_engine(stored_before, self._store.quotas),
+            *shown,
         ]
         lines = changes(before, config, changed)
         if callback is not None and before.kafka.callback == callback.chosen:
@@ -304,10 +314,13 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
     pairs = {
         "gateway.name": (before.name, now.name),
         "gateway": (
-            (before.gateway.host, before.gateway.bootstrap_port, before.gateway.advertised),
-            (now.gateway.host, now.gateway.bootstrap_port, now.gateway.advertised),
+            _where(before.gateway.listeners),
+            _where(now.gateway.listeners),
         ),
-        "upstream": (before.gateway.upstream, now.gateway.upstream),
+        "upstream": (
+            (before.gateway.upstream, before.gateway.upstream_tls),
+            (now.gateway.upstream, now.gateway.upstream_tls),
+        ),
         "limits": (
             (before.gateway.limits, before.gateway.connection),
             (now.gateway.limits, same),
@@ -322,6 +335,14 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         ),
     }
     return [name for name, (old, new) in pairs.items() if old != new]
+
+
+def _where(listeners: Sequence[ListenerSettings]) -> list[object]:
+    """What of them needs a restart: all but how those encrypt that do."""
+    return [
+        (one.table, one.host, one.bootstrap_port, one.advertised, one.tls is None)
+        for one in listeners
+    ]
 
 
 def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:

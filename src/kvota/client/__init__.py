@@ -17,10 +17,10 @@ from kvota.client.coordinator import Coordinator, CoordinatorKind
 from kvota.client.messages import Answer, Fields
 from kvota.client.properties import cluster_of
 from kvota.client.security import Mechanism, Security
-from kvota.client.tls import Tls
-from kvota.client.tls_error import TlsError
 from kvota.model.cluster_view import BrokerView, ClusterView, TopicView
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError, UsageError
+from kvota.tls.client_tls import Tls
+from kvota.tls.tls_error import TlsError
 
 __all__ = [
     "ANY",

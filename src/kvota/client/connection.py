@@ -21,8 +21,10 @@ from kvota.client.messages import (
 )
 from kvota.client.scram import Scram
 from kvota.client.security import NO_LOGIN, Security
-from kvota.client.tls import Tls
-from kvota.client.tls_error import (
+from kvota.model.address import Address, address_text
+from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
+from kvota.tls.client_tls import Tls
+from kvota.tls.tls_error import (
     PLAINTEXT_DOUBT,
     TLS_ANSWER_DOUBT,
     TLS_DOUBT,
@@ -30,8 +32,6 @@ from kvota.client.tls_error import (
     is_tls,
     tls_error,
 )
-from kvota.model.address import Address, address_text
-from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
 from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kvota.wire.error_code import ErrorCode
 

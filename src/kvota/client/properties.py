@@ -8,8 +8,8 @@ from kvota.client import tls_properties
 from kvota.client.cluster import Cluster
 from kvota.client.connection import ClientLimits
 from kvota.client.security import MECHANISMS, Security
-from kvota.client.tls import Tls
 from kvota.model.errors import UsageError
+from kvota.tls.client_tls import Tls
 
 _KNOWN = (
     "bootstrap.servers",

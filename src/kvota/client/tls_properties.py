@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kvota.client.tls import Pem, Tls, TlsSettingError, Version
 from kvota.model.errors import UsageError
+from kvota.tls.client_tls import Tls, Version
+from kvota.tls.pem import Pem, TlsSettingError
 
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _PROTOCOLS, _PROTOCOL = "ssl.enabled.protocols", "ssl.protocol"

@@ -6,10 +6,10 @@ their answers, or whose brokers read nothing behind a long poll, that is a gigab
 left unread because of others: where much is held, everybody is read in small parts.
 """
 
-import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
+from kvota.gateway.little_reads import LittleReads
 from kvota.gateway.side import BrokerSide, Side
 from kvota.session.connection import Connection
 from kvota.session.pausing import Reason
@@ -17,13 +17,9 @@ from kvota.session.shared import Shared
 
 # What an event loop reads at a time. Of what is half written all is kept.
 LARGE_READ_BYTES = 262_144
-LITTLE_READ_BYTES = 16_384
 # Above this reads are small, below half of it they are large again: some 400 sides that have not taken a large
 # read. 4,000 that have not taken a small one, and 2,000 requests kept back, are 100 MB beside it.
 HELD_BYTES_MAX = 96 * 2**20
-
-# One for all: what has been read is copied out of it before anything else is read.
-_BUFFER = memoryview(bytearray(LITTLE_READ_BYTES))
 
 
 class Held(Protocol):
@@ -76,7 +72,7 @@ class Backlog:
     def came(self, side: Side) -> None:
         """Its transport is there and is not read yet."""
         if self.is_long:
-            side.transport.set_protocol(_LittleReads(side))
+            side.transport.set_protocol(LittleReads(side))
 
     def sweep(self) -> None:
         """Due every other second: where little is held reads are large again."""
@@ -106,7 +102,7 @@ def _read(side: Side, *, is_little: bool) -> None:
     # A loop looks at the kind of a protocol when it begins to read.
     if not side.paused:
         transport.pause_reading()
-    transport.set_protocol(_LittleReads(side) if is_little else side)
+    transport.set_protocol(LittleReads(side) if is_little else side)
     if not side.paused:
         transport.resume_reading()
 
@@ -114,30 +110,3 @@ def _read(side: Side, *, is_little: bool) -> None:
 def _held_for(side: Side) -> int:
     waiting_bytes = side.transport.get_write_buffer_size()
     return max(waiting_bytes, LARGE_READ_BYTES) if waiting_bytes else 0
-
-
-class _LittleReads(asyncio.BufferedProtocol):
-    """Hands a side what comes, a small part at a time."""
-
-    __slots__ = ("_side",)
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        return _BUFFER
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._side.data_received(_BUFFER[:nbytes].tobytes())
-
-    def eof_received(self) -> bool | None:
-        return self._side.eof_received()
-
-    def pause_writing(self) -> None:
-        self._side.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._side.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._side.connection_lost(exc)

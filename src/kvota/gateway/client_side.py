@@ -2,20 +2,25 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import time_ns
 from typing import cast
 
+from kvota.gateway.certificate_in_force import CertificateInForce
 from kvota.gateway.closing import leave_upstream
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.held_back import HeldBack
+from kvota.gateway.listeners import Entrance
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
 from kvota.gateway.request_time import took
 from kvota.gateway.side import LONG_NS, TIMED_READ_BYTES, Side
+from kvota.gateway.tls_clients import ClientTlsError, node_called, user_of, why_failed
+from kvota.gateway.tls_transport import TlsTransport
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.errors import ProtocolError
@@ -34,6 +39,7 @@ class Reception:
     held_back: HeldBack
     dialler: Dialler
     tasks: asyncio.TaskGroup
+    certificates: Sequence[CertificateInForce | None]
 
 
 class ClientSide(Side):
@@ -41,7 +47,7 @@ class ClientSide(Side):
 
     Args:
         reception: the gateway's parts.
-        listener_node_id: whose port it is, None for the bootstrap port.
+        entrance: by which port the client comes.
 
     Attributes:
         driver: of this connection, once connected.
@@ -49,8 +55,9 @@ class ClientSide(Side):
 
     __slots__ = (
         "_before_dialled",
+        "_certificate",
         "_dialling",
-        "_listener_node_id",
+        "_entrance",
         "_machine",
         "_reception",
         "driver",
@@ -58,10 +65,11 @@ class ClientSide(Side):
 
     driver: Driver
 
-    def __init__(self, reception: Reception, listener_node_id: int | None) -> None:
+    def __init__(self, reception: Reception, entrance: Entrance) -> None:
         super().__init__()
         self._reception = reception
-        self._listener_node_id = listener_node_id
+        self._entrance = entrance
+        self._certificate = reception.certificates[entrance.number]
         self._before_dialled: list[bytes | bytearray] = []
         self._dialling: asyncio.Task[None] | None = None
 
@@ -71,9 +79,13 @@ class ClientSide(Side):
         """A client has connected; nothing is dialled before its first request has passed."""
         self.transport = cast("asyncio.Transport", transport)
         reception = self._reception
-        destination = reception.dialler.destination(self._listener_node_id)
+        destination = reception.dialler.destination(self._entrance.node_id)
         node_id = reception.dialler.node_of(destination.address)
-        self.driver = Driver(reception.means, self, destination, node_id=node_id)
+        told = self._entrance.listener.advertised
+        address_of = reception.means.shared.topology.told_by(told)
+        self.driver = Driver(
+            reception.means, self, destination, node_id=node_id, address_of=address_of
+        )
         self.driver.write_upstream = self._write_when_dialled
         self._machine = self.driver.machine
         if self._comes_too_fast(node_id):
@@ -158,6 +170,32 @@ class ClientSide(Side):
         self._reception.places.leave(self.driver)
         self._reception.held_back.leave(self.driver)
 
+    # ------------------------------------------------------------------ TLS
+
+    def secured(self, tls: TlsTransport) -> None:
+        """The client and the gateway have agreed on how to encrypt: who it is, and for which node."""
+        driver = self.driver
+        if driver.closing:
+            return
+        try:
+            user = user_of(tls, self._certificate)
+            node_id = node_called(tls, self._entrance)
+        except ClientTlsError as error:
+            driver.close(str(error), by="tls")
+            return
+        if user is not None:
+            self._machine.secured(user)
+        if node_id is not None:
+            destination = self._reception.dialler.destination(node_id)
+            driver.destination = destination
+            of_address = self._reception.dialler.node_of(destination.address)
+            self._machine.redialled(destination.address, of_address)
+
+    def tls_failed(self, tls: TlsTransport, error: Exception) -> None:
+        """They have not, or what has come since is damaged."""
+        reason, level = why_failed(tls, error, self._entrance.listener)
+        self.driver.close(reason, by="tls", level=level)
+
     # ------------------------------------------------------------------ the broker
 
     def _write_when_dialled(self, data: bytes | bytearray) -> None:
@@ -191,7 +229,9 @@ class ClientSide(Side):
     async def _connect(self) -> UpstreamSide | None:
         driver, reception = self.driver, self._reception
         reached = await reception.dialler.dial(
-            driver.destination, lambda: UpstreamSide(driver, reception.means)
+            driver.destination,
+            lambda: UpstreamSide(driver, reception.means),
+            reception.means.turns,
         )
         if reached is None:
             return None
@@ -200,3 +240,19 @@ class ClientSide(Side):
             driver.destination.address = address
             driver.machine.redialled(address, reception.dialler.node_of(address))
         return upstream
+
+
+def protocol_for(reception: Reception, entrance: Entrance) -> asyncio.BaseProtocol:
+    """What takes a new connection's bytes: the client's side of it, or TLS before that."""
+    side = ClientSide(reception, entrance)
+    certificate = reception.certificates[entrance.number]
+    if certificate is None:
+        return side
+    means = reception.means
+    return TlsTransport(
+        side,
+        partial(certificate.context.wrap_bio, server_side=True),
+        turns=means.turns,
+        handshake_s=means.limits.tls_handshake_ms / 1000,
+        protocol=side,
+    )

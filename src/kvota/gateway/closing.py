@@ -1,7 +1,7 @@
 """Ways to end one side of a connection without losing what is on its way.
 
-A transport that can close one direction alone (TCP) says that no more comes and still listens; one that
-cannot (TLS) is closed, which writes first what is still to be written.
+A transport that can close one direction alone (TCP, and TLS of our own: ``tls_transport``) says that no more comes and still
+listens; one that cannot (asyncio's TLS) is closed, which writes first what is still to be written.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from fcntl import ioctl
 from termios import FIONREAD, TIOCOUTQ
 
 from kvota.gateway.side import Side
+from kvota.gateway.tls_transport import CLOSE_NOTIFY_BYTES_MAX, TlsTransport
 
 # How long a closed connection may take to write what it still holds.
 LINGER_S = 30.0
@@ -86,8 +87,9 @@ def gone_among(sides: Iterable[Side]) -> list[Side]:
 
 
 def has_unread(side: Side) -> bool:
-    """True while bytes of the client are in its socket."""
-    return _bytes_in_socket(side, FIONREAD) > 0
+    """True while bytes of the client are in its socket; with TLS, more than say that it has closed."""
+    is_tls = isinstance(side.transport, TlsTransport)
+    return _bytes_in_socket(side, FIONREAD) > (CLOSE_NOTIFY_BYTES_MAX if is_tls else 0)
 
 
 def has_unsent(side: Side) -> bool:

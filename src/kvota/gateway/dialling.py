@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from kvota.gateway.broker_addresses import BrokerAddresses
@@ -11,13 +13,19 @@ from kvota.gateway.error_words import words_of
 from kvota.gateway.knocking import knock
 from kvota.gateway.own_addresses import OwnAddresses
 from kvota.gateway.settings import GatewaySettings
+from kvota.gateway.side import BrokerSide
+from kvota.gateway.tls_transport import Handshake, TlsTransport
+from kvota.gateway.turns import Turns
 from kvota.metrics.gateway_counts import GatewayCounts
 from kvota.model.address import Address
+from kvota.model.errors import UsageError
 from kvota.session.topology import UNKNOWN_NODE, Topology
+from kvota.tls.client_tls import Tls
+from kvota.tls.tls_error import why_no_tls
 
 log = logging.getLogger(__name__)
 
-End = TypeVar("End", bound=asyncio.BaseProtocol)
+End = TypeVar("End", bound=BrokerSide)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +59,7 @@ class Dialler:
         counts: GatewayCounts,
     ) -> None:
         self._servers = settings.upstream
+        self._tls = settings.upstream_tls
         self._connect_s = settings.limits.connect_ms / 1000
         self._topology = topology
         self._brokers = brokers
@@ -97,31 +106,32 @@ class Dialler:
         return address is not None and address != destination.address
 
     async def dial(
-        self, destination: Destination, make_end: Callable[[], End]
+        self, destination: Destination, make_end: Callable[[], End], turns: Turns
     ) -> tuple[End, Address] | None:
-        """Connect; returns the protocol and where it is, None when nobody can be reached (it is logged)."""
+        """Connect, with TLS where brokers want it (``turns``: for its handshake); returns the protocol and where it is, None when nobody can be reached (it is logged)."""
         candidates = [destination.address]
         is_any = self._address_of(destination.listener_node_id) is None
         if is_any:
             candidates += [*self._brokers.reachable, *self._servers]
         for address in dict.fromkeys(candidates):
-            end = await self._connect(address, make_end)
+            end = await self._connect(address, make_end, turns)
             if end is not None:
                 if is_any:
                     self._brokers.look()  # whom the next ones may be for
                 return end, address
         return None
 
-    async def _connect(self, address: Address, make_end: Callable[[], End]) -> End | None:
+    async def _connect(
+        self, address: Address, make_end: Callable[[], End], turns: Turns
+    ) -> End | None:
         if self._own.is_named(*address):
             self._refuse(address, address)
             return None
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
-                transport, end = await loop.create_connection(make_end, *address)
+                transport, end = await self._connected(address, make_end, turns)
         # A TimeoutError is an OSError; a name that cannot be encoded is a ValueError.
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, UsageError) as error:
             self._brokers.reached(address, is_so=False)
             self._say_unreachable(address, error)
             return None
@@ -137,12 +147,35 @@ class Dialler:
             log.info("broker %s:%d can be reached again", *address)
         return end
 
+    async def _connected(
+        self, address: Address, make_end: Callable[[], End], turns: Turns
+    ) -> tuple[asyncio.Transport, End]:
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            return await loop.create_connection(make_end, *address)
+        context = self._tls.context()
+        wrap = partial(context.wrap_bio, server_hostname=address[0])
+        shaking = Handshake(loop.create_future())
+        _, tls = await loop.create_connection(
+            lambda: TlsTransport(shaking, wrap, turns=turns, handshake_s=self._connect_s), *address
+        )
+        try:
+            await shaking.is_over
+        except BaseException:
+            tls.abort()
+            raise
+        end = make_end()
+        tls.upper = end
+        tls.set_protocol(end)
+        end.connection_made(tls)
+        return tls, end
+
     async def look_upstream(self) -> None:
         """Connect to each bootstrap server once, and say which cannot be reached."""
         for address in self._servers:
             try:
-                await knock(address, timeout_s=self._connect_s)
-            except (OSError, ValueError) as error:
+                await knock(address, timeout_s=self._connect_s, tls=self._tls)
+            except (OSError, ValueError, UsageError) as error:
                 self._say_unreachable(address, error)
             else:
                 log.info("broker %s:%d can be reached", *address)
@@ -170,14 +203,24 @@ class Dialler:
             remedy,
         )
 
-    def _say_unreachable(self, address: Address, error: OSError | ValueError) -> None:
+    def _say_unreachable(self, address: Address, error: OSError | ValueError | UsageError) -> None:
         self._counts.upstream_errors["unreachable"] += 1
         if address in self._unreachable:
             return
         self._unreachable.add(address)
-        reason = "no answer in time" if isinstance(error, TimeoutError) else words_of(error)
         log.error(
             "broker %s:%d cannot be reached: %s. Its clients are disconnected and will try again",
             *address,
-            reason,
+            why_unreachable(error, address, self._tls),
         )
+
+
+def why_unreachable(
+    error: OSError | ValueError | UsageError, address: Address, tls: Tls | None
+) -> str:
+    """Return words for it, without a full stop."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError) and tls is not None:
+        return why_no_tls(error, address, tls).rstrip(".")
+    return str(error) if isinstance(error, UsageError) else words_of(error)

@@ -25,6 +25,7 @@ from kvota.session.commands import Do
 from kvota.session.connection import Connection
 from kvota.session.outside import Errand
 from kvota.session.pausing import Pausing, Reason
+from kvota.wire.address_rewrite import AddressOf
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,13 @@ class Driver:
     )
 
     def __init__(
-        self, means: Means, client: Side, destination: Destination, *, node_id: int
+        self,
+        means: Means,
+        client: Side,
+        destination: Destination,
+        *,
+        node_id: int,
+        address_of: AddressOf,
     ) -> None:
         self.means = means
         self._eof = False
@@ -93,6 +100,7 @@ class Driver:
             node_id=node_id,
             client_host=self.host,
             wake=self._wake,
+            address_of=address_of,
         )
         charge_time_or_not(self)
 

@@ -13,7 +13,8 @@ from kvota.engine import Factored
 from kvota.gateway.backlog import Backlog
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce, PreparedCallback
-from kvota.gateway.client_side import ClientSide, Reception
+from kvota.gateway.certificate_in_force import CertificateInForce, watch_certificates
+from kvota.gateway.client_side import Reception, protocol_for
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
@@ -65,7 +66,11 @@ class Gateway:
         shared: engine, sink and the rest that every connection's machine uses.
         store: where configured quotas are kept.
 
+    Raises:
+        TlsSettingError: a listener's certificate cannot be used.
+
     Attributes:
+        certificates: of each listener, as settings.listeners has them; None: it does not encrypt.
         quota_callback: the callback in force, which can be changed while it runs.
         alter_settings: alters the gateway's own settings, where it has any; set before it runs.
         volume_throttle: what full volumes make of produce limits, for whoever looks; None: they are not looked at.
@@ -81,7 +86,14 @@ class Gateway:
         self._places = Places(settings.limits, self.counts)
         self._backlog = Backlog(self._places, shared)
         self._own = OwnAddresses(
-            host=settings.host, advertised_host=settings.advertised.host, ports=settings.ports
+            host=settings.host,
+            advertised_host=settings.advertised.host,
+            ports=settings.ports,
+            further=((one.host, one.advertised.host) for one in settings.further_listeners),
+        )
+        self.certificates = tuple(
+            None if one.tls is None else CertificateInForce(one.tls, f"{one.table}.tls")
+            for one in settings.listeners
         )
         shared.topology.is_gateways = self._own.is_named
         connect_s = settings.limits.connect_ms / 1000
@@ -141,9 +153,10 @@ class Gateway:
                 held_back=held_back,
                 dialler=self._dialler,
                 tasks=tasks,
+                certificates=self.certificates,
             )
             try:
-                await listeners.open(partial(ClientSide, reception))
+                await listeners.open(partial(protocol_for, reception))
                 self._own.listens_at(listeners.ips)
                 beside = self._begin_beside(tasks, means.journal)
                 self.is_listening = True
@@ -172,6 +185,7 @@ class Gateway:
             self._upkeep(journal),
             self._purge(),
             self.quota_callback.run(),
+            watch_certificates([one for one in self.certificates if one is not None]),
             self._store.follow(),
             watch_lag(self.counts),
         )

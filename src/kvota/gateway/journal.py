@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _SHOWN_MAX = 100
 _NEEDS_LOGIN = (
     ". Nobody had logged in: a broker closes so where its listener is a SASL one, "
-    "or has TLS, which the gateway does not speak for its clients"
+    "or has TLS, which the gateway speaks to brokers where upstream.tls says so"
 )
 # Reasons that differ in their numbers only are one.
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")

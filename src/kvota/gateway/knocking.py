@@ -3,17 +3,20 @@
 import asyncio
 
 from kvota.model.address import Address
+from kvota.tls.client_tls import Tls
 
 
-async def knock(address: Address, *, timeout_s: float) -> Address | None:
-    """Connect once and let go; returns where the socket came out, None where that is not told.
+async def knock(address: Address, *, timeout_s: float, tls: Tls | None = None) -> Address | None:
+    """Connect once, by TLS where that is given, and let go; returns where the socket came out, None where that is not told.
 
     Raises:
         OSError: nobody is there (``TimeoutError``: not in time).
         ValueError: a name that cannot be encoded.
+        UsageError: a file that TLS needs cannot be used.
     """
+    context = None if tls is None else await asyncio.to_thread(tls.context)
     async with asyncio.timeout(timeout_s):
-        _, writer = await asyncio.open_connection(*address)
+        _, writer = await asyncio.open_connection(*address, ssl=context)
     peer = writer.get_extra_info("peername")
     writer.close()
     return None if peer is None else (peer[0], peer[1])

@@ -1,4 +1,4 @@
-"""The gateway's open ports: one to bootstrap at, and one for each node."""
+"""The gateway's open ports: of each listener one to bootstrap at, and one for each node."""
 
 import asyncio
 import errno
@@ -8,10 +8,11 @@ import resource
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from kvota.gateway.error_words import words_of
 from kvota.gateway.held_back import HELD_MAX
-from kvota.gateway.settings import GatewaySettings, leaving_max
+from kvota.gateway.settings import GatewaySettings, ListenerSettings, leaving_max
 from kvota.model.errors import UnreachableError
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,20 @@ RECEIVE_BUFFER_BYTES = 131_072
 _OTHER_FILES = 64
 
 
+class Entrance(NamedTuple):
+    """A port, as who comes by it sees it.
+
+    Attributes:
+        number: of its listener, among all.
+        listener: to which it belongs.
+        node_id: for which node it is; None: for any.
+    """
+
+    number: int
+    listener: ListenerSettings
+    node_id: int | None
+
+
 class Listeners:
     """Opens the ports and closes them."""
 
@@ -36,21 +51,18 @@ class Listeners:
         self._settings = settings
         self._doors: list[Door] = []
 
-    async def open(self, make_side: Callable[[int | None], asyncio.BaseProtocol]) -> None:
+    async def open(self, make_side: Callable[[Entrance], asyncio.BaseProtocol]) -> None:
         """Listen on all ports.
 
         Args:
-            make_side: makes the client's side of a connection to the port of this node id, None: to the
-                bootstrap port.
+            make_side: makes the client's side of a connection that has come this way.
 
         Raises:
             UnreachableError: a port cannot be listened on; says which, why, and what to change.
         """
-        told = self._settings.advertised
-        node_ids = range(told.node_id_min, told.node_id_max + 1)
-        await self._listen(self._settings.bootstrap_port, None, make_side)
-        for node_id in node_ids:
-            await self._listen(told.node_port_base + node_id, node_id, make_side)
+        for number, listener in enumerate(self._settings.listeners):
+            for port, node_id in listener.ports.items():
+                await self._listen(port, Entrance(number, listener, node_id), make_side)
         _raise_descriptor_limit(self._settings.limits.connections_max, len(self._doors))
 
     @property
@@ -66,22 +78,23 @@ class Listeners:
     async def _listen(
         self,
         port: int,
-        node_id: int | None,
-        make_side: Callable[[int | None], asyncio.BaseProtocol],
+        entrance: Entrance,
+        make_side: Callable[[Entrance], asyncio.BaseProtocol],
     ) -> None:
-        host = self._settings.host
+        _, listener, node_id = entrance
+        host = listener.host
         try:
             for listening in await _bound(host, port):
-                self._doors.append(Door(listening, partial(make_side, node_id)))
+                self._doors.append(Door(listening, partial(make_side, entrance)))
         except OSError as error:
             self.close()
-            what, setting = "the bootstrap port", "gateway.bootstrap_port"
+            what, setting = "the bootstrap port", f"{listener.table}.bootstrap_port"
             if node_id is not None:
                 what = f"node {node_id}'s port"
-                setting = "gateway.node_port_base, or fewer gateway.node_ids"
+                setting = f"{listener.table}.node_port_base, or fewer gateway.node_ids"
             remedy = f"End what uses it, or choose another: {setting}."
             if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-                remedy = "This machine has no such address: correct gateway.host."
+                remedy = f"This machine has no such address: correct {listener.table}.host."
             elif error.errno == errno.EACCES:
                 remedy = f"Ports below 1024 need a right of their own; choose another: {setting}."
             msg = f"cannot listen on {host}:{port} ({what}): {words_of(error)}. {remedy}"

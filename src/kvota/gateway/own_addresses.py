@@ -16,14 +16,23 @@ class OwnAddresses:
         host: where it listens; ``0.0.0.0`` and ``::`` are all addresses of this machine.
         advertised_host: what clients are told.
         ports: all its ports.
+        further: both hosts of each further listener.
     """
 
-    def __init__(self, *, host: str, advertised_host: str, ports: Collection[int]) -> None:
-        self._host = host
-        self._names = {host.lower(), advertised_host.lower()}
+    def __init__(
+        self,
+        *,
+        host: str,
+        advertised_host: str,
+        ports: Collection[int],
+        further: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        pairs = [(host, advertised_host), *further]
+        self._hosts = [here for here, _ in pairs]
+        self._names = {name.lower() for pair in pairs for name in pair}
         self._ports = frozenset(ports)
-        self._is_everywhere = host in _WILDCARDS
-        self._ips = {plain_ip(host)} if _is_ip(host) else set()
+        self._is_everywhere = not _WILDCARDS.isdisjoint(self._hosts)
+        self._ips = {plain_ip(here) for here in self._hosts if _is_ip(here)}
 
     def listens_at(self, ips: Iterable[str]) -> None:
         """These addresses are listened at: what the host's name means."""
@@ -49,7 +58,7 @@ class OwnAddresses:
         if port not in self._ports:
             return False
         if not self._is_everywhere and not self._ips:
-            self.listens_at(ips_of(self._host))
+            self.listens_at(ip for host in self._hosts for ip in ips_of(host))
         return self.is_named(host, port) or any(self.is_reached_at(ip, port) for ip in ips_of(host))
 
 

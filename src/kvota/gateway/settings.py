@@ -7,6 +7,8 @@ from kvota.engine.layered_bloom import Layering
 from kvota.model.quota_window import QuotaWindow
 from kvota.session.settings import ConnectionSettings
 from kvota.session.topology import Advertised
+from kvota.tls.client_tls import Tls
+from kvota.tls.server_tls import ServerTls
 from kvota.wire.error_code import ErrorCode
 
 # Beside the connections that have a place one for each so many may still wait for its last answers.
@@ -31,6 +33,7 @@ class GatewayLimits:
             ``frame_bytes_per_s_min``.
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
             broker.
+        tls_handshake_ms: time for a client to shake hands; for brokers ``connect_ms`` holds.
         write_buffer_bytes: behind a slow reader the other side is no longer read when more than this waits
             beside what is in the sockets: one read does, at the least (``gateway.backlog``).
     """
@@ -44,6 +47,7 @@ class GatewayLimits:
     write_buffer_bytes: int = 16_384
     connect_ms: int = 10_000
     drain_ms: int = 10_000
+    tls_handshake_ms: int = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +81,68 @@ class ProducerIdSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """One way in.
+
+    Attributes:
+        host: where it listens.
+        bootstrap_port: for clients that know no node yet.
+        advertised: what clients are told that come this way.
+        tls: how it is encrypted; None: it is not.
+        table: what it is called in the file.
+    """
+
+    host: str
+    bootstrap_port: int
+    advertised: Advertised
+    tls: ServerTls | None = None
+    table: str = "gateway"
+
+    @property
+    def ports(self) -> dict[int, int | None]:
+        """All its ports, each with the node that it is for; None: for any."""
+        told = self.advertised
+        if told.node_host:
+            return {self.bootstrap_port: None}
+        of_nodes: dict[int, int | None] = {told.node_port_base + n: n for n in told.node_ids}
+        return {self.bootstrap_port: None, **of_nodes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Where to listen, whom to reach."""
+    """Where to listen, whom to reach.
+
+    Attributes:
+        host, bootstrap_port, advertised, tls: of the first listener.
+        further_listeners: all others.
+        upstream: the bootstrap servers.
+        upstream_tls: how connections to brokers are encrypted; None: they are not.
+    """
 
     host: str
     bootstrap_port: int
     advertised: Advertised
     upstream: tuple[tuple[str, int], ...]
+    tls: ServerTls | None = None
+    further_listeners: tuple[ListenerSettings, ...] = ()
+    upstream_tls: Tls | None = None
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     connection_rates: ConnectionRateSettings = field(default_factory=ConnectionRateSettings)
     producer_ids: ProducerIdSettings = field(default_factory=ProducerIdSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
     @property
+    def listeners(self) -> tuple[ListenerSettings, ...]:
+        """All ways in, the first one first."""
+        first = ListenerSettings(
+            host=self.host,
+            bootstrap_port=self.bootstrap_port,
+            advertised=self.advertised,
+            tls=self.tls,
+        )
+        return first, *self.further_listeners
+
+    @property
     def ports(self) -> frozenset[int]:
         """All ports that the gateway listens at."""
-        told = self.advertised
-        of_nodes = (told.node_port_base + n for n in range(told.node_id_min, told.node_id_max + 1))
-        return frozenset({self.bootstrap_port, *of_nodes})
+        return frozenset(port for listener in self.listeners for port in listener.ports)

@@ -54,9 +54,16 @@ class Side(asyncio.Protocol):
 
 
 class BrokerSide(Side):
-    """What the driver asks of the broker's end."""
+    """What the driver, and TLS, ask of the broker's end."""
 
     __slots__ = ()
+
+    def secured(self, tls: asyncio.Transport) -> None:
+        """It is made behind the handshake: nothing is left to do."""
+
+    @abstractmethod
+    def tls_failed(self, tls: asyncio.Transport, error: Exception) -> None:
+        """What has come cannot be decrypted."""
 
     @abstractmethod
     def look(self) -> None:

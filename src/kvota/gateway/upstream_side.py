@@ -68,6 +68,13 @@ class UpstreamSide(BrokerSide):
         reason = f"an answer was not forwarded: {error} (told by {told_by})"
         self._driver.close(reason, level=level, by="bad_answer")
 
+    def tls_failed(self, tls: asyncio.Transport, error: Exception) -> None:
+        """What has come cannot be decrypted."""
+        self._counts.upstream_errors["bad_answer"] += 1
+        where = address_text(*self._driver.destination.address)
+        self._driver.close(f"what broker {where} has sent is damaged: {error}", by="bad_answer")
+        tls.abort()
+
     # ------------------------------------------------------------------ reading on
 
     def look(self) -> None:

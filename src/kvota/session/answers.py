@@ -358,7 +358,7 @@ class Answers:
             is_walked = not fetch.tail_has_no_endpoints(data[here - fetch.TAIL_BYTES : here])
             if is_walked:
                 frame = data if not pos and here == len(data) else bytes(data[pos:here])
-                address_of = self._caller.shared.topology.address_of
+                address_of = self._caller.address_of
                 steps = addresses.rewrite_in_steps(frame, route.key, route.version, address_of)
                 return self._take_in_steps(steps, frame, entry, (data, pos, begin), here)
         self._due.popleft()

@@ -79,7 +79,7 @@ def _rewritten(
     caller: Caller, frame: Frame, route: Route
 ) -> Generator[None, None, tuple[ProduceRewrite, int]]:
     """Without addresses, and with how long the broker throttles."""
-    address_of = caller.shared.topology.address_of
+    address_of = caller.address_of
     rewritten = yield from rewrite_produce_in_steps(frame, route.version, address_of)
     if rewritten.throttle_at < 0:
         return rewritten, 0

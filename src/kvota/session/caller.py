@@ -20,6 +20,7 @@ from kvota.session.shared import Shared
 from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
+from kvota.wire.address_rewrite import AddressOf
 from kvota.wire.apis import METADATA
 from kvota.wire.varint import Frame
 
@@ -54,6 +55,7 @@ class Caller:
         dialled: address of the broker this connection is for.
         node_id: that broker's, or ``UNKNOWN_NODE``, ``UNNAMED_NODE`` (``session.topology``).
         client_host: the address the client has come from, without its port.
+        address_of: what it is told instead of a broker's address.
         principal: who has logged in.
         routes: what this connection does with each API version it has used.
         fetch_room: what its Fetches wait for, and are likely to bring.
@@ -82,6 +84,7 @@ class Caller:
         "_muted_by",
         "_set_aside",
         "_work",
+        "address_of",
         "answer_left",
         "answered_us",
         "asked",
@@ -120,8 +123,10 @@ class Caller:
         node_id: int,
         client_host: str,
         wake: Callable[[], None],
+        address_of: AddressOf | None = None,
     ) -> None:
         self.shared = shared
+        self.address_of = address_of or shared.topology.address_of
         self.pausing = pausing
         self.number = number
         self.dialled = dialled

@@ -21,6 +21,7 @@ from kvota.session.request_time import RequestTime
 from kvota.session.requests import Requests
 from kvota.session.shared import Shared
 from kvota.session.standing import holder_of, standing_of
+from kvota.wire.address_rewrite import AddressOf
 
 _NO_ANSWER = (
     "the broker has not answered what a mutation waits for in time; its client sends it again, and "
@@ -49,6 +50,7 @@ class Connection:
         client_host: the address the client has come from, without its port.
         wake: called when the announced-bytes budget has room again, or the line of a counter has
             moved; ``woken`` is due then.
+        address_of: what the client is told instead of a broker's address; None: what the topology says.
 
     Attributes:
         from_client: takes the client's bytes and Unix µs, returns what goes upstream (or None).
@@ -80,6 +82,7 @@ class Connection:
         node_id: int,
         client_host: str,
         wake: Callable[[], None],
+        address_of: AddressOf | None = None,
     ) -> None:
         self.pausing = pausing
         self.caller = Caller(
@@ -90,6 +93,7 @@ class Connection:
             node_id=node_id,
             client_host=client_host,
             wake=wake,
+            address_of=address_of,
         )
         self.commands = self.caller.commands
         self._requests = Requests(self.caller, wake)
@@ -207,6 +211,10 @@ class Connection:
     def look_again(self, now_us: int) -> None:
         """Quotas have changed: a running mute may be shorter or longer; the deadline says so."""
         self.caller.look_again(now_us)
+
+    def secured(self, user: str) -> None:
+        """The client has shown by a certificate who it is; nothing of it has been taken yet."""
+        self.caller.principal.name = user
 
     def redialled(self, address: tuple[str, int], node_id: int) -> None:
         """Another broker than planned has been reached."""

@@ -5,7 +5,9 @@ Node n is served at ``base port + n``; brokers' own addresses are learnt from an
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from kvota.wire.address_rewrite import AddressOf
 from kvota.wire.addresses import UnknownNodeError
 
 # Of connections; -1 is taken by cluster-wide quotas.
@@ -14,25 +16,48 @@ UNNAMED_NODE = (
     -3
 )  # no broker names the address that was reached: one counter for all such connections
 
+# Stands for the node's id in the host name of each node.
+NODE_IN_HOST = "{node}"
+
 # Each is told in full once; a broker can name as many as it likes.
 _REFUSED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
-    """What clients are told instead of a broker's address."""
+    """What clients are told instead of a broker's address.
+
+    Attributes:
+        host: the gateway's.
+        node_port_base: node n is at this port + n.
+        node_id_min: the first node that may be told.
+        node_id_max: the last one.
+        node_host: with ``{node}`` in it: each node has a name of its own, and all are at ``node_port_base``.
+    """
 
     host: str
     node_port_base: int
     node_id_min: int
     node_id_max: int
+    node_host: str = ""
+
+    def address_of(self, node_id: int) -> tuple[str, int]:
+        """Where clients find this node."""
+        if self.node_host:
+            return self.node_host.replace(NODE_IN_HOST, str(node_id)), self.node_port_base
+        return self.host, self.node_port_base + node_id
+
+    @property
+    def node_ids(self) -> range:
+        """All nodes that may be told."""
+        return range(self.node_id_min, self.node_id_max + 1)
 
 
 class Topology:
     """Learns brokers from passing answers and gives the address to tell clients instead.
 
     Args:
-        advertised: what clients are told.
+        advertised: what clients are told who have come by the first listener; all know the same nodes.
 
     Attributes:
         brokers: addresses by node id, as the last answer that named the node said.
@@ -71,7 +96,17 @@ class Topology:
                 )
                 raise self._refusal(msg, node_id, host, port)
             self._move(node_id, address)
-        return told.host, told.node_port_base + node_id
+        return told.address_of(node_id)
+
+    def told_by(self, advertised: Advertised) -> AddressOf:
+        """``address_of`` for clients that have come by another listener."""
+        if advertised == self._advertised:
+            return self.address_of
+        return partial(self._told, advertised)
+
+    def _told(self, advertised: Advertised, node_id: int, host: str, port: int) -> tuple[str, int]:
+        self.address_of(node_id, host, port)
+        return advertised.address_of(node_id)
 
     def _move(self, node_id: int, address: tuple[str, int]) -> None:
         """The node is there from now on; who was said to be there before is not."""

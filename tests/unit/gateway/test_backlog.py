@@ -4,8 +4,9 @@ import pytest
 from tests.unit.gateway.world import Client, World, Worlds, heartbeat, heartbeat_answer, until
 
 from kvota.gateway import backlog
-from kvota.gateway.backlog import LARGE_READ_BYTES, LITTLE_READ_BYTES
+from kvota.gateway.backlog import LARGE_READ_BYTES
 from kvota.gateway.driver import Driver
+from kvota.gateway.little_reads import LITTLE_READ_BYTES
 from kvota.gateway.side import BrokerSide
 from kvota.session.pausing import Reason
 from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer

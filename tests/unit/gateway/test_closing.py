@@ -1,4 +1,4 @@
-"""Ends that lose nothing: on TCP, which can close one direction, and on TLS, which cannot."""
+"""Ends that lose nothing: on TCP and TLS, which can close one direction, and on asyncio's TLS, which cannot."""
 
 import asyncio
 import ssl
@@ -20,13 +20,16 @@ from tests.unit.gateway.world import (
 )
 
 from kvota.gateway import closing
-from kvota.gateway.client_side import ClientSide
 from kvota.gateway.closing import close_when_written, half_close, leave_upstream, say_goodbye
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.side import Side
+from kvota.gateway.tls_transport import TlsTransport
+from kvota.gateway.turns import Turns
 from kvota.testing.frames import fetch, fetch_answer, produce, split
+from kvota.tls.server_tls import ServerTls
 
 CERTIFICATE = Path(__file__).parent / "tls" / "certificate.pem"
+SERVER_TLS = ServerTls(certfile=CERTIFICATE, keyfile=CERTIFICATE.with_name("key.pem"))
 LARGE = 5_000_000
 
 
@@ -40,29 +43,16 @@ def client_tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(CERTIFICATE))
 
 
-@pytest.fixture(params=["TCP", "TLS"])
-def server_context(request: pytest.FixtureRequest) -> ssl.SSLContext | None:
-    return server_tls() if request.param == "TLS" else None
+@pytest.fixture(params=["TCP", "asyncio's TLS", "TLS"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 # ------------------------------------------------------------------ a gateway whose clients use TLS
 
 
 async def connect_by_tls(world: World) -> Client:
-    """A client of the gateway by a port of the test's own, in front of the same machine."""
-    plain = await world.connect()
-    await until(lambda: world.drivers)
-    reception = world.drivers[0].client._reception  # type: ignore[attr-defined]
-    server = await asyncio.get_running_loop().create_server(
-        partial(ClientSide, reception, None), GATEWAY_HOST, 0, ssl=server_tls()
-    )
-    port = server.sockets[0].getsockname()[1]
-    client = Client(
-        *await asyncio.open_connection(GATEWAY_HOST, port, ssl=client_tls(), limit=2**24)
-    )
-    world._clients.append(client)
-    server.close()
-    plain.writer.close()
+    client = await world.connect_by_tls(client_tls())
     await until(lambda: world.open_connections == 1)
     return client
 
@@ -70,7 +60,7 @@ async def connect_by_tls(world: World) -> Client:
 async def test_a_tls_client_is_drained_in_order(
     worlds: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = await worlds()
+    world = await worlds(tls=SERVER_TLS)
     client = await connect_by_tls(world)
     assert await client.ask(heartbeat(1)) == heartbeat_answer(1)
     may_answer = asyncio.Event()
@@ -93,7 +83,7 @@ async def test_a_tls_client_is_drained_in_order(
 
 
 async def test_a_tls_client_that_reads_slowly_gets_all_of_its_last_answer(worlds: Worlds) -> None:
-    world = await worlds(limits=GatewayLimits(drain_ms=8_000))
+    world = await worlds(limits=GatewayLimits(drain_ms=8_000), tls=SERVER_TLS)
     world.brokers[0].answer_bytes = LARGE
     client = await connect_by_tls(world)
     await client.ask(heartbeat())
@@ -111,7 +101,7 @@ async def test_a_tls_client_that_reads_slowly_gets_all_of_its_last_answer(worlds
 
 
 async def test_a_tls_client_that_is_not_read_any_more_is_closed_in_order(worlds: Worlds) -> None:
-    world = await worlds()
+    world = await worlds(tls=SERVER_TLS)
     client = await connect_by_tls(world)
     assert await client.ask(heartbeat(1)) == heartbeat_answer(1)
 
@@ -126,7 +116,7 @@ async def test_a_tls_client_that_is_not_read_any_more_is_closed_in_order(worlds:
 async def test_a_tls_client_that_ends_takes_its_broker_along(
     worlds: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = await worlds()
+    world = await worlds(tls=SERVER_TLS)
     client = await connect_by_tls(world)
     await client.ask(heartbeat())
 
@@ -181,16 +171,53 @@ class Here(Side):
         self.lost.set()
 
 
-@pytest.fixture
-async def ends(server_context: ssl.SSLContext | None) -> AsyncIterator[tuple[Here, Peer]]:
-    loop = asyncio.get_running_loop()
-    peer = Peer()
-    server = await loop.create_server(lambda: peer, GATEWAY_HOST, 0, ssl=server_context)
-    _, here = await loop.create_connection(
-        Here,
-        *server.sockets[0].getsockname()[:2],
-        ssl=client_tls() if server_context else None,
+class Agreed:
+    """Hears when TLS has begun."""
+
+    def __init__(self) -> None:
+        self.is_so = asyncio.Event()
+
+    def secured(self, _tls: TlsTransport) -> None:
+        self.is_so.set()
+
+    def tls_failed(self, tls: TlsTransport, _error: Exception) -> None:
+        tls.abort()
+
+
+def in_our_tls(side: asyncio.Protocol, upper: Agreed, *, is_server: bool) -> TlsTransport:
+    wrap = (
+        partial(server_tls().wrap_bio, server_side=True)
+        if is_server
+        else partial(client_tls().wrap_bio, server_hostname="localhost")
     )
+    turns = Turns(asyncio.get_running_loop())
+    return TlsTransport(upper, wrap, turns=turns, handshake_s=5, protocol=side)
+
+
+@pytest.fixture
+async def ends(kind: str) -> AsyncIterator[tuple[Here, Peer]]:
+    loop = asyncio.get_running_loop()
+    peer, here = Peer(), Here()
+    if kind == "TLS":
+        agreed = Agreed()
+        server = await loop.create_server(
+            lambda: in_our_tls(peer, Agreed(), is_server=True), GATEWAY_HOST, 0
+        )
+        await loop.create_connection(
+            lambda: in_our_tls(here, agreed, is_server=False),
+            *server.sockets[0].getsockname()[:2],
+        )
+        await agreed.is_so.wait()
+    else:
+        with_tls = kind != "TCP"
+        server = await loop.create_server(
+            lambda: peer, GATEWAY_HOST, 0, ssl=server_tls() if with_tls else None
+        )
+        await loop.create_connection(
+            lambda: here,
+            *server.sockets[0].getsockname()[:2],
+            ssl=client_tls() if with_tls else None,
+        )
     await until(lambda: hasattr(peer, "transport"))
     yield here, peer
     server.close()
@@ -255,7 +282,7 @@ async def test_a_goodbye_reads_past_what_still_comes(ends: tuple[Here, Peer]) ->
     assert here.linger is None
 
 
-@pytest.mark.parametrize("server_context", ["TCP"], indirect=True)
+@pytest.mark.parametrize("kind", ["TCP", "TLS"], indirect=True)
 async def test_a_client_that_does_not_close_after_the_goodbye_is_closed(
     ends: tuple[Here, Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

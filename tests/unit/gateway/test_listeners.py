@@ -12,7 +12,7 @@ import pytest
 from tests.unit.gateway.world import GATEWAY_HOST
 
 from kvota.app.gateway_process import free_port_range
-from kvota.gateway.listeners import RECEIVE_BUFFER_BYTES, Listeners
+from kvota.gateway.listeners import RECEIVE_BUFFER_BYTES, Entrance, Listeners
 from kvota.gateway.settings import GatewaySettings
 from kvota.model.errors import UnreachableError
 from kvota.session.topology import Advertised
@@ -23,8 +23,8 @@ FLOOD = 500
 class Greeting(asyncio.Protocol):
     """Says by which port one has come."""
 
-    def __init__(self, node_id: int | None) -> None:
-        self._node_id = node_id
+    def __init__(self, entrance: Entrance) -> None:
+        self._node_id = entrance.node_id
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.WriteTransport", transport)
@@ -93,7 +93,7 @@ async def test_a_port_in_use_is_named_with_its_setting_and_the_others_are_freed(
 class Measured(asyncio.Protocol):
     """Says how much the system keeps of what is not read."""
 
-    def __init__(self, _node_id: int | None) -> None:
+    def __init__(self, _entrance: Entrance) -> None:
         pass
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -123,7 +123,7 @@ async def test_a_flood_of_connections_is_let_in_some_at_a_time(settings: Gateway
             let_in += 1
 
     listeners = Listeners(settings)
-    await listeners.open(lambda _node_id: Counted())
+    await listeners.open(lambda _entrance: Counted())
     with ExitStack() as stack:
         for _ in range(FLOOD):  # the system takes them; the loop stands still
             address = (GATEWAY_HOST, settings.bootstrap_port)
@@ -151,7 +151,7 @@ async def test_answers_are_sent_at_once(settings: GatewaySettings) -> None:
             delays.put_nowait(connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     listeners = Listeners(settings)
-    await listeners.open(lambda _node_id: Asked())
+    await listeners.open(lambda _entrance: Asked())
     _reader, writer = await asyncio.open_connection(GATEWAY_HOST, settings.bootstrap_port)
 
     assert await delays.get() != 0

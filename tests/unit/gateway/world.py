@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -11,7 +13,7 @@ from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
 from kvota.engine import QuotaEngine
 from kvota.gateway.driver import Driver
 from kvota.gateway.gateway import Gateway
-from kvota.gateway.settings import GatewayLimits, GatewaySettings
+from kvota.gateway.settings import GatewayLimits, GatewaySettings, ListenerSettings
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
@@ -32,6 +34,8 @@ from kvota.testing.frames import (
     request,
 )
 from kvota.testing.stage import ALL_TYPES, Rows
+from kvota.tls.client_tls import Tls
+from kvota.tls.server_tls import ServerTls
 
 # Where REQUEST is in force, too, callbacks of one's own are asked about it.
 BYTES_AND_MUTATIONS = ALL_TYPES - {QuotaType.REQUEST}
@@ -66,8 +70,15 @@ async def silent(broker: "Broker", frame: bytes) -> bytes:
 class Broker:
     """One server; reads frames one after the other, keeps them, answers as told."""
 
-    def __init__(self, behaviour: Behaviour, cluster: list[tuple[str, int]], port: int) -> None:
+    def __init__(
+        self,
+        behaviour: Behaviour,
+        cluster: list[tuple[str, int]],
+        port: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.behaviour = behaviour
+        self.tls = tls
         self.cluster = cluster
         self.port = port
         self.frames: list[bytes] = []
@@ -84,7 +95,9 @@ class Broker:
         return BROKER_HOST, self.port
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, BROKER_HOST, self.port, limit=2**20)
+        self._server = await asyncio.start_server(
+            self._serve, BROKER_HOST, self.port, limit=2**20, ssl=self.tls
+        )
 
     async def stop(self) -> None:
         """Close listener and connections, as a broker that dies."""
@@ -196,23 +209,40 @@ class World:
         knows_brokers: bool = True,
         upstream_host: str | None = None,
         behind: "World | None" = None,
+        tls: ServerTls | None = None,
+        upstream_tls: Tls | None = None,
+        node_host: str = "",
+        broker_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.limits = limits or GatewayLimits(drain_ms=2_000)
         ports = free_port_range(brokers, BROKER_HOST)
         cluster = [(BROKER_HOST, ports + number) for number in range(brokers)]
-        self.brokers = [Broker(behaviour, cluster, port) for _host, port in cluster]
+        self.brokers = [Broker(behaviour, cluster, port, broker_tls) for _host, port in cluster]
         self._started = range(brokers) if started is None else started
         upstream = tuple(cluster)
         if upstream_host is not None:
             upstream = tuple((upstream_host, port) for _host, port in cluster)
         elif behind is not None:
             upstream = ((GATEWAY_HOST, behind.first_port),)
-        self.first_port = free_port_range(brokers + 2, GATEWAY_HOST)
+        self.first_port = free_port_range(2 * (brokers + 2), GATEWAY_HOST)
         advertised = Advertised(
             host=GATEWAY_HOST,
             node_port_base=self.first_port + 1,
             node_id_min=0,
             node_id_max=brokers,
+        )
+        self.tls_port = self.first_port + brokers + 2
+        inside = replace(
+            advertised,
+            node_port_base=self.tls_port + (not node_host),
+            node_host=node_host,
+        )
+        further = ListenerSettings(
+            host=GATEWAY_HOST,
+            bootstrap_port=self.tls_port,
+            advertised=inside,
+            tls=tls,
+            table="listeners.outside",
         )
         self.sink = Rows()
         default_callback = DefaultQuotaCallback(table or ConfiguredQuotas())
@@ -240,6 +270,8 @@ class World:
                 advertised=advertised,
                 upstream=upstream,
                 limits=self.limits,
+                further_listeners=() if tls is None else (further,),
+                upstream_tls=upstream_tls,
             ),
             self.shared,
             store,
@@ -291,6 +323,19 @@ class World:
         port = self.first_port if node_id is None else self.first_port + 1 + node_id
         client = Client(
             *await asyncio.open_connection(GATEWAY_HOST, port, limit=2**24, local_addr=(host, 0))
+        )
+        self._clients.append(client)
+        return client
+
+    async def connect_by_tls(
+        self, context: ssl.SSLContext, name: str = "localhost", *, node_id: int | None = None
+    ) -> Client:
+        """A client of the listener with TLS."""
+        port = self.tls_port if node_id is None else self.tls_port + 1 + node_id
+        client = Client(
+            *await asyncio.open_connection(
+                GATEWAY_HOST, port, limit=2**24, ssl=context, server_hostname=name
+            )
         )
         self._clients.append(client)
         return client

@@ -16,13 +16,15 @@ from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Destination
 from kvota.gateway.held_back import HeldBack
 from kvota.gateway.journal import Journal
+from kvota.gateway.listeners import Entrance
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
-from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits
+from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits, ListenerSettings
 from kvota.gateway.turns import Turns
 from kvota.gateway.upstream_side import UpstreamSide
 from kvota.metrics.gateway_counts import GatewayCounts
-from kvota.testing.stage import BROKER, Cluster
+from kvota.session.topology import Advertised
+from kvota.testing.stage import BROKER, GATEWAY, NODE_PORT_BASE, Cluster
 
 # So much uvloop reads at once.
 READ_BYTES = 256_000
@@ -139,7 +141,7 @@ class _Dialler:
         return 1
 
     async def dial(
-        self, destination: Destination, make_end: Callable[[], UpstreamSide]
+        self, destination: Destination, make_end: Callable[[], UpstreamSide], _turns: Turns
     ) -> tuple[UpstreamSide, tuple[str, int]]:
         end = make_end()
         end.connection_made(Wire())  # type: ignore[arg-type]
@@ -155,6 +157,19 @@ class _AtOnce:
         except StopIteration:
             return
         raise AssertionError("it waits for something")
+
+
+ENTRANCE = Entrance(
+    0,
+    ListenerSettings(
+        host="127.0.0.1",
+        bootstrap_port=9192,
+        advertised=Advertised(
+            host=GATEWAY, node_port_base=NODE_PORT_BASE, node_id_min=0, node_id_max=9
+        ),
+    ),
+    1,
+)
 
 
 class House:
@@ -189,6 +204,7 @@ class House:
             held_back=HeldBack(self.loop),  # type: ignore[arg-type]
             dialler=_Dialler(),  # type: ignore[arg-type]
             tasks=_AtOnce(),  # type: ignore[arg-type]
+            certificates=(None,),
         )
 
 
@@ -199,7 +215,7 @@ class Stand:
         self.house = house or House(Cluster())
         self._measure = measure or Measure()
         self._to_client = Wire()
-        self._side = ClientSide(self.house.reception, 1)
+        self._side = ClientSide(self.house.reception, ENTRANCE)
         self._side.connection_made(self._to_client)  # type: ignore[arg-type]
         self.driver = self._side.driver
 

@@ -104,7 +104,13 @@ def _reload(args: argparse.Namespace) -> int:
 
 def _check(path: Path, *, connect: bool) -> int:
     """Report all faults of both files and of the quota callback at once, and doubts; return 3 where a broker does not answer."""
-    from kvota.app.check import check_folder, doubts, others, unreachable_brokers
+    from kvota.app.check import (
+        check_folder,
+        doubts,
+        others,
+        unreachable_brokers,
+        when_certificates_end,
+    )
     from kvota.app.check_callback import check_files
     from kvota.app.check_source import check_own_source
     from kvota.app.own_login import check_own_tls
@@ -112,7 +118,7 @@ def _check(path: Path, *, connect: bool) -> int:
 
     config, stored, callback = check_files(path)
     check_own_tls(config.kafka)
-    for line in summary(config, stored):
+    for line in [*summary(config, stored), *when_certificates_end(config)]:
         print(line)
     if config.record.folder is not None:
         check_folder(config.record.folder)

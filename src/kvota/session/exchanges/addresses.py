@@ -20,7 +20,7 @@ class Addresses(Rewriting):
             ProtocolError: it cannot be read, or names a node outside the range.
         """
         rewritten = yield from addresses.rewrite_in_steps(
-            frame, self._key, self._version, caller.shared.topology.address_of
+            frame, self._key, self._version, caller.address_of
         )
         caller.is_let_in = True
         caller.learn_own_node()
@@ -37,7 +37,7 @@ class Addresses(Rewriting):
         Raises:
             ProtocolError: it cannot be read, or names a node outside the range.
         """
-        address_of = caller.shared.topology.address_of
+        address_of = caller.address_of
         front = addresses.metadata_front(part, self._version, address_of)
         if front is not None:
             caller.learn_own_node()

@@ -102,9 +102,7 @@ class AutoCreation(ChargedTalk):
             told = yield Sent(correlation, frame)
             answer = yield from questions.scan_metadata_in_steps(told, version)
             yield from self._settle(charges, answer)
-        told = yield from addresses.rewrite_in_steps(
-            told, METADATA, version, self._shared.topology.address_of
-        )
+        told = yield from addresses.rewrite_in_steps(told, METADATA, version, caller.address_of)
         caller.is_let_in = True
         return self._with_wait(caller, charges, told, request.client_id)
 

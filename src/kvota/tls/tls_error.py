@@ -4,9 +4,9 @@ import re
 import ssl
 from collections.abc import Mapping
 
-from kvota.client.tls import Tls
 from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError
+from kvota.tls.client_tls import Tls
 
 
 class TlsError(KvotaError):
@@ -67,22 +67,24 @@ def is_tls(head: bytes) -> bool:
 
 
 def tls_error(error: ssl.SSLError, address: Address, tls: Tls) -> TlsError:
+    """Say where what is wrong, and what to do."""
+    return TlsError(f"{address_text(*address)}: {why_no_tls(error, address, tls)}")
+
+
+def why_no_tls(error: ssl.SSLError, address: Address, tls: Tls) -> str:
     """Say what is wrong, and what to do."""
-    where = address_text(*address)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return TlsError(f"{where}: {_of_broker(error, address, tls)}")
+        return _of_broker(error, address, tls)
     reason = str(error.reason or error).upper().replace(" ", "_")
     # OpenSSL names the version in which an alert was first there, which misleads.
     said = re.sub("^(SSLV3|TLSV1|TLSV13|SSL/TLS)_ALERT_", "", reason).replace("_", " ").lower()
     if any(alert in reason for alert in _ALERTS_OF_CERTIFICATES):
         if tls.certfile is None:
-            return TlsError(f"{where}: TLS is refused ({said}). {_NO_CERTIFICATE}")
+            return f"TLS is refused ({said}). {_NO_CERTIFICATE}"
         shown = tls.certificate_text
-        return TlsError(
-            f"{where}: the broker refuses our certificate {shown} ({said}). {_OUR_CERTIFICATE}"
-        )
+        return f"the broker refuses our certificate {shown} ({said}). {_OUR_CERTIFICATE}"
     remedy = next((text for key, text in _REMEDY_OF.items() if key in reason), "")
-    return TlsError(f"{where}: TLS cannot be agreed on: {said}{'. ' if remedy else ''}{remedy}")
+    return f"TLS cannot be agreed on: {said}{'. ' if remedy else ''}{remedy}"
 
 
 def _of_broker(error: ssl.SSLCertVerificationError, address: Address, tls: Tls) -> str:

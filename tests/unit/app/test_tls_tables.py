@@ -1,0 +1,235 @@
+"""The tables of gateway.toml that say how the gateway encrypts: what they mean, and what is said where they cannot be used."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
+
+from kvota.app.check import doubts, when_certificates_end
+from kvota.app.config import GatewayConfig, read_config
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.localkafka.cluster.certificates import Authority
+from kvota.model.client_quotas import ClientQuotas
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.tls.server_tls import ClientAuth, make_context
+
+UPSTREAM = '[upstream]\nbootstrap_servers = ["kafka-1:9092"]\n'
+SECRET = "the password of the key"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """``server.pem`` and ``server.key``; ``locked.key`` by a password; ``other.key``; ``store.p12``."""
+    authority = Authority(tmp_path)
+    plain, locked = authority.issue("server"), authority.issue("locked", password=SECRET)
+    authority.issue("other")
+    authority.issue("expired", is_expired=True)
+    key = load_pem_private_key(locked.key.read_bytes(), SECRET.encode())
+    certificate = x509.load_pem_x509_certificate(locked.certificate.read_bytes())
+    store = pkcs12.serialize_key_and_certificates(
+        b"server", key, certificate, None, BestAvailableEncryption(SECRET.encode())
+    )
+    (tmp_path / "store.p12").write_bytes(store)
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    (tmp_path / "wrong").write_text("another one\n")
+    (tmp_path / "empty").touch()
+    assert plain.key.exists()
+    return tmp_path
+
+
+def read(folder: Path, text: str) -> tuple[GatewayConfig, list[str]]:
+    path = folder / "gateway.toml"
+    path.write_text(UPSTREAM + text)
+    (folder / "quotas.toml").touch()
+    config, faults = read_config(path)
+    return config, [str(fault) for fault in faults]
+
+
+def test_plaintext_inside_and_tls_outside(folder: Path) -> None:
+    config, faults = read(
+        folder,
+        """
+[listeners.outside]
+advertised_host = "kafka.example"
+bootstrap_port = 9292
+node_port_base = 9300
+[listeners.outside.tls]
+certfile = "server.pem"
+keyfile = "server.key"
+client_auth = "required"
+client_cafile = "ca.pem"
+principal_mapping_rules = "RULE:^CN=(.*)$/$1/"
+versions = ["TLSv1.3"]
+""",
+    )
+
+    assert faults == []
+    inside, outside = config.gateway.listeners
+    assert inside.tls is None
+    assert inside.advertised.address_of(3) == ("127.0.0.1", 9203)
+    assert outside.advertised.address_of(3) == ("kafka.example", 9303)
+    assert outside.tls is not None
+    assert outside.tls.client_auth is ClientAuth.REQUIRED
+    assert outside.tls.mapper.name_of("CN=orders") == "orders"
+    assert {9192, 9200, 9292, 9300} <= config.gateway.ports
+
+
+def test_one_port_for_all_nodes(folder: Path) -> None:
+    config, faults = read(
+        folder,
+        """
+[listeners.outside]
+bootstrap_port = 9292
+node_host = "broker-{node}.kafka.example"
+tls = { certfile = "server.pem", keyfile = "server.key" }
+""",
+    )
+
+    assert faults == []
+    outside = config.gateway.listeners[1]
+    assert outside.advertised.address_of(3) == ("broker-3.kafka.example", 9292)
+    assert outside.ports == {9292: None}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        'certfile = "locked.pem"\nkeyfile = "locked.key"\npassword_file = "password"',
+        'certfile = "locked.pem"\nkeyfile = "locked.key"\npassword_env = "KVOTA_TEST_PASSWORD"',
+        'certfile = "store.p12"\npassword_file = "password"',
+        'certfile = "server-keystore.pem"',
+    ],
+)
+def test_a_key_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setenv("KVOTA_TEST_PASSWORD", SECRET)
+
+    config, faults = read(folder, f"[gateway.tls]\n{how}\n")
+
+    assert faults == []
+    assert config.gateway.tls is not None
+    assert make_context(config.gateway.tls).ends > datetime.now(UTC) + timedelta(days=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ('certfile = "none.pem"', "certfile", "none.pem: cannot be read: No such file"),
+        ('certfile = "server.pem"', "certfile", "has no key in PEM"),
+        ('certfile = "server.pem"\nkeyfile = "other.key"', "keyfile", "its key is not that of"),
+        ('certfile = "server.pem"\nkeyfile = "ca.pem"', "keyfile", "has no key in PEM"),
+        ('certfile = "empty"\nkeyfile = "server.key"', "certfile", "has no certificate in PEM"),
+        (
+            'certfile = "locked.pem"\nkeyfile = "locked.key"\npassword_file = "wrong"',
+            "password_file",
+            "the password does not open its key",
+        ),
+        (
+            'certfile = "locked.pem"\nkeyfile = "locked.key"',
+            "password_file",
+            "its key is encrypted: set the password",
+        ),
+        ('certfile = "store.p12"\npassword_file = "wrong"', "password_file", "does not open it"),
+        ('certfile = "store.p12"', "password_file", "it is encrypted: set the password"),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\npassword_env = "KVOTA_NO_SUCH"',
+            "password_env",
+            "the environment has no variable KVOTA_NO_SUCH",
+        ),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\npassword_file = "empty"',
+            "password_file",
+            "its first line is empty",
+        ),
+        (
+            f'certfile = "server-keystore.pem"\npassword = "{SECRET}"',
+            "password",
+            "stands in no settings",
+        ),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\nclient_auth = "required"',
+            "client_cafile",
+            "missing, and client_auth",
+        ),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\nclient_auth = "must"',
+            "client_auth",
+            'is not one of "none"',
+        ),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\nversions = ["SSLv3"]',
+            "versions",
+            "is not a list of versions of TLS",
+        ),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\nprincipal_mapping_rules = "default"',
+            "principal_mapping_rules",
+            '"default" is no rule',
+        ),
+        (
+            'certfile = "server.pem"\nkeyfile = "server.key"\nciphers = "NONSENSE"',
+            "ciphers",
+            "has no cipher",
+        ),
+        ("", "certfile", "missing"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_its_place(
+    folder: Path, text: str, place: str, said: str
+) -> None:
+    _, faults = read(folder, f"[gateway.tls]\n{text}\n")
+
+    (fault,) = faults
+    assert f": gateway.tls.{place}: " in fault
+    assert said in fault
+    assert SECRET not in fault.replace(f'password = "{SECRET}"', "")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("[listeners.a]\nnode_port_base = 9300", "listeners.a.bootstrap_port", "missing"),
+        ("[listeners.a]\nbootstrap_port = 9300", "listeners.a.node_port_base", "missing"),
+        (
+            "[listeners.a]\nbootstrap_port = 9192\nnode_port_base = 9300",
+            "listeners.a.bootstrap_port",
+            "port 9192 is also one of [gateway]",
+        ),
+        (
+            '[listeners.a]\nbootstrap_port = 9292\nnode_host = "b-{node}.example"',
+            "listeners.a.node_host",
+            "without TLS a client does not say",
+        ),
+        (
+            '[listeners.a]\nbootstrap_port = 9292\nnode_host = "b.example"\nnode_port_base = 9300',
+            "listeners.a.node_host",
+            "is not a host name with {node} in it",
+        ),
+        ("[listeners]\na = 1", "listeners.a", "not a table"),
+        ('[upstream.tls]\ncafile = "none.pem"', "upstream.tls.cafile", "cannot be read"),
+        ('[upstream.tls]\nkeyfile = "server.key"', "upstream.tls.keyfile", "of a certificate"),
+    ],
+)
+def test_what_else_is_wrong_is_said_with_its_place(
+    folder: Path, text: str, place: str, said: str
+) -> None:
+    _, faults = read(folder, text + "\n")
+
+    assert any(f": {place}: " in fault and said in fault for fault in faults), faults
+
+
+def test_it_is_said_when_a_certificate_ends(folder: Path) -> None:
+    config, faults = read(folder, '[gateway.tls]\ncertfile = "expired-keystore.pem"\n')
+
+    assert faults == []
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
+    assert when_certificates_end(config) == [
+        f"gateway.tls: {folder / 'expired-keystore.pem'} ends on {yesterday}"
+    ]
+    said = doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas()))
+    assert any("has ended; no client takes it" in sentence for sentence in said)
