@@ -72,7 +72,7 @@ async def watch_volumes(
             source.observe,
             throttle,
             gateway.shared,
-            look_again=gateway.look_again,
+            look_again=gateway.look_again_at_paused,
             now_ms=elapsed_ms,
             interval_ms=settings.check_interval_ms,
             on_look=record_look,

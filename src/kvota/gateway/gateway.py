@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -237,8 +237,19 @@ class Gateway:
 
         Some at a time; whoever is still to be looked at keeps the place in that order.
         """
+        self._look_again_at(self._places)
+
+    def look_again_at_paused(self) -> None:
+        """A factor lowers limits, or does so no more: who is kept back may go on earlier, or later.
+
+        Everybody else finds out with the next request.
+        """
+        paused = (driver for driver in self._places if driver.machine.pausing.reasons)
+        self._look_again_at(paused)
+
+    def _look_again_at(self, drivers: Iterable[Driver]) -> None:
         is_under_way = bool(self._to_look_again)
-        self._to_look_again |= dict.fromkeys(self._places)
+        self._to_look_again |= dict.fromkeys(drivers)
         if self._to_look_again and not is_under_way:
             asyncio.get_running_loop().call_soon(self._look_at_some)
 

@@ -48,7 +48,7 @@ async def watched(folder: Path, validity: str) -> AsyncIterator[VolumeThrottle]:
     )
     config, _ = load_files(file)
     gateway: Any = SimpleNamespace(
-        shared=Cluster().shared, look_again=lambda: None, volume_throttle=None
+        shared=Cluster().shared, look_again_at_paused=lambda: None, volume_throttle=None
     )
     started = asyncio.Event()
     started.set()

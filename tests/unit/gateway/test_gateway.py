@@ -167,6 +167,22 @@ async def test_a_connection_that_has_ended_meanwhile_is_not_looked_at(
     assert looked == [here.machine]
 
 
+async def test_another_factor_looks_only_at_who_is_kept_back(
+    worlds: Worlds, looked: Looked
+) -> None:
+    world = await worlds()
+    for _ in range(3):
+        await world.connect()
+    await until(lambda: world.open_connections == 3)
+    _, kept_back, _ = world.drivers
+    kept_back.machine.pausing.mute(20_000)
+
+    world.gateway.look_again_at_paused()
+    await until(lambda: looked)
+
+    assert looked == [kept_back.machine]
+
+
 async def test_thousands_of_connections_are_looked_at_some_at_a_time(worlds: Worlds) -> None:
     world = await worlds()
     order = take_places(world, 950)
