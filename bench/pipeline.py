@@ -1,7 +1,7 @@
 """Usage, the law, replay, recommend and compact, against a plain Spark scan of the same uncompacted files.
 
     ./run bench pipeline [--events 5000000] [--rounds 3] [--counters 15000] [--hot 0.8] [--rows-per-file 1000000]
-                         [--only scan,usage,law] [--data FOLDER]
+                         [--only "scan;usage;law"] [--data FOLDER]
 
 All contestants run in turn within each round, on the same lawful events. The first round warms up and is not
 counted; the ratio of a round is what counts, its median is told. *scan*: Spark reads all columns of the files as a
@@ -191,11 +191,11 @@ def _noop(table: Any) -> None:
 def different(ours: Result, theirs: Result) -> list[str]:
     """The rows in which two results are not the same, but for the last bits of a sum."""
     found = [str(key) for key in ours.keys() ^ theirs.keys()]
-    found.extend(
+    found += [
         f"{key}: {ours[key]} is {theirs[key]}"
         for key in ours.keys() & theirs.keys()
         if not np.allclose(ours[key], theirs[key], rtol=CLOSE, atol=0)
-    )
+    ]
     return found
 
 
