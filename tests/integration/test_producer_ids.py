@@ -143,7 +143,7 @@ class Known:
     def __init__(self, servers: str, topic: str) -> None:
         self.delivered: list[str] = []
         self.failed: list[str] = []
-        self.sent_again = 0
+        self.sent_again = self._requests = 0
         self._topic = topic
         self._producer = Producer(
             {
@@ -167,11 +167,14 @@ class Known:
 
     def _counted(self, statistics: str) -> None:
         brokers = json.loads(statistics)["brokers"].values()
-        self.sent_again = sum(broker["txretries"] for broker in brokers)
+        self._requests = sum(broker["req"].get("Produce", 0) for broker in brokers)
 
     def end(self) -> None:
-        """When the client has counted what it has sent again."""
-        self._producer.poll(1.2)
+        """When the client has counted its requests: each record is one, unless it was sent again."""
+        end_s = time.monotonic() + 1.5
+        while time.monotonic() < end_s:
+            self._producer.poll(0.1)
+        self.sent_again = self._requests - self._number
 
     def _told(self, error: object, message: object) -> None:
         if error is None:

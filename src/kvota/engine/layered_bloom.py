@@ -14,7 +14,7 @@ from kvota.engine.bloom import BloomFilter, Shape
 
 # The least a layer has room for: below it the formula of a filter's false positives does not hold.
 _ROOM_MIN = 16
-# 1.56 MB under the defaults. A layer that is to take more is overfilled.
+# 2.76 MB under the defaults. A layer that is to take more is overfilled.
 _ROOM_MAX = 1_000_000
 # How much more a layer has room for than were seen in the one before.
 _HEADROOM = 1.25
