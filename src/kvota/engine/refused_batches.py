@@ -79,13 +79,18 @@ class RefusedBatches:
         count: how many there are.
     """
 
-    __slots__ = ("_all_max", "_of_user_max", "count", "users")
+    __slots__ = ("_all_max", "_of_ids", "_of_user_max", "count", "users")
 
     def __init__(self, *, of_user_max: int = OF_USER_MAX, all_max: int = ALL_MAX) -> None:
         self._of_user_max = of_user_max
         self._all_max = all_max
         self.users: OrderedDict[str, dict[Key, Refusal]] = OrderedDict()
         self.count = 0
+        self._of_ids: dict[tuple[str, int], int] = {}
+
+    def concern(self, user: str, producer_id: int) -> bool:
+        """True where a batch of this producer has to be asked about, in whatever partition."""
+        return (user, producer_id) in self._of_ids
 
     def keeps_back(self, user: str, batch: Batch, connection: int, now_ms: int) -> bool:
         """True where a batch must be refused, whatever its quota says: until the broker has the one before it.
@@ -117,6 +122,8 @@ class RefusedBatches:
             if len(refusals) >= self._of_user_max or self.count >= self._all_max:
                 return False
             self.count += 1
+            of_id = user, batch.key[0]
+            self._of_ids[of_id] = self._of_ids.get(of_id, 0) + 1
         refusals[batch.key] = Refusal(
             batch.epoch,
             batch.base_sequence,
@@ -184,5 +191,9 @@ class RefusedBatches:
         refusals = self.users[user]
         del refusals[key]
         self.count -= 1
+        of_id = user, key[0]
+        self._of_ids[of_id] -= 1
+        if not self._of_ids[of_id]:
+            del self._of_ids[of_id]
         if not refusals:
             del self.users[user]

@@ -128,9 +128,6 @@ class CountedProduce:
         if route.lane_version != route.lane.version:
             self._known_route = None  # another user may have logged in
             return False
-        users_refused = self._quota.refused_batches.users
-        if users_refused and self._caller.principal.name in users_refused:
-            return False
         front = self._front
         records = body + len(front)
         if (
@@ -139,7 +136,9 @@ class CountedProduce:
             and self._known_from_ms <= now_us // 1000 < self._known_until_ms
             and id_behind(data, records, frame_end, flexible=route.flexible) == self._known_id
         ):
-            return True
+            refused = self._quota.refused_batches
+            user = self._caller.principal.name
+            return not (refused.count and refused.concern(user, self._known_id))
         return self._looks_known(data, body, frame_end, route, now_us // 1000)
 
     def _looks_known(
@@ -156,6 +155,8 @@ class CountedProduce:
             return False
         user, quota = self._caller.principal.name, self._quota
         producer_id = producer_id_at(data, batch)
+        if quota.refused_batches.concern(user, producer_id):
+            return False
         if not quota.ids.knows(user, route.ids_rate, producer_id, now_ms):
             return False
         ids = quota.ids.users.get(user)

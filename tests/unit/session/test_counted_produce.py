@@ -564,6 +564,41 @@ def test_a_request_of_ten_thousand_partitions_is_judged_in_steps() -> None:
     assert stage.cluster.producer_ids.refused_batches.count == 5_000
 
 
+def events_of(take: Callable[[], object]) -> int:
+    """How many calls and returns of Python's it takes."""
+    events = 0
+
+    def note(*_: object) -> None:
+        nonlocal events
+        events += 1
+
+    sys.setprofile(note)
+    try:
+        take()
+    finally:
+        sys.setprofile(None)
+    return events
+
+
+def test_a_remembered_refusal_of_one_producer_does_not_make_the_others_dearer() -> None:
+    stage = Stage(counted())
+    for sequence in range(3):
+        answered(stage, of_producer(Of(1000, sequence)))
+    machine, now_us = stage.machine, stage.cluster.clock.now_us()
+    before = events_of(partial(machine.from_client, of_producer(Of(1000, 3)), now_us))
+
+    other = Stage(stage.cluster, number=2)
+    assert other.client(of_producer(Of(2000, 5))) == b""
+    again = events_of(partial(machine.from_client, of_producer(Of(1000, 4)), now_us))
+    assert again <= before + 4
+
+    third = Stage(stage.cluster, number=3)
+    answered(
+        third, of_producer(Of(1000, 5))
+    )  # what is behind the first batch is not left to the front alone
+    assert third.client(of_producer(Of(2000, 6))) == b""
+
+
 @pytest.mark.parametrize("topics", [1, 10_000])
 def test_no_step_of_ten_thousand_partitions_looks_at_many(topics: int) -> None:
     stage = Stage(counted())
