@@ -105,7 +105,7 @@ class RefusedBatches:
         # What is kept back does not make the hour longer: a batch that its client has given up would block for ever.
         if refusal is None or not refusal.keeps_back(batch.epoch, batch.base_sequence):
             return False
-        if not refusal.is_elsewhere(connection, now_ms):
+        if batch.epoch != refusal.epoch or not refusal.is_elsewhere(connection, now_ms):
             return True
         self._forget(user, batch.key)
         return False

@@ -439,6 +439,15 @@ def test_who_begins_anew_on_a_later_connection_with_what_follows_has_the_first_b
     answered(stage, of_producer(Of(2000, 7)))
 
 
+def test_an_epoch_that_is_over_has_been_taken_nowhere_else() -> None:
+    stage = refused_stage()
+    assert stage.client(of_producer(Of(2000, 0, 1))) == b""
+    stage.cluster.producer_ids.ids.learn("ANONYMOUS", 1.0, 2000, stage.cluster.now_ms)
+    later = Stage(stage.cluster, number=2)
+    later.advance(60_000)
+    assert later.client(of_producer(Of(2000, 5))) == b""
+
+
 def test_a_batch_that_went_on_and_was_never_answered_has_to_come_again() -> None:
     stage = refused_stage()
     stage.advance(3_600_000)
