@@ -441,9 +441,10 @@ def test_who_begins_anew_on_a_later_connection_with_what_follows_has_the_first_b
 
 def test_an_epoch_that_is_over_has_been_taken_nowhere_else() -> None:
     stage = refused_stage()
-    assert stage.client(of_producer(Of(2000, 0, 1))) == b""
+    begun_anew = Stage(stage.cluster, number=2)
+    assert begun_anew.client(of_producer(Of(2000, 0, 1))) == b""
     stage.cluster.producer_ids.ids.learn("ANONYMOUS", 1.0, 2000, stage.cluster.now_ms)
-    later = Stage(stage.cluster, number=2)
+    later = Stage(stage.cluster, number=3)
     later.advance(60_000)
     assert later.client(of_producer(Of(2000, 5))) == b""
 
