@@ -2,10 +2,12 @@
 
 import asyncio
 import struct
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,6 +26,7 @@ from tests.adversary.wire_client import Lost, WireClient
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.testing import frames
+from kvota.testing.frames import PRODUCE
 from kvota.testing.transaction_frames import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
@@ -259,6 +262,27 @@ def aiokafka(servers: str, topic: str, name: str) -> None:
     asyncio.run(produce())
 
 
+def java(kafka: LocalKafka, servers: str, topic: str, name: str) -> None:
+    """Apache's own tool; its records are the numbers from 0 on, in partitions of its choice."""
+    for number in range(_TRANSACTIONS):
+        command = kafka.java_command_line(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--topic", topic, "--num-records", str(_PARTITIONS), "--payload-monotonic"),
+            *(
+                "--transactional-id",
+                f"{topic}-{name}-{number}",
+                "--transaction-duration-ms",
+                "1000",
+            ),
+            *("--throughput", "-1"),
+            *("--producer-props", f"bootstrap.servers={servers}", f"client.id={name}"),
+        )
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_AT_MOST_S, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def committed_records(servers: str, topic: str, expected: int) -> Counter[str]:
     """What readers of committed transactions see in the broker's log."""
     consumer = Consumer(
@@ -303,6 +327,7 @@ def test_transactions_that_are_refused_for_a_while_are_committed_once(
         "librdkafka": librdkafka,
         "kafka-python": kafka_python,
         "aiokafka": aiokafka,
+        "java": partial(java, kafka),
     }
     kafka.create_topic(topic, partitions=_PARTITIONS)
     failed: list[str] = []
@@ -324,19 +349,23 @@ def test_transactions_that_are_refused_for_a_while_are_committed_once(
         recorded = rows(gateway)
 
     assert not failed
+    with_offsets = clients.keys() - {"java"}
     expected = {
-        f"{name}{number}.{record}"
-        for name in clients
+        f"{name}{number}.{record}": 1
+        for name in with_offsets
         for number in range(_TRANSACTIONS)
         for record in range(_PARTITIONS)
     }
-    found = committed_records(kafka.bootstrap_servers, topic, len(expected))
-    assert found == dict.fromkeys(expected, 1)
+    expected |= {str(record): _TRANSACTIONS for record in range(_PARTITIONS)}
+    found = committed_records(kafka.bootstrap_servers, topic, sum(expected.values()))
+    assert found == expected
     last = _READ_OFFSET + _TRANSACTIONS - 1
-    for name in clients:
+    for name in with_offsets:
         assert committed_offset(kafka.bootstrap_servers, name, topic, 0) == last
     refused = Counter(
         (str(row["client_id"]), row["api_key"]) for row in recorded if row["outcome"] == "rejected"
     )
-    for name in clients:
+    for name in with_offsets:
         assert refused[name, ADD_PARTITIONS] + refused[name, ADD_OFFSETS], refused
+    java_key = ADD_PARTITIONS if cluster == "kafka_3_9" else PRODUCE
+    assert refused["java", java_key], refused
