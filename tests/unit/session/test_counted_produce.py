@@ -609,6 +609,40 @@ def test_a_remembered_refusal_of_one_producer_does_not_make_the_others_dearer() 
     assert third.client(of_producer(Of(2000, 6))) == b""
 
 
+def test_a_known_producer_whose_batch_was_refused_with_another_ones_is_kept_back_on_every_connection() -> (
+    None
+):
+    stage = Stage(counted())
+    for sequence in range(3):  # from the second one on its connection remembers that it is known
+        answered(stage, of_producer(Of(1000, sequence)))
+    other = Stage(stage.cluster, number=2)
+    both = produce_of(("orders", 0, batch(Of(1000, 3)) + batch(Of(2000))), correlation=2)
+    assert other.client(both) == b""
+
+    assert stage.client(of_producer(Of(1000, 4))) == b""
+    assert errors_of(last_answer(stage)) == {("orders", 0): REFUSED}
+    answered(Stage(stage.cluster, number=3), of_producer(Of(1000, 3)))
+    answered(Stage(stage.cluster, number=4), of_producer(Of(1000, 4)))
+
+
+def test_a_producer_is_of_no_more_concern_when_none_of_its_partitions_waits() -> None:
+    refused = RefusedBatches()
+    for partition in (0, 1):
+        refused.refuse("alice", Batch((2000, b"orders", partition), 0, 5), 1, 0)
+        refused.refuse("alice", Batch((2000, b"orders", partition), 0, 4), 1, 0)  # comes once more
+    assert not refused.concern("alice", 1000)
+    assert not refused.concern("bob", 2000)
+    for partition in (0, 1):
+        assert refused.concern("alice", 2000)
+        refused.goes_on("alice", Batch((2000, b"orders", partition), 0, 4), 1, 0)
+        refused.answered("alice", (2000, b"orders", partition), 1)
+    assert not refused.concern("alice", 2000)
+
+    refused.refuse("alice", Batch((2000, b"orders", 0), 0, 5), 1, 0)
+    refused.sweep(FORGET_AFTER_MS, at_most=10)
+    assert not refused.concern("alice", 2000)
+
+
 @pytest.mark.parametrize("topics", [1, 10_000])
 def test_no_step_of_ten_thousand_partitions_looks_at_many(topics: int) -> None:
     stage = Stage(counted())
