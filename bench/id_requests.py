@@ -5,7 +5,7 @@
 CPU of the gateway's process per request, 1 KB over eight connections and 64 KB over two, each of an idempotent
 producer of its own whose id is known. Compared in interleaved rounds within one run, each to a gateway without such a
 quota: another one without (what the machine does to the figures), one with, and one with where an id of the same user was refused
-and has not come again, so that what could overtake it has to be looked for. Trust the ratios, which are medians over
+and has not come again, which must make requests of other ids no dearer. Trust the ratios, which are medians over
 rounds. It exits 1 where the quota costs more than its bar.
 """
 
