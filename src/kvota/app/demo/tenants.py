@@ -35,7 +35,7 @@ ANALYTICS_RECORD_BYTES = 16_000
 CRASHLOOP_AT_ONCE = 8
 CRASHLOOP_RECORDS = 10
 # A producer that has nothing to do any longer than this crashes, as the orchestrator of its pods sees to.
-CRASHLOOP_LIVES_S = 3.0
+CRASHLOOP_LIVES_S = 1.5
 TOPICS_PER_STORM = 4
 PARTITIONS_PER_TOPIC = 4
 
