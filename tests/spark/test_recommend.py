@@ -82,6 +82,8 @@ def two_tenants(
             False,
             0,
             0,
+            None,
+            None,
         )
         for seq, (ts_us, user, node_id, value) in enumerate(requests)
     ]

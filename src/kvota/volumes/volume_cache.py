@@ -44,7 +44,7 @@ class VolumeCache:
     def forget(self, now_ms: int) -> tuple[Volume, ...]:
         """Forget what was not seen for too long; due after each look, also one that has failed.
 
-        Returns all that count now.
+        Returns all that count now, by broker and log directory.
         """
         over = [
             key for key, (_, seen_ms) in self._seen.items() if now_ms >= seen_ms + self._validity_ms
@@ -56,4 +56,4 @@ class VolumeCache:
             self.evictions[key] += 1
         for key in list(self.evictions)[:-REMEMBERED_MAX]:
             del self.evictions[key]
-        return tuple(volume for volume, _ in self._seen.values())
+        return tuple(self._seen[key][0] for key in sorted(self._seen))
