@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 from tests.unit.quota_api.written import Entity, Values, alteration
 
-from kvota.model.client_quotas import ClientQuotas, KeyChange
+from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.quota_api.alteration import CHANGES_MAX, Judged, host_names, judge
 from kvota.quota_api.entity import quota_entity
@@ -134,6 +134,34 @@ def test_names_that_must_be_looked_up_before() -> None:
 )
 def test_keys_that_a_user_does_not_have(values: dict[str, float], key: str) -> None:
     assert message({"user": "user-1"}, values) == f"Invalid configuration key {key}"
+
+
+@pytest.mark.parametrize(
+    ("name", "entity"), [("u", QuotaEntity(user="u")), (None, QuotaEntity(user=DEFAULT))]
+)
+def test_a_user_and_the_default_user_may_have_a_quota_on_new_producer_ids(
+    name: str | None, entity: QuotaEntity
+) -> None:
+    found = judged(({"user": name}, {PRODUCER_IDS_KEY: 0.5}))
+
+    assert found.changes == [KeyChange(entity, PRODUCER_IDS_KEY, 0.5)]
+    assert found.results[0].message is None
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        {"client-id": "c"},
+        {"client-id": None},
+        {"user": "u", "client-id": "c"},
+        {"user": None, "client-id": None},
+        {"ip": "1.2.3.4"},
+        {"ip": None},
+    ],
+)
+def test_only_users_may_have_a_quota_on_new_producer_ids(entity: dict[str, str | None]) -> None:
+    words = f"Invalid configuration key {PRODUCER_IDS_KEY}"
+    assert message(entity, {PRODUCER_IDS_KEY: 100.0}) == words
 
 
 @pytest.mark.parametrize("key", [PRODUCER, CONSUMER, REQUEST, MUTATION])
