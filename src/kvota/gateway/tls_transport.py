@@ -268,6 +268,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                     break
         except (ssl.SSLError, NotTlsError) as raised:
             error = raised
+            self._says_no_more = True  # OpenSSL encrypts nothing behind its alert
         self._send()
         if filled and self._protocol is not None:
             self._protocol.data_received(_PLAIN[:filled].tobytes())

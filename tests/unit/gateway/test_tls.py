@@ -29,6 +29,7 @@ from kvota.tls.client_tls import Tls
 from kvota.tls.pem import TlsSettingError
 from kvota.tls.principal_mapping import PrincipalMapper
 from kvota.tls.server_tls import ClientAuth, ServerTls
+from kvota.wire.apis import API_VERSIONS
 
 LARGE = 3_000_000
 METADATA_REQUEST = request(METADATA, 12)
@@ -57,6 +58,22 @@ def trusting(authority: Authority, shown: Issued | None = None) -> ssl.SSLContex
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+async def shaken_by_hand(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext
+) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
+    """A client whose records the test sends as it likes; its last of the handshake is still to be sent."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    while True:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(65_536))
+        else:
+            return tls, outgoing
 
 
 # ------------------------------------------------------------------ what passes
@@ -255,15 +272,7 @@ async def test_a_request_cut_at_any_byte_of_its_records_is_not_forwarded_in_part
     frame = produce(records=b"r" * 500)
     for cut in range(1, len(frame) + 60, 97):
         reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = trusting(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                writer.write(outgoing.read())
-                incoming.write(await reader.read(65_536))
+        tls, outgoing = await shaken_by_hand(reader, writer, trusting(authority))
         writer.write(outgoing.read())
         tls.write(frame)
         writer.write(outgoing.read()[:cut])
@@ -288,6 +297,32 @@ async def test_a_damaged_record_ends_its_connection_with_a_reason(
 
     await until(lambda: world.open_connections == 0)
     assert "what it has sent is damaged" in " ".join(warnings(caplog))
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_damaged_record_behind_what_the_gateway_answers_ends_its_connection_too(
+    worlds: Worlds,
+    authority: Authority,
+    server: ServerTls,
+    caplog: pytest.LogCaptureFixture,
+    version: ssl.TLSVersion,
+) -> None:
+    """Nothing can be encrypted any more when that answer is made."""
+    world = await worlds(tls=server)
+    context = trusting(authority)
+    context.minimum_version = context.maximum_version = version
+    reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+    tls, outgoing = await shaken_by_hand(reader, writer, context)
+    strange = bytearray(request(API_VERSIONS, 0))
+    strange[7] = 99  # a version that the gateway itself answers
+    tls.write(strange)
+
+    writer.write(outgoing.read() + b"\x17\x03\x03\x00\x20" + b"?" * 32)
+
+    await until(lambda: world.open_connections == 0)
+    assert "what it has sent is damaged" in " ".join(warnings(caplog))
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
+    writer.close()
 
 
 # ------------------------------------------------------------------ one port for all nodes
