@@ -151,6 +151,8 @@ class AdminClient:
         """Delete topics, by name or by id (Kafka 2.8); quotas as with ``create_topics``.
 
         A deletion by name whose answer was lost is not tried again, for another topic may have that name by then.
+        A broker itself tries again where the controller dies before it answers: of a topic that had been deleted by
+        then it says that it does not know it.
         """
         names, ids = by_name_and_id(topics)
         operations = [
