@@ -10,7 +10,6 @@ collection (``jmap -histo:live``; it needs a JDK). It exits 1 where the quota le
 
 import argparse
 import asyncio
-import json
 import math
 import shutil
 import struct
@@ -28,6 +27,7 @@ from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.engine import Layering
 from kvota.localkafka import LocalKafka
 from relay import commit
+from verdict import judged
 
 RESULT = Path(__file__).parent / "results" / "broker_memory.json"
 TOPIC, PARTITIONS, CLIENTS = "storm", 4, 8
@@ -162,9 +162,7 @@ def main() -> int:
         "commit": commit(),
         **found,
     }
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(RESULT, kept, missed)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ or p99 under a quota is more than 10 ms above that without one, or above the bro
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -31,6 +30,7 @@ from tests.endurance.caught_up import (  # noqa: E402
 from tests.endurance.gated_kafka import HOST  # noqa: E402
 
 from kvota.localkafka import LocalKafka  # noqa: E402
+from verdict import judged  # noqa: E402
 
 RESULT = HERE / "results" / "caught_up.json"
 MORE_MS_MAX = 10.0
@@ -111,9 +111,7 @@ def main() -> int:
         "phases": phases,
         "missed": missed,
     }
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(RESULT, kept, missed)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ reported as delivered, an idempotent producer has written one twice, or a client
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -23,6 +22,7 @@ sys.path.insert(0, str(HERE.parent))  # the crowds are those of the integration 
 from tests.integration.overload.crowds import CROWDS, Crowd, Offer, Seen, run_crowds  # noqa: E402
 
 from kvota.localkafka import LocalKafka  # noqa: E402
+from verdict import judged  # noqa: E402
 
 RESULT = HERE / "results" / "clients.json"
 
@@ -65,9 +65,7 @@ def main() -> int:
         "crowds": {crowd.name: values for crowd, values in found.items()},
         "missed": missed,
     }
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(RESULT, kept, missed)
 
 
 if __name__ == "__main__":

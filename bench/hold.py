@@ -28,6 +28,7 @@ import hold_table
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.cluster.ports import free_ports
+from verdict import judged
 
 HERE = Path(__file__).parent
 QUOTA = 1_000_000
@@ -311,9 +312,7 @@ def report(flows, args: argparse.Namespace) -> int:
     command = f"./run bench hold {' '.join(sys.argv[1:])}".rstrip()
     kept = {"command": command, "seconds": args.seconds, "flows": found, "missed": missed}
     name = "hold_large.json" if args.large_fetches else "hold.json"
-    (folder / name).write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(folder / name, kept, missed)
 
 
 if __name__ == "__main__":

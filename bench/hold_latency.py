@@ -11,7 +11,6 @@ before the crowds have come (``--alone``). The first seconds of the crowds (``--
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import statistics
@@ -34,6 +33,7 @@ from hold_table import (
     start_clients,
     with_admin,
 )
+from verdict import judged
 
 RESULT = Path(__file__).parent / "results" / "hold_latency.json"
 PACE_S = 0.01
@@ -161,6 +161,4 @@ def main(arguments: list[str]) -> int:
         **found,
         "missed": missed,
     }
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(RESULT, kept, missed)

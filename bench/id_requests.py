@@ -10,7 +10,6 @@ rounds. It exits 1 where the quota costs more than its bar.
 """
 
 import argparse
-import json
 import os
 import socket
 import statistics
@@ -24,6 +23,7 @@ from frames import current_produce_frame
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
 from relay import TOPIC, Load, Target, commit, measure, topic_ids
+from verdict import judged
 
 RESULT = Path(__file__).parent / "results" / "id_requests.json"
 WITHOUT, AGAIN, WITH, REFUSED = "without", "without, again", "with", "with, one refused"
@@ -120,9 +120,7 @@ def report(found: dict[str, dict[str, list[float]]], args: argparse.Namespace) -
             of_load[name] = {"us": us, "x without": [low, ratio, high], "rounds": each}
             if name == WITH and ratio > MOST:
                 missed.append(f"{load}: {ratio:.2f} times the CPU; the bar is {MOST}")
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(RESULT, kept, missed)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ it the same without a quota. It exits 1 where a record was not delivered, is not
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from tests.endurance.topic_log import all_of, read_log  # noqa: E402
 from kvota.app.gateway_process import GatewayProcess, gateway_toml  # noqa: E402
 from kvota.localkafka import LocalKafka  # noqa: E402
 from relay import commit  # noqa: E402
+from verdict import judged  # noqa: E402
 
 RESULT = HERE / "results" / "pods.json"
 RECORDS, PARTITIONS = 10, 3
@@ -113,9 +113,7 @@ def main() -> int:
         "commit": commit(),
         **found,
     }
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    print("\n".join(missed) or "all bars hold")
-    return 1 if missed else 0
+    return judged(RESULT, kept, missed)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def test_the_demo_ends_with_its_table_and_leaves_nothing_running(tmp_path: Path)
     folder = tmp_path / "demo"
 
     done = subprocess.run(
-        [sys.executable, "-m", "kvota.app.cli.main", "demo", "--seconds", "5", "--folder", folder],
+        [sys.executable, "-m", "kvota.app.cli.main", "demo", "--seconds", "8", "--folder", folder],
         capture_output=True,
         text=True,
         timeout=280,
@@ -30,8 +30,8 @@ def test_the_demo_ends_with_its_table_and_leaves_nothing_running(tmp_path: Path)
     assert table.count(ending.HELD) == 8, table  # seven limits, and the legend
     held = re.findall(r"the broker held ([0-9]+), then ([0-9]+)", table)
     (before, after), (then, at_the_end) = ((int(a), int(b)) for a, b in held)
-    assert after > before, table
-    assert circle.NEW_IDS >= at_the_end - then > 0, table
+    # Without its quota the crash loop brings more ids than are allowed then: else nothing was shown.
+    assert after - before > circle.NEW_IDS >= at_the_end - then > 0, table
     assert ", all equal: replayed on Spark" in table
     assert " 0 of them missing" in table
     assert "nothing is left running" in table

@@ -7,10 +7,10 @@ from kvota.app import config_values as values
 from kvota.app.config_reader import Reader
 from kvota.app.tls_tables import read_listener_tls
 from kvota.gateway.settings import ListenerSettings
+from kvota.model.address import is_wildcard
 from kvota.session.topology import Advertised
 
 _KEYS = ("host", "advertised_host", "bootstrap_port", "node_port_base", "node_host", "tls")
-_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
 
 
 def read_listeners(reader: Reader, folder: Path) -> list[ListenerSettings]:
@@ -48,7 +48,7 @@ def _listener(
             remedy = "Write e.g. node_port_base = 9300, or node_host for one port by TLS."
             table.fault("node_port_base", "missing", remedy)
     advertised_host = table.value(
-        "advertised_host", "" if host in _WILDCARDS else host, values.read_host
+        "advertised_host", "" if is_wildcard(host) else host, values.read_host
     )
     if not advertised_host:
         table.fault(
@@ -96,9 +96,8 @@ def _check_apart(
 ) -> None:
     """Two cannot listen at one port of one address."""
     for other in others:
-        is_same = listener.host == other.host or not {listener.host, other.host}.isdisjoint(
-            _WILDCARDS
-        )
+        hosts = {listener.host, other.host}
+        is_same = len(hosts) == 1 or any(map(is_wildcard, hosts))
         both = listener.ports.keys() & other.ports.keys()
         if is_same and both:
             key = "bootstrap_port" if listener.bootstrap_port in both else "node_port_base"

@@ -191,7 +191,7 @@ class ProducerIds:
         """Of nobody.
 
         Args:
-            layering: window, layers and false positives; None: an hour, 4, and 1 %.
+            layering: window, layers and false positives; None: its defaults.
             hash_key: a secret random number, 0 to 2**64-1. Who knows it can choose ids that pass uncounted.
             rate_samples: in so many samples, with the running one, the rate is measured that observers see; 2 or more.
             users_max: who comes when there are so many passes uncounted.

@@ -4,9 +4,9 @@ import socket
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-IP = IPv4Address | IPv6Address
+from kvota.model.address import is_wildcard
 
-_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  (compared, not bound)
+IP = IPv4Address | IPv6Address
 
 
 class OwnAddresses:
@@ -31,7 +31,7 @@ class OwnAddresses:
         self._hosts = [here for here, _ in pairs]
         self._names = {name.lower() for pair in pairs for name in pair}
         self._ports = frozenset(ports)
-        self._is_everywhere = not _WILDCARDS.isdisjoint(self._hosts)
+        self._is_everywhere = any(map(is_wildcard, self._hosts))
         self._ips = {plain_ip(here) for here in self._hosts if _is_ip(here)}
 
     def listens_at(self, ips: Iterable[str]) -> None:

@@ -147,14 +147,14 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Something has come."""
+        if self._has_ended:
+            return
         if self._head:
             data, self._head = self._head + data, b""
         if self._left:  # a loop may bring more than it was asked for
-            data, self._left = self._left.tobytes() + data, memoryview(b"")
+            data = self._left.tobytes() + data
         self._left = memoryview(data)
-        if self._has_ended:
-            self._left = memoryview(b"")
-        elif self.is_secured and not self._turn_is_due:
+        if self.is_secured and not self._turn_is_due:
             self._decrypt()
         elif not self.is_secured:
             self._lower.pause_reading()
@@ -303,7 +303,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _turn(self) -> None:
         self._turn_is_due = False
-        if self._paused or self._lower.is_closing():
+        if self._is_stopped:
             return
         if self.is_secured:
             self._go_on()
@@ -312,7 +312,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Read on: what is left first."""
-        if self._paused or self._lower.is_closing():
+        if self._is_stopped:
             return
         if self.is_secured and self._left:
             self._decrypt()

@@ -37,3 +37,12 @@ def from_here(host: str) -> str:
     ('127.0.0.1', 'kafka-1')
     """
     return _WILDCARDS.get(host, host)
+
+
+def is_wildcard(host: str) -> bool:
+    """True for all addresses of a machine.
+
+    >>> is_wildcard("::"), is_wildcard("127.0.0.1")
+    (True, False)
+    """
+    return host in _WILDCARDS

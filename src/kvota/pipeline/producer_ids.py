@@ -1,15 +1,14 @@
 """New producer ids in a record: which came, and what other quotas would have made of them."""
 
 from collections.abc import Sequence
-from math import isfinite
 
 from pyspark.sql import DataFrame
 
-from kvota.model.errors import UsageError
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.counters import ID_TYPES
 from kvota.pipeline.grid import RESULT
 from kvota.pipeline.producer_id_stage import CAME, came, id_grid_stage
+from kvota.pipeline.replay import check_candidates
 
 # The columns that chunks need for both, beside those they always have.
 ID_COLUMNS = ("producer_id",)
@@ -45,8 +44,5 @@ def replay_ids(chunks: Chunks, candidates: Sequence[float]) -> DataFrame:
     Raises:
         UsageError: a candidate is not above 0.
     """
-    for candidate in candidates:
-        if not (candidate > 0 and isfinite(candidate)):
-            msg = f"candidate {candidate}: a quota has to be above 0 and finite, as in Kafka"
-            raise UsageError(msg)
+    check_candidates(candidates)
     return chunks.of_types(ID_TYPES).stage(id_grid_stage(tuple(candidates)), RESULT)

@@ -66,7 +66,7 @@ def replay(
 def _grid(candidates: Candidates, mode: Mode, counted: Counted) -> Grid:
     if isinstance(candidates, OfCounters):
         for quotas in candidates.quotas.values():
-            _check(quotas)
+            check_candidates(quotas)
         of_counters = {key: tuple(quotas) for key, quotas in candidates.quotas.items() if quotas}
         return Grid(of_counters=of_counters, mode=mode, counted=counted)
     relative = isinstance(candidates, Factors)
@@ -74,11 +74,16 @@ def _grid(candidates: Candidates, mode: Mode, counted: Counted) -> Grid:
     if not quotas:
         msg = "no candidate quota was given; write e.g. --candidates 2MB/s,4MB/s"
         raise UsageError(msg)
-    _check(quotas)
+    check_candidates(quotas)
     return Grid(quotas=tuple(quotas), relative=relative, mode=mode, counted=counted)
 
 
-def _check(quotas: Sequence[float]) -> None:
+def check_candidates(quotas: Sequence[float]) -> None:
+    """Refuse what is no quota.
+
+    Raises:
+        UsageError: one is not above 0, or not finite.
+    """
     for quota in quotas:
         if not (quota > 0 and isfinite(quota)):
             msg = f"candidate {quota}: a quota has to be above 0 and finite, as in Kafka"

@@ -7,6 +7,7 @@ from kvota.engine.producer_ids import NEW, ProducerIds
 from kvota.model.decision_sink import ADMITTED, REJECTED, ChargeMemo
 from kvota.model.quota_type import CLUSTER_NODE_ID, Algorithm, QuotaType
 from kvota.model.tags import USER_TAG, tags_text
+from kvota.wire.steps import Steps
 
 # Of the ids of a step that are answered alike, so many have a row each: clients that are no attack bring one or two.
 _NAMED_IDS = 10
@@ -96,6 +97,13 @@ class Decisions(NamedTuple):
 class Deciding:
     """Decides on each id of a request once, step by step, and tells of it before others can come between.
 
+    Args:
+        ids: what is known of all users'.
+        asker: whose request it is.
+        rate: tells the quota, new ids per window; None: there is none.
+        now_us: tells the time, Unix µs.
+        note: is told of decisions at the end of each step that has any.
+
     Attributes:
         now_ms: Unix ms, of this step.
         throttle_ms: the longest that any id is refused for; 0: none is.
@@ -108,27 +116,45 @@ class Deciding:
         "_lets_on",
         "_new",
         "_note",
+        "_now_us",
         "_over",
         "_over_ms",
         "_rate",
+        "_rate_now",
         "now_ms",
         "throttle_ms",
     )
 
-    def __init__(self, ids: ProducerIds, asker: Asker, note: Callable[[Decisions], object]) -> None:
+    def __init__(
+        self,
+        ids: ProducerIds,
+        asker: Asker,
+        *,
+        rate: Callable[[], float | None],
+        now_us: Callable[[], int],
+        note: Callable[[Decisions], object],
+    ) -> None:
         self._ids = ids
         self._asker = asker
+        self._rate_now, self._now_us = rate, now_us
         self._note = note
         self._lets_on: dict[int, bool] = {}
         self._rate: float | None = None
         self._new: list[int] = []
         self._over: list[int] = []
         self._at_us = self._over_ms = self.now_ms = self.throttle_ms = 0
+        self._begin()
 
-    def go_on(self, rate: float | None, at_us: int) -> None:
+    def others_turn(self) -> Steps[None]:
+        """End a step, and begin the next one when others have had their turn."""
+        self.tell()
+        yield None
+        self._begin()
+
+    def _begin(self) -> None:
         """Begin a step with the quota that is in force now."""
-        self._rate, self._at_us = rate, at_us
-        self.now_ms = at_us // 1000
+        self._rate, self._at_us = self._rate_now(), self._now_us()
+        self.now_ms = self._at_us // 1000
         self._new, self._over, self._over_ms = [], [], 0
 
     def lets_on(self, producer_id: int, *, has_written: bool) -> bool:

@@ -177,16 +177,13 @@ class ProducerIdQuota:
         """
         user, connection, enforced, awaits_answer = asker
         refused_batches = self.refused_batches
-        deciding = Deciding(self.ids, asker, note)
-        deciding.go_on(self.rate(user), now_us())
+        deciding = Deciding(self.ids, asker, rate=lambda: self.rate(user), now_us=now_us, note=note)
         refused: dict[Place, None] = {}
         asked: list[tuple[Batch, Place]] = []
         keeps_unknown_back, has_room = False, True
         for number, one in enumerate(batches, 1):
             if number % STEP_PARTS == 0:
-                deciding.tell()
-                yield None
-                deciding.go_on(self.rate(user), now_us())
+                yield from deciding.others_turn()
             producer_id = one.producer_id
             if producer_id < 0:
                 continue

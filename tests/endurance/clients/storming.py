@@ -73,14 +73,21 @@ def librdkafka(job: Job, name: str) -> dict[int, str]:
     return told
 
 
+def _login(job: Job) -> dict[str, str]:
+    """As kafka-python and aiokafka have it."""
+    return {
+        "bootstrap_servers": job.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": job.user,
+        "sasl_plain_password": job.secret,
+    }
+
+
 def kafka_python(job: Job, name: str) -> dict[int, str]:
     """The same."""
     producer = KafkaProducer(
-        bootstrap_servers=job.bootstrap,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="PLAIN",
-        sasl_plain_username=job.user,
-        sasl_plain_password=job.secret,
+        **_login(job),
         enable_idempotence=True,
         batch_size=0,
         linger_ms=0,
@@ -105,11 +112,7 @@ def kafka_python(job: Job, name: str) -> dict[int, str]:
 
 async def _aiokafka(job: Job, name: str) -> dict[int, str]:
     producer = AIOKafkaProducer(
-        bootstrap_servers=job.bootstrap,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="PLAIN",
-        sasl_plain_username=job.user,
-        sasl_plain_password=job.secret,
+        **_login(job),
         enable_idempotence=True,
         max_batch_size=100,
         request_timeout_ms=PATIENCE_S * 1000,

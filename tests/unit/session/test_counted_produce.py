@@ -1,11 +1,11 @@
 """A Produce whose producer ids are counted: what goes on, what is refused, and that nothing overtakes a refusal."""
 
-import sys
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
 
 import pytest
+from tests.unit.counted_calls import with_calls
 
 from kvota.engine.layered_bloom import Layering
 from kvota.engine.producer_ids import ProducerIds
@@ -574,32 +574,16 @@ def test_a_request_of_ten_thousand_partitions_is_judged_in_steps() -> None:
     assert stage.cluster.producer_ids.refused_batches.count == 5_000
 
 
-def events_of(take: Callable[[], object]) -> int:
-    """How many calls and returns of Python's it takes."""
-    events = 0
-
-    def note(*_: object) -> None:
-        nonlocal events
-        events += 1
-
-    sys.setprofile(note)
-    try:
-        take()
-    finally:
-        sys.setprofile(None)
-    return events
-
-
 def test_a_remembered_refusal_of_one_producer_does_not_make_the_others_dearer() -> None:
     stage = Stage(counted())
     for sequence in range(3):
         answered(stage, of_producer(Of(1000, sequence)))
     machine, now_us = stage.machine, stage.cluster.clock.now_us()
-    before = events_of(partial(machine.from_client, of_producer(Of(1000, 3)), now_us))
+    _, before = with_calls(partial(machine.from_client, of_producer(Of(1000, 3)), now_us))
 
     other = Stage(stage.cluster, number=2)
     assert other.client(of_producer(Of(2000, 5))) == b""
-    again = events_of(partial(machine.from_client, of_producer(Of(1000, 4)), now_us))
+    _, again = with_calls(partial(machine.from_client, of_producer(Of(1000, 4)), now_us))
     assert again <= before + 4
 
     third = Stage(stage.cluster, number=3)
@@ -654,18 +638,9 @@ def test_no_step_of_ten_thousand_partitions_looks_at_many(topics: int) -> None:
     machine, work = stage.machine, []
 
     def step(take: Callable[[], bytes | bytearray | None]) -> bytes | bytearray:
-        events = 0
-
-        def note(*_: object) -> None:
-            nonlocal events
-            events += 1
-
-        sys.setprofile(note)
-        try:
-            return take() or b""
-        finally:
-            sys.setprofile(None)
-            work.append(events)
+        taken, calls = with_calls(take)
+        work.append(calls)
+        return taken or b""
 
     now_us = stage.cluster.clock.now_us()
     onward = step(partial(machine.from_client, produce_of(*rows), now_us))

@@ -4,10 +4,10 @@ Counted is what the interpreter's profiler tells of: calls and returns, of Pytho
 ``./run bench steps`` has the times, those of copies of megabytes too.
 """
 
-import sys
 from collections.abc import Callable
 
 import pytest
+from tests.unit.counted_calls import with_calls
 from tests.unit.steps.quota_messages import ALL_ATTACKS as ATTACKS
 from tests.unit.steps.stand import Measure
 
@@ -30,17 +30,7 @@ class Calls(Measure):
         self.of_steps: list[tuple[int, str]] = []
 
     def take(self, what: str, step: Callable[[], object]) -> None:
-        calls = 0
-
-        def note(*_args: object) -> None:
-            nonlocal calls
-            calls += 1
-
-        sys.setprofile(note)
-        try:
-            step()
-        finally:
-            sys.setprofile(None)
+        _, calls = with_calls(step)
         self.of_steps.append((calls, what))
 
 

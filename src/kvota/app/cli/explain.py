@@ -3,12 +3,18 @@
 import argparse
 import difflib
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
-from kvota.app.cli.explain_ids import WIDTH, id_lines, ids_held_until, ids_in, titled
+from kvota.app.cli.explain_ids import (
+    WIDTH,
+    clock_text,
+    id_lines,
+    ids_held_until,
+    ids_in,
+    titled,
+)
 from kvota.app.cli.running_options import add_running_options, url_of
 from kvota.app.text_width import columns_of, cut_to, filled_to
 from kvota.model.plain_text import on_one_line
@@ -78,9 +84,9 @@ def explain_lines(explained: _Json, *, near: str = "") -> list[str]:
     client = f"client id {explained['client_id']}" if explained["client_id"] else "no client id"
     lines = [on_one_line(f"user {explained['user']}, {client}, at gateway {explained['gateway']}")]
     ends = ((quota["quota_type"], _held_until(quota)) for quota in explained["quotas"])
-    holds = [f"{kind} until {_clock(end)}" for kind, end in ends if end]
+    holds = [f"{kind} until {clock_text(end)}" for kind, end in ends if end]
     new_ids_ms = ids_held_until(ids_in(explained))
-    holds += [f"new producer ids until {_clock(new_ids_ms)}"] if new_ids_ms else []
+    holds += [f"new producer ids until {clock_text(new_ids_ms)}"] if new_ids_ms else []
     held = ", ".join(holds)
     lines.append(f"held back now by {held}" if held else "not held back now")
     if near:
@@ -134,7 +140,7 @@ def _held_text(counter: _Json) -> str:
         return "blocked: its limit lets nothing pass"
     wait_ms = max(counter["wait_ms"], counter["mute_left_ms"])
     verb = {"waits": "kept back", "refused": "refused"}.get(counter["outlook"], "throttled")
-    until = _clock(counter["throttled_until_ms"])
+    until = clock_text(counter["throttled_until_ms"])
     return f"{verb} for {format_duration_ms(wait_ms)} more, until {until}"
 
 
@@ -232,7 +238,3 @@ def _change_lines(quota: _Json) -> Iterator[str]:
 def _held_until(quota: _Json) -> int | None:
     ends = [one["throttled_until_ms"] for one in quota["counters"] if one["throttled_until_ms"]]
     return max(ends, default=None)
-
-
-def _clock(at_ms: int) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000 // 100}"

@@ -72,7 +72,7 @@ def _headline(of_ids: _Json) -> str:
     if of_ids["rate_per_window"] is None:
         return "passes: no quota matches, so any number of new ids may come"
     if of_ids["learns_until_ms"]:
-        until = _clock(of_ids["learns_until_ms"])
+        until = clock_text(of_ids["learns_until_ms"])
         return f"passes: new ids are not counted until {until}, as those known before were lost"
     refused_ms = of_ids["new_id_refused_ms"]
     if not refused_ms:
@@ -80,12 +80,13 @@ def _headline(of_ids: _Json) -> str:
     wait = format_duration_ms(refused_ms)
     if not of_ids["enforced"]:
         return f"passes: shadow mode (a new id would be refused for {wait})"
-    return f"a new id is refused for {wait} more, until {_clock(ids_held_until(of_ids) or 0)}"
+    return f"a new id is refused for {wait} more, until {clock_text(ids_held_until(of_ids) or 0)}"
 
 
 def _ids(count: int) -> str:
     return "1 id" if count == 1 else f"{count} ids"
 
 
-def _clock(at_ms: int) -> str:
+def clock_text(at_ms: int) -> str:
+    """Unix ms as the time of the day here, with tenths of a second."""
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000 // 100}"

@@ -162,10 +162,10 @@ def _limit(row: Row) -> float | None:
 
 
 def _table(used: _Used, args: argparse.Namespace) -> str:
+    from kvota.pipeline.packing_choice import NAMES_OF
+
     totals = used.totals
-    names = {"user": ["user"], "client": ["client_id"], "user-client": ["user", "client_id"]}[
-        args.by
-    ]
+    names = NAMES_OF[args.by]
     header = [
         *names,
         "quota",

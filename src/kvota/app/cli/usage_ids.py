@@ -49,8 +49,9 @@ def read_ids(record: Record, chunks: "Chunks", args: argparse.Namespace) -> IdsU
 
 def ids_table(used: IdsUsed, args: argparse.Namespace) -> str:
     """A table of them, beneath the one of all other quotas."""
-    names = {"user": ["user"], "client": ["client_id"], "user-client": ["user", "client_id"]}
-    keys = names[args.by]
+    from kvota.pipeline.packing_choice import NAMES_OF
+
+    keys = NAMES_OF[args.by]
     header = [*keys, "new ids", "most in a window", "limit", "of limit", "refused", "times"]
     lines = [
         [

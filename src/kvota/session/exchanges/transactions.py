@@ -89,13 +89,16 @@ class CountedTransaction(Conversation):
         enforced = QuotaType.PRODUCER_ID in self._shared.settings.enforced
         asker = Asker(user, caller.number, enforced, awaits_answer=True)
         client_id = read_request_head(frame, key).client_id.decode(errors="replace")
-        deciding = Deciding(quota.ids, asker, partial(self._record, client_id))
-        deciding.go_on(quota.rate(user), self._now_us)
+        deciding = Deciding(
+            quota.ids,
+            asker,
+            rate=lambda: quota.rate(user),
+            now_us=lambda: self._now_us,
+            note=partial(self._record, client_id),
+        )
         for number, producer_id in enumerate(dict.fromkeys(ids), 1):
             if number % STEP_PARTS == 0:
-                deciding.tell()
-                yield None
-                deciding.go_on(quota.rate(user), self._now_us)
+                yield from deciding.others_turn()
             deciding.lets_on(producer_id, has_written=False)
         deciding.tell()
         return deciding.throttle_ms if enforced else 0
