@@ -1,12 +1,14 @@
 """Reads gateway.toml and reports all its faults at once."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kvota.app import config_values as values
 from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.app.listener_tables import read_listeners
+from kvota.app.log_lines import LogFormat
 from kvota.app.own_login import faults_of_own_tls
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.app.shadow_file import ShadowFile, load_shadow
@@ -71,6 +73,7 @@ class GatewayConfig:
     http: HttpSettings
     pid_file: Path
     is_pid_file_stated: bool
+    log_format: LogFormat = LogFormat.TEXT
     shadow: ShadowFile | None = None
 
     @property
@@ -132,7 +135,8 @@ def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
 def _config(reader: Reader, path: Path) -> GatewayConfig:
     folder = path.parent
     reader.known(
-        (), ("gateway", "listeners", "upstream", "quotas", "limits", "record", "http", "kafka")
+        (),
+        ("gateway", "listeners", "upstream", "quotas", "limits", "record", "http", "kafka", "log"),
     )
     listen = reader.table("gateway")
     name = listen.value("name", "kvota", values.read_name)
@@ -155,7 +159,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 f"{server_host}:{port} is an address of the gateway itself",
                 "Write the brokers' own address.",
             )
-    kafka = read_kafka_properties(reader)
+    kafka = read_kafka_properties(reader, folder)
     if upstream_tls is None:
         reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)
@@ -194,6 +198,16 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         http=_http(reader, advertised_host, own),
         pid_file=folder / listen.value("pid_file", f"{path.stem}.pid", values.read_path),
         is_pid_file_stated="pid_file" in listen.data,
+        log_format=_log_format(reader),
+    )
+
+
+def _log_format(reader: Reader) -> LogFormat:
+    reader.known(("log",), ("format",))
+    log = reader.table("log")
+    names = [str(one) for one in LogFormat]
+    return LogFormat(
+        log.value("format", str(LogFormat.TEXT), partial(values.read_choice, choices=names))
     )
 
 
@@ -230,6 +244,7 @@ def _limits(
         connections_max=limits.value("connections_max", default.connections_max, values.read_count),
         connections_per_ip_max=kafka.connections_per_ip_max,
         connections_per_ip_overrides=kafka.connections_per_ip_overrides,
+        idle_ms=kafka.connections_idle_ms,
         announced_bytes_max=limits.value(
             "announced_bytes_max", default.announced_bytes_max, values.read_size_bytes
         ),

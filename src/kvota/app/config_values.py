@@ -315,6 +315,14 @@ def read_connections_per_ip(value: object) -> int:
     return _integer(value, 0, 2**31 - 1, "a number of connections (0 to 2147483647)", "100")
 
 
+def read_idle_ms(value: object) -> int:
+    """Read for how long a connection may be idle, in ms; -1: for ever."""
+    if value == -1:
+        return -1
+    what = "a number of ms (1000 to 2147483647, or -1: no connection is closed for it)"
+    return _integer(value, 1_000, 2**31 - 1, what, "600000")
+
+
 def read_connections_per_ip_overrides(value: object) -> dict[str, int]:
     """Read Kafka's host:number,host:number; names are looked up now, so the keys are addresses."""
     expected, example = "host:number, with commas between", '"127.0.0.1:200,batch-1:50"'

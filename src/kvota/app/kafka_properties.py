@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from kvota.app import config_values as values
+from kvota.app.config_providers import with_references
 from kvota.app.config_reader import Reader, Table
 from kvota.callbacks.loading import ChosenCallback, choose, prefixes_of
 from kvota.engine.layered_bloom import Layering
@@ -32,6 +35,7 @@ _IDS_SWEEP_MS = "producer.id.quota.cache.cleanup.scheduler.interval.ms"
 # KIP-936; its default of 10 ms for the last one would keep a processor busy with nothing.
 _OF_PRODUCER_IDS = (_IDS_WINDOW_S, _IDS_SAMPLES, _IDS_LAYERS, _IDS_FALSE_POSITIVES, _IDS_SWEEP_MS)
 
+_IDLE_MS = "connections.max.idle.ms"
 _PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 
 
@@ -49,7 +53,7 @@ class KafkaProperties:
         id_layering: how long a producer id stays known, and how surely.
         id_rate_samples: in how many samples of that time the rate of new ids is measured that metrics show.
         id_sweep_ms: so often what is known of each user is looked at.
-        connections_per_ip_max, connections_per_ip_overrides: as Kafka has them.
+        connections_per_ip_max, connections_per_ip_overrides, connections_idle_ms: as Kafka has them.
     """
 
     windows: dict[QuotaType, QuotaWindow]
@@ -63,11 +67,17 @@ class KafkaProperties:
     id_sweep_ms: int
     connections_per_ip_max: int
     connections_per_ip_overrides: dict[str, int]
+    connections_idle_ms: int
 
 
-def read_kafka_properties(reader: Reader) -> KafkaProperties:
-    """Read the table; its faults go to the reader."""
-    of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES)
+def read_kafka_properties(reader: Reader, folder: Path) -> KafkaProperties:
+    """Read the table; its faults go to the reader.
+
+    Args:
+        reader: of the file.
+        folder: that it is in.
+    """
+    of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES, _IDLE_MS)
     gateways_own = (*WINDOW_SETTINGS, *of_gateway, *_OF_PRODUCER_IDS)
     known = (*gateways_own, *KNOWN_PROPERTIES)
     said = _texts(reader)
@@ -78,7 +88,9 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
     )
     kafka = reader.properties("kafka", known, prefixes=prefixes)
     of_callback = {
-        key: _text(value) for key, value in kafka.data.items() if key not in gateways_own
+        key: kafka.value(key, "", partial(_referred, folder))
+        for key in kafka.data
+        if key not in gateways_own
     }
     volumes, faults = read_volume_settings(of_callback)
     for fault in faults:
@@ -106,6 +118,7 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
         id_sweep_ms=kafka.value(_IDS_SWEEP_MS, 60_000, values.read_sweep_ms),
         connections_per_ip_max=per_ip_max,
         connections_per_ip_overrides=per_ip_overrides,
+        connections_idle_ms=kafka.value(_IDLE_MS, GatewayLimits().idle_ms, values.read_idle_ms),
     )
 
 
@@ -152,6 +165,11 @@ def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:
         )
         windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
     return {quota_type: windows[names] for quota_type, names in of_types.items()}
+
+
+def _referred(folder: Path, value: object) -> str:
+    """What is configured, with what stands elsewhere: a password need not be in this file."""
+    return with_references(_text(value), folder)
 
 
 def _text(value: object) -> str:

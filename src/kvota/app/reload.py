@@ -14,6 +14,7 @@ from kvota.app.dynamic_settings import RunningConfig, overlaid
 from kvota.app.limit_sources import LimitSources
 from kvota.app.quota_settings import QuotaSourceKind
 from kvota.app.running_gateway import ACCEPTED, END, REFUSED
+from kvota.app.service_manager import ServiceManager
 from kvota.callbacks import ChosenCallback
 from kvota.gateway.callback_in_force import PreparedCallback
 from kvota.gateway.gateway import Gateway
@@ -49,6 +50,7 @@ class Reload:
         gateway: what they are put in force in.
         sources: is told where the limits come from now.
         store: of the quotas.
+        manager: is told while files are read again.
         tell: takes the result as lines, for who has asked for it; may wait for a disk.
     """
 
@@ -58,12 +60,14 @@ class Reload:
         gateway: Gateway,
         sources: LimitSources,
         store: QuotaStore,
+        manager: ServiceManager,
         tell: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self._running = running
         self._gateway = gateway
         self._sources = sources
         self._store = store
+        self._manager = manager
         self._tell = tell
         self._number = 0
         self._asked = asyncio.Event()
@@ -77,12 +81,14 @@ class Reload:
         while True:
             await self._asked.wait()
             self._asked.clear()
+            self._manager.reloading()
             try:
                 await self._reload()
             except KvotaError as error:
                 self._gateway.counts.reloads["refused"] += 1
                 log.error("SIGHUP: what is in force stays as it is. %s", error)  # noqa: TRY400  (its text says all)
                 await self._tell_result(REFUSED, str(error).splitlines())
+            self._manager.ready()
 
     async def _reload(self) -> None:
         """Read the files on another thread (10,000 entities take half a second), and put them in force.
@@ -328,6 +334,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         "record": (before.record, now.record),
         "quotas.source": (_store_of(before), _store_of(now)),
         "http": (before.http, now.http),
+        "log": (before.log_format, now.log_format),
         "quotas.PRODUCER_ID.saved": (before.quotas.saved_ids, now.quotas.saved_ids),
         "kafka (volumes, connections, producer ids)": (
             _of_kafka(before),
@@ -355,6 +362,7 @@ def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:
         kafka.factor_per_broker,
         kafka.connections_per_ip_max,
         kafka.connections_per_ip_overrides,
+        kafka.connections_idle_ms,
         kafka.id_layering,
         kafka.id_rate_samples,
         kafka.id_sweep_ms,

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
 from kvota.app.running_gateway import hold_pid_file, reload_command
 from kvota.app.saved_producer_ids import mark_running, open_producer_ids, save_producer_ids
+from kvota.app.service_manager import ServiceManager
 from kvota.app.settings_in_force import SettingsInForce, begin_with
 from kvota.app.shadow_watch import ShadowWatch
 from kvota.app.system_clock import SystemClock
@@ -117,11 +118,19 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         _show(http, config, gateway=gateway, shadow=shadow, sink=sink, sources=sources)
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
+    manager = ServiceManager()
     try:
         tell = None if lock is None else lock.tell
-        reload = Reload(running, gateway, sources, store, tell)
-        watch = partial(watch_volumes, config, gateway, run_id, own)
-        uvloop.run(_serve(config, gateway, store, reload, settings, watch))
+        reload = Reload(running, gateway, sources, store, manager, tell)
+        works = (
+            partial(_say_ready, config, gateway, store, manager),
+            partial(watch_cluster, config, gateway),
+            partial(watch_volumes, config, gateway, run_id, own),
+            lambda _: reload.run(),
+            lambda _: settings.follow(),
+            lambda _: manager.watch(),
+        )
+        uvloop.run(_serve(config, gateway, reload, manager, works))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
@@ -244,32 +253,35 @@ def _sink(config: GatewayConfig, observer: ShadowWatch, run_id: str) -> Recorder
 async def _serve(
     config: GatewayConfig,
     gateway: Gateway,
-    store: QuotaStore,
     reload: Reload,
-    settings: SettingsInForce,
-    watch: Callable[[asyncio.Event], Coroutine[None, None, None]],
+    manager: ServiceManager,
+    works: Sequence[Callable[[asyncio.Event], Coroutine[None, None, None]]],
 ) -> None:
+    """Run the gateway, and the works beside it, which are told when it has started; it ends them."""
+
+    def stop() -> None:
+        manager.stopping()
+        gateway.stop()
+
     loop = asyncio.get_running_loop()
     mark_running(config, gateway.shared.producer_ids, partial(loop.run_in_executor, None))
-    loop.add_signal_handler(signal.SIGTERM, gateway.stop)
-    loop.add_signal_handler(signal.SIGINT, gateway.stop)
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, stop)
     loop.add_signal_handler(signal.SIGHUP, reload.begin)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        beside = [
-            tasks.create_task(_say_ready(config, gateway, store, started)),
-            tasks.create_task(reload.run()),
-            tasks.create_task(settings.follow()),
-        ]
-        beside.append(tasks.create_task(watch_cluster(config, gateway, started)))
-        beside.append(tasks.create_task(watch(started)))
+        beside = [tasks.create_task(work(started)) for work in works]
         await gateway.run(started=started)
         for task in beside:
             task.cancel()
 
 
 async def _say_ready(
-    config: GatewayConfig, gateway: Gateway, store: QuotaStore, started: asyncio.Event
+    config: GatewayConfig,
+    gateway: Gateway,
+    store: QuotaStore,
+    manager: ServiceManager,
+    started: asyncio.Event,
 ) -> None:
     await started.wait()
     for line in summary(config, store.quotas):
@@ -284,6 +296,7 @@ async def _say_ready(
         advertised.node_id_min,
         advertised.node_id_max,
     )
+    manager.ready()
     await gateway.look_upstream()
 
 

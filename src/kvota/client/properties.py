@@ -1,7 +1,7 @@
 """A cluster by the properties of Kafka's own clients: ``bootstrap.servers``, ``sasl.jaas.config`` and the like."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from kvota.client import tls_properties
@@ -9,6 +9,7 @@ from kvota.client.cluster import Cluster
 from kvota.client.connection import ClientLimits
 from kvota.client.security import MECHANISMS, Security
 from kvota.model.errors import UsageError
+from kvota.model.java_properties import parse_properties
 from kvota.tls.client_tls import Tls
 
 _KNOWN = (
@@ -37,30 +38,11 @@ def read_properties(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
         raise UsageError(msg) from error
-    found: dict[str, str] = {}
-    for number, line in enumerate(_whole_lines(text), 1):
-        if not line or line[0] in "#!":
-            continue
-        key, equals, value = line.partition("=")
-        if not equals:
-            msg = f"{path}: property {number}: no value; write name=value"
-            raise UsageError(msg)
-        found[key.strip()] = value.strip()
-    return found
-
-
-def _whole_lines(text: str) -> Iterator[str]:
-    """Lines without blanks around them; one that ends in a backslash goes on in the next."""
-    begun = ""
-    for line in text.splitlines():
-        begun += line.strip()
-        if begun.endswith("\\"):
-            begun = begun[:-1]
-            continue
-        yield begun
-        begun = ""
-    if begun:
-        yield begun
+    try:
+        return parse_properties(text)
+    except ValueError as error:
+        msg = f"{path}: {error}"
+        raise UsageError(msg) from None
 
 
 def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cluster:

@@ -87,9 +87,10 @@ def gone_among(sides: Iterable[Side]) -> list[Side]:
 
 
 def has_unread(side: Side) -> bool:
-    """True while bytes of the client are in its socket; with TLS, more than say that it has closed."""
-    is_tls = isinstance(side.transport, TlsTransport)
-    return _bytes_in_socket(side, FIONREAD) > (CLOSE_NOTIFY_BYTES_MAX if is_tls else 0)
+    """True while bytes of the client wait in its socket, or before TLS; with TLS, more than say that it has closed."""
+    tls = side.transport if isinstance(side.transport, TlsTransport) else None
+    in_socket = _bytes_in_socket(side, FIONREAD)
+    return in_socket > 0 if tls is None else in_socket + tls.unread_bytes > CLOSE_NOTIFY_BYTES_MAX
 
 
 def has_unsent(side: Side) -> bool:

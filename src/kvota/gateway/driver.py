@@ -362,9 +362,13 @@ class Driver:
         """True once a request has been sent on, or is waiting to be."""
         return self.upstream is not None or self.machine.pausing.reasons & _ASKED != 0
 
-    def finish(self) -> None:
-        """Close a connection on which nothing is due, without losing answers on their way."""
+    def finish(self, *, by: str = "") -> None:
+        """Close a connection on which nothing is due, without losing answers on their way.
+
+        Without ``by`` it is ended by whom it has been told that it is.
+        """
         if not self.closing:
+            self.ended_by = by or self.ended_by
             self._give_up()
             say_goodbye(self.client, self.means.loop)
 

@@ -19,14 +19,24 @@ log = logging.getLogger(__name__)
 # Where places are short all connections are looked at, but no more often than this, nor for more than a
 # tenth of the time.
 _LOOK_S, _TIMES_THE_LOOK = 0.1, 10
+# So often in the time after which it is closed a connection is asked whether it is idle.
+_IDLE_LOOKS = 20
 
 
 @dataclass(slots=True)
 class _Taken:
-    """A place: how many requests its connection had sent when it was seen to have sent one, and when."""
+    """A place.
+
+    Attributes:
+        requests: how many its connection had sent when it was seen to have sent one.
+        since_s: when that was.
+        asked, in_use_s: the same when idle ones were looked for last, where it was not idle then.
+    """
 
     requests: int
     since_s: float
+    asked: int
+    in_use_s: float
 
 
 class Places:
@@ -53,6 +63,8 @@ class Places:
         self._gone: dict[Driver, None] = {}  # and left something behind
         self._looked_s = self._counted_s = float("-inf")
         self._count_every_s = _LOOK_S
+        self._idle_s = limits.idle_ms / 1000 if limits.idle_ms >= 0 else float("inf")
+        self._idle_looked_s = 0.0
         self._giving_way: GivingWay[Driver] = GivingWay(limits.connections_max, self._look_closely)
         self._leaving = Leaving(limits.connections_max)
         self.closed = False
@@ -82,7 +94,7 @@ class Places:
             )
         self._counts.accepted += 1
         now_s = time.monotonic()
-        self._taken[driver] = _Taken(0, now_s)
+        self._taken[driver] = _Taken(0, now_s, 0, now_s)
         self._giving_way.came(driver, host, now_s)
         self._of_host[host] = self._of_host.get(host, 0) + 1
         return ""
@@ -121,6 +133,17 @@ class Places:
         for driver, taken in self._taken.items():
             if taken.requests != driver.machine.requests:
                 taken.requests, taken.since_s = driver.machine.requests, now_s
+        if now_s >= self._idle_looked_s + self._idle_s / _IDLE_LOOKS:
+            self._idle_looked_s = now_s
+            self._close_idle(now_s)
+
+    def _close_idle(self, now_s: float) -> None:
+        for driver, taken in list(self._taken.items()):
+            requests = driver.machine.requests
+            if taken.asked != requests or _is_in_use(driver):
+                taken.asked, taken.in_use_s = requests, now_s
+            elif now_s - taken.in_use_s >= self._idle_s and not has_unread(driver.client):
+                driver.finish(by="idle")
 
     # ------------------------------------------------------------------ room for others
 
@@ -208,6 +231,18 @@ def _look(driver: Driver, taken: _Taken) -> Look:
     if is_at_work:
         standing = max(standing, Standing.AT_WORK)
     return Look(driver.host, holder, standing, taken.since_s)
+
+
+def _is_in_use(driver: Driver) -> bool:
+    """True while something is due, on its way, or kept back: then nobody has been idle."""
+    machine = driver.machine
+    return bool(
+        driver.closing
+        or machine.pausing.reasons
+        or machine.arrived_bytes
+        or not machine.idle
+        or driver.client.transport.get_write_buffer_size()
+    )
 
 
 def _has_left_nothing_behind(driver: Driver) -> bool:

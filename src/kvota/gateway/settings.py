@@ -29,6 +29,8 @@ class GatewayLimits:
             descriptor limit of 1,024 is not. Each uses two descriptors.
         connections_per_ip_max: of one address, Kafka's ``max.connections.per.ip``.
         connections_per_ip_overrides: by address; Kafka's property of this name.
+        idle_ms: a connection on which nothing has been asked or due for so long is closed, Kafka's
+            ``connections.max.idle.ms``; below 0: none is.
         frame_ms: time for a request to arrive; it grows with every byte that does, at
             ``frame_bytes_per_s_min``.
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
@@ -41,6 +43,7 @@ class GatewayLimits:
     connections_max: int = 2_000
     connections_per_ip_max: int = 2**31 - 1
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    idle_ms: int = 600_000
     frame_ms: int = 30_000
     frame_bytes_per_s_min: int = 131_072
     announced_bytes_max: int = 128 * 2**20

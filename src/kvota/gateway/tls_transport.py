@@ -395,6 +395,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         else:
             self._lower.resume_reading()
 
+    @property
+    def unread_bytes(self) -> int:
+        """What has been taken from the socket and not been handed on, encrypted or not."""
+        return len(self._head) + len(self._left) + self._incoming.pending + self.tls.pending()
+
     def is_reading(self) -> bool:
         """False while it is paused."""
         return not self._paused

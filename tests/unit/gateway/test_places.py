@@ -1,5 +1,6 @@
 """As many connections as there are places."""
 
+import asyncio
 import logging
 
 import pytest
@@ -275,3 +276,32 @@ async def test_who_has_gone_in_a_mute_does_not_count_for_its_address(worlds: Wor
     await have_gone(world, 2)
 
     assert await (await world.connect()).ask(heartbeat()) == heartbeat_answer()
+
+
+# ------------------------------------------------------------------ idle connections
+
+
+async def test_who_asks_nothing_for_too_long_is_closed_and_who_waits_is_not(worlds: Worlds) -> None:
+    world = await worlds(table=PRODUCE_QUOTA, limits=GatewayLimits(idle_ms=1_000, drain_ms=100))
+    idle, silent, kept_back, waits = [await world.connect() for _ in range(4)]
+    assert await idle.ask(heartbeat()) == heartbeat_answer()
+    await kept_back.ask(OVER)
+    world.brokers[0].gate.clear()
+    waits.send(heartbeat(1))
+
+    assert await idle.rest() == b""
+    assert await silent.rest() == b""
+    await until(lambda: world.gateway.counts.closed == {"idle": 2})
+    await asyncio.sleep(1.5)
+
+    assert world.gateway.counts.closed == {"idle": 2}
+    world.brokers[0].gate.set()
+    assert await waits.frame() == heartbeat_answer(1)
+
+
+async def test_below_zero_nobody_is_closed_for_being_idle(worlds: Worlds) -> None:
+    world = await worlds(limits=GatewayLimits(idle_ms=-1, drain_ms=100))
+    client = await world.connect()
+    await asyncio.sleep(1.5)
+
+    assert await client.ask(heartbeat()) == heartbeat_answer()

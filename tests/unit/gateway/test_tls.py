@@ -7,6 +7,7 @@ import ssl
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.unit.gateway.world import (
@@ -19,7 +20,9 @@ from tests.unit.gateway.world import (
     until,
 )
 
+from kvota.gateway.closing import has_unread
 from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.tls_transport import TlsTransport
 from kvota.localkafka.cluster.certificates import Authority, Issued
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
@@ -502,3 +505,32 @@ async def test_with_a_quota_a_client_of_tls_is_muted_and_loses_nothing(
 
     assert max(row.throttle_ms for row in world.sink.rows) > 0
     assert world.brokers[0].frames == [frame] * 25
+
+
+async def test_what_has_been_taken_from_the_socket_and_not_been_read_is_unread(
+    worlds: Worlds, authority: Authority, server: ServerTls
+) -> None:
+    world = await worlds(tls=server)
+    reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+    context = trusting(authority)
+    context.maximum_version = TLS_1_2
+    tls, outgoing = await shaken_by_hand(reader, writer, context)
+    tls.write(heartbeat(1))
+    writer.write(outgoing.read())
+    await until(lambda: world.brokers[0].frames == [heartbeat(1)])
+    (side,) = [driver.client for driver in world.drivers]
+    assert not has_unread(side)
+
+    transport = cast("TlsTransport", side.transport)
+    transport._join_turns()  # as behind many records
+    side.pause()
+    tls.write(heartbeat(2))
+    transport.data_received(outgoing.read())
+    await asyncio.sleep(0.05)
+
+    assert has_unread(side)
+    assert len(world.brokers[0].frames) == 1
+    side.resume()
+    await until(lambda: world.brokers[0].frames == [heartbeat(1), heartbeat(2)])
+    assert not has_unread(side)
+    writer.close()

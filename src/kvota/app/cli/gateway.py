@@ -1,12 +1,12 @@
 """``kvota gateway`` runs the gateway, only checks its files, or has a running one read them again."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
 from kvota.app.cli import import_quotas
 from kvota.app.cli.exit_codes import DONE, UNREACHABLE, WRONG_USE
+from kvota.app.log_lines import begin_log, write_as
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 
@@ -66,11 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Run until a signal; SIGTERM drains, SIGHUP reloads the files. Or do what the action says."""
     if args.action == "import-quotas":
         return import_quotas.run(args)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=args.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
+    begin_log(args.log_level)
     if args.action == "reload":
         return _reload(args)
     if args.check:
@@ -81,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
     from kvota.app.config import load_files
     from kvota.app.run_gateway import run_gateway
 
-    run_gateway(*load_files(args.config))
+    config, written = load_files(args.config)
+    write_as(config.log_format)
+    run_gateway(config, written)
     return DONE
 
 
