@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from kvota.app import config_values as values
+from kvota.app.config_providers import follow_references
 from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.app.listener_tables import read_listeners
@@ -127,9 +128,12 @@ def load_files(path: Path) -> tuple[GatewayConfig, ClientQuotas | None]:
 def read_config(path: Path) -> tuple[GatewayConfig, list[Fault]]:
     """Read gateway.toml alone, with defaults for wrong values; also return its faults in order."""
     data, places = load_toml(path, if_missing=_IF_MISSING)
+    not_followed = follow_references(data, places, path.parent)
     reader = Reader(data, places)
     config = _config(reader, path)
-    return config, in_file_order(reader.faults)
+    missing = {fault.place for fault in not_followed}
+    others = [fault for fault in reader.faults if fault.place not in missing]
+    return config, in_file_order([*not_followed, *others])
 
 
 def _config(reader: Reader, path: Path) -> GatewayConfig:
@@ -159,7 +163,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
                 f"{server_host}:{port} is an address of the gateway itself",
                 "Write the brokers' own address.",
             )
-    kafka = read_kafka_properties(reader, folder)
+    kafka = read_kafka_properties(reader)
     if upstream_tls is None:
         reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)

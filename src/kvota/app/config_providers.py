@@ -1,20 +1,57 @@
-"""Values of ``[kafka]`` that stand elsewhere, as Kafka's config providers have them (KIP-297, KIP-421, KIP-887).
+"""Values of gateway.toml that stand elsewhere, as Kafka's config providers have them (KIP-297, KIP-421, KIP-887).
 
 ``${env:NAME}`` is a variable of the environment, ``${file:PATH:KEY}`` a property in a file of Java's properties, and
 ``${dir:FOLDER:FILE}`` all of a file (a mounted secret, say) without the line's end behind it. Kafka has a client
-name its providers in ``config.providers``; here these three are there always.
+name its providers in ``config.providers``; here these three are there always. What is set dynamically, by a client,
+is never followed.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kvota.model.errors import Fault
 from kvota.model.java_properties import parse_properties
+from kvota.store.toml_places import Places
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z][A-Za-z0-9_-]*):([^}]*)\}")
 _BYTES_MAX = 65_536
 _FORMS = "${env:NAME}, ${file:PATH:KEY}, ${dir:FOLDER:FILE}"
+
+
+def follow_references(data: dict[str, object], places: Places, folder: Path) -> list[Fault]:
+    """Put what they stand for into the texts of a file's data.
+
+    Args:
+        data: tables, lists and values; changed.
+        places: where each stands.
+        folder: of the file; names of files are relative to it.
+
+    Returns:
+        A fault for each text with a reference that cannot be followed; it stays as it is.
+    """
+    return list(_follow(data, places, folder, ()))
+
+
+def _follow(
+    data: dict[str, object], places: Places, folder: Path, path: tuple[str, ...]
+) -> Iterator[Fault]:
+    for key, value in data.items():
+        at = (*path, key)
+        if isinstance(value, dict):
+            yield from _follow(value, places, folder, at)
+            continue
+        try:
+            if isinstance(value, str):
+                data[key] = with_references(value, folder)
+            elif isinstance(value, list):
+                data[key] = [
+                    with_references(one, folder) if isinstance(one, str) else one for one in value
+                ]
+        except ValueError as error:
+            problem, _, remedy = str(error).partition(". ")
+            yield Fault(places.named(*at), problem, remedy)
 
 
 def with_references(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> str:

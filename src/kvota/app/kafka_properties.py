@@ -2,11 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 
 from kvota.app import config_values as values
-from kvota.app.config_providers import with_references
 from kvota.app.config_reader import Reader, Table
 from kvota.callbacks.loading import ChosenCallback, choose, prefixes_of
 from kvota.engine.layered_bloom import Layering
@@ -70,13 +67,8 @@ class KafkaProperties:
     connections_idle_ms: int
 
 
-def read_kafka_properties(reader: Reader, folder: Path) -> KafkaProperties:
-    """Read the table; its faults go to the reader.
-
-    Args:
-        reader: of the file.
-        folder: that it is in.
-    """
+def read_kafka_properties(reader: Reader) -> KafkaProperties:
+    """Read the table; its faults go to the reader."""
     of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES, _IDLE_MS)
     gateways_own = (*WINDOW_SETTINGS, *of_gateway, *_OF_PRODUCER_IDS)
     known = (*gateways_own, *KNOWN_PROPERTIES)
@@ -88,9 +80,7 @@ def read_kafka_properties(reader: Reader, folder: Path) -> KafkaProperties:
     )
     kafka = reader.properties("kafka", known, prefixes=prefixes)
     of_callback = {
-        key: kafka.value(key, "", partial(_referred, folder))
-        for key in kafka.data
-        if key not in gateways_own
+        key: _text(value) for key, value in kafka.data.items() if key not in gateways_own
     }
     volumes, faults = read_volume_settings(of_callback)
     for fault in faults:
@@ -165,11 +155,6 @@ def _windows(kafka: Table) -> dict[QuotaType, QuotaWindow]:
         )
         windows[samples_name, seconds_name] = QuotaWindow(samples, seconds * 1000)
     return {quota_type: windows[names] for quota_type, names in of_types.items()}
-
-
-def _referred(folder: Path, value: object) -> str:
-    """What is configured, with what stands elsewhere: a password need not be in this file."""
-    return with_references(_text(value), folder)
 
 
 def _text(value: object) -> str:

@@ -257,7 +257,7 @@ CONNECTIONS_CLOSED = Metric(
     "kvota_connections_closed_total",
     _COUNTER,
     ("reason",),
-    "Connections that have ended: by the client, the broker, or the gateway and why (made_room: gave way to others)",
+    "Connections that have ended: by the client, the broker, or the gateway and why (made_room: gave way to others; idle: asked nothing)",
 )
 CONNECTIONS_PAUSED = Metric(
     "kvota_connections_paused",

@@ -64,14 +64,21 @@ def test_where_it_cannot_be_followed_it_is_said_without_a_secret(
     assert "a=b" not in str(caught.value)
 
 
-def test_a_password_of_the_gateways_own_login_need_not_stand_in_its_file(folder: Path) -> None:
+def test_any_text_of_the_file_may_stand_elsewhere_a_password_above_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = folder / "gateway.toml"
     key = "client.quota.callback.static.kafka.admin.sasl.jaas.config"
+    monkeypatch.setenv("KVOTA_POD", "kvota-7")
     path.write_text(
-        f"[upstream]\nbootstrap_servers = ['kafka-1:9092']\n[kafka]\n'{key}' = '{JAAS}'\n"
+        "[gateway]\nname = '${env:KVOTA_POD}'\nadvertised_host = '${env:KVOTA_POD}.kvota.svc'\n"
+        f"[upstream]\nbootstrap_servers = ['${{env:KVOTA_POD}}:9092']\n[kafka]\n'{key}' = '{JAAS}'\n"
     )
 
     config, faults = read_config(path)
 
     assert faults == []
+    assert config.name == "kvota-7"
+    assert config.gateway.advertised.host == "kvota-7.kvota.svc"
+    assert config.gateway.upstream == (("kvota-7", 9092),)
     assert 'password="a=b c"' in config.kafka.volumes.admin["sasl.jaas.config"]
