@@ -107,8 +107,11 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
             "quota.window.size.seconds" = 3
             "controller.quota.window.num" = 4
             "controller.quota.window.size.seconds" = 5
+            "connections.max.idle.ms" = 20_000
             "max.connections.per.ip" = 100
             "max.connections.per.ip.overrides" = "127.0.0.1:200, [::1]:0,localhost:7"
+            [log]
+            format = "json"
             [limits]
             connections_max = 10
             request_bytes_max = "11MiB"
@@ -125,7 +128,7 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
     )
 
     gateway, record = config.gateway, config.record
-    assert config.name == "eu-1"
+    assert (config.name, config.log_format) == ("eu-1", "json")
     assert (gateway.host, gateway.bootstrap_port) == ("0.0.0.0", 1000)
     assert gateway.advertised == Advertised(
         host="gateway.example", node_port_base=2000, node_id_min=3, node_id_max=5
@@ -136,6 +139,7 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
         connections_per_ip_max=100,
         connections_per_ip_overrides=gateway.limits.connections_per_ip_overrides,
         announced_bytes_max=12,
+        idle_ms=20_000,
         frame_ms=13,
         drain_ms=60_000,
         write_buffer_bytes=16_000,
