@@ -8,7 +8,7 @@ from math import ceil
 
 from kvota.app.config import GatewayConfig
 from kvota.engine.producer_ids import ProducerIds
-from kvota.engine.saved_producer_ids import from_bytes, to_bytes
+from kvota.engine.saved_producer_ids import from_bytes, saved_rates, to_bytes
 from kvota.files.whole_file import write_whole
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import CorruptDataError
@@ -39,11 +39,11 @@ def open_producer_ids(
     except OSError as error:
         _learn(quota, f"{path} cannot be read: {error.strerror or error}", now_ms)
         saved = None
-    # Where nothing was saved nobody was counted before.
-    quota.replace(quotas, now_ms if saved is None else None)
+    since_ms: int | None = now_ms  # where nothing was saved nobody was counted before
     if saved is not None:
         try:
             quota.ids = from_bytes(saved, name=str(path), like=quota.ids)
+            quota.restore(saved_rates(saved, name=str(path)))
             # A clock that went back since makes it no longer.
             until_ms = min(quota.ids.learns_until_ms, now_ms + layering.window_ms)
             quota.ids.learns_until_ms = until_ms
@@ -57,6 +57,8 @@ def open_producer_ids(
             was_killed = saved == _RUNNING
             why = f"{path}: the gateway before this one was killed" if was_killed else str(error)
             _learn(quota, why, now_ms)
+            since_ms = None  # all are learned
+    quota.replace(quotas, since_ms)
     return quota
 
 
@@ -77,9 +79,9 @@ def mark_running(
 
 
 def save_producer_ids(config: GatewayConfig, quota: ProducerIdQuota) -> None:
-    """Keep what is known for the next gateway; where nothing is, there is nothing to keep."""
-    if quota.ids.users or quota.ids.learns_until_ms:
-        _write(config, to_bytes(quota.ids))
+    """Keep what is known for the next gateway, and who had a quota; where nothing is, there is nothing to keep."""
+    if quota.has_rates or quota.ids.users or quota.ids.learns_until_ms:
+        _write(config, to_bytes(quota.ids, quota.saved_rates()))
     elif config.quotas.saved_ids.exists():
         try:
             config.quotas.saved_ids.unlink()

@@ -1,22 +1,25 @@
 """What is known of producer ids as bytes, so that a restart makes nobody new.
 
-Little-endian: a head, the users, and a digest of all before it. Filters are as they are in memory, so it
-is as compact; the hash key they were filled with is in it, and so are times as Unix ms.
+Little-endian: a head, whose quotas there were, the users, and a digest of all before it. Filters are as they are in
+memory, so it is as compact; the hash key they were filled with is in it, and so are times as Unix ms.
 """
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from struct import Struct
-from typing import Never
+from typing import NamedTuple, Never
 
 from kvota.engine.bloom import Shape
 from kvota.engine.layered_bloom import Layer, Layering
 from kvota.engine.producer_ids import ProducerIds
 from kvota.model.errors import CorruptDataError
 
-_MAGIC = b"kvota producer ids 1\n"
+_MAGIC = b"kvota producer ids 2\n"
 _DIGEST_BYTES = 16
-# Hash key, until when unknown ids are learned, window, layers, false positives; users.
-_HEAD = Struct("<QqqHdI")
+# Hash key, until when unknown ids are learned, window, layers, false positives; quotas, users.
+_HEAD = Struct("<QqqHdII")
+# Length of the name, whether this is the default user's, rate (below 0: none), until when its running producers are learned.
+_RATE = Struct("<I?dq")
 # Length of the name, rate (below 0: none), time, ids since a layer was opened by age; is there a bucket,
 # and what ``DebtBucket.packed`` tells of it; layers.
 _USER = Struct("<IdqQ?16sB")
@@ -26,9 +29,26 @@ _LAYER = Struct("<IIqIQQQ")
 _NO_RATE = -1.0
 
 
-def to_bytes(ids: ProducerIds) -> bytes:
-    """All that is known, for ``from_bytes``."""
+class SavedRate(NamedTuple):
+    """The quota of a user.
+
+    Attributes:
+        rate: new ids per window; None: none.
+        learns_until_ms: until then (Unix ms) who shows that it has been running is not new; 0: there is no such time.
+    """
+
+    rate: float | None
+    learns_until_ms: int
+
+
+# Of users by their names, and of the default user (None).
+SavedRates = Mapping[str | None, SavedRate]
+
+
+def to_bytes(ids: ProducerIds, rates: SavedRates | None = None) -> bytes:
+    """All that is known, and whose quotas there are, for ``from_bytes`` and ``saved_rates``."""
     layering = ids.memory.layering
+    rates = rates or {}
     saved = bytearray(_MAGIC)
     saved += _HEAD.pack(
         ids.hash_key,
@@ -36,12 +56,15 @@ def to_bytes(ids: ProducerIds) -> bytes:
         layering.window_ms,
         layering.layers,
         layering.false_positive_rate,
+        len(rates),
         len(ids.users),
     )
+    for named, (limit, learns_until_ms) in rates.items():
+        name = _encoded(named or "")
+        saved += _RATE.pack(len(name), named is None, _told(limit), learns_until_ms) + name
     for user, of_user in ids.users.items():
-        # A user name may hold half a surrogate pair, which is no UTF-8.
-        name = user.encode("utf-8", "surrogatepass")
-        rate = _NO_RATE if of_user.rate is None else of_user.rate
+        name = _encoded(user)
+        rate = _told(of_user.rate)
         bucket = of_user.bucket
         owed = _NO_BUCKET if bucket is None else bucket.packed()
         numbers = (rate, of_user.last_ms, of_user.generation, bucket is not None, owed)
@@ -73,6 +96,19 @@ def from_bytes(saved: bytes, *, name: str, like: ProducerIds) -> ProducerIds:
     Raises:
         CorruptDataError: they are not what ``to_bytes`` has made; names the place.
     """
+    return _checked(saved, name).producer_ids(like)
+
+
+def saved_rates(saved: bytes, *, name: str) -> SavedRates:
+    """Whose quotas there were, as ``to_bytes`` was told.
+
+    Raises:
+        CorruptDataError: as ``from_bytes``.
+    """
+    return _checked(saved, name).rates()
+
+
+def _checked(saved: bytes, name: str) -> "_Saved":
     body = memoryview(saved)[:-_DIGEST_BYTES]
     if not saved.startswith(_MAGIC):
         msg = f"{name}: does not begin as saved producer ids do; what is known was lost"
@@ -80,7 +116,7 @@ def from_bytes(saved: bytes, *, name: str, like: ProducerIds) -> ProducerIds:
     if _digest(body) != saved[-_DIGEST_BYTES:]:
         msg = f"{name}: {len(saved)} bytes that are cut or damaged; what is known was lost"
         raise CorruptDataError(msg)
-    return _Saved(body, name).producer_ids(like)
+    return _Saved(body, name)
 
 
 class _Saved:
@@ -92,9 +128,9 @@ class _Saved:
         self._at = len(_MAGIC)
 
     def producer_ids(self, like: ProducerIds) -> ProducerIds:
-        hash_key, learns_until_ms, window_ms, layers, probability, users = _HEAD.unpack_from(
-            self._body, self._part(_HEAD.size)
-        )
+        hash_key, learns_until_ms, window_ms, layers, probability, rates, users = self._head()
+        for _ in range(rates):
+            self._rate()
         try:
             Layering(window_ms=window_ms, layers=layers, false_positive_rate=probability)
         except ValueError as fault:
@@ -113,17 +149,40 @@ class _Saved:
             self._fail(f"{len(self._body) - self._at} bytes behind the last user")
         return ids
 
+    def rates(self) -> SavedRates:
+        """Those of the users whose ids follow, and of others."""
+        return dict(self._rate() for _ in range(self._head()[-2]))
+
+    def _head(self) -> tuple[int, int, int, int, float, int, int]:
+        head: tuple[int, int, int, int, float, int, int] = _HEAD.unpack_from(
+            self._body, self._part(_HEAD.size)
+        )
+        return head
+
+    def _rate(self) -> tuple[str | None, SavedRate]:
+        name_bytes, is_default, rate, learns_until_ms = _RATE.unpack_from(
+            self._body, self._part(_RATE.size)
+        )
+        user = self._name_of(name_bytes)
+        return None if is_default else user, SavedRate(self._limit(rate), learns_until_ms)
+
+    def _limit(self, rate: float) -> float | None:
+        if rate != _NO_RATE and not rate >= 0.0:
+            self._fail(f"a rate of {rate}")
+        return None if rate == _NO_RATE else rate
+
+    def _name_of(self, length: int) -> str:
+        try:
+            return str(self._bytes(length), "utf-8", "surrogatepass")
+        except UnicodeDecodeError as fault:
+            self._fail(str(fault))
+
     def _take_user(self, ids: ProducerIds) -> None:
         name_bytes, rate, last_ms, generation, has_bucket, owed, layers = _USER.unpack_from(
             self._body, self._part(_USER.size)
         )
-        try:
-            user = str(self._bytes(name_bytes), "utf-8", "surrogatepass")
-        except UnicodeDecodeError as fault:
-            self._fail(str(fault))
-        if rate != _NO_RATE and not rate >= 0.0:
-            self._fail(f"a rate of {rate}")
-        of_user = ids.new_user(None if rate == _NO_RATE else rate, last_ms)
+        user = self._name_of(name_bytes)
+        of_user = ids.new_user(self._limit(rate), last_ms)
         of_user.restore([self._layer() for _ in range(layers)], generation)
         if has_bucket and not of_user.restore_owed(owed):
             self._fail("a debt that is not a number")
@@ -157,6 +216,15 @@ class _Saved:
     def _fail(self, problem: str) -> Never:
         msg = f"{self._name}: at byte {self._at}: {problem}; what is known was lost"
         raise CorruptDataError(msg)
+
+
+def _encoded(user: str) -> bytes:
+    """A user name may hold half a surrogate pair, which is no UTF-8."""
+    return user.encode("utf-8", "surrogatepass")
+
+
+def _told(rate: float | None) -> float:
+    return _NO_RATE if rate is None else rate
 
 
 def _digest(body: bytes | bytearray | memoryview) -> bytes:

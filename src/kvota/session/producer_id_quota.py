@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kvota.engine.producer_ids import UNLIMITED_FROM, ProducerIds
 from kvota.engine.refused_batches import Batch, Key, RefusedBatches
+from kvota.engine.saved_producer_ids import SavedRate, SavedRates
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.session.id_decisions import Asker, Deciding, Decisions
@@ -95,6 +96,26 @@ class ProducerIdQuota:
         any_is = self._set(of_ids)
         self._come_into_force(default, rates, now_ms)
         return any_is
+
+    def saved_rates(self) -> SavedRates:
+        """All quotas and until when running producers are learned, for ``restore``."""
+        until_ms = self._learns_until_ms
+        of_users: dict[str | None, SavedRate] = {
+            user: SavedRate(self.rate(user), until_ms.get(user, 0))
+            for user in self._rates.keys() | until_ms.keys()
+        }
+        if self._default is not None:
+            of_users[None] = SavedRate(self._default, self._default_learns_until_ms)
+        return of_users
+
+    def restore(self, saved: SavedRates) -> None:
+        """What ``saved_rates`` of the gateway before has told; call ``replace`` with what is in force now."""
+        of_users = {user: one for user, one in saved.items() if user is not None}
+        self._rates = {user: one.rate for user, one in of_users.items()}
+        self._learns_until_ms = {
+            user: one.learns_until_ms for user, one in of_users.items() if one.learns_until_ms
+        }
+        self._default, self._default_learns_until_ms = saved.get(None, SavedRate(None, 0))
 
     def _come_into_force(
         self, default_before: float | None, before: Mapping[str, float | None], now_ms: int | None

@@ -12,7 +12,7 @@ from kvota.app.saved_producer_ids import mark_running, open_producer_ids, save_p
 from kvota.engine.producer_ids import KNOWN, NEW, ProducerIds
 from kvota.engine.saved_producer_ids import to_bytes
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
-from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.session.id_decisions import Asker, Decisions
 from kvota.session.producer_id_quota import Judgement, ProducerIdQuota
 from kvota.wire.producer_ids import BatchProducer
@@ -48,10 +48,17 @@ def at_once_beside(call: Callable[[], None]) -> None:
     call()
 
 
-def judged(quota: ProducerIdQuota, producer_id: int, now_ms: int = NOW_MS) -> Judged:
-    batch = BatchProducer(b"orders", 0, producer_id, 0, 0)
+def judged(
+    quota: ProducerIdQuota,
+    producer_id: int,
+    now_ms: int = NOW_MS,
+    *,
+    base_sequence: int = 0,
+    asker: Asker = ALICE,
+) -> Judged:
+    batch = BatchProducer(b"orders", 0, producer_id, 0, base_sequence)
     noted: list[Decisions] = []
-    judgement = at_once(quota.judge(ALICE, [batch], lambda: now_ms * 1000, noted.append))
+    judgement = at_once(quota.judge(asker, [batch], lambda: now_ms * 1000, noted.append))
     return Judged(judgement, [one for decisions in noted for one in decisions.new])
 
 
@@ -75,7 +82,7 @@ def test_where_it_is_lost_new_ids_are_let_in_for_one_window(
 ) -> None:
     started(config)
     if not is_killed:
-        config.quotas.saved_ids.write_bytes(b"kvota producer ids 1\nnothing")
+        config.quotas.saved_ids.write_bytes(b"kvota producer ids 2\nnothing")
     with caplog.at_level(logging.WARNING, "kvota.gateway"):
         second = started(config)
     for producer_id in (1, 2, 3):
@@ -130,6 +137,50 @@ def test_who_restarts_while_ids_are_learned_goes_on_learning(
     early_ms = NOW_MS - 10 * 3_600_000
     window_ms = config.gateway.producer_ids.layering.window_ms
     assert started(config, early_ms).ids.learns_until_ms == early_ms + window_ms
+
+
+def test_a_first_rate_that_comes_with_a_restart_makes_no_running_producer_new(
+    config: GatewayConfig,
+) -> None:
+    bob = ALICE._replace(user="bob")
+    of_bob = {QuotaEntity(user="bob"): {PRODUCER_IDS_KEY: 1.0}}
+    first = open_producer_ids(config, ClientQuotas(of_bob), now_ms=NOW_MS)
+    assert judged(first, 1000, asker=bob).new == [1000]
+    save_producer_ids(config, first)
+
+    both = ClientQuotas(of_bob | QUOTAS.entries())
+    quota = open_producer_ids(config, both, now_ms=NOW_MS)
+
+    for producer_id in (1, 2, 3):  # have been running
+        assert judged(quota, producer_id, base_sequence=5) == Judged(Judgement(set(), [], 0), [])
+    assert judged(quota, 4).new == [4]  # begins, and costs the token
+    assert judged(quota, 5).judgement.refused
+    # Whoever had a rate before is counted, whatever its batches say.
+    window_ms = config.gateway.producer_ids.layering.window_ms
+    later_ms = NOW_MS + window_ms
+    save_producer_ids(config, quota)
+    again = open_producer_ids(config, both, now_ms=later_ms)
+    for asker in (ALICE, bob):
+        assert judged(again, 6, later_ms, base_sequence=5, asker=asker).new == [6]
+        refused = judged(again, 7, later_ms, base_sequence=5, asker=asker).judgement.refused
+        assert refused, asker
+
+
+@pytest.mark.parametrize("entity", [QuotaEntity(user="alice"), QuotaEntity(user=DEFAULT)])
+def test_a_restart_within_the_window_of_a_first_rate_ends_it_not_and_makes_it_no_longer(
+    config: GatewayConfig, entity: QuotaEntity
+) -> None:
+    quotas = ClientQuotas({entity: {PRODUCER_IDS_KEY: 1.0}})
+    window_ms = config.gateway.producer_ids.layering.window_ms
+    save_producer_ids(config, open_producer_ids(config, quotas, now_ms=NOW_MS))
+    half_ms, end_ms = NOW_MS + window_ms // 2, NOW_MS + window_ms + 1
+
+    quota = open_producer_ids(config, quotas, now_ms=half_ms)
+
+    for producer_id in (1, 2, 3):
+        assert not judged(quota, producer_id, half_ms, base_sequence=5).new
+    assert judged(quota, 4, end_ms, base_sequence=5).new == [4]
+    assert judged(quota, 5, end_ms, base_sequence=5).judgement.refused
 
 
 def test_gateways_in_one_folder_have_files_of_their_own(config: GatewayConfig) -> None:

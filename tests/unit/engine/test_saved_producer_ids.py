@@ -6,7 +6,7 @@ import pytest
 
 from kvota.engine.layered_bloom import Layering
 from kvota.engine.producer_ids import KNOWN, ProducerIds
-from kvota.engine.saved_producer_ids import _digest, from_bytes, to_bytes
+from kvota.engine.saved_producer_ids import SavedRate, _digest, from_bytes, saved_rates, to_bytes
 from kvota.model.errors import CorruptDataError
 
 NOW_MS = 1_700_000_000_000
@@ -24,7 +24,14 @@ def known(hash_key: int = 7) -> ProducerIds:
     return ids
 
 
-SAVED = to_bytes(known())
+RATES = {
+    None: SavedRate(3.0, 0),
+    "alice": SavedRate(100.0, NOW_MS),
+    "müller \ud800": SavedRate(2.5, 0),
+    "no quota": SavedRate(None, 0),
+    "": SavedRate(0.0, 0),
+}
+SAVED = to_bytes(known(), RATES)
 
 
 def test_who_was_known_is_known_and_who_was_refused_is_refused_as_long() -> None:
@@ -43,7 +50,12 @@ def test_who_was_known_is_known_and_who_was_refused_is_refused_as_long() -> None
 
 
 def test_saved_again_it_is_the_same_bytes() -> None:
-    assert to_bytes(from_bytes(SAVED, name="ids", like=ProducerIds())) == SAVED
+    assert to_bytes(from_bytes(SAVED, name="ids", like=ProducerIds()), RATES) == SAVED
+
+
+def test_whose_quotas_there_were_is_told_again() -> None:
+    assert saved_rates(SAVED, name="ids") == RATES
+    assert saved_rates(to_bytes(known()), name="ids") == {}
 
 
 def test_settings_are_those_of_now_and_the_hash_key_is_the_saved_one() -> None:
@@ -93,11 +105,14 @@ def test_fields_that_make_no_sense_are_found_behind_a_digest_that_fits() -> None
                 (b"", rng.randbytes(8), b"\xff" * 8, bytes(8))
             )
         try:
-            ids = from_bytes(bytes(body) + _digest(body), name="ids", like=ProducerIds())
+            damaged = bytes(body) + _digest(body)
+            ids = from_bytes(damaged, name="ids", like=ProducerIds())
+            rates = saved_rates(damaged, name="ids")
         except CorruptDataError as fault:
             assert "what is known was lost" in str(fault)  # noqa: PT017
         else:
             # What was believed can be worked with.
+            assert all(one.rate is None or one.rate >= 0.0 for one in rates.values())
             for user in list(ids.users):
                 ids.admit(user, 5.0, 1, NOW_MS)
             ids.sweep(NOW_MS + HOUR_MS, at_most=10)
