@@ -310,7 +310,10 @@ def _sign(old: float | None, new: float | None) -> str:
 
 def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
     """Names of the tables whose changes are not taken over."""
-    same = replace(now.gateway.connection, enforced=before.gateway.connection.enforced)
+    connection = before.gateway.connection
+    same = replace(
+        now.gateway.connection, enforced=connection.enforced, name_claim=connection.name_claim
+    )
     pairs = {
         "gateway.name": (before.name, now.name),
         "gateway": (
@@ -329,7 +332,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         "quotas.source": (_store_of(before), _store_of(now)),
         "http": (before.http, now.http),
         "quotas.PRODUCER_ID.saved": (before.quotas.saved_ids, now.quotas.saved_ids),
-        "kafka (volumes, connections, producer ids)": (
+        "kafka (volumes, connections, producer ids, logins)": (
             _of_kafka(before),
             _of_kafka(now),
         ),
@@ -358,6 +361,7 @@ def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:
         kafka.id_layering,
         kafka.id_rate_samples,
         kafka.id_sweep_ms,
+        kafka.name_claim,
     )
 
 

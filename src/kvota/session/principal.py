@@ -1,13 +1,14 @@
 """Who the client is: watches SASL go by, without taking part in it.
 
 The name is believed only when the broker has accepted the login. Passwords and proofs are looked past
-and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802.
+and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802, RFC 7628.
 """
 
 from dataclasses import dataclass
 
 from kvota.model.errors import ProtocolError
 from kvota.wire import sasl
+from kvota.wire.bearer_token import bearer_name
 
 ANONYMOUS = "ANONYMOUS"
 _SCRAM = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
@@ -15,7 +16,7 @@ _OAUTH = "OAUTHBEARER"
 # Names and texts of peers may be half a megabyte long; the log, and what it remembers, get so many characters.
 SHOWN_MAX = 200
 # Logins whose end is seen in the broker's tokens.
-WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
+WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM, _OAUTH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,13 @@ class LoginRefusal:
 class Login:
     """One attempt to log in: what the client has claimed so far."""
 
-    __slots__ = ("claimed", "has_warned", "is_malformed", "mechanism", "readable", "tokens")
+    __slots__ = ("claimed", "has_warned", "is_malformed", "mechanism", "readable", "tokens", "why")
 
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
         self.claimed: str | None = None
         self.readable = True
+        self.why = ""  # it is not readable
         self.is_malformed = False  # a name ought to stand in it, and none can be read
         self.tokens = 0
         self.has_warned = False
@@ -57,11 +59,15 @@ class PrincipalWatch:
 
     Every token belongs to an attempt, and its answer is told with that attempt: a client that sends
     the next handshake ahead of an answer cannot pass for somebody else.
+
+    Args:
+        claim: of bearer tokens, in which the name stands.
     """
 
-    __slots__ = ("_login", "name", "warning")
+    __slots__ = ("_claim", "_login", "name", "warning")
 
-    def __init__(self) -> None:
+    def __init__(self, claim: str = "sub") -> None:
+        self._claim = claim
         self.name = ANONYMOUS
         self.warning: str | None = None
         self._login = Login("")
@@ -82,6 +88,9 @@ class PrincipalWatch:
             elif login.mechanism in _SCRAM:
                 login.claimed, is_token = sasl.scram_name(auth_bytes)
                 login.readable = not is_token  # a delegation token's owner never crosses the wire
+            elif login.mechanism == _OAUTH:
+                login.claimed, login.why = bearer_name(auth_bytes, self._claim)
+                login.readable = login.claimed is not None
             else:
                 login.readable = False
         except ProtocolError:
@@ -103,7 +112,7 @@ class PrincipalWatch:
             return False
         if login.is_malformed:
             msg = (
-                f"the broker accepts a {login.mechanism} login in which no user's name can be read: whose "
+                f"the broker accepts a login with {login.mechanism} in which no user's name can be read: whose "
                 "quotas would hold is not known"
             )
             raise ProtocolError(msg)
@@ -118,8 +127,9 @@ class PrincipalWatch:
         if login.has_warned:
             return True
         login.has_warned = True
+        why = f" ({login.why})" if login.why else ""
         self.warning = (
-            f"the name behind a {login.mechanism or 'SASL'} login cannot be read from the wire; "
+            f"the name behind a {login.mechanism or 'SASL'} login cannot be read from the wire{why}; "
             f"its quotas are those of {ANONYMOUS}"
         )
         return True
