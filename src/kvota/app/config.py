@@ -185,7 +185,6 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             connection=ConnectionSettings(
                 enforced=quotas.enforced,
                 factor_told_ms_max=_factor_told_ms_max(kafka, connection["mute_ms_max"]),
-                name_claim=kafka.name_claim,
                 **connection,
             ),
         ),

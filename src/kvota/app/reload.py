@@ -310,10 +310,7 @@ def _sign(old: float | None, new: float | None) -> str:
 
 def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
     """Names of the tables whose changes are not taken over."""
-    connection = before.gateway.connection
-    same = replace(
-        now.gateway.connection, enforced=connection.enforced, name_claim=connection.name_claim
-    )
+    same = replace(now.gateway.connection, enforced=before.gateway.connection.enforced)
     pairs = {
         "gateway.name": (before.name, now.name),
         "gateway": (

@@ -104,6 +104,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         default_callback=callback if is_default else DefaultQuotaCallback(quotas),
         client_quotas=store,
         quota_admins=config.quotas.admins,
+        name_claim=config.kafka.name_claim,
         producer_ids=open_producer_ids(config, store.quotas, now_ms=SystemClock().now_us() // 1000),
     )
     gateway = Gateway(config.gateway, shared, store)

@@ -20,7 +20,6 @@ class ConnectionSettings:
             a connection in hand and leaves the others in its socket: behind these they are left in ours.
         mutation_partitions_max: partitions one request may ask for (KRaft's own bound on CreateTopics).
         default_partitions: assumed for a topic created with -1 where the broker does not tell.
-        name_claim: of bearer tokens, in which the user's name stands (``sasl.oauthbearer.sub.claim.name``).
     """
 
     enforced: frozenset[QuotaType] = field(default_factory=frozenset)
@@ -30,4 +29,3 @@ class ConnectionSettings:
     in_flight_max: int = 200
     mutation_partitions_max: int = 10_000
     default_partitions: int = 1
-    name_claim: str = "sub"

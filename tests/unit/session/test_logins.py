@@ -9,7 +9,6 @@ from kio.schema.errors import ErrorCode
 from kvota.model.errors import ProtocolError
 from kvota.session.principal import LoginRefusal
 from kvota.session.requests import EVIDENCE_BYTES
-from kvota.session.settings import ConnectionSettings
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_TOPICS,
@@ -302,7 +301,7 @@ def test_a_bearer_token_without_kafkas_header_names_the_user() -> None:
 
 def test_the_claim_with_the_name_can_be_chosen() -> None:
     cluster = Cluster()
-    cluster.shared.put_in_force(ConnectionSettings(name_claim="client_id"))
+    cluster.shared.name_claim = "client_id"
     stage = Stage(cluster)
     shake_hands(stage, "OAUTHBEARER")
 

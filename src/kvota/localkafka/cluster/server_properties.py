@@ -18,7 +18,7 @@ _OAUTH_SETTINGS = {
 }
 
 
-def server_properties(
+def server_properties(  # noqa: PLR0913  (all by name)
     node: NodePorts,
     nodes: Sequence[NodePorts],
     *,
