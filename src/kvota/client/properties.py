@@ -23,7 +23,7 @@ _KNOWN = (
     *tls_properties.KNOWN,
 )
 _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
-_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+_FROM_URL = "sasl.oauthbearer.token.endpoint.url"
 _CLAIM = "unsecuredLoginStringClaim_"
 _JAAS_OPTION = re.compile(
     r"""\b(username|password|unsecuredLoginStringClaim_\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
@@ -136,12 +136,12 @@ def _tls(properties: Mapping[str, str], protocol: str) -> Tls | None:
 
 def _bearer(properties: Mapping[str, str], tls: Tls | None) -> Security:
     """A token of a file, or one that nobody has signed, as the login module for tests makes it."""
-    url = properties.get(_TOKEN_URL, "").strip()
+    url = properties.get(_FROM_URL, "").strip()
     if url:
         parts = urlsplit(url)
         if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
             msg = (
-                f'{_TOKEN_URL}: "{url}" cannot be asked for tokens here; have somebody keep one fresh in a file, '
+                f'{_FROM_URL}: "{url}" cannot be asked for tokens here; have somebody keep one fresh in a file, '
                 "and write file:///path/of/the/token"
             )
             raise UsageError(msg)
@@ -150,7 +150,7 @@ def _bearer(properties: Mapping[str, str], tls: Tls | None) -> Security:
     claims = {name.removeprefix(_CLAIM): text for name, text in options.items() if _CLAIM in name}
     if not claims.get("sub"):
         msg = (
-            f"no bearer token can be had: write {_TOKEN_URL}=file:///path/of/the/token, or in sasl.jaas.config "
+            f"no bearer token can be had: write {_FROM_URL}=file:///path/of/the/token, or in sasl.jaas.config "
             f'{_CLAIM}sub="…" for a token that nobody has signed'
         )
         raise UsageError(msg)
