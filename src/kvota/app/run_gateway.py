@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from kvota.app.saved_producer_ids import mark_running, open_producer_ids, save_p
 from kvota.app.settings_in_force import SettingsInForce, begin_with
 from kvota.app.shadow_watch import ShadowWatch
 from kvota.app.system_clock import SystemClock
+from kvota.app.token_owners import tell_token_owners
 from kvota.app.watch_cluster import watch_cluster
 from kvota.app.watch_volumes import watch_volumes
 from kvota.callbacks import DefaultQuotaCallback
@@ -121,8 +122,11 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     try:
         tell = None if lock is None else lock.tell
         reload = Reload(running, gateway, sources, store, tell)
-        watch = partial(watch_volumes, config, gateway, run_id, own)
-        uvloop.run(_serve(config, gateway, store, reload, settings, watch))
+        watches = [
+            partial(watch_volumes, config, gateway, run_id, own),
+            partial(tell_token_owners, config, gateway),
+        ]
+        uvloop.run(_serve(config, gateway, store, reload, settings, watches))
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
@@ -248,7 +252,7 @@ async def _serve(
     store: QuotaStore,
     reload: Reload,
     settings: SettingsInForce,
-    watch: Callable[[asyncio.Event], Coroutine[None, None, None]],
+    watches: Sequence[Callable[[asyncio.Event], Coroutine[None, None, None]]],
 ) -> None:
     loop = asyncio.get_running_loop()
     mark_running(config, gateway.shared.producer_ids, partial(loop.run_in_executor, None))
@@ -263,7 +267,7 @@ async def _serve(
             tasks.create_task(settings.follow()),
         ]
         beside.append(tasks.create_task(watch_cluster(config, gateway, started)))
-        beside.append(tasks.create_task(watch(started)))
+        beside += [tasks.create_task(watch(started)) for watch in watches]
         await gateway.run(started=started)
         for task in beside:
             task.cancel()

@@ -7,6 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kvota.model.errors import ProtocolError
+from kvota.session.outside import FindTokenOwner, Owner
 from kvota.session.principal import LoginRefusal
 from kvota.session.requests import EVIDENCE_BYTES
 from kvota.testing.frames import (
@@ -236,8 +237,76 @@ def test_a_delegation_tokens_owner_is_unknown_and_the_log_says_so() -> None:
 
     assert recorded_user(stage) == "ANONYMOUS"
     warning = str(*stage.warnings)
-    assert "SCRAM-SHA-256 login cannot be read" in warning
+    assert "owner of a delegation token cannot be read" in warning
+    assert "kafka.admin.security.protocol" in warning
     assert "token-id" not in warning
+
+
+def log_in_with_token(stage: Stage, version: int, behind: bytes) -> None:
+    """With something sent behind the last message of the login; whose token it is has not been told then."""
+    shake_hands(stage, "SCRAM-SHA-256", version)
+    messages = (SCRAM_TOKEN, SERVER_FIRST), (CLIENT_FINAL, SERVER_FINAL)
+    for correlation, (said, told) in enumerate(messages, 2):
+        rest = behind if said is CLIENT_FINAL else b""
+        if version:
+            stage.client(token(said, correlation=correlation) + rest)
+            assert stage.broker(token_answer(told, correlation=correlation))
+        else:
+            stage.client(raw(said) + rest)
+            assert stage.broker(raw(told)) == raw(told)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_delegation_tokens_owner_is_asked_for_and_is_the_user(version: int) -> None:
+    cluster = Cluster(quotas(PRODUCE=1_000))
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+
+    log_in_with_token(stage, version, produce(correlation=5))
+    assert stage.errands == [FindTokenOwner("token-id")]
+    assert stage.machine.caller.principal.name == "ANONYMOUS"
+    assert not stage.to_broker.endswith(produce(correlation=5))
+    stage.tell(Owner("alice"))
+    stage.broker(produce_answer(correlation=5))
+
+    assert stage.to_broker.endswith(produce(correlation=5))
+    assert [row.memo.user for row in cluster.rows] == ["alice"]
+    assert stage.warnings == []
+
+
+def test_where_a_tokens_owner_cannot_be_told_the_log_says_why() -> None:
+    cluster = Cluster()
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+
+    log_in_with_token(stage, 1, b"")
+    stage.tell(Owner(None, "nobody knows"))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+    assert "(nobody knows)" in str(*stage.warnings)
+
+
+def test_who_leaves_while_a_tokens_owner_is_asked_for_leaves_nothing_behind() -> None:
+    cluster = Cluster()
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+
+    log_in_with_token(stage, 1, produce(correlation=5))
+    stage.end()
+
+    assert cluster.rows == []
+
+
+def test_a_refused_token_is_nobodys_and_nobody_is_asked() -> None:
+    cluster = Cluster()
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+    shake_hands(stage, "SCRAM-SHA-256")
+    stage.client(token(SCRAM_TOKEN))
+    stage.broker(token_answer(error=FAILED))
+
+    assert stage.errands == []
+    assert ends_uncharged(stage)
 
 
 def test_an_oauth_failure_that_looks_like_success_names_nobody() -> None:
