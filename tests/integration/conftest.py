@@ -9,6 +9,7 @@ from tests.integration.settings_client import MODULE
 
 from kvota.localkafka import Acl, LocalKafka
 from kvota.localkafka.cluster.acls import Operation
+from kvota.localkafka.cluster.listeners import Listener
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 HERE = Path(__file__).parent
@@ -55,12 +56,38 @@ def kafka_3_9(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
-    """One node with the users alice and bob, and two of a team; a user's secret is the name with ``-secret`` behind it."""
+    """One node with the users alice and bob, and two of a team; a user's secret is the name with ``-secret`` behind it.
+
+    It takes bearer tokens that nobody has signed, too; at the listener CLAIM their claim "user" is the name. At the
+    listener BRIEF who does not log in again within 2 s is closed.
+    """
     users = {name: f"{name}-secret" for name in ("alice", "bob", "orders.web", "orders.batch")}
     # With it a client may log in again on its connection (KIP-368).
-    again = {"connections.max.reauth.ms": "3600000"}
+    settings = {"connections.max.reauth.ms": "3600000", "delegation.token.secret.key": "none's"}
+    brief = {
+        f"{name}.connections.max.reauth.ms": "2000"
+        for name in ("scram-sha-256", "plain", "oauthbearer")
+    }
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    claim = f'{module} required unsecuredLoginStringClaim_sub="broker" unsecuredValidatorPrincipalClaimName="user";'
+    listeners = [
+        Listener(name="BRIEF", protocol="SASL_PLAINTEXT", settings=brief),
+        Listener(
+            name="CLAIM",
+            protocol="SASL_PLAINTEXT",
+            settings={"oauthbearer.sasl.jaas.config": claim},
+        ),
+    ]
     yield from _started(
-        request, LocalKafka(host=HOST, users=users, properties=again, java_options=SHORT_LIVED)
+        request,
+        LocalKafka(
+            host=HOST,
+            users=users,
+            oauth=True,
+            listeners=listeners,
+            properties=settings,
+            java_options=SHORT_LIVED,
+        ),
     )
 
 

@@ -60,15 +60,16 @@ def tapped_gateway(
     *,
     quotas: str = "",
     sasl: bool = False,
+    listener: str = "",
     enforce: bool = True,
-    kafka_properties: Mapping[str, int] | None = None,
+    kafka_properties: Mapping[str, int | str] | None = None,
     limits: Mapping[str, int | str] | None = None,
     log_level: str = "info",
 ) -> Iterator[TappedGateway]:
-    """Ready on entry; the gateway drains on exit."""
+    """Ready on entry; the gateway drains on exit. ``listener``: of the brokers, else as ``sasl`` says."""
     first_port = free_port_range(_LISTENERS)
     config = gateway_toml(
-        upstream=kafka.sasl_bootstrap_servers if sasl else kafka.bootstrap_servers,
+        upstream=kafka.servers_of(listener or ("SASL" if sasl else "PLAINTEXT")),
         first_port=first_port,
         node_ids=f"0-{_LISTENERS - 2}",
         enforce=dict.fromkeys(("PRODUCE", "FETCH", "CONTROLLER_MUTATION"), enforce),

@@ -5,7 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from kvota.client import ANY, CONTROLLER, BrokerError, ClientLimits, Cluster, Security
+from kvota.client import (
+    ANY,
+    CONTROLLER,
+    BrokerConnection,
+    BrokerError,
+    ClientLimits,
+    Cluster,
+    Security,
+)
+from kvota.client.bearer_tokens import unsecured
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.model.errors import UnreachableError, UsageError
@@ -14,6 +23,10 @@ from kvota.wire.apis import CREATE_TOPICS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 
 def servers(kafka: LocalKafka) -> list[str]:
     return kafka.bootstrap_servers.split(",")
+
+
+def servers_of(kafka: LocalKafka, listener: str) -> list[str]:
+    return kafka.servers_of(listener).split(",")
 
 
 def creation(*names: str) -> dict[str, object]:
@@ -97,8 +110,9 @@ async def test_a_broker_before_4_0_is_spoken_to_in_its_versions(kafka_3_9: Local
         Security.plain("alice", "alice-secret"),
         Security.scram("alice", "alice-secret"),
         Security.scram("bob", "bob-secret", mechanism="SCRAM-SHA-256"),
+        Security.bearer(unsecured({"sub": "carol"})),
     ],
-    ids=["plain", "scram-512", "scram-256"],
+    ids=["plain", "scram-512", "scram-256", "bearer"],
 )
 async def test_who_logs_in_may_ask(sasl_kafka: LocalKafka, security: Security) -> None:
     async with Cluster(sasl_kafka.sasl_bootstrap_servers.split(","), security=security) as cluster:
@@ -124,6 +138,68 @@ async def test_a_wrong_password_is_said_in_kafkas_words_without_the_password(
     assert refused.value.name == "sasl_authentication_failed"
     assert f'login of "{security.username}"' in str(refused.value)
     assert security.password not in str(refused.value).replace("exception", "")
+
+
+async def test_a_refused_token_is_said_in_kafkas_words_without_the_token(
+    sasl_kafka: LocalKafka,
+) -> None:
+    expired = unsecured({"sub": "carol", "exp": 1})()
+    with pytest.raises(BrokerError) as refused:
+        async with Cluster(servers_of(sasl_kafka, "SASL"), security=Security.bearer(expired)):
+            pass
+
+    assert refused.value.name == "sasl_authentication_failed"
+    assert "login by OAUTHBEARER" in str(refused.value)
+    assert "invalid_token" in str(refused.value)
+    assert expired[30:60] not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "security",
+    [
+        Security.plain("alice", "alice-secret"),
+        Security.scram("bob", "bob-secret", mechanism="SCRAM-SHA-256"),
+        Security.bearer(unsecured({"sub": "carol"})),
+    ],
+    ids=["plain", "scram", "bearer"],
+)
+async def test_a_login_is_made_anew_before_its_time_is_over(
+    sasl_kafka: LocalKafka, security: Security
+) -> None:
+    """The brokers let a login last for 2 s; ten ask all the time, and nobody is refused or cut off."""
+    loop = asyncio.get_running_loop()
+    async with Cluster(servers_of(sasl_kafka, "BRIEF"), security=security) as cluster:
+        connection = await cluster.connection_to(1)
+        until_s = loop.time() + 4.5
+
+        async def ask() -> int:
+            asked = 0
+            while loop.time() < until_s:
+                await connection.ask(DESCRIBE_CLUSTER, DESCRIBE)
+                asked += 1
+                await asyncio.sleep(0.01)
+            return asked
+
+        assert all(await asyncio.gather(*(ask() for _ in range(10))))
+        assert not connection.is_closed
+
+
+async def test_a_login_that_is_refused_when_it_is_due_again_ends_the_connection(
+    sasl_kafka: LocalKafka,
+) -> None:
+    tokens = iter([unsecured({"sub": "carol"})(), unsecured({"sub": "mallory"})()])
+    security = Security.bearer(lambda: next(tokens))
+    address = servers_of(sasl_kafka, "BRIEF")[0].rsplit(":", 1)
+    connection = await BrokerConnection.open((address[0], int(address[1])), security=security)
+    await connection.ask(DESCRIBE_CLUSTER, DESCRIBE)
+    await asyncio.sleep(1.8)
+
+    asks = [connection.ask(DESCRIBE_CLUSTER, DESCRIBE) for _ in range(3)]
+    refusals = await asyncio.gather(*asks, return_exceptions=True)
+
+    assert [type(refusal) for refusal in refusals] == [BrokerError] * 3
+    assert connection.is_closed
+    await connection.close()
 
 
 async def test_a_login_where_there_is_none_is_refused_with_what_there_is(

@@ -27,6 +27,7 @@ from kvota.session.settings import ConnectionSettings
 from kvota.session.shared import WHOLE_ANSWERS_BYTES
 from kvota.session.whole_requests import LARGE_BUDGET_BYTES, SMALL_BUDGET_BYTES
 from kvota.wire.apis import MUTATION_BYTES_MAX, SASL_BYTES_MAX
+from kvota.wire.bearer_token import CLAIMS_CHARACTERS_MAX
 from kvota.wire.mutation_requests import TOPICS_MAX
 from kvota.wire.producer_ids import BATCHES_MAX
 
@@ -59,6 +60,7 @@ DEFAULTS = {
     "limits.in_flight_max": connection.in_flight_max,
     "WHOLE_ANSWER_BYTES_MAX": WHOLE_ANSWER_BYTES_MAX,
     "BUFFERED_FETCH_BYTES_MAX": BUFFERED_FETCH_BYTES_MAX,
+    "CLAIMS_CHARACTERS_MAX": CLAIMS_CHARACTERS_MAX,
     "limits.tls_handshake_time": limits.tls_handshake_ms,
     "_RECORDS_MAX": tls_transport._RECORDS_MAX,
     "limits.write_buffer_bytes": limits.write_buffer_bytes,

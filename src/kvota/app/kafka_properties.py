@@ -33,6 +33,7 @@ _IDS_SWEEP_MS = "producer.id.quota.cache.cleanup.scheduler.interval.ms"
 _OF_PRODUCER_IDS = (_IDS_WINDOW_S, _IDS_SAMPLES, _IDS_LAYERS, _IDS_FALSE_POSITIVES, _IDS_SWEEP_MS)
 
 _IDLE_MS = "connections.max.idle.ms"
+_NAME_CLAIM = "sasl.oauthbearer.sub.claim.name"
 _PER_IP, _PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 
 
@@ -51,6 +52,7 @@ class KafkaProperties:
         id_rate_samples: in how many samples of that time the rate of new ids is measured that metrics show.
         id_sweep_ms: so often what is known of each user is looked at.
         connections_per_ip_max, connections_per_ip_overrides, connections_idle_ms: as Kafka has them.
+        name_claim: of bearer tokens, in which the user's name stands.
     """
 
     windows: dict[QuotaType, QuotaWindow]
@@ -65,11 +67,12 @@ class KafkaProperties:
     connections_per_ip_max: int
     connections_per_ip_overrides: dict[str, int]
     connections_idle_ms: int
+    name_claim: str
 
 
 def read_kafka_properties(reader: Reader) -> KafkaProperties:
     """Read the table; its faults go to the reader."""
-    of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES, _IDLE_MS)
+    of_gateway = (CALLBACK_CLASS, FACTOR_SCOPE, _PER_IP, _PER_IP_OVERRIDES, _IDLE_MS, _NAME_CLAIM)
     gateways_own = (*WINDOW_SETTINGS, *of_gateway, *_OF_PRODUCER_IDS)
     known = (*gateways_own, *KNOWN_PROPERTIES)
     said = _texts(reader)
@@ -109,6 +112,7 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
         connections_per_ip_max=per_ip_max,
         connections_per_ip_overrides=per_ip_overrides,
         connections_idle_ms=kafka.value(_IDLE_MS, GatewayLimits().idle_ms, values.read_idle_ms),
+        name_claim=kafka.value(_NAME_CLAIM, "sub", values.read_text),
     )
 
 

@@ -336,7 +336,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         "http": (before.http, now.http),
         "log": (before.log_format, now.log_format),
         "quotas.PRODUCER_ID.saved": (before.quotas.saved_ids, now.quotas.saved_ids),
-        "kafka (volumes, connections, producer ids)": (
+        "kafka (volumes, connections, producer ids, logins)": (
             _of_kafka(before),
             _of_kafka(now),
         ),
@@ -366,6 +366,7 @@ def _of_kafka(config: GatewayConfig) -> tuple[object, ...]:
         kafka.id_layering,
         kafka.id_rate_samples,
         kafka.id_sweep_ms,
+        kafka.name_claim,
     )
 
 

@@ -26,6 +26,7 @@ from kvota.app.service_manager import ServiceManager
 from kvota.app.settings_in_force import SettingsInForce, begin_with
 from kvota.app.shadow_watch import ShadowWatch
 from kvota.app.system_clock import SystemClock
+from kvota.app.token_owners import tell_token_owners
 from kvota.app.watch_cluster import watch_cluster
 from kvota.app.watch_volumes import watch_volumes
 from kvota.callbacks import DefaultQuotaCallback
@@ -105,6 +106,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         default_callback=callback if is_default else DefaultQuotaCallback(quotas),
         client_quotas=store,
         quota_admins=config.quotas.admins,
+        name_claim=config.kafka.name_claim,
         producer_ids=open_producer_ids(config, store.quotas, now_ms=SystemClock().now_us() // 1000),
     )
     gateway = Gateway(config.gateway, shared, store)
@@ -126,6 +128,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
             partial(_say_ready, config, gateway, store, manager),
             partial(watch_cluster, config, gateway),
             partial(watch_volumes, config, gateway, run_id, own),
+            partial(tell_token_owners, config, gateway),
             lambda _: reload.run(),
             lambda _: settings.follow(),
             lambda _: manager.watch(),

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Self
 
 from kvota.client.broker_error import BrokerError, UnsupportedVersionError
+from kvota.client.login import Login
 from kvota.client.messages import (
     Answer,
     Content,
@@ -19,7 +20,6 @@ from kvota.client.messages import (
     encode,
     known_versions,
 )
-from kvota.client.scram import Scram
 from kvota.client.security import NO_LOGIN, Security
 from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError, ProtocolError, UnreachableError
@@ -32,9 +32,11 @@ from kvota.tls.tls_error import (
     is_tls,
     tls_error,
 )
-from kvota.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kvota.wire.apis import API_VERSIONS
 from kvota.wire.error_code import ErrorCode
 
+# Of the time that a login lasts so much is let pass before the next one, as Kafka's clients do (85 to 95 %).
+_LOGIN_AGAIN_AT = 0.85
 # So brokers do with whoever asks before a login: they close, and say nothing.
 _LOGIN_DOUBT = " before it has answered anything: maybe it wants a login, and none is set"
 
@@ -71,10 +73,13 @@ class BrokerConnection:
         *,
         client_id: str,
         limits: ClientLimits,
-        tls: Tls | None = None,
+        security: Security = NO_LOGIN,
     ) -> None:
         self.address = address
-        self._tls = tls
+        self._tls = security.tls
+        self._login = Login(security, address, self._ask_at_once)
+        self._logging_in = asyncio.Lock()
+        self._login_due_s: float | None = None  # None: it lasts
         self._reader = reader
         self._writer = writer
         self._client_id = client_id
@@ -85,7 +90,7 @@ class BrokerConnection:
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._failed: KvotaError | None = None
         # Why it may have closed: until it has answered something else than its versions.
-        self._doubt = PLAINTEXT_DOUBT if tls is None else TLS_ANSWER_DOUBT
+        self._doubt = PLAINTEXT_DOUBT if self._tls is None else TLS_ANSWER_DOUBT
         self._versions: dict[int, tuple[int, int]] = {}
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
@@ -118,12 +123,12 @@ class BrokerConnection:
                     writer,
                     client_id=client_id,
                     limits=limits,
-                    tls=security.tls,
+                    security=security,
                 )
                 await connection._agree_on_versions()
                 connection._doubt = _LOGIN_DOUBT if security.mechanism is None else ""
                 if security.mechanism is not None:
-                    await connection._log_in(security)
+                    await connection._log_in()
         except BaseException as error:
             if connection is not None:
                 await connection.close()
@@ -185,6 +190,7 @@ class BrokerConnection:
         Raises:
             UnreachableError: the connection has ended, or no answer came in time, which ends it; whether the
                 request was carried out is not known.
+            BrokerError: the time of the login was over, and another one is refused, which ends the connection.
             ProtocolError: the answer cannot be read.
             UsageError: the request cannot be said in a version that both speak.
         """
@@ -202,6 +208,7 @@ class BrokerConnection:
         seconds = self._limits.request_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(seconds), self._room:
+                await self._stay_logged_in()
                 answer = await self._answer_to(correlation, frame)
         except TimeoutError as error:
             msg = f"{address_text(*self.address)} has not answered {api_name(key)} in {seconds:g} s"
@@ -311,29 +318,39 @@ class BrokerConnection:
         msg = f"{address_text(*self.address)} speaks no version of ApiVersions that is known here"
         raise ProtocolError(msg)
 
-    async def _log_in(self, security: Security) -> None:
-        answer = await self.ask(SASL_HANDSHAKE, {"mechanism": security.mechanism}, version=1)
-        code = int(answer.error_code)
-        if code:
-            offered = ", ".join(answer.mechanisms)
-            what = f"{address_text(*self.address)}: login by {security.mechanism} (it takes {offered or 'none'})"
-            raise BrokerError(what, code)
-        if security.mechanism == "PLAIN":
-            token = f"\0{security.username}\0{security.password}".encode()
-            await self._authenticate(token, security)
-            return
-        assert security.mechanism is not None
-        scram = Scram(security.mechanism, security.username, security.password)
-        challenge = await self._authenticate(scram.first(), security)
-        scram.check(await self._authenticate(scram.final(challenge), security))
+    # ------------------------------------------------------------------ the login
 
-    async def _authenticate(self, token: bytes, security: Security) -> bytes:
-        answer = await self.ask(SASL_AUTHENTICATE, {"auth_bytes": token})
-        code = int(answer.error_code)
-        if code:
-            what = f'{address_text(*self.address)}: login of "{security.username}" by {security.mechanism}'
-            raise BrokerError(what, code, answer.error_message)
-        return bytes(answer.auth_bytes)
+    async def _stay_logged_in(self) -> None:
+        """Log in again before the broker's time for it is over (KIP-368); it takes nothing else meanwhile."""
+        while self._logging_in.locked() or self._is_login_due:
+            async with self._logging_in:
+                if self._is_login_due:
+                    await self._log_in()
+
+    @property
+    def _is_login_due(self) -> bool:
+        due_s = self._login_due_s
+        return due_s is not None and asyncio.get_running_loop().time() >= due_s
+
+    async def _log_in(self) -> None:
+        try:
+            lasts_ms = await self._login.run()
+        except BaseException as error:
+            why = error if isinstance(error, KvotaError) else None
+            at = address_text(*self.address)
+            self._fail(why or UnreachableError(f"the connection to {at} ended in a login"))
+            raise
+        now_s = asyncio.get_running_loop().time()
+        self._login_due_s = now_s + lasts_ms / 1000 * _LOGIN_AGAIN_AT if lasts_ms else None
+
+    async def _ask_at_once(self, key: int, content: Fields, version: int | None) -> Answer:
+        if version is None:
+            version = self.version_of(key)
+        correlation = next(self._correlations) & 0x7FFF_FFFF
+        frame = encode(key, version, content, correlation=correlation, client_id=self._client_id)
+        answer = decode(key, version, await self._answer_to(correlation, frame))
+        self._doubt = ""
+        return answer
 
 
 async def _streams(

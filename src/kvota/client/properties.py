@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from kvota.client import tls_properties
+from kvota.client import bearer_tokens, tls_properties
 from kvota.client.cluster import Cluster
 from kvota.client.connection import ClientLimits
-from kvota.client.security import MECHANISMS, Security
+from kvota.client.security import MECHANISMS, OAUTHBEARER, Security
 from kvota.model.errors import UsageError
 from kvota.model.java_properties import parse_properties
 from kvota.tls.client_tls import Tls
@@ -18,12 +19,15 @@ _KNOWN = (
     "request.timeout.ms",
     "sasl.jaas.config",
     "sasl.mechanism",
+    "sasl.oauthbearer.token.endpoint.url",
     "security.protocol",
     *tls_properties.KNOWN,
 )
 _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
+_FROM_URL = "sasl.oauthbearer.token.endpoint.url"
+_CLAIM = "unsecuredLoginStringClaim_"
 _JAAS_OPTION = re.compile(
-    r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
+    r"""\b(username|password|unsecuredLoginStringClaim_\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 )
 
 
@@ -85,8 +89,10 @@ def security_of(properties: Mapping[str, str]) -> Security:
         return Security(tls=tls)
     asked = properties.get("sasl.mechanism", "").strip()
     for mechanism in MECHANISMS:
+        if mechanism == OAUTHBEARER == asked:
+            return _bearer(properties, tls)
         if mechanism == asked:
-            options = _jaas_options(properties.get("sasl.jaas.config", ""))
+            options = _name_and_password(properties.get("sasl.jaas.config", ""))
             return Security(
                 mechanism=mechanism,
                 username=options["username"],
@@ -110,11 +116,31 @@ def _tls(properties: Mapping[str, str], protocol: str) -> Tls | None:
     return None
 
 
-def _jaas_options(config: str) -> dict[str, str]:
-    found = {
-        name: re.sub(r"\\(.)", r"\1", double or single)
-        for name, double, single in _JAAS_OPTION.findall(config)
-    }
+def _bearer(properties: Mapping[str, str], tls: Tls | None) -> Security:
+    """A token of a file, or one that nobody has signed, as the login module for tests makes it."""
+    url = properties.get(_FROM_URL, "").strip()
+    if url:
+        parts = urlsplit(url)
+        if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
+            msg = (
+                f'{_FROM_URL}: "{url}" cannot be asked for tokens here; have somebody keep one fresh in a file, '
+                "and write file:///path/of/the/token"
+            )
+            raise UsageError(msg)
+        return Security.bearer(bearer_tokens.of_file(Path(unquote(parts.path))), tls=tls)
+    options = _jaas_options(properties.get("sasl.jaas.config", ""))
+    claims = {name.removeprefix(_CLAIM): text for name, text in options.items() if _CLAIM in name}
+    if not claims.get("sub"):
+        msg = (
+            f"no bearer token can be had: write {_FROM_URL}=file:///path/of/the/token, or in sasl.jaas.config "
+            f'{_CLAIM}sub="…" for a token that nobody has signed'
+        )
+        raise UsageError(msg)
+    return Security.bearer(bearer_tokens.unsecured(claims), tls=tls)
+
+
+def _name_and_password(config: str) -> dict[str, str]:
+    found = _jaas_options(config)
     if set(found) != {"username", "password"}:
         msg = (
             "sasl.jaas.config: no user name and password can be read from it. Write e.g. "
@@ -122,3 +148,10 @@ def _jaas_options(config: str) -> dict[str, str]:
         )
         raise UsageError(msg)
     return found
+
+
+def _jaas_options(config: str) -> dict[str, str]:
+    return {
+        name: re.sub(r"\\(.)", r"\1", double or single)
+        for name, double, single in _JAAS_OPTION.findall(config)
+    }

@@ -7,10 +7,18 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from kvota.gateway.own_addresses import literal_ip
-from kvota.session.outside import AlterSettings, Errand, LookUpHosts, Refusal
+from kvota.session.outside import (
+    AlterSettings,
+    Errand,
+    FindTokenOwner,
+    LookUpHosts,
+    Owner,
+    Refusal,
+)
 from kvota.store.quota_store import QuotaStore
 
 AlterTheSettings = Callable[[AlterSettings], Coroutine[None, None, Refusal | None]]
+FindOwner = Callable[[str], Coroutine[None, None, Owner]]
 
 # Of one errand: an administrator waits for it.
 _LOOK_UP_S = 10.0
@@ -29,6 +37,9 @@ class Errands:
         loop: where results are wanted.
         store: of the configured quotas.
         alter_settings: alters the gateway's own settings, where it has any to alter.
+
+    Attributes:
+        find_owner: finds whose a delegation token is, where that can be asked.
     """
 
     def __init__(
@@ -40,6 +51,7 @@ class Errands:
         self._loop = loop
         self._store = store
         self._alter_settings = alter_settings
+        self.find_owner: FindOwner | None = None
         self._has_stopped = False
         self._names = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kvota-names")
 
@@ -53,6 +65,10 @@ class Errands:
             assert self._alter_settings is not None, "there are settings to alter"
             altering = self._loop.create_task(self._alter_settings(errand))
             altering.add_done_callback(lambda task: _tell(result, task.result()))
+        elif isinstance(errand, FindTokenOwner):
+            assert self.find_owner is not None, "it can be asked"
+            finding = self._loop.create_task(self.find_owner(errand.token_id))
+            finding.add_done_callback(lambda task: _tell(result, task.result()))
         else:
             self._store.alter(errand, lambda refusal: _tell(result, refusal))
         return result
@@ -81,7 +97,7 @@ class Errands:
         return frozenset(name for name in to_ask if name not in known)
 
 
-def _tell(result: "asyncio.Future[object]", what: Refusal | frozenset[str] | None) -> None:
+def _tell(result: "asyncio.Future[object]", what: Refusal | Owner | frozenset[str] | None) -> None:
     if not result.done():  # whose connection has ended was cancelled
         result.set_result(what)
 

@@ -18,7 +18,7 @@ from kvota.gateway.client_side import Reception, protocol_for
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
-from kvota.gateway.errands import AlterTheSettings, Errands
+from kvota.gateway.errands import AlterTheSettings, Errands, FindOwner
 from kvota.gateway.glancing import Glancing, Watched
 from kvota.gateway.held_back import HeldBack
 from kvota.gateway.journal import Journal, printable
@@ -231,6 +231,11 @@ class Gateway:
         self._rates.settings = connection_rates
         self._put_further_quotas_in_force()
         self.look_again()
+
+    def ask_for_token_owners(self, find: FindOwner) -> None:
+        """From now on find out whose a delegation token is; while it runs."""
+        self._errands.find_owner = find
+        self.shared.finds_token_owners = True
 
     def look_again(self) -> None:
         """Counters have changed: connections that are muted by them may go on earlier, or later.

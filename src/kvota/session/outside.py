@@ -55,7 +55,26 @@ class AlterSettings:
     by: str
 
 
-Errand = LookUpHosts | StoreQuotas | AlterSettings
+class Owner(NamedTuple):
+    """Whose a delegation token is.
+
+    Attributes:
+        name: of the user; None: that cannot be told.
+        why: it cannot be told.
+    """
+
+    name: str | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindTokenOwner:
+    """Find out whose a delegation token is that a broker has accepted. The result: an ``Owner``."""
+
+    token_id: str
+
+
+Errand = LookUpHosts | StoreQuotas | AlterSettings | FindTokenOwner
 
 
 class QuotaSource(Protocol):

@@ -1,21 +1,24 @@
 """Who the client is: watches SASL go by, without taking part in it.
 
 The name is believed only when the broker has accepted the login. Passwords and proofs are looked past
-and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802.
+and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802, RFC 7628.
 """
 
 from dataclasses import dataclass
 
 from kvota.model.errors import ProtocolError
+from kvota.session.outside import Owner
 from kvota.wire import sasl
+from kvota.wire.bearer_token import bearer_name
 
 ANONYMOUS = "ANONYMOUS"
 _SCRAM = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _OAUTH = "OAUTHBEARER"
 # Names and texts of peers may be half a megabyte long; the log, and what it remembers, get so many characters.
 SHOWN_MAX = 200
+_NO_OWN_LOGIN = "a gateway with a login of its own asks: client.quota.callback.static.kafka.admin.security.protocol"
 # Logins whose end is seen in the broker's tokens.
-WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM})
+WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM, _OAUTH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,23 @@ class LoginRefusal:
 class Login:
     """One attempt to log in: what the client has claimed so far."""
 
-    __slots__ = ("claimed", "has_warned", "is_malformed", "mechanism", "readable", "tokens")
+    __slots__ = (
+        "claimed",
+        "has_warned",
+        "is_malformed",
+        "mechanism",
+        "readable",
+        "token_id",
+        "tokens",
+        "why",
+    )
 
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
         self.claimed: str | None = None
         self.readable = True
+        self.why = ""  # it is not readable
+        self.token_id = ""  # of a delegation token, whose owner never crosses the wire
         self.is_malformed = False  # a name ought to stand in it, and none can be read
         self.tokens = 0
         self.has_warned = False
@@ -57,11 +71,15 @@ class PrincipalWatch:
 
     Every token belongs to an attempt, and its answer is told with that attempt: a client that sends
     the next handshake ahead of an answer cannot pass for somebody else.
+
+    Args:
+        claim: of bearer tokens, in which the name stands.
     """
 
-    __slots__ = ("_login", "name", "warning")
+    __slots__ = ("_claim", "_login", "name", "warning")
 
-    def __init__(self) -> None:
+    def __init__(self, claim: str = "sub") -> None:
+        self._claim = claim
         self.name = ANONYMOUS
         self.warning: str | None = None
         self._login = Login("")
@@ -81,15 +99,19 @@ class PrincipalWatch:
                 _authorization, login.claimed = sasl.plain_names(auth_bytes)
             elif login.mechanism in _SCRAM:
                 login.claimed, is_token = sasl.scram_name(auth_bytes)
-                login.readable = not is_token  # a delegation token's owner never crosses the wire
+                login.readable = not is_token
+                login.token_id = login.claimed if is_token else ""
+            elif login.mechanism == _OAUTH:
+                login.claimed, login.why = bearer_name(auth_bytes, self._claim)
+                login.readable = login.claimed is not None
             else:
                 login.readable = False
         except ProtocolError:
             login.is_malformed = True  # the broker will refuse it
         return login
 
-    def answer(self, login: Login, error_code: int, auth_bytes: bytes) -> bool:
-        """The broker has answered a token; True when this completed the login.
+    def is_complete(self, login: Login, error_code: int, auth_bytes: bytes) -> bool:
+        """The broker has answered a token; True when this completes the login: then ``accept`` it.
 
         The end of a login with another mechanism than these (GSSAPI, one of a vendor's own) cannot be
         seen. Its name cannot be read either, so each token that the broker accepts may be the last one.
@@ -103,23 +125,42 @@ class PrincipalWatch:
             return False
         if login.is_malformed:
             msg = (
-                f"the broker accepts a {login.mechanism} login in which no user's name can be read: whose "
+                f"the broker accepts a login with {login.mechanism} in which no user's name can be read: whose "
                 "quotas would hold is not known"
             )
             raise ProtocolError(msg)
         if login.mechanism in _SCRAM and not sasl.is_server_final(auth_bytes):
             return False
-        if login.mechanism == _OAUTH and auth_bytes:
-            return False  # a document here is a failure that looks like success
-        if login.readable and login.claimed is not None:
-            self.name = login.claimed
-            return True
+        # A document here is a failure that looks like success.
+        return not (login.mechanism == _OAUTH and auth_bytes)
+
+    def accept(self, login: Login, owner: Owner | None = None) -> None:
+        """A login is complete: believe its name.
+
+        Args:
+            login: which one.
+            owner: of the delegation token, where there is one and it was asked for.
+        """
+        name, why = login.claimed, login.why
+        if not login.readable:
+            name, why = (None, why or self._why_unknown(login)) if owner is None else owner
+        if name is not None:
+            self.name = name
+            return
         self.name = ANONYMOUS
         if login.has_warned:
-            return True
+            return
         login.has_warned = True
-        self.warning = (
-            f"the name behind a {login.mechanism or 'SASL'} login cannot be read from the wire; "
-            f"its quotas are those of {ANONYMOUS}"
+        what = (
+            "the owner of a delegation token"
+            if login.token_id
+            else f"the name behind a {login.mechanism or 'SASL'} login"
         )
-        return True
+        because = f" ({why})" if why else ""
+        self.warning = (
+            f"{what} cannot be read from the wire{because}; its quotas are those of {ANONYMOUS}"
+        )
+
+    @staticmethod
+    def _why_unknown(login: Login) -> str:
+        return _NO_OWN_LOGIN if login.token_id else ""

@@ -47,6 +47,8 @@ class Shared:
         quota_admins: who may alter them where no authorizer of the cluster can say.
         produce_quotas: what a Produce is charged on beside its bytes.
         producer_ids: which producer ids may produce.
+        name_claim: of bearer tokens, in which the user's name stands (``sasl.oauthbearer.sub.claim.name``).
+        finds_token_owners: it can be asked whose a delegation token is.
         init_producer_ids: how often each user has asked for one.
         whole_requests: memory for requests that are kept whole.
         whole_answers: memory for answers that are kept until they are whole.
@@ -73,6 +75,8 @@ class Shared:
     produce_quotas: tuple[ProduceQuota, ...] = ()
     producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     init_producer_ids: InitProducerIds = field(default_factory=InitProducerIds)
+    name_claim: str = "sub"
+    finds_token_owners: bool = False
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)
     waiting_fetches: WaitingFetches = field(default_factory=WaitingFetches)

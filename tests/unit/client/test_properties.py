@@ -1,5 +1,7 @@
 """A cluster by the properties of Kafka's own clients."""
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,62 @@ def test_a_file_that_has_no_properties(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="property 2: no value") as raised:
         read_properties(path)
     assert "the-secret" not in str(raised.value)
+
+
+# ------------------------------------------------------------------ bearer tokens
+
+BEARER = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+
+
+def test_a_bearer_token_is_read_anew_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "a token"
+    path.write_text("first.token.\n")
+    url = {"sasl.oauthbearer.token.endpoint.url": path.as_uri()}
+    security = security_of(BEARER | url)
+
+    assert security.fresh_token() == "first.token."
+    path.write_text("second.token.")
+    assert security.fresh_token() == "second.token."
+    assert "token" not in repr(security).replace("a token", "")
+    path.unlink()
+    with pytest.raises(UsageError, match=r"the bearer token cannot be read: .*: No such file"):
+        security.fresh_token()
+
+
+@pytest.mark.parametrize(
+    "token", ["", "two words", "se\x01cret", "secret\n.", "sécret", "x" * 300_000]
+)
+def test_what_is_no_bearer_token_is_not_sent_and_not_shown(tmp_path: Path, token: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(token)
+    url = {"sasl.oauthbearer.token.endpoint.url": f"file://localhost{path}"}
+
+    with pytest.raises(UsageError, match=r"no bearer token|is none") as refused:
+        security_of(BEARER | url).fresh_token()
+    assert "cret" not in str(refused.value)
+
+
+def test_an_unsecured_token_has_the_claims_of_the_jaas_line() -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    line = f'{module} required unsecuredLoginStringClaim_sub="alice" unsecuredLoginStringClaim_team="a b";'
+
+    token = security_of(BEARER | {"sasl.jaas.config": line}).fresh_token()
+
+    body = token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(body + "=="))
+    assert (claims["sub"], claims["team"]) == ("alice", "a b")
+    assert claims["exp"] - claims["iat"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({}, "no bearer token can be had"),
+        ({"sasl.jaas.config": 'x required username="u" password="p";'}, "no bearer token can be"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://id.example/token"}, "fresh in a file"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file://elsewhere/token"}, "fresh in a file"),
+    ],
+)
+def test_where_no_token_can_be_had_from_it_is_said(properties: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        security_of(BEARER | properties)

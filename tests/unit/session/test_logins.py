@@ -1,9 +1,13 @@
 """Whose connection it is: SASL as it goes by, in both of Kafka's ways."""
 
+import base64
+import json
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from kvota.model.errors import ProtocolError
+from kvota.session.outside import FindTokenOwner, Owner
 from kvota.session.principal import LoginRefusal
 from kvota.session.requests import EVIDENCE_BYTES
 from kvota.testing.frames import (
@@ -233,8 +237,76 @@ def test_a_delegation_tokens_owner_is_unknown_and_the_log_says_so() -> None:
 
     assert recorded_user(stage) == "ANONYMOUS"
     warning = str(*stage.warnings)
-    assert "SCRAM-SHA-256 login cannot be read" in warning
+    assert "owner of a delegation token cannot be read" in warning
+    assert "kafka.admin.security.protocol" in warning
     assert "token-id" not in warning
+
+
+def log_in_with_token(stage: Stage, version: int, behind: bytes) -> None:
+    """With something sent behind the last message of the login; whose token it is has not been told then."""
+    shake_hands(stage, "SCRAM-SHA-256", version)
+    messages = (SCRAM_TOKEN, SERVER_FIRST), (CLIENT_FINAL, SERVER_FINAL)
+    for correlation, (said, told) in enumerate(messages, 2):
+        rest = behind if said is CLIENT_FINAL else b""
+        if version:
+            stage.client(token(said, correlation=correlation) + rest)
+            assert stage.broker(token_answer(told, correlation=correlation))
+        else:
+            stage.client(raw(said) + rest)
+            assert stage.broker(raw(told)) == raw(told)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_delegation_tokens_owner_is_asked_for_and_is_the_user(version: int) -> None:
+    cluster = Cluster(quotas(PRODUCE=1_000))
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+
+    log_in_with_token(stage, version, produce(correlation=5))
+    assert stage.errands == [FindTokenOwner("token-id")]
+    assert stage.machine.caller.principal.name == "ANONYMOUS"
+    assert not stage.to_broker.endswith(produce(correlation=5))
+    stage.tell(Owner("alice"))
+    stage.broker(produce_answer(correlation=5))
+
+    assert stage.to_broker.endswith(produce(correlation=5))
+    assert [row.memo.user for row in cluster.rows] == ["alice"]
+    assert stage.warnings == []
+
+
+def test_where_a_tokens_owner_cannot_be_told_the_log_says_why() -> None:
+    cluster = Cluster()
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+
+    log_in_with_token(stage, 1, b"")
+    stage.tell(Owner(None, "nobody knows"))
+
+    assert recorded_user(stage) == "ANONYMOUS"
+    assert "(nobody knows)" in str(*stage.warnings)
+
+
+def test_who_leaves_while_a_tokens_owner_is_asked_for_leaves_nothing_behind() -> None:
+    cluster = Cluster()
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+
+    log_in_with_token(stage, 1, produce(correlation=5))
+    stage.end()
+
+    assert cluster.rows == []
+
+
+def test_a_refused_token_is_nobodys_and_nobody_is_asked() -> None:
+    cluster = Cluster()
+    cluster.shared.finds_token_owners = True
+    stage = Stage(cluster)
+    shake_hands(stage, "SCRAM-SHA-256")
+    stage.client(token(SCRAM_TOKEN))
+    stage.broker(token_answer(error=FAILED))
+
+    assert stage.errands == []
+    assert ends_uncharged(stage)
 
 
 def test_an_oauth_failure_that_looks_like_success_names_nobody() -> None:
@@ -250,13 +322,131 @@ def test_an_oauth_failure_that_looks_like_success_names_nobody() -> None:
 
 def test_a_mechanism_whose_names_cannot_be_read_is_said_in_the_log() -> None:
     stage = Stage()
-    shake_hands(stage, "OAUTHBEARER")
+    shake_hands(stage, "GSSAPI")
 
-    stage.client(token(b"n,,\x01auth=Bearer x.y.z\x01\x01"))
+    stage.client(token(b"\x60\x82\x02\x1c"))
     stage.broker(token_answer())
 
     assert recorded_user(stage) == "ANONYMOUS"
-    assert "OAUTHBEARER" in str(stage.warnings[0])
+    assert "GSSAPI" in str(stage.warnings[0])
+
+
+# ------------------------------------------------------------------ OAUTHBEARER
+
+
+def bearer(**claims: object) -> bytes:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=")
+    return b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0." + payload + b".\x01\x01"
+
+
+INVALID = b'{"status":"invalid_token"}'
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_bearer_token_names_the_user_once_the_broker_has_accepted(version: int) -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+
+    stage.client(token(bearer(sub="alice"), version))
+    assert stage.machine.caller.principal.name == "ANONYMOUS"
+    stage.broker(token_answer(version=version))
+
+    assert recorded_user(stage) == "alice"
+    assert stage.warnings == []
+
+
+def test_a_bearer_token_without_kafkas_header_names_the_user() -> None:
+    stage = Stage(Cluster(quotas(PRODUCE=1_000)))
+    sent = handshake("OAUTHBEARER", 0) + raw(bearer(sub="alice"))
+
+    assert stage.client(sent + produce(correlation=3)) == handshake("OAUTHBEARER", 0)
+    stage.broker(handshake_answer(0))
+    stage.broker(raw(b""))
+    stage.broker(produce_answer(correlation=3))
+
+    assert stage.to_broker == sent + produce(correlation=3)
+    assert [row.memo.user for row in stage.cluster.rows] == ["alice"]
+
+
+def test_the_claim_with_the_name_can_be_chosen() -> None:
+    cluster = Cluster()
+    cluster.shared.name_claim = "client_id"
+    stage = Stage(cluster)
+    shake_hands(stage, "OAUTHBEARER")
+
+    stage.client(token(bearer(sub="0b1c", client_id="orders")))
+    stage.broker(token_answer())
+
+    assert recorded_user(stage) == "orders"
+
+
+def test_a_refused_bearer_token_is_said_by_name_when_the_client_has_acknowledged() -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+
+    stage.client(token(bearer(sub="alice")))
+    assert stage.broker(token_answer(INVALID)) == token_answer(INVALID)
+    assert stage.warnings == []
+    assert stage.client(token(b"\x01", correlation=3)) == token(b"\x01", correlation=3)
+    stage.broker(token_answer(error=FAILED, correlation=3, message=INVALID.decode()))
+
+    assert stage.warnings == [LoginRefusal("alice", "OAUTHBEARER", INVALID.decode())]
+    assert stage.machine.caller.principal.name == "ANONYMOUS"
+    assert ends_uncharged(stage)
+
+
+def test_what_is_sent_with_a_refused_bearer_token_is_nobodys() -> None:
+    stage = Stage()
+
+    stage.client(handshake("OAUTHBEARER") + token(bearer(sub="alice")) + produce(9, correlation=3))
+    stage.broker(handshake_answer())
+    with pytest.raises(ProtocolError, match="in the middle of a login"):
+        stage.broker(token_answer(INVALID))
+    stage.end()
+
+    assert stage.cluster.rows == []
+
+
+def test_a_token_that_cannot_be_read_is_said_with_the_setting_and_not_shown() -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+
+    stage.client(token(bearer(user="alice-secret")))
+    stage.broker(token_answer())
+
+    assert recorded_user(stage) == "ANONYMOUS"
+    warning = str(*stage.warnings)
+    assert 'no name in its claim "sub" (sasl.oauthbearer.sub.claim.name)' in warning
+    assert "secret" not in warning
+
+
+def test_who_is_let_in_with_a_token_that_is_too_large_to_be_read_is_closed() -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+    stage.client(token(bearer(sub="alice", groups="g" * 70_000)))
+
+    with pytest.raises(
+        ProtocolError, match="login with OAUTHBEARER in which no user's name can be"
+    ):
+        stage.broker(token_answer())
+    stage.end()
+
+
+def test_a_new_token_of_the_same_user_keeps_the_name_and_one_that_is_refused_too() -> None:
+    stage = Stage()
+    shake_hands(stage, "OAUTHBEARER")
+    stage.client(token(bearer(sub="alice", exp=1)))
+    stage.broker(token_answer())
+
+    stage.client(handshake("OAUTHBEARER", correlation=5) + token(bearer(sub="alice", exp=2)))
+    stage.broker(handshake_answer(correlation=5))
+    stage.broker(token_answer())
+    assert recorded_user(stage) == "alice"
+    stage.client(handshake("OAUTHBEARER", correlation=6) + token(bearer(sub="bob")))
+    stage.broker(handshake_answer(correlation=6))
+    stage.broker(token_answer(INVALID))
+
+    assert stage.machine.caller.principal.name == "alice"
 
 
 def test_re_authentication_keeps_the_name_and_the_connection() -> None:
@@ -476,7 +666,7 @@ def test_who_is_let_in_by_a_login_without_a_name_has_no_quota_of_nobodys(
     stage.client(token(first) + produce(9, correlation=3))
 
     with pytest.raises(
-        ProtocolError, match=f"a {mechanism} login in which no user's name can be read"
+        ProtocolError, match=f"a login with {mechanism} in which no user's name can be read"
     ):
         stage.broker(token_answer(told))
     stage.end()

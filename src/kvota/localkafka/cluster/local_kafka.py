@@ -69,6 +69,7 @@ class LocalKafka(Reachable):
         version: str = KAFKA_VERSION,
         host: str = "127.0.0.1",
         users: Mapping[str, str] | None = None,
+        oauth: bool = False,
         acls: Sequence[Acl] | None = None,
         tls: ClientAuth | None = None,
         listeners: Sequence[Listener] = (),
@@ -85,6 +86,8 @@ class LocalKafka(Reachable):
             version: a Kafka version of the lock file.
             host: a loopback address on which all listeners are and which they advertise.
             users: name to secret; with users there is a SASL_PLAINTEXT listener too.
+            oauth: whether that listener is there, and takes OAUTHBEARER, with tokens that nobody has signed: who
+                sends one is whom it names.
             acls: rules for these users, which may do nothing else then; None: everybody may do
                 everything, as ANONYMOUS, who has not logged in, always may.
             tls: whether clients need a certificate, at a listener SSL that there is then, and with users SASL_SSL,
@@ -103,9 +106,9 @@ class LocalKafka(Reachable):
         if not 1 <= nodes <= NODES_MAX:
             msg = f"{nodes} nodes cannot be had; take 1 to {NODES_MAX}"
             raise UsageError(msg)
-        self.version, self.users = version, dict(users or {})
+        self.version, self.users, self._oauth = version, dict(users or {}), oauth
         check_users(self.users)
-        listeners = [*listeners_of(users=bool(self.users), tls=tls), *listeners]
+        listeners = [*listeners_of(users=bool(self.users) or oauth, tls=tls), *listeners]
         check_listeners(listeners, tls)
         super().__init__(host, listeners)
         self._acls, self._tls = acls, tls
@@ -354,6 +357,7 @@ class LocalKafka(Reachable):
             data=node.data_path,
             listeners=self._listeners,
             users=self.users,
+            oauth=self._oauth,
         )
         if self._acls is not None:
             settings |= AUTHORIZER_SETTINGS

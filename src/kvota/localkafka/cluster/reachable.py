@@ -35,7 +35,7 @@ class Reachable:
         """``host:port,...`` of the SASL_PLAINTEXT listeners.
 
         Raises:
-            UsageError: the cluster has no users.
+            UsageError: the cluster was made without users and without ``oauth``.
         """
         return self.servers_of(SASL)
 

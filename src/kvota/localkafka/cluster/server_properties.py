@@ -8,9 +8,17 @@ from kvota.localkafka.cluster.ports import NodePorts
 from kvota.model.errors import UsageError
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
 
 
-def server_properties(
+_MODULES = "org.apache.kafka.common.security"
+# Without the address of somebody's keys a broker takes tokens that nobody has signed: whoever sends one is whom it names.
+_OAUTH_SETTINGS = {
+    "oauthbearer.sasl.jaas.config": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+}
+
+
+def server_properties(  # noqa: PLR0913  (all by name)
     node: NodePorts,
     nodes: Sequence[NodePorts],
     *,
@@ -18,6 +26,7 @@ def server_properties(
     data: Path,
     listeners: Sequence[Listener],
     users: Mapping[str, str],
+    oauth: bool = False,
 ) -> dict[str, str]:
     """Return the settings of one node of the cluster ``nodes``; all listen on ``host`` and say so.
 
@@ -57,10 +66,12 @@ def server_properties(
         # Brokers talk to each other without a name; with an authorizer they need this.
         "super.users": "User:ANONYMOUS",
     }
-    if users:
-        settings["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+    mechanisms = (*(MECHANISMS if users else ()), *([OAUTHBEARER] if oauth else ()))
+    if mechanisms:
+        settings["sasl.enabled.mechanisms"] = ",".join(mechanisms)
+    logins = (_sasl_settings(users) if users else {}) | (_OAUTH_SETTINGS if oauth else {})
     for listener in listeners:
-        own = {**(_sasl_settings(users) if listener.has_users else {}), **listener.settings}
+        own = {**(logins if listener.has_users else {}), **listener.settings}
         settings |= {f"{listener.prefix}{key}": value for key, value in own.items()}
     return settings
 
@@ -83,10 +94,9 @@ def _sasl_settings(users: Mapping[str, str]) -> dict[str, str]:
     options = " ".join(
         f"{_quoted('user_' + name)}={_quoted(secret)}" for name, secret in users.items()
     )
-    module = "org.apache.kafka.common.security"
-    scram = f"{module}.scram.ScramLoginModule required;"
+    scram = f"{_MODULES}.scram.ScramLoginModule required;"
     return {
-        "plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {options};",
+        "plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {options};",
         "scram-sha-256.sasl.jaas.config": scram,
         "scram-sha-512.sasl.jaas.config": scram,
     }

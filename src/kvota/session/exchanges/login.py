@@ -11,12 +11,15 @@ from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due
 from kvota.session.exchanges.exchange import Exchange, RequestHead
+from kvota.session.outside import FindTokenOwner, Owner
 from kvota.session.principal import ANONYMOUS, SHOWN_MAX, WHOLE_LOGINS, Login, LoginRefusal
 from kvota.wire import sasl
 from kvota.wire.apis import SASL_AUTHENTICATE, SASL_BYTES_MAX, SASL_HANDSHAKE
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.varint import Frame
 
+# The brokers are asked for less; a client waits for its first answer so long.
+OWNER_MS_MAX = 15_000
 LOGIN_KEYS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
@@ -86,7 +89,6 @@ class Authenticate(Exchange):
             why = answer.error_message or f"error {answer.error_code}"
             caller.refuse_login(self._login.refusal(why))
         _judged(caller, self._login, answer.error_code, answer.auth_bytes)
-        caller.go_on()
         return frame
 
 
@@ -124,7 +126,6 @@ class Token(Exchange):
     def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Another token follows, unless this one has completed the login."""
         caller.sends_tokens = not _judged(caller, self._login, 0, bytes(frame[4:]))
-        caller.go_on()
         return frame
 
     @property
@@ -143,16 +144,56 @@ def _why_no_handshake(error_code: int, mechanisms: list[str], user: str) -> str:
     return f"the broker lets nobody log in twice on one connection, and this one is {user}'s"
 
 
+class _TokenOwner:
+    """The broker has accepted a delegation token: whose it is must be known before anything else goes on."""
+
+    __slots__ = ("_login",)
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    def begin(self, caller: Caller) -> None:
+        """Ask, outside: on the client's connection brokers tell nobody of tokens who has logged in with one."""
+        caller.at_work = self
+        caller.wait(OWNER_MS_MAX)
+        caller.commands.append((Do.ERRAND, FindTokenOwner(self._login.token_id)))
+
+    def step(self, caller: Caller, now_us: int) -> bytes:
+        """There is one step."""
+        raise NotImplementedError
+
+    def told(self, caller: Caller, result: object, now_us: int) -> bytes:  # noqa: ARG002
+        """Whose it is, or why that cannot be told."""
+        assert isinstance(result, Owner)
+        caller.at_work = None
+        _accepted(caller, self._login, result)
+        return b""
+
+    def abandoned(self) -> None:
+        """The connection has ended; whose it was is nobody's business any more."""
+
+
 def _judged(caller: Caller, login: Login, error_code: int, auth_bytes: bytes) -> bool:
     """The broker has answered a token; True when this completed the login."""
+    if not caller.principal.is_complete(login, error_code, auth_bytes):
+        caller.go_on()
+        return False
+    if login.token_id and caller.shared.finds_token_owners:
+        _TokenOwner(login).begin(caller)
+    else:
+        _accepted(caller, login)
+    return True
+
+
+def _accepted(caller: Caller, login: Login, owner: Owner | None = None) -> None:
+    """Who it is counts from now on, and what waits behind the login goes on."""
     principal = caller.principal
     before = principal.name
-    if not principal.answer(login, error_code, auth_bytes):
-        return False
+    principal.accept(login, owner)
     caller.end_login()
     if principal.name != before:
         caller.forget_lanes()
     if principal.warning:
         caller.commands.append((Do.WARN, principal.warning))
         principal.warning = None
-    return True
+    caller.go_on()

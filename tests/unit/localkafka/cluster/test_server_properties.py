@@ -56,6 +56,26 @@ def test_without_users_there_is_no_sasl() -> None:
     assert settings["offsets.topic.replication.factor"] == "1"
 
 
+def test_bearer_tokens_are_taken_beside_passwords_or_alone() -> None:
+    listeners = listeners_of(users=True, tls=None)
+
+    def mechanisms(users: dict[str, str]) -> str:
+        settings = server_properties(
+            NODES[0],
+            NODES[:1],
+            host="127.0.0.1",
+            data=Path("/data"),
+            listeners=listeners,
+            users=users,
+            oauth=True,
+        )
+        assert "OAuthBearer" in settings["listener.name.sasl.oauthbearer.sasl.jaas.config"]
+        return settings["sasl.enabled.mechanisms"]
+
+    assert mechanisms({"a": "b"}) == "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+    assert mechanisms({}) == "OAUTHBEARER"
+
+
 def test_odd_names_and_secrets_are_quoted_for_jaas_and_escaped_for_java() -> None:
     settings = server_properties(
         NODES[0],

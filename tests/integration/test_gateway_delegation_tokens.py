@@ -1,0 +1,93 @@
+"""Logins with delegation tokens (KIP-48): their owners are who pays."""
+
+import asyncio
+import base64
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
+
+from kvota.client import Cluster, Security
+from kvota.localkafka import LocalKafka
+
+QUOTAS = """
+[[quota]]
+user_default = true
+producer_byte_rate = "1GB/s"
+"""
+TOPIC = "delegated"
+CREATE_DELEGATION_TOKEN = 38
+ADMIN = "client.quota.callback.static.kafka.admin."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topic(sasl_kafka: LocalKafka) -> None:
+    sasl_kafka.create_topic(TOPIC)
+
+
+def token_of_alice(kafka: LocalKafka) -> tuple[str, str]:
+    """A new token's id, and its secret."""
+
+    async def create() -> tuple[str, str]:
+        servers = kafka.sasl_bootstrap_servers.split(",")
+        security = Security.scram("alice", "alice-secret")
+        content = {
+            "owner_principal_type": None,
+            "owner_principal_name": None,
+            "renewers": [],
+            "max_lifetime": timedelta(hours=1),
+        }
+        async with Cluster(servers, security=security) as cluster:
+            made = await cluster.ask(CREATE_DELEGATION_TOKEN, content)
+        assert made.error_code == 0
+        return made.token_id, base64.b64encode(made.hmac).decode()
+
+    return asyncio.run(create())
+
+
+def produce_with(gateway: TappedGateway, folder: Path, token_id: str, secret: str) -> str:
+    properties = folder / "client.properties"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nclient.id=java\n"
+        f'sasl.jaas.config={module} required username="{token_id}" password="{secret}" tokenauth="true";\n'
+    )
+    done = gateway.kafka.run_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", TOPIC, "--num-records", "100", "--record-size", "100", "--throughput", "-1"),
+        *("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(properties)),
+    )
+    return done.stdout + done.stderr
+
+
+def test_who_logs_in_with_a_token_is_its_owner(sasl_kafka: LocalKafka, tmp_path: Path) -> None:
+    own_login = {
+        f"{ADMIN}bootstrap.servers": sasl_kafka.sasl_bootstrap_servers,
+        f"{ADMIN}security.protocol": "SASL_PLAINTEXT",
+        f"{ADMIN}sasl.mechanism": "SCRAM-SHA-256",
+        f"{ADMIN}sasl.jaas.config": "x required username='bob' password='bob-secret';",
+    }
+    token_id, secret = token_of_alice(sasl_kafka)
+    with tapped_gateway(
+        tmp_path, sasl_kafka, sasl=True, quotas=QUOTAS, kafka_properties=own_login
+    ) as gateway:
+        told = produce_with(gateway, tmp_path, token_id, secret)
+
+        assert "100 records sent" in told, told
+        gateway.assert_no_address_leaked()
+        assert secret not in gateway.log
+        assert {row["user"] for row in gateway.recorded()} == {"alice"}
+
+
+def test_without_a_login_of_its_own_the_gateway_says_that_nobody_knows(
+    sasl_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    token_id, secret = token_of_alice(sasl_kafka)
+    with tapped_gateway(tmp_path, sasl_kafka, sasl=True, quotas=QUOTAS) as gateway:
+        told = produce_with(gateway, tmp_path, token_id, secret)
+
+        assert "100 records sent" in told, told
+        assert "the owner of a delegation token cannot be read from the wire" in gateway.log
+        assert f"{ADMIN}security.protocol" in gateway.log
+        assert {row["user"] for row in gateway.recorded()} == {"ANONYMOUS"}

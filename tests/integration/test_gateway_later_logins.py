@@ -1,0 +1,110 @@
+"""Logins on a connection that has one already (KIP-368): what real clients do, and whose requests are whose."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from tests.integration.raw_client import RawClient
+from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
+
+from kvota.localkafka import LocalKafka
+from kvota.testing.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, decoded, produce, request
+
+QUOTAS = """
+[[quota]]
+user_default = true
+producer_byte_rate = "1GB/s"
+"""
+TOPIC = "later-logins"
+# The listener's time is 2 s: clients log in again once or twice within that.
+TIME_S = 5
+NONE = 0
+
+
+@pytest.fixture
+def gateway(sasl_kafka: LocalKafka, tmp_path: Path) -> Iterator[TappedGateway]:
+    with tapped_gateway(tmp_path, sasl_kafka, listener="BRIEF", quotas=QUOTAS) as tapped:
+        yield tapped
+
+
+def java(gateway: TappedGateway, folder: Path) -> "subprocess.Popen[str]":
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    properties = folder / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nclient.id=java\n"
+        f'sasl.jaas.config={module} required username="bob" password="bob-secret";\n'
+    )
+    command = gateway.kafka.java_command_line(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", TOPIC, "--num-records", str(TIME_S * 20), "--record-size", "100"),
+        *("--throughput", "20", "--bootstrap-server", gateway.bootstrap_servers),
+        *("--command-config", str(properties)),
+    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_clients_that_log_in_again_keep_their_connections_and_their_quotas(
+    gateway: TappedGateway, sasl_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    sasl_kafka.create_topic(TOPIC)
+    producer = Producer(
+        {
+            "bootstrap.servers": gateway.bootstrap_servers,
+            "client.id": "librdkafka",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "alice-secret",
+            "linger.ms": 0,
+        }
+    )
+    with java(gateway, tmp_path) as running:
+        until_s = time.monotonic() + TIME_S
+        sent = 0
+        while time.monotonic() < until_s:
+            producer.produce(TOPIC, b"x")
+            producer.poll(0.05)
+            sent += 1
+        assert producer.flush(60) == 0
+        told, _ = running.communicate(timeout=60)
+    assert f"{TIME_S * 20} records sent" in told, told
+
+    handshakes = sum(stream.count(b"SCRAM-SHA-256\0") for stream in gateway.tap.sent_to_clients)
+    # Each client has one connection to bootstrap at and one to its node; without a later login there would be more.
+    assert len(gateway.tap.sent_to_clients) <= 4
+    assert handshakes > len(gateway.tap.sent_to_clients)
+    assert "closed connection" not in gateway.log
+    users = {(row["client_id"], row["user"]) for row in gateway.recorded()}
+    assert users == {("java", "bob"), ("librdkafka", "alice")}
+
+
+def test_who_does_not_log_in_again_is_closed_by_the_broker(gateway: TappedGateway) -> None:
+    def handshake() -> bytes:
+        return request(SASL_HANDSHAKE, 1, mechanism="PLAIN")
+
+    def plain() -> bytes:
+        return request(SASL_AUTHENTICATE, 2, auth_bytes=b"\0alice\0alice-secret")
+
+    with RawClient(("127.0.0.1", gateway.first_port)) as client:
+        client.send(handshake() + plain() + produce(9))
+        client.frame()
+        told = decoded(client.frame(), SASL_AUTHENTICATE, 2)
+        client.frame()
+        assert told.session_lifetime.total_seconds() == 2
+        time.sleep(2.1)
+        client.send(produce(9))
+        assert client.is_closed()
+    with RawClient(("127.0.0.1", gateway.first_port)) as client:
+        client.send(handshake() + plain())
+        client.frame()
+        client.frame()
+        time.sleep(2.1)
+        client.send(handshake() + plain() + produce(9))  # late, and taken all the same
+        client.frame()
+        assert decoded(client.frame(), SASL_AUTHENTICATE, 2).error_code == NONE
+        client.frame()
+
+    assert {row["user"] for row in gateway.recorded()} == {"alice"}
