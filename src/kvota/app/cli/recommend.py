@@ -29,7 +29,7 @@ EXAMPLE = (
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
 
-# The most affected clients that are listed; JSON has them all.
+# The most affected clients that are listed; JSON has the first 10,000.
 _EFFECTS_SHOWN = 20
 
 
@@ -237,10 +237,10 @@ def _text(found: "Recommendation", *, raw: bool) -> str:
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
     parts += [f"  {change}" for change in found.changes]
     if found.effects:
-        parts.append(f"\n{len(found.effects)} clients in the record are affected:")
+        parts.append(f"\n{found.affected:,} clients in the record are affected:")
         parts += [f"  {effect}" for effect in found.effects[:_EFFECTS_SHOWN]]
-        if len(found.effects) > _EFFECTS_SHOWN:
-            parts.append(f"  … and {len(found.effects) - _EFFECTS_SHOWN} more (--output json)")
+        if found.affected > _EFFECTS_SHOWN:
+            parts.append(f"  … and {found.affected - _EFFECTS_SHOWN:,} more (--output json)")
     return "\n".join(parts)
 
 
@@ -296,6 +296,7 @@ def _json(found: "Recommendation") -> dict[str, object]:
             }
             for change in found.changes
         ],
+        "hidden_affected": found.affected - len(found.effects),
         "affected": [
             {
                 "user": effect.user,
