@@ -78,7 +78,8 @@ class Tenants:
                 used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
             )
             for key, used in self.used_of.items()
-            if 0 < used["rate_mean"] <= used["rate_max"]
+            if 0 < used["rate_mean"] * _GRID_BELOW_MEAN
+            and used["rate_mean"] <= used["rate_max"]
             and isfinite(used["rate_max"] * _GRID_ABOVE_MAX)
         }
 
