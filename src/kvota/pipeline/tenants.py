@@ -78,7 +78,7 @@ class Tenants:
                 used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
             )
             for key, used in self.used_of.items()
-            if 0 < used["rate_mean"] * _GRID_BELOW_MEAN
+            if used["rate_mean"] * _GRID_BELOW_MEAN > 0
             and used["rate_mean"] <= used["rate_max"]
             and isfinite(used["rate_max"] * _GRID_ABOVE_MAX)
         }

@@ -1,20 +1,24 @@
-"""All that the pipeline makes of a record, as text; run as a program, in a Spark session of its own.
+"""What the pipeline makes of a record, as text; run as a program, in a Spark session of its own.
 
-usage: every_result.py FOLDER MASTER KILL [NAME=VALUE ...]
+usage: results_process.py FOLDER MASTER PARTS [NAME=VALUE ...]
 
-``KILL`` is 1 where a worker of a local-cluster is to die in the midst; on stdout is one JSON object.
+``PARTS`` are of ``results``, with commas between; with ``kill`` among them a worker dies when its first task runs.
+On stdout is one JSON object.
 """
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -30,45 +34,44 @@ from kvota.pipeline import (
     law,
     read_events,
     recommend,
-    replay,
     replay_rows,
     session,
     usage,
-    usage_total,
 )
 from kvota.planning.guardrails import Guardrails
+from kvota.record.found_events import FoundEvents
 
 # What Spark calls the process of a worker.
 _WORKER = "CoarseGrainedExecutorBackend"
-_CAPACITIES = {QuotaType.PRODUCE: 100_000.0, QuotaType.CONTROLLER_MUTATION: 50.0}
 
 
-def every_result(spark: SparkSession, folder: Path) -> dict[str, str]:
-    """What each command's tables hold, to the last bit."""
+def results(spark: SparkSession, folder: Path, parts: Iterable[str]) -> dict[str, str]:
+    """What these commands' tables hold, to the last bit."""
     found = find_events([folder])
     by_counter = chunks_of_files(spark, found, further=LAW_COLUMNS)
     by_user = chunks_of_files(spark, found, "user", further=USAGE_COLUMNS, modes_apart=True)
-    result = law(by_counter)
+    made: dict[str, Callable[[], str]] = {
+        "rows": lambda: _text(replay_rows(by_counter)),
+        "law": lambda: str(law(by_counter)),
+        "usage": lambda: _text(usage(by_user)),
+        "plan": lambda: _plan(spark, found, folder),
+    }
+    return {part: made[part]() for part in parts}
+
+
+def _plan(spark: SparkSession, found: FoundEvents, folder: Path) -> str:
     plan = recommend(
         chunks_of_files(spark, found, "client", further=USAGE_COLUMNS),
         read_events(spark, folder),
         ConfiguredQuotas(),
-        _CAPACITIES,
+        {QuotaType.CONTROLLER_MUTATION: 50.0},
         Wishes(
             level="client",
             guardrails=Guardrails(hours_min=0, events_min=1, keeps_median=False),
-            counters_max=12,
+            counters_max=2,
         ),
     )
-    return {
-        "law": repr((result, result.of_types)),
-        "rows": _text(replay_rows(by_counter)),
-        "replay": _text(replay(by_counter, [2e4, 1e6], mode="backlog")),
-        "replay by user": _text(replay(by_user, [2e4, 1e6], mode="think")),
-        "usage": _text(usage(by_user)),
-        "usage in all": _text(usage_total(by_user)),
-        "plan": repr((plan.rows(), plan.notes, plan.effects)),
-    }
+    return repr((plan.rows(), plan.notes, plan.effects))
 
 
 def _text(table: DataFrame) -> str:
@@ -81,34 +84,38 @@ def _text(table: DataFrame) -> str:
 
 def kill_a_worker() -> None:
     """Wait for Python workers, so that a task runs, and kill the JVM above them."""
-    for _ in range(3_000):
-        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
-        rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
-        parents = {int(pid): int(parent) for pid, parent, _ in rows}
+    while True:
+        command = ["ps", "-ww", "-eo", "pid,ppid,args"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+        parents = {pid: parent for pid, parent, _ in rows}
+        args_of = {pid: args for pid, _, args in rows}
         for pid, parent, args in rows:
-            if "pyspark.daemon" in args and _is_below(int(parent), parents):
-                (jvm,) = [line for number, _, line in rows if number == parent]
-                assert _WORKER in jvm
+            is_worker = "pyspark.daemon" in args and _WORKER in args_of.get(parent, "")
+            if is_worker and _is_below(pid, parents):
                 os.kill(int(parent), signal.SIGKILL)
-                print("killed", pid, file=sys.stderr)
+                sys.stderr.write("killed a worker\n")
                 return
         time.sleep(0.02)
 
 
-def _is_below(pid: int, parents: dict[int, int]) -> bool:
+def _is_below(pid: str, parents: dict[str, str]) -> bool:
     while pid in parents:
-        if pid == os.getpid():
+        if pid == str(os.getpid()):
             return True
         pid = parents[pid]
     return False
 
 
 if __name__ == "__main__":
-    place, master, kill, *settings = sys.argv[1:]
+    place, master, parts, *settings = sys.argv[1:]
     running = session(master, short=True, settings=dict(text.split("=") for text in settings))
     try:
-        if kill == "1":
+        if "kill" in parts:
             threading.Thread(target=kill_a_worker, daemon=True).start()
-        print(json.dumps(every_result(running, Path(place))))
+        wanted = [part for part in parts.split(",") if part != "kill"]
+        sys.stdout.write(json.dumps(results(running, Path(place), wanted)))
     finally:
+        left = Path(pyspark.__file__).parent / "work" / running.sparkContext.applicationId
         end_session(running)
+        shutil.rmtree(left, ignore_errors=True)  # of a local-cluster, which knows no other place
