@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,33 @@ def test_requests_without_a_client_id_cannot_have_a_quota_by_client(recorded: Da
     assert clients
     assert None not in clients
     assert "requests name no client id" in found.notes[0]
+
+
+def test_of_many_tenants_the_busiest_are_planned_for_and_the_others_keep_what_they_take(
+    two_tenants: DataFrame, planned: Recommendation
+) -> None:
+    few = replace(RELAXED, counters_max=2, effects_max=1)
+    all_take = {line.entity.user: line for line in planned.plan.lines}
+
+    found = recommend(two_tenants, ConfiguredQuotas(), {QuotaType.PRODUCE: 20 * MB}, few)
+
+    lines = {line.entity.user: line for line in found.plan.lines}
+    assert lines.keys() == {"orders", "analytics"}
+    assert lines["orders"] == replace(
+        all_take["orders"], fair_share=lines["orders"].fair_share, evidence=lines["orders"].evidence
+    )
+    assert "left as they are: 1 with PRODUCE, which together keep 5.00 KB/s" in found.notes[0]
+    # Alone with it on the cluster it would get as much more as they take.
+    less = all_take["analytics"].proposed - lines["analytics"].proposed
+    assert 0 <= less <= 100_000
+    assert (len(found.effects), found.affected) == (1, 3)  # the first user quota moves everybody
+    assert found.effects == planned.effects[:1]
+
+
+def test_whom_a_wish_names_is_planned_for_however_little_it_does(two_tenants: DataFrame) -> None:
+    wishes = replace(RELAXED, counters_max=0, weights={"rare": 2.0})
+
+    found = recommend(two_tenants, ConfiguredQuotas(), {QuotaType.PRODUCE: 20 * MB}, wishes)
+
+    rare = next(line for line in found.plan.lines if line.entity.user == "rare")
+    assert rare.weight == 2.0

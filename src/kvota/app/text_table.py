@@ -3,6 +3,7 @@
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
+from math import inf
 
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "  "
@@ -108,16 +109,17 @@ def hidden(shown: int, of: int, what: str) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw one bar per value, scaled to the largest; zero is the lowest bar.
+    """Draw one bar per value, scaled to the largest; zero, and what is no number, is the lowest bar.
 
     >>> sparkline([0, 1, 2, 4])
     '▁▃▅█'
     """
-    most = max(values, default=0.0)
+    heights = [value if 0 < value < inf else 0.0 for value in values]
+    most = max(heights, default=0.0)
     if most <= 0:
         return _BARS[0] * len(values)
     top = len(_BARS) - 1
-    return "".join(_BARS[round(max(0.0, value) / most * top)] for value in values)
+    return "".join(_BARS[round(height / most * top)] for height in heights)
 
 
 def _widths(header: Row, rows: Sequence[Row]) -> list[int]:

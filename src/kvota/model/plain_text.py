@@ -10,6 +10,19 @@ def shortened(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
 
 
+# A name of a client may have 32,767 bytes; so much of it tells it apart from others on a screen.
+_NAME_CHARS_MAX = 100
+
+
+def name_on_screen(name: str) -> str:
+    r"""A name that somebody else has chosen: on one line, cut where it is long, nothing that a terminal obeys.
+
+    >>> name_on_screen("app\x1b[2J")
+    'app�[2J'
+    """
+    return on_one_line(shortened(name, _NAME_CHARS_MAX))
+
+
 def on_one_line(text: str) -> str:
     r"""The text with a sign in place of whatever would end the line, or cannot be seen.
 

@@ -173,6 +173,8 @@ def format_duration_ms(value: float) -> str:
         return f"{_three_figures(value) if value % 1 else format(value, '.0f')} ms"
     if value < 60_000:
         return f"{_three_figures(value / 1000)} s"
+    if not isfinite(value):  # of an amount that is no number
+        return "no end" if value > 0 else "unknown"
     minutes, seconds = divmod(round(value / 1000), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"

@@ -5,6 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from kvota.model.plain_text import name_on_screen
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.law_stage import (
     DIFFERENCES_SHOWN,
@@ -53,7 +54,7 @@ class Difference:
     def __str__(self) -> str:
         """Return one line for people."""
         return (
-            f"{self.quota_type} seq {self.seq} of run {self.run_id} ({self.tags}, node {self.node_id}): "
+            f"{self.quota_type} seq {self.seq} of run {name_on_screen(self.run_id)} ({name_on_screen(self.tags)}, node {self.node_id}): "
             f"recorded {self.outcome} {self.throttle_ms} ms, "
             f"replayed {self.replayed_outcome} {self.replayed_throttle_ms} ms"
         )

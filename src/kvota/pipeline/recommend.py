@@ -1,6 +1,5 @@
 """Recommends a quota for every tenant: needs from replay, shares from planning, proof by replay."""
 
-import difflib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,26 +10,19 @@ from pyspark.sql import DataFrame, Row
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
-from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
+from kvota.pipeline.brackets import brackets
 from kvota.pipeline.charged import AS_RECORDED, Counted
 from kvota.pipeline.chunks import Chunks
+from kvota.pipeline.reached import EFFECTS_MAX, reached
 from kvota.pipeline.replay import Mode, OfCounters, replay
-from kvota.pipeline.usage import usage_total
-from kvota.planning.diff import Change, Effect, changes, effects, with_plan
+from kvota.pipeline.tenants import COUNTERS_MAX, TenantKey, Tenants, read_tenants
+from kvota.planning.diff import Change, Effect, changes, with_plan
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.need import Tolerance, Trial, between, bracket, geometric_grid
-from kvota.planning.plan import HEADROOM, Observed, Plan, PlanLine, make_plan
+from kvota.planning.need import Tolerance, between
+from kvota.planning.plan import HEADROOM, Plan, PlanLine, format_quota, make_plan
 
 Level = Literal["user", "client", "user-client"]
-
-# The first grid: from a quarter of the mean to four times the busiest second.
-_GRID_BELOW_MEAN = 0.25
-_GRID_ABOVE_MAX = 4.0
-
-
-_Key = tuple[QuotaType, QuotaEntity]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +37,26 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A plan with its proof and its consequences; making one changes nothing."""
+    """A plan with its proof and its consequences; making one changes nothing.
+
+    Attributes:
+        level: what its tenants are.
+        plan: a line for each of the busiest tenants.
+        verified: the proof, for each line with a quota.
+        old: the quotas in force.
+        new: those of the plan.
+        effects: the first clients in the record that the plan reaches.
+        affected: how many it reaches in all.
+        notes: what the plan's reader has to know.
+    """
 
     level: Level
     plan: Plan
-    verified: Mapping[_Key, Verified]
+    verified: Mapping[TenantKey, Verified]
     old: ConfiguredQuotas
     new: ConfiguredQuotas
     effects: tuple[Effect, ...]
+    affected: int
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -105,6 +109,8 @@ class Wishes:
     tolerance: Tolerance = field(default_factory=Tolerance)
     headroom: float = HEADROOM
     counted: Counted = AS_RECORDED  # as the charges will be under the plan
+    counters_max: int = COUNTERS_MAX  # planned for; a tenant has one per broker
+    effects_max: int = EFFECTS_MAX  # named; the others are only counted
 
 
 def recommend(
@@ -120,6 +126,9 @@ def recommend(
 
     Needs are learnt on the whole record by two grids of 20 candidates, open loop; the finished plan
     is replayed on the same record, open and backlog. There is no hold-out yet.
+
+    However many tenants are in the record, what comes to the driver is bounded: the plan is for those with
+    the most requests, and the capacity for them is what the others leave on average.
 
     Args:
         chunks: what was recorded, by the level of the wishes, with ``USAGE_COLUMNS``.
@@ -137,141 +146,51 @@ def recommend(
     kept = chunks.of_types(quota_type.value for quota_type in capacities).persist()
     try:
         progress("reading usage")
-        tenants = _Tenants(kept, wanted)
-        tenants.refuse_strangers()
+        exempt = wanted.guardrails.exempt_users
+        tenants = read_tenants(kept, {*wanted.weights, *exempt}, counters_max=wanted.counters_max)
+        tenants.refuse_strangers(wanted.weights, exempt)
         progress("finding needs, first 20 candidates each")
-        first = _trials(kept, wanted, tenants.first_grid())
-        brackets = {key: bracket(trials, wanted.tolerance) for key, trials in first.items()}
-        progress("finding needs, 20 candidates in between")
-        second = _trials(kept, wanted, {key: between(found) for key, found in brackets.items()})
-        needs = {
-            key: bracket([*first[key], *second.get(key, ())], wanted.tolerance).passes
-            for key in first
-        }
-        observed = tenants.observed(needs, in_force)
-        plan = make_plan(observed, capacities, wanted.guardrails, headroom=wanted.headroom)
+        needs = _needs(kept, wanted, tenants, progress)
+        observed = tenants.observed(needs, in_force, wanted.weights)
+        taken = {kind: others.rate_mean for kind, others in tenants.others.items()}
+        plan = make_plan(
+            observed, capacities, wanted.guardrails, headroom=wanted.headroom, taken=taken
+        )
         progress("replaying the plan")
         verified = _verify(kept, wanted, plan, tenants)
     finally:
         kept.unpersist()
     new = with_plan(quotas, plan)
+    first, affected = reached(clients, quotas, new, capacities, most=wanted.effects_max)
     return Recommendation(
-        wanted.level,
-        plan,
-        verified,
-        quotas,
-        new,
-        effects(in_force, DefaultQuotaCallback(new), _names_of(clients), capacities),
-        tenants.notes(),
+        wanted.level, plan, verified, quotas, new, first, affected, _notes(tenants)
     )
 
 
-class _Tenants:
-    """The tenants in the record, with their counters and what they used."""
+def _needs(
+    chunks: Chunks, wishes: Wishes, tenants: Tenants, progress: Callable[[str], None]
+) -> dict[int, float | None]:
+    """Return the need of each counter that used anything; None where no candidate was good enough."""
+    first = brackets(chunks, tenants.first_grid(), wishes.tolerance, wishes.counted)
+    progress("finding needs, 20 candidates in between")
+    inner = {key: between(found) for key, found in first.items()}
+    second = brackets(chunks, inner, wishes.tolerance, wishes.counted)
+    # The second grid ends where the first one passed, so it says all that both say.
+    return {key: second.get(key, found).passes for key, found in first.items()}
 
-    def __init__(self, chunks: Chunks, wishes: Wishes) -> None:
-        self._wishes = wishes
-        self.of_counter: dict[int, _Key] = {}
-        self._used_of: dict[int, Row] = {}
-        self._nameless = 0
-        for used in usage_total(chunks).collect():
-            entity = _entity(used)
-            if entity is None:
-                self._nameless += used["events"]
-                continue
-            self.of_counter[used["counter_id"]] = (QuotaType(used["quota_type"]), entity)
-            self._used_of[used["counter_id"]] = used
 
-    def refuse_strangers(self) -> None:
-        """Refuse a weight or an exemption of somebody who is not in the record: most likely misspelt."""
-        here = {
-            str(entity.user if entity.user is not None else entity.client_id)
-            for _, entity in self.of_counter.values()
-        }
-        for what, names in (
-            ("a weight", self._wishes.weights),
-            ("an exemption", self._wishes.guardrails.exempt_users),
-        ):
-            for name in sorted(set(names) - here):
-                near = difflib.get_close_matches(name, sorted(here), n=1)
-                hint = f'did you mean "{near[0]}"?' if near else "nobody in the record is named so"
-                msg = f'{what} is given to "{name}": {hint}'
-                raise UsageError(msg)
-
-    def first_grid(self) -> dict[int, tuple[float, ...]]:
-        """Return the first candidates of every counter that used anything."""
-        return {
-            key: geometric_grid(
-                used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
-            )
-            for key, used in self._used_of.items()
-            if used["rate_mean"] > 0 and used["rate_max"] >= used["rate_mean"]
-        }
-
-    def observed(
-        self, needs: Mapping[int, float | None], in_force: DefaultQuotaCallback
-    ) -> list[Observed]:
-        """Return one per tenant; the broker where it needs most decides: a quota is per broker."""
-        of_tenant: dict[_Key, list[int]] = {}
-        for counter_id, key in self.of_counter.items():
-            of_tenant.setdefault(key, []).append(counter_id)
-        return [
-            self._observed(key, of_tenant[key], needs, in_force)
-            for key in sorted(of_tenant, key=lambda key: (key[0], str(key[1])))
-        ]
-
-    def notes(self) -> tuple[str, ...]:
-        """Return notes that the plan's reader needs."""
-        if not self._nameless:
-            return ()
-        return (
-            f"{self._nameless:,} requests name no client id; no quota of this level can be set for them",
+def _notes(tenants: Tenants) -> tuple[str, ...]:
+    notes = []
+    if tenants.nameless:
+        notes.append(
+            f"{tenants.nameless:,} requests name no client id; no quota of this level can be set for them"
         )
-
-    def _observed(
-        self,
-        key: _Key,
-        counter_ids: Sequence[int],
-        needs: Mapping[int, float | None],
-        in_force: DefaultQuotaCallback,
-    ) -> Observed:
-        quota_type, entity = key
-        used = [self._used_of[counter_id] for counter_id in counter_ids]
-        found = [needs[counter_id] for counter_id in counter_ids if counter_id in needs]
-        known = [need for need in found if need is not None]
-        tags = {USER_TAG: str(entity.user or ""), CLIENT_ID_TAG: str(entity.client_id or "")}
-        return Observed(
-            quota_type=quota_type,
-            entity=entity,
-            need=max(known) if known and len(known) == len(found) else None,
-            rate_p50=max(row["rate_p50"] for row in used),
-            events=sum(row["events"] for row in used),
-            hours=used[0]["window_s"] / 3600,
-            current=in_force.quota_limit(quota_type, tags),
-            weight=self._weight(entity),
-            is_censored=any(row["censored"] for row in used),
+    for kind, others in tenants.others.items():
+        notes.append(
+            f"the plan is for the tenants with the most requests; left as they are: {others.tenants:,} with {kind}, "
+            f"which together keep {format_quota(kind, others.rate_mean)} of the capacity, their mean in the record"
         )
-
-    def _weight(self, entity: QuotaEntity) -> float:
-        weights = self._wishes.weights
-        name = entity.user if entity.user is not None else entity.client_id
-        return weights.get(str(name), 1.0)
-
-
-def _entity(row: Row) -> QuotaEntity | None:
-    if row["user"] is None and row["client_id"] is None:
-        return None
-    return QuotaEntity(user=row["user"], client_id=row["client_id"])
-
-
-def _trials(
-    chunks: Chunks, wishes: Wishes, candidates: Mapping[int, Sequence[float]]
-) -> dict[int, list[Trial]]:
-    trials: dict[int, list[Trial]] = {}
-    for row in _replayed(chunks, wishes, candidates, "open"):
-        trial = Trial(quota=row["quota"], share_over=row["share_over"], worst_ms=row["worst_ms"])
-        trials.setdefault(row["counter_id"], []).append(trial)
-    return trials
+    return tuple(notes)
 
 
 def _replayed(
@@ -285,7 +204,9 @@ def _replayed(
     return replayed.select(*columns).collect()
 
 
-def _verify(chunks: Chunks, wishes: Wishes, plan: Plan, tenants: _Tenants) -> dict[_Key, Verified]:
+def _verify(
+    chunks: Chunks, wishes: Wishes, plan: Plan, tenants: Tenants
+) -> dict[TenantKey, Verified]:
     tolerance = wishes.tolerance
     quota_of = {
         (line.quota_type, line.entity): line.proposed
@@ -297,8 +218,8 @@ def _verify(chunks: Chunks, wishes: Wishes, plan: Plan, tenants: _Tenants) -> di
         for counter_id, key in tenants.of_counter.items()
         if key in quota_of
     }
-    shares: dict[Mode, dict[_Key, float]] = {"open": {}, "backlog": {}}
-    worst_ms: dict[_Key, float] = {}
+    shares: dict[Mode, dict[TenantKey, float]] = {"open": {}, "backlog": {}}
+    worst_ms: dict[TenantKey, float] = {}
     for mode, share_of in shares.items():
         for row in _replayed(chunks, wishes, candidates, mode):
             key = tenants.of_counter[row["counter_id"]]
@@ -316,8 +237,3 @@ def _verify(chunks: Chunks, wishes: Wishes, plan: Plan, tenants: _Tenants) -> di
         )
         for key, share_open in shares["open"].items()
     }
-
-
-def _names_of(clients: DataFrame) -> list[tuple[str, str]]:
-    rows = clients.select("user", "client_id").distinct().collect()
-    return [(row["user"] or "", row["client_id"] or "") for row in rows]

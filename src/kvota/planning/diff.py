@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
+from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
@@ -23,7 +24,8 @@ class Change:
         """Returns one line: ``~ user-principal 'a' PRODUCE 4.00 MB/s -> 8.00 MB/s``."""
         sign = "+" if self.old is None else "-" if self.new is None else "~"
         old, new = (_text(self.quota_type, quota) for quota in (self.old, self.new))
-        return f"{sign} {self.entity} {self.quota_type} {old} -> {new}"
+        entity = name_on_screen(str(self.entity))
+        return f"{sign} {entity} {self.quota_type} {old} -> {new}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Effect:
         """Returns one line for people."""
         old, new = (_text(self.quota_type, limit) for limit in (self.old_limit, self.new_limit))
         moved = ", on another counter" if self.moves else ""
-        return f"{self.user} / {self.client_id or '(no client id)'}: {self.quota_type} {old} -> {new}{moved}"
+        user, client_id = map(name_on_screen, (self.user, self.client_id or "(no client id)"))
+        return f"{user} / {client_id}: {self.quota_type} {old} -> {new}{moved}"
 
 
 def with_plan(quotas: ConfiguredQuotas, plan: Plan) -> ConfiguredQuotas:

@@ -84,10 +84,18 @@ def make_plan(
     guardrails: Guardrails | None = None,
     *,
     headroom: float = HEADROOM,
+    taken: Mapping[QuotaType, float] | None = None,
 ) -> Plan:
     """Share each stated capacity by weighted max-min fairness, within the guardrails.
 
     A capacity counts where its quotas do: per broker for bandwidth, per cluster for mutations.
+
+    Args:
+        observed: those who share it.
+        capacities: per second, by quota type.
+        guardrails: what may change, and by how much.
+        headroom: above the need, as a share of it.
+        taken: what others take of a capacity, per second; they keep it.
     """
     rules = guardrails or Guardrails()
     lines: list[PlanLine] = []
@@ -98,11 +106,12 @@ def make_plan(
             key=lambda tenant: str(tenant.entity),
         )
         unchanged: frozenset[QuotaEntity] = frozenset()
-        planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
+        room = capacity - (taken or {}).get(quota_type, 0.0)
+        planned, left = _plan_type(of_type, room, rules, headroom, unchanged)
         # This repeats because what one tenant leaves unused can change another's limit.
         while beyond := _beyond_changes_max(planned, rules.changes_max):
             unchanged |= beyond
-            planned, left = _plan_type(of_type, capacity, rules, headroom, unchanged)
+            planned, left = _plan_type(of_type, room, rules, headroom, unchanged)
         lines += planned
         spare[quota_type] = left
     return Plan(tuple(lines), dict(capacities), spare)
@@ -123,7 +132,7 @@ def _plan_type(
     level = shares.level
     if level == inf:  # nobody is capped, so the level is what all could have had
         weights = sum(tenant.weight for tenant in observed) or 1.0
-        level = capacity / weights
+        level = max(0.0, capacity) / weights
     granted = dict(zip([tenant.entity for tenant in movable], shares.shares, strict=True))
     claim_of = dict(zip([tenant.entity for tenant in movable], claims, strict=True))
     lines = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kvota.record.event_file import BadInput, EventFile, runs_in_table
@@ -96,7 +97,7 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
         ) as source:
             # All columns are read, and these few kept.
             batches = source.iter_batches(use_threads=False)
-            parts = [batch.select([*texts, "seq", "ts_us"]) for batch in batches]
+            parts = [batch.select([*texts, "seq", "ts_us", "value"]) for batch in batches]
     except (pa.ArrowException, OSError) as error:
         return BadInput(file.path, f"its rows cannot be read ({error})")
     if not parts:
@@ -104,6 +105,10 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     names = pa.Table.from_batches(parts)
     if joined_runs(runs_in_table(names)) != joined_runs(file.runs):
         return BadInput(file.path, "its rows are not those that its footer names")
+    odd = pc.indices_nonzero(pc.invert(pc.is_finite(names["value"])))
+    if len(odd):
+        seq, value = (names[column][odd[0].as_py()].as_py() for column in ("seq", "value"))
+        return BadInput(file.path, f"the value of seq {seq} is {value}, which no gateway records")
     return _ranges(names, texts)
 
 

@@ -17,6 +17,7 @@ from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import QuotaType
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import HEADROOM, PlanLine, format_quota
@@ -29,7 +30,7 @@ EXAMPLE = (
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
 
-# The most affected clients that are listed; JSON has them all.
+# The most affected clients that are listed; JSON has the first 10,000.
 _EFFECTS_SHOWN = 20
 
 
@@ -237,10 +238,12 @@ def _text(found: "Recommendation", *, raw: bool) -> str:
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
     parts += [f"  {change}" for change in found.changes]
     if found.effects:
-        parts.append(f"\n{len(found.effects)} clients in the record are affected:")
+        parts.append(f"\n{found.affected:,} clients in the record are affected:")
         parts += [f"  {effect}" for effect in found.effects[:_EFFECTS_SHOWN]]
-        if len(found.effects) > _EFFECTS_SHOWN:
-            parts.append(f"  … and {len(found.effects) - _EFFECTS_SHOWN} more (--output json)")
+        if found.affected > _EFFECTS_SHOWN:
+            parts.append(
+                f"  … and {found.affected - _EFFECTS_SHOWN:,} more (--output json names {len(found.effects):,})"
+            )
     return "\n".join(parts)
 
 
@@ -254,7 +257,7 @@ def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
 
     open_and_closed = "" if proof is None else f"{proof.share_open:.1%} / {proof.share_closed:.1%}"
     return [
-        str(line.entity),
+        name_on_screen(str(line.entity)),
         line.quota_type.value,
         text(line.current),
         "→" if line.is_change else "=",
@@ -273,7 +276,9 @@ def _notes(found: "Recommendation") -> list[str]:
             )
     unproven = [key for key, proof in found.verified.items() if not proof.is_kept]
     for quota_type, entity in unproven:
-        notes.append(f"the replay does not confirm the {quota_type} quota of {entity}")
+        notes.append(
+            f"the replay does not confirm the {quota_type} quota of {name_on_screen(str(entity))}"
+        )
     if not found.changes:
         notes.append("nothing would change; the reasons are in the table")
     return notes
@@ -296,6 +301,7 @@ def _json(found: "Recommendation") -> dict[str, object]:
             }
             for change in found.changes
         ],
+        "hidden_affected": found.affected - len(found.effects),
         "affected": [
             {
                 "user": effect.user,

@@ -14,6 +14,7 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import HowFar, working
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
+from kvota.model.plain_text import name_on_screen
 from kvota.model.units import format_bytes
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _check(args: argparse.Namespace) -> int:
 def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
     lines = [f"{item.file}: {item.reason}" for item in checked.bad]
     lines += [
-        f"gateway {gap.gateway}, run {gap.run_id}: {_count(gap.rows, 'decision')} missing, "
+        f"gateway {name_on_screen(gap.gateway)}, run {name_on_screen(gap.run_id)}: {_count(gap.rows, 'decision')} missing, "
         f"seq {gap.first} to {gap.last}"
         for gap in checked.gaps
     ]
@@ -170,7 +171,7 @@ def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
         lines.append(f"{_count(checked.repeated, 'decision')} there more than once")
     beheaded = [run for run in found.runs if not run.is_complete]
     lines += [
-        f"note: run {run.run_id} of {run.gateway} begins with seq {run.first_seq}: older files have been "
+        f"note: run {name_on_screen(run.run_id)} of {name_on_screen(run.gateway)} begins with seq {run.first_seq}: older files have been "
         "removed, so the law does not judge its first decisions"
         for run in beheaded
     ]
@@ -237,8 +238,8 @@ def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
     shown = sorted(runs, key=lambda run: run.last_us)[-_LINES_MAX:]
     lines = [
         [
-            run.gateway,
-            run.run_id,
+            name_on_screen(run.gateway),
+            name_on_screen(run.run_id),
             _moment(run.first_us),
             _moment(run.last_us),
             f"{run.rows:,}",

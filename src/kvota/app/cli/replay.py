@@ -22,6 +22,7 @@ from kvota.app.cli.spark_events import (
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import grouped_table, text_table, wrapped
 from kvota.model.errors import UsageError
+from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import (
     BYTE_RATE_TYPES,
     CONFIGURABLE_TYPES,
@@ -283,7 +284,7 @@ def _names_of_runs(record: Record) -> dict[str, str]:
         return {}
     several = len({run.gateway for run in runs}) > 1
     return {
-        run.run_id: f"{f'gateway {run.gateway}, ' if several else ''}run {run.run_id} of "
+        run.run_id: f"{f'gateway {name_on_screen(run.gateway)}, ' if several else ''}run {name_on_screen(run.run_id)} of "
         f"{datetime.fromtimestamp(run.first_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
         for run in runs
     }
@@ -321,7 +322,7 @@ def _table(rows: list[dict[str, Any]], runs: Mapping[str, str], args: argparse.N
 def _whose(row: Mapping[str, Any], runs: Mapping[str, str]) -> str:
     """Say what the counter counts; where the record has several runs, also in which one, for each has its own."""
     names = [
-        f"{word} {row[name]}"
+        f"{word} {name_on_screen(row[name])}"
         for word, name in (("user", "user"), ("client id", "client_id"))
         if row[name]
     ]
@@ -371,7 +372,7 @@ def _json(row: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else name_on_screen(str(value))
 
 
 def _quotas(text: str) -> list[_Group]:

@@ -1,0 +1,154 @@
+"""Names and values that nobody expects: each comes back as it is in JSON, does no harm on a screen, and obeys the law."""
+
+import json
+from collections.abc import Callable, Iterator
+from math import inf
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kvota.app.cli.main import main
+from kvota.callbacks import DefaultQuotaCallback
+from kvota.engine import QuotaEngine
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.event import EVENT_COLUMNS, Outcome
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
+from kvota.model.quota_type import QuotaType
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
+from kvota.record.event_schema import EVENT_SCHEMA
+from kvota.testing.recorded_traffic import START_US, EventRow
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.usefixtures("spark")]
+
+WriteEvents = Callable[..., Path]
+
+NAMES = [
+    "x" * 65_536,
+    "x" * 65_535 + "y",
+    "nul\0name",
+    "nul",
+    "\N{GRINNING FACE}",
+    "new\nline",
+    "\x1b[2Jclears the screen",
+    "\N{RIGHT-TO-LEFT OVERRIDE}drow",
+    "a,user=b",
+    "%00",
+    "",
+]
+VALUES = [0.0, -1.0, 2.0**63, 5e-324, 1e308]
+RELAXED = ("--capacity", "PRODUCE=1MB/s", "--min-hours", "0", "--min-events", "1")
+SHOWN_MAX = 400
+
+
+def decided() -> Iterator[EventRow]:
+    """Decisions of an engine about such clients, and about such amounts."""
+    quotas = ConfiguredQuotas(
+        {QuotaEntity(user=DEFAULT, client_id=DEFAULT): {QuotaType.PRODUCE: 20_000.0}}
+    )
+    engine = QuotaEngine(DefaultQuotaCallback(quotas), {})
+    requests = [(name, 40_000.0) for name in NAMES for _ in range(20)]
+    requests += [(f"asks for {value}", value) for value in VALUES for _ in range(20)]
+    columns = [column.name for column in EVENT_COLUMNS]
+    for seq, (name, value) in enumerate(requests):
+        ts_us = START_US + seq * 50_000
+        alias = str(hash(name))  # an engine's own callback refuses tags as long as that
+        lane = engine.lane(QuotaType.PRODUCE, 0, alias, alias, ts_us // 1000)
+        assert lane is not None
+        throttle_ms = lane.admit(value, ts_us // 1000)
+        row = dict.fromkeys(columns) | {
+            "ts_us": ts_us,
+            "seq": seq,
+            "gateway": "g",
+            "run_id": "r\x1b[2J",
+            "node_id": 0,
+            "quota_type": "PRODUCE",
+            "connection": 1,
+            "user": name,
+            "client_id": name,
+            "tags": tags_text({USER_TAG: name, CLIENT_ID_TAG: name}),
+            "api_key": 0,
+            "api_version": 9,
+            "value": value,
+            "limit": lane.limit,
+            "samples": lane.samples,
+            "sample_ms": lane.sample_ms,
+            "algorithm": lane.algorithm.value,
+            "outcome": (Outcome.THROTTLED if throttle_ms > 0 else Outcome.ADMITTED).value,
+            "enforced": False,
+            "throttle_ms": throttle_ms,
+            "upstream_throttle_ms": 0,
+        }
+        yield tuple(row[column] for column in columns)
+
+
+@pytest.fixture(scope="module")
+def folder(write_for_all: WriteEvents, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_for_all(tmp_path_factory.mktemp("hostile"), list(decided()), files=2)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[dict[str, str]]]:
+    assert main([*arguments, "--output", "json"]) == 0
+    found: dict[str, list[dict[str, str]]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_law_holds_for_names_and_amounts_that_nobody_expects(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answer(capsys, "replay", "--law", "--events", str(folder))
+
+    assert (found["holds"], found["rows"], found["unjudged_rows"]) == (True, 320, 0)
+    assert found["throttled_rows"] > 20
+
+
+def test_names_come_back_as_they_are(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    every = {*NAMES, *(f"asks for {value}" for value in VALUES)}
+    events, top = ("--events", str(folder)), ("--top", "100")
+
+    used = answer(capsys, "usage", *events, "--by", "user-client", *top)["rows"]
+    tried = answer(capsys, "replay", *events, "--candidates", "9KB/s", *top)["rows"]
+    lines = answer(capsys, "recommend", *events, "--by", "client", *RELAXED)["lines"]
+
+    assert {row["user"] or "" for row in used} == {row["client_id"] or "" for row in used} == every
+    assert {row["user"] or "" for row in tried} == every
+    assert {line["client_id"] for line in lines} == every - {""}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("usage", "--by", "user-client", "--top", "100"),
+        ("replay", "--rows", "--top", "100"),
+        ("replay", "--candidates", "9KB/s", "--top", "100"),
+        ("recommend", *RELAXED),
+        ("record", "show"),
+    ],
+)
+def test_on_a_screen_they_are_short_and_move_no_cursor(
+    words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*words, "--events", str(folder)])
+
+    lines = "".join(capsys.readouterr()).split("\n")
+    assert [line for line in lines if not line.isprintable()] == []
+    assert max(map(len, lines)) < SHOWN_MAX
+
+
+@pytest.mark.parametrize("value", [float("nan"), inf])
+def test_an_amount_that_is_no_number_is_named_and_stops_nothing(
+    value: float, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in folder.glob("*.parquet"):
+        table = pq.read_table(file)
+        values = pa.array([value, *table["value"].to_pylist()[1:]])
+        place = table.schema.get_field_index("value")
+        pq.write_table(
+            table.set_column(place, EVENT_SCHEMA.field("value"), values), tmp_path / file.name
+        )
+
+    for words in (["usage"], ["replay", "--candidates", "9KB/s"], ["recommend", *RELAXED]):
+        assert main([*words, "--events", str(tmp_path)]) == 0
+    assert main(["record", "check", "--events", str(tmp_path)]) == 1
+    assert f"the value of seq 0 is {value}, which no gateway records" in capsys.readouterr().out
