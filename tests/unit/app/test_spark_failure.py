@@ -16,7 +16,7 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
         (f"{CALL}{TRACE}Caused by: java.io.IOException: Disk quota exceeded", "Make room, or name another folder"),
         (f"{CALL}: java.nio.file.FileSystemException: /x: Read-only file system", "cannot be written to"),
         (f"{CALL}: java.lang.OutOfMemoryError: Java heap space", "--conf spark.driver.memory=4g"),
-        (f"{STAGE}Python worker exited unexpectedly (crashed)", "workers died several times"),
+        (f"{STAGE}Python worker exited unexpectedly (crashed)", "a worker died"),
         (
             f"{STAGE}most recent failure: Lost task 1.0 (TID 3): java.lang.IllegalStateException: what it is\n{TRACE}",
             "java.lang.IllegalStateException: what it is",

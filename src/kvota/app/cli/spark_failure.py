@@ -46,9 +46,7 @@ def reason_in(text: str, work_folder: str = "") -> str:
     if "OutOfMemoryError" in text:
         return "Spark had too little memory. Give it more: --conf spark.driver.memory=4g"
     if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
-        return (
-            "workers died several times, perhaps for lack of memory; the system's log tells (dmesg)"
-        )
+        return "a worker died, perhaps for lack of memory; the system's log tells (dmesg)"
     found = _OF_A_STAGE.search(text)
     if found is None:
         causes = list(_CAUSE.finditer(text))
