@@ -1,4 +1,4 @@
-"""Ctrl-C and kill -9 at any moment: the record stays as it was, nothing goes on running.
+"""Ctrl-C and kill -9 at any moment, and a disk that is full: the record stays as it was, nothing goes on running.
 
 ``KVOTA_STOPS=20`` tries so many moments of each kind.
 """
@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.integration.small_disks import small_disks
 
-from kvota.testing.recorded_traffic import EventRow
+from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
 
@@ -34,11 +35,11 @@ class Undisturbed(NamedTuple):
     length_s: float
 
 
-def start(folder: Path, mark: Path) -> "subprocess.Popen[str]":
+def start(folder: Path, mark: Path, *options: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "kvota.app.cli.main", "usage", "--events", str(folder)]
     return subprocess.Popen(
         # The mark stands in the command line of the JVM.
-        [*command, "--master", "local[2]", "--conf", f"spark.kvota.mark={mark}"],
+        [*command, "--master", "local[2]", "--conf", f"spark.kvota.mark={mark}", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,3 +111,20 @@ def test_kill_9_leaves_the_record_and_no_jvm(
     assert contents(folder) == before
     again = start(folder, tmp_path)
     assert again.communicate(timeout=200)[0] == undisturbed.printed
+
+
+def test_a_full_disk_is_named_with_what_to_do(write_for_all: WriteEvents, tmp_path: Path) -> None:
+    rows = [*RecordedTraffic(9).rows(12_000)]  # more than fits, packed
+    folder = write_for_all(tmp_path / "record", rows)
+    before = contents(folder)
+    with small_disks(tmp_path, 1, 40_960) as (disk,):
+        process = start(folder, tmp_path, "--conf", f"spark.local.dir={disk}")
+        printed, said = process.communicate(timeout=200)
+
+        line = without_progress(said)[-1]
+        assert (process.returncode, printed) == (3, "")
+        assert line.startswith(f"kvota: Spark failed: no room is left in {disk}, where Spark keeps")
+        assert "--conf spark.local.dir=/path" in line
+        assert "Traceback" not in said
+    assert contents(folder) == before
+    assert running(tmp_path) == []

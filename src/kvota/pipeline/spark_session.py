@@ -240,7 +240,8 @@ def _set_environment(wanted: Mapping[str, str | None]) -> None:
 def _end_of(log_path: Path) -> str:
     if not log_path.exists():
         return ""
-    lines = log_path.read_text(errors="replace").splitlines()[-_LOG_LINES_QUOTED:]
+    every = log_path.read_text(errors="replace").splitlines()
+    lines = [line for line in every if not line.startswith("\tat ")][-_LOG_LINES_QUOTED:]
     return (
         "\nThe end of the JVM's log:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
     )

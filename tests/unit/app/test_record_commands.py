@@ -70,6 +70,21 @@ def wrong(*arguments: str) -> object:
             ["recommend", "--events", ".", "--capacity", "DISK=1MB/s"],
             '"DISK" is not one of PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION',
         ),
+        (
+            [
+                *("recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s"),
+                *("--weight", "a=1", "--weight", "a=2"),
+            ],
+            "--weight: a is there twice",
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--max-changes", "-1"],
+            '"-1" is not a whole number from 0 on',
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--min-events", "1e3"],
+            '"1e3" is not a whole number from 0 on',
+        ),
         (["recommend", "--events", ".", "--capacity", "PRODUCE=fast"], '"fast" is not a byte rate'),
         (
             ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--weight", "orders"],

@@ -59,6 +59,18 @@ def hours(text: str) -> float:
     return found
 
 
+def count(text: str) -> int:
+    """Read a whole number from 0 on.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        msg = f'"{text}" is not a whole number from 0 on'
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
 def weight(text: str) -> tuple[str, float]:
     """Read a name and its weight, above 0.
 

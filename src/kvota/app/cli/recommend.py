@@ -3,14 +3,14 @@
 import argparse
 import errno
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
-from kvota.app.cli.plan_values import capacity, hours, percent, weight
+from kvota.app.cli.plan_values import capacity, count, hours, percent, weight
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
@@ -92,7 +92,11 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
         help="of record, e.g. 24 or 2d (default: 24)",
     )
     group.add_argument(
-        "--min-events", type=int, default=rules.events_min, help="of a tenant (default: 1000)"
+        "--min-events",
+        type=count,
+        default=rules.events_min,
+        metavar="N",
+        help="of a tenant (default: 1000)",
     )
     group.add_argument(
         "--step-up", type=float, default=rules.step_up_max, help="at most x this (default: 2)"
@@ -104,7 +108,11 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
         help="at least x this (default: 0.5)",
     )
     group.add_argument(
-        "--max-changes", type=int, default=rules.changes_max, help="at a time (default: 100)"
+        "--max-changes",
+        type=count,
+        default=rules.changes_max,
+        metavar="N",
+        help="at a time (default: 100)",
     )
     group.add_argument(
         "--exempt",
@@ -125,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
     if args.yes and args.quotas is None:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
+    _refuse_twice("--capacity", [quota_type for quota_type, _ in args.capacity])
+    _refuse_twice("--weight", [name for name, _ in args.weight])
     rules = _guardrails(args)
     for path in (args.plan_file, args.quotas if args.yes else None):
         if path is not None:
@@ -133,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
     written = load_quotas_in_force(args.quotas) if args.quotas else ClientQuotas()
     quotas = written.configured()
-    capacities = _capacities(args.capacity)
+    capacities = dict(args.capacity)
     found = on_record(
         args, "planning from", lambda record: _plan(record, args, quotas, capacities, rules)
     )
@@ -193,14 +203,11 @@ def _plan(
     )
 
 
-def _capacities(stated: list[tuple[QuotaType, float]]) -> dict[QuotaType, float]:
-    capacities: dict[QuotaType, float] = {}
-    for quota_type, rate in stated:
-        if quota_type in capacities:
-            msg = f"--capacity: {quota_type} is there twice; which one holds?"
+def _refuse_twice(option: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"{option}: {name} is there twice; which one holds?"
             raise UsageError(msg)
-        capacities[quota_type] = rate
-    return capacities
 
 
 def _guardrails(args: argparse.Namespace) -> Guardrails:

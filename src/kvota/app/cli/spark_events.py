@@ -19,6 +19,7 @@ from kvota.app.cli.event_options import (
     say_bad,
 )
 from kvota.app.cli.progress import HowFar, working
+from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
 from kvota.model.errors import KvotaError, NegativeError
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from kvota.pipeline.chunks import Chunks
     from kvota.record.found_events import FoundEvents
     from kvota.record.period import Period
-
-# What Spark says where a file has gone or changed: our workers' words, and its own.
-_CHANGED = ("kvota: the record changed while it was read", "FILE_NOT_EXIST", "PATH_NOT_FOUND")
 
 # A record of a running gateway loses its oldest files: so often a job is begun anew for that.
 _TRIES = 3
@@ -148,7 +146,7 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
             try:
                 with (
                     working(title, how_far=_Rows(spark, now.within(period(args)).rows).how_far),
-                    _spark_errors(),
+                    _spark_errors(spark),
                     while_it_works() if is_ours else nullcontext(),
                 ):
                     return work(Record(spark, now, wanted))
@@ -169,18 +167,20 @@ class _RecordChangedError(KvotaError):
 
 
 @contextmanager
-def _spark_errors() -> Iterator[None]:
+def _spark_errors(spark: "SparkSession") -> Iterator[None]:
     """Turn what Spark raises into one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    work_folder = str(spark.conf.get("spark.local.dir", ""))  # later there may be nobody to ask
     try:
         yield
     except (PySparkException, Py4JError) as error:
         # Its text is asked of the JVM, which is about to end.
-        text = str(error).strip()
-        kind = _RecordChangedError if any(mark in text for mark in _CHANGED) else KvotaError
-        raise kind(_failed(text, error)) from error
+        text = str(error).strip() or type(error).__name__
+        kind = _RecordChangedError if is_of_changed_record(text) else KvotaError
+        msg = f"Spark failed: {reason_in(text, work_folder)}. --verbose shows all"
+        raise kind(msg) from RuntimeError(text)
 
 
 def first_of(
@@ -215,13 +215,6 @@ def _found(args: argparse.Namespace, wanted: "Period") -> "FoundEvents":
 def _is_ours(record: logging.LogRecord) -> bool:
     """Leave out what py4j tells the root logger where a job is interrupted: a stack trace of its own."""
     return "py4j" not in Path(record.pathname).parts
-
-
-def _failed(text: str, error: Exception) -> str:
-    lines = text.splitlines()
-    told = [line for line in lines if _CHANGED[0] in line]
-    reason = (told or lines or [type(error).__name__])[0]
-    return f"Spark failed: {reason}. --verbose shows all"
 
 
 class _Rows:

@@ -1,0 +1,55 @@
+"""Finds in what Spark says of a failed job, dozens of lines of stack traces, the one that its user can do something about."""
+
+import re
+
+# In a task that read a file which had gone or changed; ours, and Spark's own words.
+_OURS_CHANGED = "kvota: the record changed while it was read"
+_CHANGED = (_OURS_CHANGED, "FILE_NOT_EXIST", "PATH_NOT_FOUND")
+
+# Behind these words stands a reason; the last one in the text is the deepest.
+_CAUSE = re.compile(r"^(?:Caused by: |: )(?P<reason>.+)", re.MULTILINE)
+_OF_A_STAGE = re.compile(
+    r"Job aborted due to stage failure:.*?: (?P<reason>[\w.$]+(?:Exception|Error): .+)"
+)
+_CHARS_MAX = 400
+
+
+def is_of_changed_record(text: str) -> bool:
+    """Tell whether a job failed because files went or changed while it read them."""
+    return any(mark in text for mark in _CHANGED)
+
+
+def reason_in(text: str, work_folder: str = "") -> str:
+    r"""Return one line: what went wrong, and what to do where that is known.
+
+    Args:
+        text: what Spark says.
+        work_folder: where it keeps what does not fit into memory, if that is known.
+
+    >>> reason_in(
+    ...     "An error occurred while calling o1.collect.\n: java.io.IOException: closed\n\tat a.b(C.java)"
+    ... )
+    'java.io.IOException: closed'
+    """
+    lines = text.splitlines()
+    folder = work_folder or "a worker's spark.local.dir"
+    for line in lines:
+        if _OURS_CHANGED in line:
+            return line[line.index(_OURS_CHANGED) :]
+    if "No space left on device" in text or "Disk quota exceeded" in text:
+        return (
+            f"no room is left in {folder}, where Spark keeps what does not fit into memory. Make room, or name "
+            "another folder: --conf spark.local.dir=/path"
+        )
+    if "Read-only file system" in text:
+        return f"{folder} cannot be written to. Name another folder: --conf spark.local.dir=/path"
+    if "OutOfMemoryError" in text:
+        return "Spark had too little memory. Give it more: --conf spark.driver.memory=4g"
+    if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
+        return "a worker died, perhaps for lack of memory; the system's log tells (dmesg)"
+    found = _OF_A_STAGE.search(text)
+    if found is None:
+        causes = list(_CAUSE.finditer(text))
+        found = causes[-1] if causes else None
+    reason = found["reason"] if found else next(iter(lines), "")
+    return reason[:_CHARS_MAX].rstrip(". ")
