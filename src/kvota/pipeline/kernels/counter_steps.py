@@ -75,3 +75,46 @@ def measure_rate(
         if slot == 0 or starts[slot] < oldest_ms:
             oldest_ms = starts[slot]
     return total, _rate_window_ms(oldest_ms, now_ms, samples, sample_ms)
+
+
+# Long before every recorded time.
+UNSTEADY_MS = -(2**61)
+
+
+@step
+def steady_rate(
+    starts: Int64s,
+    lasts: Int64s,
+    totals: Doubles,
+    current: int,
+    slots: int,
+    samples: int,
+    sample_ms: int,
+) -> tuple[int, int, float]:
+    """Return what stays the same after a measure while no sample begins or expires.
+
+    Returns:
+        steady_ms: before it no other sample expires; the current one cannot, being used.
+        oldest_ms: when the oldest sample starts.
+        before: the sum of the samples before the current one.
+    """
+    window_ms = samples * sample_ms
+    steady_ms = 2**61 if window_ms > 0 else UNSTEADY_MS
+    oldest_ms = starts[0]
+    before = 0.0
+    for slot in range(slots):
+        oldest_ms = min(oldest_ms, starts[slot])
+        if slot < current:
+            before += totals[slot]
+        if slot != current:
+            steady_ms = min(steady_ms, lasts[slot] + window_ms)
+    return steady_ms, oldest_ms, before
+
+
+@step
+def sum_from(totals: Doubles, before: float, current: int, slots: int) -> float:
+    """Return the sum of all samples in slot order, given that of those before the current one."""
+    total = before
+    for slot in range(current, slots):
+        total += totals[slot]
+    return total

@@ -13,12 +13,15 @@ import numpy.typing as npt
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
 from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
 from kvota.pipeline.kernels.counter_steps import (
+    UNSTEADY_MS,
     Doubles,
     Flags,
     Int64s,
     begin_rate,
     measure_rate,
     record_rate,
+    steady_rate,
+    sum_from,
 )
 
 Int32s = npt.NDArray[np.int32]
@@ -42,6 +45,8 @@ _refill = compiled.refill
 _spend = compiled.spend
 _bucket_throttle = compiled.bucket_throttle
 _rate_throttle = compiled.rate_throttle
+_rate_window_ms = compiled.rate_window_ms
+_sample_complete = compiled.sample_complete
 _request_throttle = compiled.request_throttle
 _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
@@ -95,6 +100,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     judged: Flags,  # out: false while the counter's contents cannot be known
 ) -> None:
     """Replay rows in order; ``state``, ``tokens`` and the samples carry the running counter."""
+    steady_ms, oldest_ms, before = UNSTEADY_MS, 0, 0.0
     for row in range(len(ts_us)):
         if first[row]:
             state[_EXISTS] = 0
@@ -139,6 +145,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             state[_CURRENT] = 0
             state[_SLOTS] = 1
             begin_rate(starts, lasts, totals, now_ms)
+            steady_ms = UNSTEADY_MS
         if now_ms >= state[_KNOWN_MS]:
             state[_KNOWN_MS] = _ALWAYS_MS
         judged[row] = state[_KNOWN_MS] == _ALWAYS_MS
@@ -184,21 +191,21 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
                 if throttle_ms[row] > 0:  # a tiny debt rounds to 0 and holds nobody back
                     outcome[row] = THROTTLED
             continue
-        state[_CURRENT], state[_SLOTS] = record_rate(
-            starts,
-            lasts,
-            totals,
-            state[_CURRENT],
-            state[_SLOTS],
-            value[row],
-            now_ms,
-            width,
-            length_ms,
-        )
+        current, slots = state[_CURRENT], state[_SLOTS]
         state[_RECORD_MS] = now_ms
-        total, window_ms = measure_rate(
-            starts, lasts, totals, state[_SLOTS], now_ms, width, length_ms
-        )
+        if now_ms < steady_ms and not _sample_complete(starts[current], now_ms, length_ms):
+            totals[current] += value[row]
+            lasts[current] = now_ms
+            total = sum_from(totals, before, current, slots)
+            window_ms = _rate_window_ms(oldest_ms, now_ms, width, length_ms)
+        else:
+            state[_CURRENT], state[_SLOTS] = current, slots = record_rate(
+                starts, lasts, totals, current, slots, value[row], now_ms, width, length_ms
+            )
+            total, window_ms = measure_rate(starts, lasts, totals, slots, now_ms, width, length_ms)
+            steady_ms, oldest_ms, before = steady_rate(
+                starts, lasts, totals, current, slots, width, length_ms
+            )
         if checked:
             if blocked:
                 throttle_ms[row] = _BLOCKED_THROTTLE_MS
@@ -210,7 +217,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
                 outcome[row] = THROTTLED
         if refused[row]:
             outcome[row] = REJECTED
-            totals[state[_CURRENT]] -= value[row]  # at the same time, so out of the same sample
+            totals[current] -= value[row]  # at the same time, so out of the same sample
 
 
 @kernel

@@ -11,14 +11,17 @@ rejected, as in shadow mode.
 
 import numpy as np
 
-from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel
+from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
 from kvota.pipeline.kernels.counter_steps import (
+    UNSTEADY_MS,
     Doubles,
     Flags,
     Int64s,
     begin_rate,
     measure_rate,
     record_rate,
+    steady_rate,
+    sum_from,
 )
 from kvota.pipeline.kernels.grid_sums import (
     CURRENT,
@@ -30,7 +33,8 @@ from kvota.pipeline.kernels.grid_sums import (
     SLOTS,
     TOUCHED_MS,
     arrive,
-    note,
+    note_all,
+    note_none_over,
     set_limits,
 )
 
@@ -40,6 +44,8 @@ _burst_tokens = compiled.burst_tokens
 _refill = compiled.refill
 _spend = compiled.spend
 _rate_per_s = compiled.rate_per_s
+_rate_window_ms = compiled.rate_window_ms
+_sample_complete = compiled.sample_complete
 _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
@@ -63,7 +69,8 @@ def bucket_open_rows(
     sums: Doubles,
 ) -> None:
     """Replay token buckets in the open loop; ``tokens`` has a place per candidate."""
-    limits = np.empty(len(quotas))
+    limits, throttles_ms = np.empty(len(quotas)), np.empty(len(quotas))
+    rejected = np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
             set_limits(limits, quotas, limit[row], relative)
@@ -87,13 +94,15 @@ def bucket_open_rows(
             refused = check_first and (blocked or have < 0)
             left = have if refused else _spend(have, amount, burst)
             tokens[c] = left
-            if counts:
-                violated = refused or (left < 0 and not check_first)
-                throttle_ms = -left / limits[c] * 1000.0 if violated else 0.0
-                if blocked:
-                    throttle_ms = float(_BLOCKED_THROTTLE_MS)
-                note(sums, c, now_ms, throttle_ms, amount)
-                sums[REJECTED, c] += 1.0 if refused else 0.0
+            violated = refused or (left < 0 and not check_first)
+            throttle_ms = -left / limits[c] * 1000.0 if violated else 0.0
+            throttles_ms[c] = float(_BLOCKED_THROTTLE_MS) if blocked else throttle_ms
+            rejected[c] = 1.0 if refused else 0.0
+        if counts:
+            note_all(sums, throttles_ms, now_ms, amount)
+            if check_first:
+                for c in range(len(quotas)):
+                    sums[REJECTED, c] += rejected[c]
 
 
 @kernel
@@ -114,6 +123,7 @@ def debt_open_rows(
 ) -> None:
     """Replay debt buckets in the open loop; ``debts`` has a place per candidate."""
     limits, units_ms = np.empty(len(quotas)), np.empty(len(quotas))
+    throttles_ms, rejected = np.empty(len(quotas)), np.empty(len(quotas))
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
             set_limits(limits, quotas, limit[row], relative)
@@ -136,14 +146,28 @@ def debt_open_rows(
             refused = can_wait and (blocked or owed_ms > debt_max_ms)
             left_ms = owed_ms if refused else _debt_with(owed_ms, amount, units_ms[c], burst_ms)
             debts[c] = left_ms
-            if counts:
-                throttle_ms = float(_BLOCKED_THROTTLE_MS) if blocked else max(0.0, left_ms)
-                note(sums, c, now_ms, throttle_ms, amount)
-                sums[REJECTED, c] += 1.0 if refused else 0.0
+            throttles_ms[c] = float(_BLOCKED_THROTTLE_MS) if blocked else max(0.0, left_ms)
+            rejected[c] = 1.0 if refused else 0.0
+        if counts:
+            note_all(sums, throttles_ms, now_ms, amount)
+            if can_wait:
+                for c in range(len(quotas)):
+                    sums[REJECTED, c] += rejected[c]
+
+
+@step
+def _least_of(limits: Doubles, floor: float) -> float:
+    """Return the least limit; minus infinity where one of them is blocked or no number."""
+    least = np.inf
+    for limit in limits:
+        if not limit > 0.0 or _is_blocked(limit, floor):
+            return -np.inf
+        least = min(least, limit)
+    return least
 
 
 @kernel
-def rate_open_rows(
+def rate_open_rows(  # noqa: PLR0912, PLR0915  (one pass over columns, in the order of the steps)
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -161,10 +185,13 @@ def rate_open_rows(
     sums: Doubles,
 ) -> None:
     """Replay sampled rates in the open loop; all candidates see the same rate."""
-    limits = np.empty(len(quotas))
+    limits, throttles_ms = np.empty(len(quotas)), np.empty(len(quotas))
+    free = 0.0  # nobody is over up to this rate
+    steady_ms, oldest_ms, before = UNSTEADY_MS, 0, 0.0
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
             set_limits(limits, quotas, limit[row], relative)
+            free = _least_of(limits, floor)
         now_ms = ts_us[row] // 1000
         width, length_ms, amount = samples[row], sample_ms[row], value[row]
         counts = arrive(clock, sums, now_ms, amount, width * length_ms, complete[row])
@@ -175,30 +202,38 @@ def rate_open_rows(
         ):
             clock[SAMPLES], clock[SAMPLE_MS], clock[CURRENT], clock[SLOTS] = width, length_ms, 0, 1
             begin_rate(starts, lasts, totals, now_ms)
-        clock[CURRENT], clock[SLOTS] = record_rate(
-            starts,
-            lasts,
-            totals,
-            clock[CURRENT],
-            clock[SLOTS],
-            amount,
-            now_ms,
-            width,
-            length_ms,
-        )
+            steady_ms = UNSTEADY_MS
+        current, slots = clock[CURRENT], clock[SLOTS]
         clock[RECORD_MS] = now_ms
+        is_steady = now_ms < steady_ms and not _sample_complete(starts[current], now_ms, length_ms)
+        if is_steady:
+            totals[current] += amount
+            lasts[current] = now_ms
+        else:
+            steady_ms = UNSTEADY_MS
+            clock[CURRENT], clock[SLOTS] = current, slots = record_rate(
+                starts, lasts, totals, current, slots, amount, now_ms, width, length_ms
+            )
         if amount < 0:
             continue
-        total, window_ms = measure_rate(
-            starts, lasts, totals, clock[SLOTS], now_ms, width, length_ms
-        )
+        if is_steady:
+            total = sum_from(totals, before, current, slots)
+            window_ms = _rate_window_ms(oldest_ms, now_ms, width, length_ms)
+        else:
+            total, window_ms = measure_rate(starts, lasts, totals, slots, now_ms, width, length_ms)
+            steady_ms, oldest_ms, before = steady_rate(
+                starts, lasts, totals, current, slots, width, length_ms
+            )
         rate = _rate_per_s(total, window_ms)
-        if counts:
-            for c in range(len(quotas)):
-                over = max(0.0, rate - limits[c])
-                throttle_ms = over / limits[c] * window_ms
-                if brief:
-                    throttle_ms = min(throttle_ms, float(length_ms))
-                if _is_blocked(limits[c], floor):
-                    throttle_ms = float(_BLOCKED_THROTTLE_MS)
-                note(sums, c, now_ms, throttle_ms, amount)
+        if not counts:
+            continue
+        if rate <= free:
+            note_none_over(sums, now_ms, amount)
+            continue
+        longest_ms = float(length_ms) if brief else np.inf
+        for c in range(len(quotas)):
+            over = max(0.0, rate - limits[c])
+            throttle_ms = min(over / limits[c] * window_ms, longest_ms)
+            blocked = _is_blocked(limits[c], floor)
+            throttles_ms[c] = float(_BLOCKED_THROTTLE_MS) if blocked else throttle_ms
+        note_all(sums, throttles_ms, now_ms, amount)
