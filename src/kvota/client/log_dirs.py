@@ -34,6 +34,7 @@ async def observe_cluster(cluster: Cluster, *, timeout_s: float) -> Observation:
         async with asyncio.timeout(timeout_s):
             broker_ids = sorted((await cluster.metadata([])).brokers)
     except TimeoutError as error:
+        await cluster.close_silent()
         reason = f"the list of brokers: {_words(error, timeout_s)}"
         return Observation(status=Status.SAFETY_TIMEOUT, reason=reason)
     except KvotaError as error:
@@ -43,6 +44,7 @@ async def observe_cluster(cluster: Cluster, *, timeout_s: float) -> Observation:
     )
     failed = [answer for answer in answers if isinstance(answer, Observation)]
     if failed:
+        await cluster.close_silent()
         worst = failed[0]
         reason = "; ".join(one.reason for one in failed)
         return Observation(status=worst.status, broker_ids=broker_ids, reason=reason)

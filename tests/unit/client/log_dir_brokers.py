@@ -30,6 +30,7 @@ class LogDirBrokers:
         dirs: of each broker.
         named: brokers that Metadata names, where they are others than there are.
         hung: brokers that take what is asked of their log directories, and answer nothing.
+        silent: brokers that take all that is asked, and answer nothing: their machine has lost its network.
         error_code: of DescribeLogDirs.
         version: the highest of DescribeLogDirs that is offered.
         metadata: "answers", "hangs", "leaves" or "garbage".
@@ -38,6 +39,7 @@ class LogDirBrokers:
     dirs: dict[int, Sequence[Dir]] = field(default_factory=dict)
     named: tuple[int, ...] | None = None
     hung: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)
     error_code: int = 0
     version: int = 4
     metadata: str = "answers"
@@ -51,6 +53,8 @@ class LogDirBrokers:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")
             frame = await reader.readexactly(size)
+            if node_id in self.silent:
+                continue
             key, version = frame[1], frame[3]
             correlation = int.from_bytes(frame[4:8], "big")
             if key == API_VERSIONS:

@@ -133,3 +133,18 @@ async def test_more_available_than_there_is_makes_no_negative_number(
     (one,) = (await looked(LogDirBrokers({1: [Dir("/d", total, available)]}))).volumes
 
     assert (one.used_bytes, one.available_ratio) == (used, ratio)
+
+
+@pytest.mark.parametrize("silent_from_the_start", [False, True])
+async def test_a_broker_that_fell_silent_fails_no_look_once_the_cluster_names_it_no_more(
+    silent_from_the_start: bool,
+) -> None:
+    """Nobody closes the connection to a machine that is gone: the list of brokers is asked elsewhere."""
+    brokers = LogDirBrokers({1: [Dir()], 2: [Dir()]})
+    async with served(brokers) as cluster:
+        if not silent_from_the_start:
+            assert (await observe_cluster(cluster, timeout_s=20)).succeeded
+        brokers.silent, brokers.named = {1}, (2,)
+        looks = [await observe_cluster(cluster, timeout_s=TIMEOUT_S) for _ in range(3)]
+
+    assert looks[-1].succeeded, [look.reason for look in looks]
