@@ -830,6 +830,20 @@ def test_the_largest_request_leaves_room_for_those_who_hold_little() -> None:
     assert 100_000_000 < budget.used_bytes <= budget.limit_bytes * 7 // 8
 
 
+def test_half_a_large_request_that_has_waited_for_room_is_read_on_at_once() -> None:
+    shared, request = counted(1e6), of_many_batches(4_000)
+    budget = shared.shared.budgets.of(BROKER)
+    budget.add(budget.limit_bytes, ("somebody", ""))
+    stage, half = Stage(shared), len(request) // 2
+    assert half > 1_000_000
+    stage.client(request[:half])
+    assert stage.pausing.reasons == Reason.BUDGET
+    budget.give_back(budget.limit_bytes, ("somebody", ""))
+    stage.wake_up()
+    assert stage.pausing.reasons == 0
+    assert stage.client(request[half:]) == request
+
+
 def test_a_large_request_takes_its_room_when_it_is_announced() -> None:
     stage, request = Stage(counted(1e6)), of_many_batches(60)
     budgets = stage.cluster.shared.budgets
