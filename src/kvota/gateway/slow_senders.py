@@ -19,7 +19,7 @@ BEHIND_MS_MAX = 500
 _MORE_THAN_FAIR_MS_MAX = 800
 _FOR_ROOM = int(Reason.BUDGET | Reason.ROOM)
 # Not for the client to end. (Who has just been given room does not know yet.)
-_OURS = AT_ONCE | _FOR_ROOM | int(Reason.ASKING)
+_OURS = AT_ONCE | _FOR_ROOM | int(Reason.ASKING | Reason.STEP)
 
 
 class _Seen(NamedTuple):

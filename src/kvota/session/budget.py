@@ -58,6 +58,11 @@ class AnnouncedBudget:
         return self._used_bytes
 
     @property
+    def user_bytes_max(self) -> int:
+        """How much one user may fill: the rest is for those who hold little."""
+        return self.limit_bytes - self._kept_bytes
+
+    @property
     def is_waited_for(self) -> bool:
         """True while somebody has found it spent, and there has been no room since."""
         return bool(self._waiting)
@@ -301,6 +306,11 @@ class BudgetShare:
         self._is_granted = False  # its turn has come, and it has not been seen to
         self.taken_bytes = 0
         self.user: User = ("", "")
+
+    @property
+    def user_bytes_max(self) -> int:
+        """How much of the budget one user may fill."""
+        return self._budget.user_bytes_max
 
     @property
     def keeps_others_waiting(self) -> bool:

@@ -311,8 +311,12 @@ class Connection:
 
     @property
     def keeps_others_waiting(self) -> bool:
-        """True while a frame takes room in the budget, or a turn, that others wait for."""
-        return self._requests.budget.keeps_others_waiting or self.caller.whole.keeps_others_waiting
+        """True while a frame takes room in the budget, or a turn, that others wait for.
+
+        Not while it is decided on, step by step: it is here, and that is soon over.
+        """
+        takes_room = self._requests.budget.keeps_others_waiting and self.caller.at_work is None
+        return takes_room or self.caller.whole.keeps_others_waiting
 
     @property
     def keeps_turn_waiting(self) -> bool:

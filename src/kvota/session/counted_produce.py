@@ -30,6 +30,7 @@ from kvota.wire.producer_ids import (
     BATCH_BYTES_MIN,
     BATCHES_MAX,
     BatchProducer,
+    few_producers,
     id_behind,
     only_batch_at,
     only_producer,
@@ -41,8 +42,8 @@ from kvota.wire.varint import Frame
 
 # What is known of a batch while its request is decided on, at most (tests/unit/session/test_counted_produce.py holds it).
 DECIDED_BYTES_OF_BATCH = 600
-# 268 batches at most, which is one step: neither it nor what is known of them is counted.
-_SMALL_BYTES = 16_384
+# About one step's work: where all of a request is here it is done at once, and what is known of them takes no room.
+_FEW_BATCHES = 256
 
 _WITHOUT_ANSWER = (
     "new producer ids beyond the quota (producer_ids_rate) in a Produce with acks=0, which nothing can be "
@@ -178,7 +179,7 @@ class CountedProduce:
         body = _body_at(route, data, pos, frame_bytes)
         if body is not None and only_batch_at(data, body, route.version, pos + frame_bytes)[2] >= 0:
             return size
-        return _deciding_bytes(frame_bytes)
+        return self._deciding_bytes(frame_bytes)
 
     def take(self, route: Route, frame: bytes, now_us: int) -> bytes | None:
         """Decide on a request of which ``frame`` is here.
@@ -193,12 +194,14 @@ class CountedProduce:
         self._known_route = None
         frame_bytes = int.from_bytes(frame[:4], "big") + 4
         body = _body_at(route, frame, 0, frame_bytes)
-        one = None if body is None else only_producer(frame, body, route.version, frame_bytes)
-        is_small = one is not None or frame_bytes <= _SMALL_BYTES
-        if body is None or not (is_small or self._has_room(frame_bytes)):
+        if body is None:
             return None
         is_here = len(frame) == frame_bytes
-        if one is None and not is_here:
+        one = only_producer(frame, body, route.version, frame_bytes)
+        few: Sequence[BatchProducer] | None = None if one is None else (one,)
+        if few is None and is_here:
+            few = few_producers(frame, body, route.version, at_most=_FEW_BATCHES)
+        if few is None and not (self._has_room(frame_bytes) and is_here):
             return None
         if self._quota.counted_rate(self._caller.principal.name) is None:
             route.forget_lane()  # the last refusal that this user was counted for is gone
@@ -207,8 +210,10 @@ class CountedProduce:
             return charged
         self._place.leave()
         self._now_us = now_us
-        steps = self._decide(charged, frame, body, one)
-        if is_small:
+        steps = self._decide(charged, frame, body, few, is_one=one is not None)
+        if few is not None:
+            if is_here:
+                self._budget.give_back()
             return self._carry_out(charged, at_once(steps), now_us, is_here=is_here)
         self._produce, self._steps = charged, steps
         self._caller.wait()
@@ -219,10 +224,19 @@ class CountedProduce:
     def _has_room(self, frame_bytes: int) -> bool:
         """Others wait with what they announce until there is room beside this request, too, and it waits for them."""
         caller = self._caller
-        if self._budget.take(_deciding_bytes(frame_bytes), caller.user):
+        if self._budget.take(self._deciding_bytes(frame_bytes), caller.user):
             return True
         caller.pausing.reasons |= Reason.BUDGET
         return False
+
+    def _deciding_bytes(self, frame_bytes: int) -> int:
+        """What a request with more than one batch takes while it is decided on.
+
+        Because of what its batches may take nothing is asked for that others are to find free.
+        """
+        batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
+        whole_bytes = frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH
+        return max(frame_bytes, min(whole_bytes, self._budget.user_bytes_max))
 
     def step(self, caller: Caller, now_us: int) -> bytes:
         """Decide some more; returns what goes on.
@@ -264,13 +278,16 @@ class CountedProduce:
         return Asker(caller.principal.name, caller.number, enforced, produce.awaits_answer)
 
     def _decide(
-        self, produce: AdmittedProduce, frame: bytes, body: int, one: BatchProducer | None
+        self,
+        produce: AdmittedProduce,
+        frame: bytes,
+        body: int,
+        batches: Sequence[BatchProducer] | None,
+        *,
+        is_one: bool,
     ) -> Steps[_Decided]:
         version = produce.route.version
-        batches: Sequence[BatchProducer]
-        if one is not None:
-            batches = (one,)
-        else:
+        if batches is None:
             batches = yield from producers_in_steps(frame, body, version)
         asker = self._asker(produce)
         judgement = yield from self._quota.judge(
@@ -287,7 +304,7 @@ class CountedProduce:
             if len(refused) % STEP_PARTS == 0:
                 yield None
         onward = None
-        if one is None:
+        if not is_one:
             left_out = judgement.refused
             onward = yield from produce_parts.without_in_steps(frame, body, version, left_out)
         refusal = b""
@@ -382,9 +399,3 @@ def _body_at(route: Route, data: bytes | bytearray, pos: int, frame_bytes: int) 
     client_id_bytes = int.from_bytes(data[pos + 12 : pos + 14], "big", signed=True)
     header_version = 2 if route.flexible else 1
     return request_body_offset(data, pos, pos + frame_bytes, client_id_bytes, header_version)
-
-
-def _deciding_bytes(frame_bytes: int) -> int:
-    """What a request with more than one batch takes while it is decided on."""
-    batches_max = min(frame_bytes // BATCH_BYTES_MIN, BATCHES_MAX)
-    return frame_bytes + batches_max * DECIDED_BYTES_OF_BATCH

@@ -284,8 +284,10 @@ class Requests:
         """
         size, _, correlation, _ = _HEAD(data, pos)
         frame_end = pos + 4 + size
-        here_bytes = min(frame_end, len(data)) - pos
-        self._caller.spend(_RARER_US + here_bytes // _RARER_BYTES_PER_US, now_us)
+        work_us = _RARER_US
+        if frame_end <= len(data):  # else it is not looked through, and may be kept as it is
+            work_us += (frame_end - pos) // _RARER_BYTES_PER_US
+        self._caller.spend(work_us, now_us)
         if route.kind == Kind.EXCHANGE:
             passing = self._pausing.passing_until_us and route.is_permissive
             if passing and self._pausing.mute_again(now_us):

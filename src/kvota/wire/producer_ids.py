@@ -136,6 +136,22 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
     return found
 
 
+def few_producers(
+    frame: Bytes, body_at: int, version: int, *, at_most: int
+) -> list[BatchProducer] | None:
+    """The same, of a request with so few batches and no more partitions than are looked at in one step; else None.
+
+    Raises:
+        ProtocolError: as ``producers``.
+    """
+    try:
+        next(producers_in_steps(frame, body_at, version))
+    except StopIteration as done:
+        found: list[BatchProducer] = done.value
+        return found if len(found) <= at_most else None
+    return None
+
+
 def only_batch_at(data: Bytes, body: int, version: int, frame_end: int) -> tuple[int, int, int]:
     """Where the only batch of a request stands, of which perhaps only the beginning is here.
 

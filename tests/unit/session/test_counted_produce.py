@@ -749,12 +749,13 @@ def test_the_room_is_free_when_the_deciding_breaks_off(ending: str) -> None:
 
 
 def test_who_finds_no_room_waits_until_it_can_be_decided_on() -> None:
-    request = of_many_batches(60)
+    request = of_many_batches(60)  # in 10 batches of a partition each: more than a step
     shared = counted(1e6)
     room_bytes = len(request) + len(request) // 61 * 600
     first, second = (Stage(shared, number=number) for number in (1, 2))
     budgets = shared.shared.budgets
-    budgets.of(BROKER).limit_bytes = budgets.of(BROKER)._kept_bytes = room_bytes + 1_000
+    budgets.of(BROKER).limit_bytes = room_bytes + 1_000
+    budgets.of(BROKER)._kept_bytes = 0
     now_us = shared.clock.now_us()
     assert not first.machine.from_client(request, now_us)
     assert not second.machine.from_client(request, now_us)
@@ -765,6 +766,57 @@ def test_who_finds_no_room_waits_until_it_can_be_decided_on() -> None:
     assert second.wakes == 1
     assert second.wake_up() == request
     assert budgets.used_bytes == 0
+
+
+def test_a_request_with_few_batches_that_is_here_waits_for_no_room() -> None:
+    shared = counted(1e6)
+    budget = shared.shared.budgets.of(BROKER)
+    budget.add(budget.limit_bytes, ("somebody", ""))
+    stage = Stage(shared)
+    request = produce_of(
+        *(("orders", partition, batch(Of(7, records_bytes=20_000))) for partition in range(4))
+    )
+    assert stage.client(request) == request
+    assert budget.used_bytes == budget.limit_bytes
+
+
+def test_one_that_is_decided_on_is_in_nobodys_way() -> None:
+    request, shared = of_many_batches(60), counted(1e6)
+    budget = shared.shared.budgets.of(BROKER)
+    budget.limit_bytes, budget._kept_bytes = len(request) + len(request) // 61 * 600 + 1_000, 0
+    first, second = (Stage(shared, number=number) for number in (1, 2))
+    assert not first.machine.from_client(request[:20_000], 0)
+    assert not second.machine.from_client(request[:20_000], 0)
+    assert second.pausing.reasons & Reason.BUDGET
+    assert first.machine.keeps_others_waiting  # its client has to send now
+    assert not first.machine.from_client(request[20_000:], 0)
+    assert budget.used_bytes > len(request)
+    assert not first.machine.keeps_others_waiting
+    first._perform()
+    assert first.to_broker == request
+
+
+def test_the_largest_request_leaves_room_for_those_who_hold_little() -> None:
+    shared = counted(1e6)
+    budget = shared.shared.budgets.of(BROKER)
+    request = (100_000_000).to_bytes(4, "big") + of_many_batches(60)[4:]
+    stage = Stage(shared)
+    stage.client(request[:20_000])
+    assert 100_000_000 < budget.used_bytes <= budget.limit_bytes * 7 // 8
+
+
+def test_half_a_large_request_that_has_waited_for_room_is_read_on_at_once() -> None:
+    shared, request = counted(1e6), of_many_batches(4_000)
+    budget = shared.shared.budgets.of(BROKER)
+    budget.add(budget.limit_bytes, ("somebody", ""))
+    stage, half = Stage(shared), len(request) // 2
+    assert half > 1_000_000
+    stage.client(request[:half])
+    assert stage.pausing.reasons == Reason.BUDGET
+    budget.give_back(budget.limit_bytes, ("somebody", ""))
+    stage.wake_up()
+    assert stage.pausing.reasons == 0
+    assert stage.client(request[half:]) == request
 
 
 def test_a_large_request_takes_its_room_when_it_is_announced() -> None:
