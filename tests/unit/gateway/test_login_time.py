@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.gateway.world import Broker, Worlds, heartbeat, heartbeat_answer, obliging
+from kio.schema.errors import ErrorCode
+from tests.unit.gateway.world import Broker, World, Worlds, heartbeat, heartbeat_answer, obliging
 
 from kvota.gateway.settings import GatewayLimits
 from kvota.testing.frames import (
@@ -23,13 +24,14 @@ async def secured(broker: Broker, frame: bytes) -> bytes:
     """Lets anybody log in."""
     key, version, correlation = frame[5], frame[7], int.from_bytes(frame[8:12], "big")
     if key in {SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS}:
-        return answer(key, version, correlation=correlation, throttle_ms=None)
+        code = ErrorCode(0)
+        return answer(key, version, correlation=correlation, throttle_ms=None, error_code=code)
     return await obliging(broker, frame)
 
 
-async def sweeps(world: object) -> None:
+async def sweeps(world: World) -> None:
     for _ in range(4):
-        world.sweep()  # type: ignore[attr-defined]
+        world.sweep()
         await asyncio.sleep(0.05)
 
 
