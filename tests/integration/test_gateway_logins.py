@@ -151,6 +151,23 @@ def test_raw_tokens_of_the_oldest_handshake_let_the_user_in(
     assert {(b.host, b.port) for b in told.brokers} == {gateway.node(1)}
 
 
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "NONSENSE", "scram-sha-256", ""])
+def test_a_mechanism_that_the_broker_does_not_take_has_the_brokers_own_answer(
+    gateway: TappedGateway, mechanism: str, version: int
+) -> None:
+    host, port = gateway.kafka.sasl_bootstrap_servers.split(",")[0].rsplit(":", 1)
+
+    def converse(address: tuple[str, int]) -> bytes:
+        with RawClient(address) as client:
+            client.send(request(SASL_HANDSHAKE, version, mechanism=mechanism))
+            told = client.frame()
+            assert client.is_closed()
+            return told
+
+    assert converse(("127.0.0.1", gateway.first_port)) == converse((host, int(port)))
+
+
 def test_before_a_login_a_broker_answers_nothing_and_closes(gateway: TappedGateway) -> None:
     with RawClient(("127.0.0.1", gateway.first_port)) as client:
         client.send(request(METADATA, 12, topics=()))

@@ -62,6 +62,7 @@ DEFAULTS = {
     "BUFFERED_FETCH_BYTES_MAX": BUFFERED_FETCH_BYTES_MAX,
     "CLAIMS_CHARACTERS_MAX": CLAIMS_CHARACTERS_MAX,
     "limits.tls_handshake_time": limits.tls_handshake_ms,
+    "limits.login_time": limits.login_ms,
     "_RECORDS_MAX": tls_transport._RECORDS_MAX,
     "limits.write_buffer_bytes": limits.write_buffer_bytes,
     "LARGE_READ_BYTES": LARGE_READ_BYTES,

@@ -242,6 +242,7 @@ def _limits(
             "mutation_partitions_max",
             "default_partitions",
             "tls_handshake_time",
+            "login_time",
         ),
     )
     return GatewayLimits(
@@ -260,6 +261,7 @@ def _limits(
         tls_handshake_ms=limits.value(
             "tls_handshake_time", default.tls_handshake_ms, values.read_time_ms
         ),
+        login_ms=limits.value("login_time", default.login_ms, values.read_time_ms),
         connect_ms=upstream.value("connect_timeout", default.connect_ms, values.read_time_ms),
     ), {
         "mute_ms_max": limits.value("mute_time_max", connection.mute_ms_max, values.read_time_ms),

@@ -36,6 +36,7 @@ class GatewayLimits:
         announced_bytes_max: sum of the announced sizes of frames that are only half here, for each
             broker.
         tls_handshake_ms: time for a client to shake hands; for brokers ``connect_ms`` holds.
+        login_ms: time for a client to log in, where brokers ask for that, and to log in again.
         write_buffer_bytes: behind a slow reader the other side is no longer read when more than this waits
             beside what is in the sockets: one read does, at the least (``gateway.backlog``).
     """
@@ -51,6 +52,7 @@ class GatewayLimits:
     connect_ms: int = 10_000
     drain_ms: int = 10_000
     tls_handshake_ms: int = 10_000
+    login_ms: int = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

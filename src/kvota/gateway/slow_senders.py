@@ -1,4 +1,4 @@
-"""Closes connections whose request, or large answer, does not arrive, or that are in the way where others need room."""
+"""Closes connections whose login, request, or large answer does not arrive, or that are in the way where others need room."""
 
 import asyncio
 from collections.abc import Mapping
@@ -57,6 +57,7 @@ class SlowSenders:
         self._early_charges = early_charges
         # By number: they must not keep connections alive.
         self._seen: dict[int, _Seen] = {}
+        self._logging_in: dict[int, float] = {}  # since when, at the latest
         self._in_the_way: dict[int, _Seen] = {}
         self._before_lines: dict[int, _Seen] = {}
         self._answering: dict[int, _Seen] = {}
@@ -68,6 +69,7 @@ class SlowSenders:
 
     def sweep(self, now_ms: float) -> None:
         """Close who has taken too long, on a monotonic clock."""
+        self._look_at_logins(now_ms)
         seen_before, self._seen = self._seen, {}
         senders: list[tuple[Driver, str]] = []
         waiters: list[tuple[Driver, str]] = []
@@ -89,6 +91,17 @@ class SlowSenders:
         for driver, reason in senders or waiters:
             driver.close(reason, by="slow")
         self._budgets.sweep()
+
+    def _look_at_logins(self, now_ms: float) -> None:
+        """Who is silent for ever before a login, or in the middle of one, would keep a place and a broker's connection."""
+        before, self._logging_in = self._logging_in, {}
+        login_ms = self._limits.login_ms
+        for driver in self._places:
+            if driver.closing or not driver.machine.is_login_due:
+                continue
+            since_ms = self._logging_in[driver.number] = before.get(driver.number, now_ms)
+            if now_ms - since_ms >= login_ms:
+                driver.close(f"no login in {login_ms} ms (limits.login_time)", by="slow")
 
     def _why_too_late(self, driver: Driver, before: _Seen, now: _Seen) -> str:
         limits = self._limits

@@ -394,6 +394,11 @@ class Connection:
         return self.caller.is_refused
 
     @property
+    def is_login_due(self) -> bool:
+        """True while its client has to log in, or to bring a login to an end, before it is served."""
+        return self.caller.logs_in or self.caller.is_stranger
+
+    @property
     def needs_login(self) -> bool:
         """True while nobody has logged in or tried to, and nothing shows that nobody has to."""
         is_new = self._requests.count <= _BEFORE_LOGIN

@@ -789,8 +789,21 @@ def test_a_request_behind_a_raw_token_waits_for_the_login() -> None:
 
 
 def test_a_raw_login_whose_end_cannot_be_seen_closes() -> None:
+    stage = Stage()
+
+    assert stage.client(handshake("GSSAPI", 0)) == handshake("GSSAPI", 0)
     with pytest.raises(ProtocolError, match="SaslHandshake v0 with 'GSSAPI'"):
-        Stage().client(handshake("GSSAPI", 0))
+        stage.broker(handshake_answer(0))
+
+
+def test_a_raw_login_with_a_mechanism_that_the_broker_does_not_take_has_its_answer() -> None:
+    stage = Stage()
+    refusal = handshake_answer(0, ErrorCode.unsupported_sasl_mechanism, taken=("PLAIN",))
+
+    stage.client(handshake("GSSAPI", 0))
+    assert stage.broker(refusal) == refusal
+
+    assert stage.warnings == [LoginRefusal(None, "GSSAPI", "the broker takes PLAIN")]
 
 
 @pytest.mark.parametrize("size", [-1, 524_289, 2**31 - 1])

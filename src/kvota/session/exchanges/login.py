@@ -34,15 +34,8 @@ class Handshake(Exchange):
 
     @classmethod
     def begin(cls, caller: Caller, head: RequestHead, frame: bytes, now_us: int) -> bytes:  # noqa: ARG003
-        """After v0 bare tokens follow, which look like requests: their end must be seen.
-
-        Raises:
-            ProtocolError: v0 with a mechanism whose end cannot be seen from outside.
-        """
+        """Whether it takes the mechanism the broker says."""
         mechanism = sasl.mechanism(frame)
-        if head.version == 0 and mechanism not in WHOLE_LOGINS:
-            msg = f"SaslHandshake v0 with {mechanism!r}: its end cannot be seen from outside"
-            raise ProtocolError(msg)
         caller.principal.handshake(mechanism)
         caller.expect((head.correlation, Due.EXCHANGE, cls(head.version, mechanism)))
         caller.wait()
@@ -51,10 +44,17 @@ class Handshake(Exchange):
     def answered(self, caller: Caller, frame: Frame, now_us: int) -> Frame:  # noqa: ARG002
         """Tokens follow if the broker takes the mechanism; else the client is who it was.
 
-        A refusal is what a listener without logins says, or one where nobody logs in twice.
+        A refusal is what a listener without logins says, or one where nobody logs in twice. After v0 bare tokens
+        follow, which look like requests: their end must be seen.
+
+        Raises:
+            ProtocolError: v0 with a mechanism whose end cannot be seen from outside.
         """
         error_code, mechanisms = sasl.handshake_answer(frame)
         if error_code == ErrorCode.NONE:
+            if self._version == 0 and self._mechanism not in WHOLE_LOGINS:
+                msg = f"SaslHandshake v0 with {self._mechanism[:SHOWN_MAX]!r}: its end cannot be seen from outside"
+                raise ProtocolError(msg)
             caller.sends_tokens = self._version == 0
             caller.begin_login()
         else:
