@@ -80,8 +80,11 @@ class VolumeWatch:
         engine = self._shared.engine
         for node_id in [node for node in self._in_force if node not in factors]:
             engine.set_factor(QuotaType.PRODUCE, 1.0, node_id=node_id)
+        of_all = factors.get(None, 1.0)
         for node_id, factor in factors.items():
-            engine.set_factor(QuotaType.PRODUCE, factor, node_id=node_id)
+            # The engine multiplies a broker's own by that of all.
+            own = factor if node_id is None or not of_all else factor / of_all
+            engine.set_factor(QuotaType.PRODUCE, own, node_id=node_id)
         self._in_force = factors
         self._say_factor()
         self._look_again()

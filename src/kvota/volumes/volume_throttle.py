@@ -9,6 +9,8 @@ from kvota.volumes.throttle_factor import ThrottleFactor
 from kvota.volumes.volume import Volume
 from kvota.volumes.volume_cache import VolumeCache
 
+_NOBODY = -1
+
 
 class VolumeThrottle:
     """How much may be produced, by what was seen of the volumes.
@@ -86,10 +88,19 @@ class VolumeThrottle:
 
     @property
     def factors(self) -> Mapping[int | None, float]:
-        """The factor of each broker, and under None of those that are not named."""
+        """The factor of each broker, and under None of those that are not named.
+
+        A volume that is nobody's (a disk of the gateway's machine) counts for all of them.
+        """
         if not self._per_broker or self._factor.is_fallback:
             return MappingProxyType({None: self._factor.value})
-        return MappingProxyType({None: 1.0, **self._of_broker})
+        of_all = self._of_broker.get(_NOBODY, 1.0)
+        return MappingProxyType(
+            {
+                None if broker_id == _NOBODY else broker_id: min(factor, of_all)
+                for broker_id, factor in {_NOBODY: of_all, **self._of_broker}.items()
+            }
+        )
 
     def take(self, observation: Observation, now_ms: int) -> bool:
         """A look has ended; returns whether the factors are other ones now."""

@@ -110,6 +110,22 @@ async def test_each_broker_has_its_own_where_it_is_asked_for(shared: Shared) -> 
         assert [produce_limit(shared, node) for node in (1, 2, 3)] == [1000.0, 500.0, 1000.0]
 
 
+@pytest.mark.parametrize(
+    ("of_nobody", "limits"),
+    [(50, [1000.0, 500.0]), (15, [500.0, 500.0]), (12, [200.0, 200.0]), (5, [0.0, 0.0])],
+)
+async def test_a_volume_that_is_nobodys_counts_for_each_broker(
+    shared: Shared, of_nobody: int, limits: list[float]
+) -> None:
+    local = Volume(broker_id=-1, log_dir="/d", total_bytes=100, available_bytes=of_nobody)
+    look = Observation(status=Status.SUCCESS, volumes=[*seen(50, 15).volumes, local])
+    async with watching(shared, [look], per_broker=True) as (disks, _):
+        await until(lambda: disks.count >= 2)
+
+        assert [produce_limit(shared, node) for node in (1, 2)] == pytest.approx(limits)
+        assert produce_limit(shared, 3) == limits[0]  # a broker without volumes
+
+
 async def test_a_fallback_for_all_replaces_the_brokers_own(shared: Shared) -> None:
     async with watching(shared, [seen(50, 15), FAILED], per_broker=True) as (disks, _):
         await until(lambda: disks.count >= 6)
