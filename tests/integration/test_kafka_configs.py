@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tests.integration.conftest import HOST
 from tests.integration.kafka_configs.command_lines import (
+    ADD,
+    DELETE,
+    alter,
     command_lines,
     describe,
     lines_of_rights,
@@ -16,7 +19,7 @@ from tests.integration.kafka_configs.command_lines import (
 from tests.integration.kafka_configs.running import ConfigCommands, Ended
 from tests.integration.raw_client import RawClient
 from tests.integration.test_client_quotas import address, asked, entries_of, gateway
-from tests.unit.quota_api.written import description
+from tests.unit.quota_api.written import alteration, altered, description
 
 from kvota.app.gateway_process import GatewayProcess
 from kvota.localkafka import LocalKafka
@@ -104,6 +107,44 @@ def test_same_text_and_same_exit_code_whatever_rights_one_has(
     assert codes.count(0) == {"operator": 16, "auditor": 5}.get(user, 0), codes
     altered_by = before_rights.log.count("altered by")
     assert altered_by == (8 if user == "operator" else 0)
+
+
+IDS = "producer_ids_rate"
+
+
+@pytest.mark.parametrize("is_code", [True, False])
+def test_a_quota_on_new_producer_ids_is_shown_and_outlives_other_alterations(
+    quota_kafka: LocalKafka, tool: ConfigCommands, tmp_path: Path, *, is_code: bool
+) -> None:
+    """Kafka's tool knows no such key: it shows what is there, and neither sets nor deletes it."""
+    written = (
+        f'[[quota]]\nuser = "batch"\n{IDS} = 100\nproducer_byte_rate = 1000\n' if is_code else ""
+    )
+    source = None if is_code else "file"
+    upstream = quota_kafka.bootstrap_servers
+    with (
+        gateway(tmp_path, upstream, source=source, quotas=written) as process,
+        RawClient(address(process)) as client,
+    ):
+        servers = process.bootstrap_servers
+        if not is_code:
+            values = {IDS: 100.0, "producer_byte_rate": 1000.0}
+            told = altered(asked(client, alteration(({"user": "batch"}, values))))
+            assert [code for _, code, _ in told] == [0]
+        shown = tool.run(describe("--user batch"), servers)
+        assert shown.exit_code == 0, shown
+        assert f"{IDS}=100.0" in shown.stdout
+        assert f"{IDS}=100.0" in tool.run(describe("--entity-type users"), servers).stdout
+
+        for line in (f"--user batch {ADD} {IDS}=5", f"--user batch {DELETE} {IDS}"):
+            refused = tool.run(alter(line), servers)
+            assert (refused.exit_code, refused.stdout) == (1, ""), refused
+        if not is_code:
+            removed = tool.run(alter(f"--user batch {DELETE} producer_byte_rate"), servers)
+            assert removed.exit_code == 0, removed
+        left = tool.run(describe("--user batch"), servers).stdout
+        assert f"{IDS}=100.0" in left
+        assert ("producer_byte_rate" in left) == is_code
 
 
 def on_setting(tool: ConfigCommands, line: Sequence[str], address: str, name: str) -> Ended:
