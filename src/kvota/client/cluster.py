@@ -63,6 +63,8 @@ class Cluster:
         self._coordinators: dict[Coordinator, int] = {}
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
+        # Tried, and not in since: they have refused us, or whoever asked would not wait any longer.
+        self._doubted: set[Address] = set()
 
     async def __aenter__(self) -> Self:
         """Reach the cluster and learn its brokers.
@@ -208,10 +210,12 @@ class Cluster:
         for address, connection in self._open.items():
             if not connection.is_closed and address not in avoiding:
                 return connection
-        # Behind the others those whose connection has ended: a broker that hangs would cost its time once more.
+        # Behind the others those whose connection has ended, or has not come about: a broker that hangs would cost
+        # its time once more.
         addresses = dict.fromkeys([*self._brokers.values(), *self._servers])
+        tried = self._doubted | self._open.keys()
         refused: list[str] = []
-        for address in sorted(addresses, key=lambda each: (each in avoiding, each in self._open)):
+        for address in sorted(addresses, key=lambda each: (each in avoiding, each in tried)):
             try:
                 return await self._connection(address)
             except UnreachableError as error:
@@ -226,9 +230,11 @@ class Cluster:
                 return found
             if found is not None:
                 await found.close()
+            self._doubted.add(address)
             connection = await BrokerConnection.open(
                 address, security=self._security, client_id=self._client_id, limits=self._limits
             )
+            self._doubted.discard(address)
             self._open[address] = connection
             return connection
 
