@@ -186,12 +186,9 @@ async def test_producers_at_full_speed_never_fill_a_disk_and_go_on_when_there_is
 
 def judge(rows: list[dict[str, Any]]) -> None:
     """The factor is the line between the limits, at every look; no disk was ever full."""
-    seen = [row for row in rows if row["status"] == "SUCCESS"]
-    assert (
-        len(seen) > len(rows) / 2
-    )  # a broker may need more than a second, on a machine with other work
+    assert {row["status"] for row in rows} == {"SUCCESS"}
     of_look: dict[int, list[dict[str, Any]]] = {}
-    for row in seen:
+    for row in rows:
         of_look.setdefault(row["ts_us"], []).append(row)
     factors = []
     for of_one in of_look.values():

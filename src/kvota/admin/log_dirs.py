@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kvota.admin.operation import Operation, Outcome
 from kvota.admin.topics import TopicPartition
 from kvota.client import Answer, BrokerError
-from kvota.client.log_dirs import DESCRIBE_LOG_DIRS
+from kvota.wire.log_dirs import DESCRIBE_LOG_DIRS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from kvota.client.log_dirs import check_versions, observe_cluster
 from kvota.files.log_dirs import observe_local
 from kvota.volumes import Observation, VolumeThrottle
 
-# A broker, or a source of one's own, may take so long to answer, whatever the interval.
-_TIMEOUT_S_MIN = 1.0
+# A broker, or a source of one's own, may take so long to answer, whatever the interval: looks do not overlap, so one that
+# is late costs nothing, and one that is given up says nothing of a disk that fills.
+_TIMEOUT_S_MIN = 5.0
 
 
 class VolumeObserver:

@@ -63,7 +63,8 @@ class Cluster:
         self._coordinators: dict[Coordinator, int] = {}
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
-        self._not_reached: set[Address] = set()
+        # Tried, and not in since: they have refused us, or whoever asked would not wait any longer.
+        self._doubted: set[Address] = set()
 
     async def __aenter__(self) -> Self:
         """Reach the cluster and learn its brokers.
@@ -97,15 +98,6 @@ class Cluster:
         """Close all connections; the object may be used again afterwards."""
         connections, self._open = list(self._open.values()), {}
         await asyncio.gather(*(connection.close() for connection in connections))
-
-    async def close_silent(self) -> None:
-        """Close the connections that owe an answer: for who has given up waiting before the limits' ``request_s``.
-
-        Nobody else closes a connection to a machine that is gone, and it would be asked again and again. What
-        others still wait for there ends, too.
-        """
-        silent = [connection for connection in self._open.values() if connection.owes_an_answer]
-        await asyncio.gather(*(connection.close() for connection in silent))
 
     # ------------------------------------------------------------------ asking
 
@@ -218,12 +210,12 @@ class Cluster:
         for address, connection in self._open.items():
             if not connection.is_closed and address not in avoiding:
                 return connection
-        # Behind the others those that could not be reached, or whose connection has ended: a broker that hangs
-        # would cost its time once more.
+        # Behind the others those whose connection has ended, or has not come about: a broker that hangs would cost
+        # its time once more.
         addresses = dict.fromkeys([*self._brokers.values(), *self._servers])
-        last = self._open.keys() | self._not_reached
+        tried = self._doubted | self._open.keys()
         refused: list[str] = []
-        for address in sorted(addresses, key=lambda each: (each in avoiding, each in last)):
+        for address in sorted(addresses, key=lambda each: (each in avoiding, each in tried)):
             try:
                 return await self._connection(address)
             except UnreachableError as error:
@@ -238,11 +230,11 @@ class Cluster:
                 return found
             if found is not None:
                 await found.close()
-            self._not_reached.add(address)  # also where whoever asks gives up before this does
+            self._doubted.add(address)
             connection = await BrokerConnection.open(
                 address, security=self._security, client_id=self._client_id, limits=self._limits
             )
-            self._not_reached.discard(address)
+            self._doubted.discard(address)
             self._open[address] = connection
             return connection
 

@@ -147,11 +147,6 @@ class BrokerConnection:
         return self._failed is not None
 
     @property
-    def owes_an_answer(self) -> bool:
-        """True while something that was asked is not answered, also where nobody waits for it any more."""
-        return bool(self._asked)
-
-    @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
         """What the broker offers, by API key: lowest and highest version."""
         return self._versions

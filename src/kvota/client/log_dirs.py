@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from kvota.client.broker_error import BrokerError
-from kvota.client.cluster import Cluster
+from kvota.client.cluster import ANY, Cluster
+from kvota.client.connection import BrokerConnection
 from kvota.model.errors import KvotaError, UsageError
 from kvota.model.plain_text import on_one_line, shortened
 from kvota.volumes import Observation, Status, Volume
+from kvota.wire.log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    VERSION_WITH_SIZES,
+    DescribedLogDirs,
+    LogDirSizes,
+    read_log_dirs_in_steps,
+)
 
-DESCRIBE_LOG_DIRS = 35
-# The first version that tells how large a volume is and how much of it is free.
-_VERSION_WITH_SIZES = 4
 _TOO_OLD = "is older than Kafka 3.3 and does not tell how full its volumes are (KIP-827)"
-# Of one broker; nobody has as many. And no path is longer on any file system.
-LOG_DIRS_MAX = 1_000
+# No path is longer on any file system.
 LOG_DIR_CHARS_MAX = 4_096
 
 
@@ -26,25 +29,26 @@ async def observe_cluster(cluster: Cluster, *, timeout_s: float) -> Observation:
     known of the fullest disk, and the look has failed. A log directory without a size (offline) is
     counted in ``dropped``; a broker that has no other one fails the look, too.
 
+    A broker that has not answered in time loses its connection: the next look asks another one for the list of
+    brokers, and does not wait behind what this one has asked.
+
     Args:
         cluster: whom to ask; its user needs Describe on the cluster.
-        timeout_s: for each broker's answer, and for the list of brokers.
+        timeout_s: to reach a broker, and for its answer.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            broker_ids = sorted((await cluster.metadata([])).brokers)
-    except TimeoutError as error:
-        await cluster.close_silent()
-        reason = f"the list of brokers: {_words(error, timeout_s)}"
-        return Observation(status=Status.SAFETY_TIMEOUT, reason=reason)
-    except KvotaError as error:
-        return Observation(status=Status.DESCRIBE_CLUSTER_ERROR, reason=str(error))
+            await cluster.connection_to(ANY)
+        broker_ids = sorted((await cluster.metadata([], timeout_s=timeout_s)).brokers)
+    except (TimeoutError, KvotaError) as error:
+        late = Status.SAFETY_TIMEOUT if _is_late(error) else Status.DESCRIBE_CLUSTER_ERROR
+        reason = str(error) or f"the list of brokers: {_no_answer_in(timeout_s)}"
+        return Observation(status=late, reason=reason)
     answers = await asyncio.gather(
         *(_of_broker(cluster, broker_id, timeout_s) for broker_id in broker_ids)
     )
     failed = [answer for answer in answers if isinstance(answer, Observation)]
     if failed:
-        await cluster.close_silent()
         worst = failed[0]
         reason = "; ".join(one.reason for one in failed)
         return Observation(status=worst.status, broker_ids=broker_ids, reason=reason)
@@ -66,7 +70,7 @@ async def check_versions(cluster: Cluster) -> None:
     """
     for broker_id in (await cluster.metadata([])).brokers:
         connection = await cluster.connection_to(broker_id)
-        if connection.versions.get(DESCRIBE_LOG_DIRS, (0, 0))[1] < _VERSION_WITH_SIZES:
+        if not _tells_sizes(connection):
             msg = f"broker {broker_id} {_TOO_OLD}: the cluster source needs 3.3 or newer"
             raise UsageError(msg)
 
@@ -77,32 +81,47 @@ async def _of_broker(
     """The volumes of one broker and how many had no size, or why they are not known."""
     try:
         async with asyncio.timeout(timeout_s):
-            # No topics: what they take of each directory is not asked.
-            answer = await cluster.ask(DESCRIBE_LOG_DIRS, {"topics": []}, to=broker_id)
-    except TimeoutError as error:
-        reason = f"broker {broker_id}: {_words(error, timeout_s)}"
-        return Observation(status=Status.SAFETY_TIMEOUT, reason=reason)
-    except KvotaError as error:
-        reason = f"broker {broker_id}: {_words(error, timeout_s)}"
-        return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=reason)
-    told = _told_by(broker_id, answer)
+            connection = await cluster.connection_to(broker_id)
+        if not _tells_sizes(connection):  # it has become older since the start
+            reason = f"broker {broker_id} {_TOO_OLD}"
+            return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=reason)
+        # No topics: what they take of each directory is not asked.
+        frame = await connection.ask_frame(
+            DESCRIBE_LOG_DIRS, {"topics": []}, version=VERSION_WITH_SIZES, timeout_s=timeout_s
+        )
+        async with asyncio.timeout(timeout_s):
+            described = await _read(frame)
+    except (TimeoutError, KvotaError) as error:
+        late = Status.SAFETY_TIMEOUT if _is_late(error) else Status.DESCRIBE_LOG_DIR_ERROR
+        reason = f"broker {broker_id}: {str(error) or _no_answer_in(timeout_s)}"
+        return Observation(status=late, reason=reason)
+    told = _told_by(broker_id, described)
     if isinstance(told, str):
         return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=told)
     return told
 
 
-def _told_by(broker_id: int, answer: Any) -> tuple[Sequence[Volume], int] | str:
+async def _read(frame: bytes) -> DescribedLogDirs:
+    """Read an answer; everything else on the event loop has its turn meanwhile."""
+    steps = read_log_dirs_in_steps(frame)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            described: DescribedLogDirs = end.value
+            return described
+        await asyncio.sleep(0)
+
+
+def _tells_sizes(connection: BrokerConnection) -> bool:
+    return connection.versions.get(DESCRIBE_LOG_DIRS, (0, 0))[1] >= VERSION_WITH_SIZES
+
+
+def _told_by(broker_id: int, answer: DescribedLogDirs) -> tuple[Sequence[Volume], int] | str:
     """The volumes in an answer and how many had no size, or why they are not known."""
-    results = answer.results
-    if not hasattr(answer, "error_code") or not all(
-        hasattr(result, "usable_bytes") for result in results
-    ):  # it has become older since the start
-        return f"broker {broker_id} {_TOO_OLD}"
-    code = int(answer.error_code)
-    if code:
-        return str(BrokerError(f"broker {broker_id}: describe_log_dirs", code))
-    if len(results) > LOG_DIRS_MAX:
-        return f"broker {broker_id}: it names {len(results)} log directories; at most {LOG_DIRS_MAX} are taken"
+    if answer.error_code:
+        return str(BrokerError(f"broker {broker_id}: describe_log_dirs", answer.error_code))
+    results = answer.log_dirs
     volumes = [_volume(broker_id, result) for result in results]
     known = _each_once(volume for volume in volumes if volume is not None)
     if not known:
@@ -123,18 +142,22 @@ def _each_once(volumes: Iterable[Volume]) -> list[Volume]:
     return list(found.values())
 
 
-def _volume(broker_id: int, result: Any) -> Volume | None:
+def _volume(broker_id: int, told: LogDirSizes) -> Volume | None:
     """None: it tells no size. What it says is written to logs and metrics, so it is made fit for one line."""
-    total, usable = int(result.total_bytes), int(result.usable_bytes)
-    if int(result.error_code) or total < 0 or usable < 0:
+    if told.error_code or told.total_bytes < 0 or told.usable_bytes < 0:
         return None
     return Volume(
         broker_id=broker_id,
-        log_dir=shortened(on_one_line(str(result.log_dir)), LOG_DIR_CHARS_MAX),
-        total_bytes=total,
-        available_bytes=usable,
+        log_dir=shortened(on_one_line(told.log_dir), LOG_DIR_CHARS_MAX),
+        total_bytes=told.total_bytes,
+        available_bytes=told.usable_bytes,
     )
 
 
-def _words(error: BaseException, timeout_s: float) -> str:
-    return f"no answer in {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
+def _is_late(error: BaseException) -> bool:
+    """True where nothing was wrong but the time; the client says that as an ``UnreachableError`` of its own."""
+    return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
+
+
+def _no_answer_in(timeout_s: float) -> str:
+    return f"no answer in {timeout_s:g} s"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from kvota.client.cluster import Cluster
-from kvota.client.log_dirs import DESCRIBE_LOG_DIRS
 from kvota.testing.frames import API_VERSIONS, METADATA, answer, metadata_answer, parts
+from kvota.wire.log_dirs import DESCRIBE_LOG_DIRS
 
 
 class Dir(NamedTuple):
@@ -34,6 +34,10 @@ class LogDirBrokers:
         error_code: of DescribeLogDirs.
         version: the highest of DescribeLogDirs that is offered.
         metadata: "answers", "hangs", "leaves" or "garbage".
+        metadata_hangs_at: brokers at which it hangs, whatever it does at others.
+        silent: brokers that take connections, and answer nothing at all.
+        topics: so many are named of each directory, without partitions.
+        connections: so many were made.
     """
 
     dirs: dict[int, Sequence[Dir]] = field(default_factory=dict)
@@ -43,6 +47,10 @@ class LogDirBrokers:
     error_code: int = 0
     version: int = 4
     metadata: str = "answers"
+    metadata_hangs_at: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)
+    topics: int = 0
+    connections: int = 0
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
     asked_versions: list[int] = field(default_factory=list)
 
@@ -50,6 +58,7 @@ class LogDirBrokers:
         self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """One connection, until it ends."""
+        self.connections += 1
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")
             frame = await reader.readexactly(size)
@@ -57,6 +66,8 @@ class LogDirBrokers:
                 continue
             key, version = frame[1], frame[3]
             correlation = int.from_bytes(frame[4:8], "big")
+            if node_id in self.silent:
+                continue
             if key == API_VERSIONS:
                 offered = {
                     API_VERSIONS: (0, 3),
@@ -79,7 +90,7 @@ class LogDirBrokers:
             elif key == METADATA:
                 if self.metadata == "leaves":
                     return
-                if self.metadata == "hangs":
+                if self.metadata == "hangs" or node_id in self.metadata_hangs_at:
                     continue
                 named = self.addresses if self.named is None else self.named
                 brokers = [(one, *self.addresses.get(one, ("127.0.0.1", 1))) for one in named]
@@ -91,8 +102,10 @@ class LogDirBrokers:
 
     def _described(self, node_id: int, version: int, correlation: int) -> bytes:
         has_sizes = version >= 4
+        names = [{"name": f"t{number}", "partitions": ()} for number in range(self.topics)]
+        topics = parts(DESCRIBE_LOG_DIRS, version, "response", "DescribeLogDirsTopic", *names)
         rows = [
-            {"error_code": ErrorCode(one.error_code), "log_dir": one.log_dir, "topics": ()}
+            {"error_code": ErrorCode(one.error_code), "log_dir": one.log_dir, "topics": topics}
             | ({"total_bytes": one.total_bytes, "usable_bytes": one.usable_bytes} if has_sizes else {})
             for one in self.dirs[node_id]
         ]  # fmt: skip

@@ -1,11 +1,15 @@
 """Looks at the volumes of brokers: Strimzi's cases by the names they have there, old brokers and hostile ones."""
 
+import asyncio
+
 import pytest
 from tests.unit.client.log_dir_brokers import Dir, LogDirBrokers, served
 
-from kvota.client.log_dirs import LOG_DIRS_MAX, check_versions, observe_cluster
+from kvota.client.log_dirs import check_versions, observe_cluster
 from kvota.model.errors import UsageError
 from kvota.volumes import Observation, Status, Volume
+from kvota.wire.log_dirs import LOG_DIRS_MAX
+from kvota.wire.steps import STEP_PARTS
 
 TIMEOUT_S = 0.5
 DESCRIBED = Status.DESCRIBE_LOG_DIR_ERROR
@@ -90,7 +94,7 @@ async def test_brokers_before_3_3_are_refused_at_the_start_and_fail_a_look_later
             await check_versions(cluster)
         found = await observe_cluster(cluster, timeout_s=20)
 
-    assert brokers.asked_versions == [version]
+    assert brokers.asked_versions == []  # what it would tell is not what is wanted
     assert found.status is DESCRIBED
     assert found.reason.startswith("broker 7 is older than Kafka 3.3")
 
@@ -148,3 +152,54 @@ async def test_a_broker_that_fell_silent_fails_no_look_once_the_cluster_names_it
         looks = [await observe_cluster(cluster, timeout_s=TIMEOUT_S) for _ in range(3)]
 
     assert looks[-1].succeeded, [look.reason for look in looks]
+
+
+async def test_a_broker_that_hangs_is_asked_for_the_others_once_only() -> None:
+    """It keeps its connection open and answers nothing, as a process that was stopped does."""
+    brokers = LogDirBrokers({1: [Dir()], 2: [Dir()]}, metadata_hangs_at={1})
+    async with served(brokers) as cluster:
+        first = await observe_cluster(cluster, timeout_s=TIMEOUT_S)
+        brokers.named = (2,)  # so long it hangs that the others have given it up
+        then = await observe_cluster(cluster, timeout_s=20)
+
+    assert (first.status, then.status) == (Status.SAFETY_TIMEOUT, Status.SUCCESS)
+
+
+async def test_a_broker_that_lets_nobody_in_does_not_stand_in_front_of_the_others() -> None:
+    brokers = LogDirBrokers({1: [Dir()], 2: [Dir()]}, silent={1}, named=(2,))
+    async with served(brokers) as cluster:
+        first = await observe_cluster(cluster, timeout_s=TIMEOUT_S)
+        then = await observe_cluster(cluster, timeout_s=5)  # less than it takes to give one up
+
+    assert (first.status, then.status) == (Status.SAFETY_TIMEOUT, Status.SUCCESS)
+
+
+async def test_a_broker_that_answers_too_late_is_not_waited_for_by_the_next_look() -> None:
+    brokers = LogDirBrokers({1: [Dir()]}, hung={1})
+    async with served(brokers) as cluster:
+        first = await observe_cluster(cluster, timeout_s=TIMEOUT_S)
+        brokers.hung.clear()  # on the old connection it would answer the first request first
+        then = await observe_cluster(cluster, timeout_s=20)
+
+    assert (first.status, then.status) == (Status.SAFETY_TIMEOUT, Status.SUCCESS)
+    assert brokers.connections == 2
+
+
+async def test_an_answer_as_large_as_any_is_read_while_others_have_their_turn() -> None:
+    """A broker names the topics of each directory, asked or not; a hostile one as many as there is room for."""
+    brokers = LogDirBrokers({1: [Dir()]}, topics=40_000)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with served(brokers) as cluster:
+        beside = asyncio.create_task(others())
+        found = await observe_cluster(cluster, timeout_s=20)
+        beside.cancel()
+
+    assert found.volumes == (volume(1, "/d", 50, 10),)
+    assert turns > 40_000 / STEP_PARTS
