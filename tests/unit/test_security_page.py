@@ -30,6 +30,7 @@ from kvota.wire.apis import MUTATION_BYTES_MAX, SASL_BYTES_MAX
 from kvota.wire.bearer_token import CLAIMS_CHARACTERS_MAX
 from kvota.wire.mutation_requests import TOPICS_MAX
 from kvota.wire.producer_ids import BATCHES_MAX
+from kvota.wire.proxy_protocol import ADDRESSES_BYTES_MAX
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -62,6 +63,7 @@ DEFAULTS = {
     "BUFFERED_FETCH_BYTES_MAX": BUFFERED_FETCH_BYTES_MAX,
     "CLAIMS_CHARACTERS_MAX": CLAIMS_CHARACTERS_MAX,
     "limits.tls_handshake_time": limits.tls_handshake_ms,
+    "ADDRESSES_BYTES_MAX": ADDRESSES_BYTES_MAX,
     "limits.login_time": limits.login_ms,
     "_RECORDS_MAX": tls_transport._RECORDS_MAX,
     "limits.write_buffer_bytes": limits.write_buffer_bytes,

@@ -176,6 +176,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             bootstrap_port=first_listener.bootstrap_port,
             advertised=first_listener.advertised,
             tls=first_listener.tls,
+            proxied_by=first_listener.proxied_by,
             further_listeners=tuple(further),
             upstream=tuple(servers or ()),
             upstream_tls=upstream_tls,

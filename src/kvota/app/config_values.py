@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from kvota.gateway.own_addresses import ips_of
 from kvota.model.address import parse_address
@@ -274,6 +275,17 @@ def read_hosts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _refuse(value, "a list of host names", '["kvota.prod.example"]')
     return tuple(read_host(name) for name in value)
+
+
+def read_networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Read a list of addresses and networks, which is not empty."""
+    example = '["10.0.0.7", "10.1.0.0/16"]'
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        raise _refuse(value, "a list of addresses and networks", example)
+    try:
+        return tuple(ip_network(one) for one in value)
+    except ValueError:
+        raise _refuse(value, "a list of addresses and networks", example) from None
 
 
 def _host_problem(host: str) -> str:

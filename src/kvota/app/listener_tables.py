@@ -10,7 +10,15 @@ from kvota.gateway.settings import ListenerSettings
 from kvota.model.address import is_wildcard
 from kvota.session.topology import Advertised
 
-_KEYS = ("host", "advertised_host", "bootstrap_port", "node_port_base", "node_host", "tls")
+_KEYS = (
+    "host",
+    "advertised_host",
+    "bootstrap_port",
+    "node_port_base",
+    "node_host",
+    "tls",
+    "proxy_protocol_from",
+)
 
 
 def read_listeners(reader: Reader, folder: Path) -> list[ListenerSettings]:
@@ -87,7 +95,12 @@ def _listener(
         node_host=node_host,
     )
     return ListenerSettings(
-        host=host, bootstrap_port=bootstrap_port, advertised=advertised, tls=tls, table=named
+        host=host,
+        bootstrap_port=bootstrap_port,
+        advertised=advertised,
+        tls=tls,
+        proxied_by=table.value("proxy_protocol_from", (), values.read_networks),
+        table=named,
     )
 
 

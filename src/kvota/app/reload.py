@@ -347,7 +347,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
 def _where(listeners: Sequence[ListenerSettings]) -> list[object]:
     """What of them needs a restart: all but how those encrypt that do."""
     return [
-        (one.table, one.host, one.bootstrap_port, one.advertised, one.tls is None)
+        (one.table, one.host, one.bootstrap_port, one.advertised, one.tls is None, one.proxied_by)
         for one in listeners
     ]
 

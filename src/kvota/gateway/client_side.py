@@ -8,6 +8,7 @@ from functools import partial
 from time import time_ns
 from typing import cast
 
+from kvota.gateway.behind_balancer import BehindBalancer
 from kvota.gateway.certificate_in_force import CertificateInForce
 from kvota.gateway.closing import leave_upstream
 from kvota.gateway.connection_rates import ConnectionRates
@@ -22,6 +23,7 @@ from kvota.gateway.side import LONG_NS, TIMED_READ_BYTES, Side
 from kvota.gateway.tls_clients import ClientTlsError, node_called, user_of, why_failed
 from kvota.gateway.tls_transport import TlsTransport
 from kvota.gateway.upstream_side import UpstreamSide
+from kvota.model.address import Address
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
@@ -48,6 +50,7 @@ class ClientSide(Side):
     Args:
         reception: the gateway's parts.
         entrance: by which port the client comes.
+        client: where it is, where a balancer has told that.
 
     Attributes:
         driver: of this connection, once connected.
@@ -56,6 +59,7 @@ class ClientSide(Side):
     __slots__ = (
         "_before_dialled",
         "_certificate",
+        "_client",
         "_dialling",
         "_entrance",
         "_machine",
@@ -65,8 +69,11 @@ class ClientSide(Side):
 
     driver: Driver
 
-    def __init__(self, reception: Reception, entrance: Entrance) -> None:
+    def __init__(
+        self, reception: Reception, entrance: Entrance, client: Address | None = None
+    ) -> None:
         super().__init__()
+        self._client = client
         self._reception = reception
         self._entrance = entrance
         self._certificate = reception.certificates[entrance.number]
@@ -84,7 +91,12 @@ class ClientSide(Side):
         told = self._entrance.listener.advertised
         address_of = reception.means.shared.topology.told_by(told)
         self.driver = Driver(
-            reception.means, self, destination, node_id=node_id, address_of=address_of
+            reception.means,
+            self,
+            destination,
+            node_id=node_id,
+            address_of=address_of,
+            come_from=self._client,
         )
         self.driver.write_upstream = self._write_when_dialled
         self._machine = self.driver.machine
@@ -242,9 +254,22 @@ class ClientSide(Side):
         return upstream
 
 
-def protocol_for(reception: Reception, entrance: Entrance) -> asyncio.BaseProtocol:
-    """What takes a new connection's bytes: the client's side of it, or TLS before that."""
-    side = ClientSide(reception, entrance)
+def protocol_for(reception: Reception, entrance: Entrance) -> asyncio.Protocol:
+    """What takes a new connection's bytes: the client's side of it; before that TLS, and what a balancer says."""
+    if not entrance.listener.proxied_by:
+        return _protocol_of(reception, entrance, None)
+    return BehindBalancer(
+        entrance.listener,
+        partial(_protocol_of, reception, entrance),
+        reception.means.journal,
+        patience_s=reception.means.limits.tls_handshake_ms / 1000,
+    )
+
+
+def _protocol_of(
+    reception: Reception, entrance: Entrance, client: Address | None
+) -> asyncio.Protocol:
+    side = ClientSide(reception, entrance, client)
     certificate = reception.certificates[entrance.number]
     if certificate is None:
         return side

@@ -20,6 +20,7 @@ from kvota.gateway.means import Means
 from kvota.gateway.questions import Questions
 from kvota.gateway.request_time import charge_time_or_not, took
 from kvota.gateway.side import BrokerSide, Side, written_nowhere
+from kvota.model.address import Address
 from kvota.model.errors import ProtocolError
 from kvota.session.commands import Do
 from kvota.session.connection import Connection
@@ -76,6 +77,7 @@ class Driver:
         *,
         node_id: int,
         address_of: AddressOf,
+        come_from: Address | None = None,
     ) -> None:
         self.means = means
         self._eof = False
@@ -89,7 +91,7 @@ class Driver:
         self.number = next(means.numbers)
         self.write_client: Callable[[bytes | bytearray], None] = client.transport.write
         self.write_upstream: Callable[[bytes | bytearray], None] = written_nowhere
-        address = client.transport.get_extra_info("peername")
+        address = come_from or client.transport.get_extra_info("peername")
         self.host: str = address[0] if address else "?"
         self.peer = f"{self.host}:{address[1]}" if address else "?"
         self.machine = Connection(

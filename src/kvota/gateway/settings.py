@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 
 from kvota.engine.layered_bloom import Layering
 from kvota.model.quota_window import QuotaWindow
@@ -11,6 +12,7 @@ from kvota.tls.client_tls import Tls
 from kvota.tls.server_tls import ServerTls
 from kvota.wire.error_code import ErrorCode
 
+Network = IPv4Network | IPv6Network
 # Beside the connections that have a place one for each so many may still wait for its last answers.
 _PLACES_FOR_ONE_THAT_LEAVES = 8
 
@@ -94,6 +96,7 @@ class ListenerSettings:
         bootstrap_port: for clients that know no node yet.
         advertised: what clients are told that come this way.
         tls: how it is encrypted; None: it is not.
+        proxied_by: where balancers are, who say where each client is (PROXY protocol); empty: clients come themselves.
         table: what it is called in the file.
     """
 
@@ -101,6 +104,7 @@ class ListenerSettings:
     bootstrap_port: int
     advertised: Advertised
     tls: ServerTls | None = None
+    proxied_by: tuple[Network, ...] = ()
     table: str = "gateway"
 
     @property
@@ -118,7 +122,7 @@ class GatewaySettings:
     """Where to listen, whom to reach.
 
     Attributes:
-        host, bootstrap_port, advertised, tls: of the first listener.
+        host, bootstrap_port, advertised, tls, proxied_by: of the first listener.
         further_listeners: all others.
         upstream: the bootstrap servers.
         upstream_tls: how connections to brokers are encrypted; None: they are not.
@@ -129,6 +133,7 @@ class GatewaySettings:
     advertised: Advertised
     upstream: tuple[tuple[str, int], ...]
     tls: ServerTls | None = None
+    proxied_by: tuple[Network, ...] = ()
     further_listeners: tuple[ListenerSettings, ...] = ()
     upstream_tls: Tls | None = None
     limits: GatewayLimits = field(default_factory=GatewayLimits)
@@ -144,6 +149,7 @@ class GatewaySettings:
             bootstrap_port=self.bootstrap_port,
             advertised=self.advertised,
             tls=self.tls,
+            proxied_by=self.proxied_by,
         )
         return first, *self.further_listeners
 

@@ -302,3 +302,33 @@ def test_the_quota_on_producer_ids_has_a_window_layers_and_an_answer_of_its_own(
     assert QuotaType.PRODUCER_ID in config.gateway.connection.enforced
     assert config.quotas.saved_ids == tmp_path / "ids"
     assert load_config(written(tmp_path, UPSTREAM)).gateway.producer_ids == ProducerIdSettings()
+
+
+def test_balancers_stand_at_each_listener(tmp_path: Path) -> None:
+    lines = (
+        '[gateway]\nproxy_protocol_from = ["10.0.0.7", "fd00::/8"]\n'
+        "[listeners.inside]\nbootstrap_port = 9392\nnode_port_base = 9400\n"
+    )
+
+    first, second = load_config(written(tmp_path, lines + UPSTREAM)).gateway.listeners
+
+    assert [str(network) for network in first.proxied_by] == ["10.0.0.7/32", "fd00::/8"]
+    assert second.proxied_by == ()
+
+
+@pytest.mark.parametrize("value", ["[]", "true", '"10.0.0.7"', '["kafka.example"]', "[1]", '["10.0.0.7/16"]'])  # fmt: skip
+def test_what_is_no_network_is_refused(tmp_path: Path, value: str) -> None:
+    path = written(tmp_path, f"[gateway]\nproxy_protocol_from = {value}\n{UPSTREAM}")
+
+    with pytest.raises(ConfigurationError, match="a list of addresses and networks"):
+        load_config(path)
+
+
+def test_the_claim_and_the_time_of_logins_are_read(tmp_path: Path) -> None:
+    lines = '[kafka]\n"sasl.oauthbearer.sub.claim.name" = "user"\n[limits]\nlogin_time = "5s"\n'
+
+    config = load_config(written(tmp_path, lines + UPSTREAM))
+
+    assert config.kafka.name_claim == "user"
+    assert config.gateway.limits.login_ms == 5_000
+    assert load_config(written(tmp_path, UPSTREAM)).kafka.name_claim == "sub"

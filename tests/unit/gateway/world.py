@@ -13,7 +13,7 @@ from kvota.callbacks import ClientQuotaCallback, DefaultQuotaCallback
 from kvota.engine import QuotaEngine
 from kvota.gateway.driver import Driver
 from kvota.gateway.gateway import Gateway
-from kvota.gateway.settings import GatewayLimits, GatewaySettings, ListenerSettings
+from kvota.gateway.settings import GatewayLimits, GatewaySettings, ListenerSettings, Network
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
@@ -212,6 +212,7 @@ class World:
         tls: ServerTls | None = None,
         upstream_tls: Tls | None = None,
         node_host: str = "",
+        proxied_by: tuple[Network, ...] = (),
         broker_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.limits = limits or GatewayLimits(drain_ms=2_000)
@@ -242,6 +243,7 @@ class World:
             bootstrap_port=self.tls_port,
             advertised=inside,
             tls=tls,
+            proxied_by=proxied_by,
             table="listeners.outside",
         )
         self.sink = Rows()
@@ -269,6 +271,7 @@ class World:
                 bootstrap_port=self.first_port,
                 advertised=advertised,
                 upstream=upstream,
+                proxied_by=proxied_by,
                 limits=self.limits,
                 further_listeners=() if tls is None else (further,),
                 upstream_tls=upstream_tls,
