@@ -43,7 +43,6 @@ class LogDirBrokers:
     dirs: dict[int, Sequence[Dir]] = field(default_factory=dict)
     named: tuple[int, ...] | None = None
     hung: set[int] = field(default_factory=set)
-    silent: set[int] = field(default_factory=set)
     error_code: int = 0
     version: int = 4
     metadata: str = "answers"
@@ -62,8 +61,6 @@ class LogDirBrokers:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")
             frame = await reader.readexactly(size)
-            if node_id in self.silent:
-                continue
             key, version = frame[1], frame[3]
             correlation = int.from_bytes(frame[4:8], "big")
             if node_id in self.silent:
