@@ -498,6 +498,6 @@ def test_a_gateway_whose_own_certificate_cannot_be_read_does_not_start(
             check=False,
         )
         assert done.returncode == 2, done.stderr
-        assert "kafka.admin.ssl.keystore.location: " in done.stderr
+        assert 'kafka.admin.ssl.keystore.location": ' in done.stderr
         assert "gateway-keystore.pem: cannot be read" in done.stderr
     assert process.log == ""

@@ -16,7 +16,7 @@ import uvloop
 from kvota.app.check import doubts
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
-from kvota.app.own_login import check_own_tls
+from kvota.app.own_login import check_own_login
 from kvota.app.own_source import open_own_source
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force
@@ -71,7 +71,7 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
         KvotaError: its own certificate cannot be read, a source of volumes cannot be loaded, a port is taken, the record folder cannot be written, another
             gateway uses the store, or runs with these files.
     """
-    check_own_tls(config.kafka)
+    check_own_login(config)
     # Until the loop listens to it: whoever has us reload finds us by the lock that we hold from here on.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lock = hold_pid_file(config)

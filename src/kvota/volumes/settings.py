@@ -5,7 +5,7 @@ inclusive; NaN is refused.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Literal
@@ -198,10 +198,7 @@ def read_volume_settings(
             f"{VALIDITY} ({validity_ms / 1000:g} s) is not longer than the check interval ({interval_ms / 1000:g} s): "
             "the fallback comes into force between two looks"
         )
-    if limit is not None and interval_ms == 0:
-        reader.warnings.append(f"{CHECK_INTERVAL} is 0: the volumes' limits are never looked at")
-    if told_by and interval_ms == 0:
-        reader.warnings.append(f"{CHECK_INTERVAL} is 0: {told_by} is never asked")
+    reader.warnings += _nothing_is_looked_at(properties, limit, told_by, interval_ms)
     own_class = told_by or (properties[SOURCE].strip() if source == "own" else "")
     own_prefix = f"{FACTOR_SOURCE if told_by else SOURCE}."
     settings = VolumeSettings(
@@ -224,6 +221,18 @@ def read_volume_settings(
         warnings=tuple(reader.warnings),
     )
     return settings, reader.faults
+
+
+def _nothing_is_looked_at(
+    properties: Mapping[str, str], limit: VolumeLimit | None, told_by: str, interval_ms: int
+) -> Iterator[str]:
+    """What has been asked for by halves: limits, or looks."""
+    key = CHECK_INTERVAL_ISO if CHECK_INTERVAL_ISO in properties else CHECK_INTERVAL
+    if interval_ms == 0 and (limit is not None or told_by):
+        what = f"{told_by} is never asked" if told_by else "the volumes' limits are never looked at"
+        yield f"{key} is {properties.get(key, '0').strip()}: {what}; write e.g. 10 seconds"
+    elif interval_ms > 0 and key in properties and limit is None and not told_by:
+        yield f"{key} is set, and no limit of volumes is: they are not looked at; write e.g. {HARD_RATIO[0]} = 0.1"
 
 
 def _or(value: float | None, default: float) -> float:
@@ -370,7 +379,13 @@ def _excluded(reader: _Reader) -> frozenset[str]:
         return frozenset()
     if "User:" not in text:
         names = _list(text)
-        if names:
+        if any(name.lower().startswith("user:") for name in names):
+            reader.fault(
+                EXCLUDED,
+                f'"{text.strip()}": the type of a principal is written "User:"',
+                'Write e.g. "User:operator; User:mirror".',
+            )
+        elif names:
             reader.warnings.append(
                 f'{EXCLUDED}: names without a type are the old way; write "User:{names[0]}"'
             )

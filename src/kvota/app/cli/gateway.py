@@ -111,11 +111,11 @@ def _check(path: Path, *, connect: bool) -> int:
     )
     from kvota.app.check_callback import check_files
     from kvota.app.check_source import check_own_source
-    from kvota.app.own_login import check_own_tls
+    from kvota.app.own_login import check_own_login
     from kvota.app.run_gateway import summary
 
     config, stored, callback = check_files(path)
-    check_own_tls(config.kafka)
+    check_own_login(config)
     for line in [*summary(config, stored), *when_certificates_end(config)]:
         print(line)
     if config.record.folder is not None:
