@@ -29,7 +29,7 @@ def texts_of(table: pa.Table, name: str) -> Part:
     if indices.null_count:
         indices = indices.fill_null(len(texts))
         texts.append("")
-    codes = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = indices.to_numpy(zero_copy_only=False)
     first_of = {text: code for code, text in reversed(list(enumerate(texts)))}
     if len(first_of) < len(texts):  # the same text twice, e.g. empty and null
         codes = np.array([first_of[text] for text in texts])[codes]

@@ -43,11 +43,12 @@ def pack(events: pa.Table, packing_: Packing) -> pa.RecordBatch | None:
     ts_us, seq = ints(table, "ts_us", 0), ints(table, "seq", 0)
     names = _names(table, part, packing_)
     group, codes = _groups(names)
-    order, starts = np.empty(len(group), np.int64), np.empty(len(codes) + 1, np.int64)
-    packing.group_rows(group, order, starts)
+    order, starts, codes = _together(group, codes)
     times = seq if packing_.by == "counter" else ts_us
     if not packing.sort_groups(order, starts, times, rank, seq):
-        order = np.lexsort((seq, rank, times, group))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.repeat(np.arange(len(codes)), np.diff(starts))
+        order = np.lexsort((seq, rank, times, place))
     starts, group_of = _cut(starts)
     columns: dict[str, Array | int] = {
         "ts_us": ts_us,
@@ -174,6 +175,16 @@ def _present(codes: Array, size: int) -> tuple[Array, Array]:
     return number[codes], np.flatnonzero(is_there)
 
 
+def _together(group: Array, codes: Array) -> tuple[Array, Array, Array]:
+    """Put the rows of each group together; return the rows, where groups start, and each one's codes."""
+    begins = np.append(0, np.flatnonzero(group[1:] != group[:-1]) + 1)
+    if len(begins) == len(codes):  # they are, as in a compacted file
+        return np.arange(len(group)), np.append(begins, len(group)), codes[group[begins]]
+    order, starts = np.empty(len(group), np.int64), np.empty(len(codes) + 1, np.int64)
+    packing.group_rows(group, order, starts)
+    return order, starts, codes
+
+
 def _cut(starts: Array) -> tuple[Array, Array]:
     """Cut groups into chunks of bounded size; return where they start, and each one's group."""
     counts = np.diff(starts)
@@ -216,6 +227,10 @@ def _payload(
 def _gathered(columns: Sequence[Array], order: Array, dtype: np.dtype[Any]) -> Array:
     """Return a row per column, in this order."""
     rows = np.empty((len(columns), len(order)), dtype)
+    if (order[1:] > order[:-1]).all():  # every row stays where it is
+        for row, values in zip(rows, columns, strict=True):
+            row[:] = values
+        return rows
     for row, values in zip(rows, columns, strict=True):
         np.take(values, order, out=row, mode="clip")  # without "clip" it is copied once more
     return rows

@@ -136,6 +136,25 @@ def test_every_row_comes_back_in_order_however_they_were_cut(
         assert plain(found) == expected(rows, by)
 
 
+@pytest.mark.parametrize("by", list(KEYS))
+@pytest.mark.parametrize("seed", [None, 3])
+def test_rows_that_lie_counter_by_counter_are_packed_as_others(
+    recorded: list[EventRow], by: s.By, seed: int | None
+) -> None:
+    rows = recorded if seed is None else random.Random(seed).sample(recorded, len(recorded))
+    places = [NAMES.index(name) for name in KEYS[by]]
+    clustered = sorted(rows, key=lambda row: [str(row[place]) for place in reversed(places)])
+
+    packed = chunks([clustered], by)
+
+    found = in_order(unpack(packed.to_batches(), as_recorded=by == "counter"))
+    assert plain(found) == expected(recorded, by)
+    others = in_order(unpack(chunks([recorded], by).to_batches(), as_recorded=by == "counter"))
+    assert {name: repr(rows) for name, rows in found.items()} == {
+        name: repr(rows) for name, rows in others.items()
+    }
+
+
 @pytest.mark.parametrize("by", ["counter", "user"])
 def test_large_counters_are_cut_and_put_together(
     recorded: list[EventRow], by: s.By, monkeypatch: pytest.MonkeyPatch
