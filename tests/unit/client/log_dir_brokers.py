@@ -35,7 +35,6 @@ class LogDirBrokers:
         version: the highest of DescribeLogDirs that is offered.
         metadata: "answers", "hangs", "leaves" or "garbage".
         metadata_hangs_at: brokers at which it hangs, whatever it does at others.
-        silent: brokers that take connections, and answer nothing at all.
         topics: so many are named of each directory, without partitions.
         connections: so many were made.
     """
