@@ -143,10 +143,10 @@ class GatewayProcess:
 
     @property
     def http_url(self) -> str:
-        """Return where it serves HTTP, as its log says."""
-        found = re.search(r"HTTP at (http://\S+):", self.log)
-        assert found is not None, "it serves no HTTP"
-        return found[1]
+        """Return where it serves HTTP, as its log says: after another start perhaps elsewhere."""
+        found: list[str] = re.findall(r"HTTP at (http://\S+):", self.log)
+        assert found, "it serves no HTTP"
+        return found[-1]
 
     @property
     def running(self) -> bool:

@@ -116,6 +116,8 @@ def without_in_steps(
             kept_topics += 1
             count = encode_count(len(kept), flexible=flexible)
             topics += name, count, *kept, frame[tags_at : scanner.at]
+        if scanner.is_step_done():
+            yield None
     tail_at = scanner.at
     scanner.skip_tags()
     scanner.finish()
@@ -161,6 +163,8 @@ def scan_answer_in_steps(frame: Frame, version: int) -> Steps[ProduceAnswer]:
         tags_at = scanner.at
         scanner.skip_tags()
         topics.append((topic, results, bytes(frame[tags_at : scanner.at])))
+        if scanner.is_step_done():
+            yield None
     return ProduceAnswer(body_at, topics, scanner.at)
 
 

@@ -131,6 +131,8 @@ def producers_in_steps(frame: Bytes, body_at: int, version: int) -> Steps[list[B
             if scanner.is_step_done():
                 yield None
         scanner.skip_tags()
+        if scanner.is_step_done():
+            yield None
     scanner.skip_tags()
     scanner.finish()
     return found

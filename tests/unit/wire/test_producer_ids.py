@@ -17,6 +17,7 @@ from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 from kvota.model.errors import ProtocolError
 from kvota.testing import frames
 from kvota.testing.kafka_messages import body_offset, mutate, versions
+from kvota.wire.produce_parts import scan_answer_in_steps, without_in_steps
 from kvota.wire.producer_ids import (
     BATCHES_MAX,
     BATCHES_OF_PARTITION_MAX,
@@ -207,6 +208,29 @@ def test_ten_thousand_partitions_are_read_a_little_at_a_time(version: int) -> No
 
     assert [of.partition for of in found] == list(range(10_000))
     assert breaks >= 10_000 // 256 - 1
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_topics_without_a_partition_are_read_a_little_at_a_time(version: int) -> None:
+    count = 5_000
+    frame = request(version, [(f"t{number}", []) for number in range(count)])
+    body_at = body_offset(frame, frames.PRODUCE, version, "request")
+    answer = b"\0" * 8  # size, correlation
+    if version >= 9:
+        answer += b"\0"  # tags
+    answer += frame[topics_at(frame, body_at, version) :]
+
+    for steps in (
+        producers_in_steps(frame, body_at, version),
+        without_in_steps(frame, body_at, version, {(b"other", 0)}),
+        scan_answer_in_steps(answer, version),
+    ):
+        assert sum(1 for _ in steps) >= count // 256 - 1
+
+
+def topics_at(frame: bytes, body_at: int, version: int) -> int:
+    """Behind the transactional id, acks and timeout: an answer begins with topics of the same form, without partitions."""
+    return body_at + (1 if version >= 9 else 2) + 2 + 4
 
 
 def test_more_partitions_than_are_taken_are_refused_before_they_are_read() -> None:
