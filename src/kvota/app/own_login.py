@@ -1,19 +1,13 @@
 """The gateway's own connections may be encrypted; those that it makes for its clients are not, so both need listeners of their own."""
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from kvota.app.kafka_properties import KafkaProperties
 from kvota.model.address import Address, address_text
-from kvota.model.errors import Fault, UsageError
+from kvota.model.errors import Fault
 from kvota.volumes.settings import ADMIN_PREFIXES
 
-if TYPE_CHECKING:  # it reads its faults from here
-    from kvota.app.config import GatewayConfig
-
 _SERVERS, _PROTOCOL = "bootstrap.servers", "security.protocol"
-_LOGIN = ("sasl.mechanism", "sasl.jaas.config")
 _REMEDY = "Write there the address of a listener of the brokers with TLS (security protocol {})."
 
 
@@ -35,47 +29,13 @@ def faults_of_own_tls(kafka: KafkaProperties, upstream: Sequence[Address]) -> It
             f"{protocol}, and {ADMIN_PREFIXES[0]}{_SERVERS} is not set: upstream.bootstrap_servers, to which "
             "clients are passed on without TLS, cannot be the listener"
         )
-        yield Fault(_place(kafka, _PROTOCOL), problem, remedy)
+        yield Fault(place_of(kafka, _PROTOCOL), problem, remedy)
     for server in {address_text(*address) for address in upstream}.intersection(own):
         problem = (
             f"{server} is one of upstream.bootstrap_servers, to which clients are passed on without TLS, "
             f"and security.protocol is {protocol}"
         )
-        yield Fault(_place(kafka, _SERVERS), problem, remedy)
-
-
-def check_own_login(config: "GatewayConfig") -> None:
-    """Check the properties of the gateway's own connections, before clients are let in; certificates and the key are read once.
-
-    Raises:
-        UsageError: a property or a file cannot be used, said with its place; no key and no password is in its text.
-    """
-    admin = config.kafka.volumes.admin
-    if not admin:
-        return
-    try:
-        from kvota.app.own_cluster import own_cluster  # kio takes a while
-    except ModuleNotFoundError as error:
-        msg = f"{ADMIN_PREFIXES[0]}*: {error.name} is not installed; it comes with kvota[client]"
-        raise UsageError(msg) from error
-    login = next((name for name in _LOGIN if name in admin), None)
-    protocol = admin.get(_PROTOCOL, "").strip()
-    if login is not None and protocol in {"", "PLAINTEXT", "SSL"}:
-        said = f"{_PROTOCOL}={protocol}" if protocol else f"no {_PROTOCOL}"
-        where = _place(config.kafka, login)
-        msg = f"{where}: has no effect with {said}. Write {_PROTOCOL} = SASL_PLAINTEXT or SASL_SSL, or leave it out"
-        raise UsageError(msg)
-    try:
-        own_cluster(config, client_id="")
-    except UsageError as error:
-        text = str(error).removeprefix(f"{ADMIN_PREFIXES[0]}: ")
-        # The client speaks of a server by its address.
-        name = _SERVERS if text.startswith('"') else re.split(r"[:\s]", text, maxsplit=1)[0]
-        if name not in admin:
-            msg = f"{ADMIN_PREFIXES[0]}{text}"
-            raise UsageError(msg) from error
-        msg = f"{_place(config.kafka, name)}: {text.removeprefix(name).lstrip(': ')}"
-        raise UsageError(msg) from error
+        yield Fault(place_of(kafka, _SERVERS), problem, remedy)
 
 
 def _tls_protocol(kafka: KafkaProperties) -> str:
@@ -84,5 +44,6 @@ def _tls_protocol(kafka: KafkaProperties) -> str:
     return protocol if protocol.endswith("SSL") else ""
 
 
-def _place(kafka: KafkaProperties, name: str) -> str:
+def place_of(kafka: KafkaProperties, name: str) -> str:
+    """Where a property of the own connections stands, named without its prefix; it must be there."""
     return next(kafka.places[prefix + name] for prefix in ADMIN_PREFIXES if prefix + name in kafka.places)  # fmt: skip

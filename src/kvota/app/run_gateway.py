@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from kvota.app.check import doubts
+from kvota.app.check_login import check_own_login
 from kvota.app.config import GatewayConfig
 from kvota.app.limit_sources import LimitSources
-from kvota.app.own_login import check_own_login
 from kvota.app.own_source import open_own_source
 from kvota.app.quota_opening import open_store
 from kvota.app.reload import Reload, algorithm_text, in_force

@@ -110,8 +110,8 @@ def _check(path: Path, *, connect: bool) -> int:
         when_certificates_end,
     )
     from kvota.app.check_callback import check_files
+    from kvota.app.check_login import check_own_login
     from kvota.app.check_source import check_own_source
-    from kvota.app.own_login import check_own_login
     from kvota.app.run_gateway import summary
 
     config, stored, callback = check_files(path)
