@@ -242,13 +242,11 @@ class ClientSide(Side):
         driver, reception = self.driver, self._reception
         told = self._client or self.transport.get_extra_info("peername")
         called = self.transport.get_extra_info("sockname")
-        if told is None or called is None:  # it has gone
-            return None
         reached = await reception.dialler.dial(
             driver.destination,
             lambda: UpstreamSide(driver, reception.means),
             reception.means.turns,
-            (told[:2], called[:2]),
+            None if told is None or called is None else (told[:2], called[:2]),
         )
         if reached is None:
             return None

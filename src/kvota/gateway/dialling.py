@@ -112,7 +112,7 @@ class Dialler:
         destination: Destination,
         make_end: Callable[[], End],
         turns: Turns,
-        between: tuple[Address, Address],
+        between: tuple[Address, Address] | None,
     ) -> tuple[End, Address] | None:
         """Connect, with TLS where brokers want it.
 
@@ -121,11 +121,12 @@ class Dialler:
             make_end: makes the protocol.
             turns: for the handshake.
             between: where the client is, and which address it has called: what is upstream may want to be told.
+                None: it has gone.
 
         Returns:
             The protocol and where it is; None when nobody can be reached (it is logged).
         """
-        head = proxy_head(*between) if self._tells_clients else b""
+        head = proxy_head(*between) if self._tells_clients and between is not None else b""
         candidates = [destination.address]
         is_any = self._address_of(destination.listener_node_id) is None
         if is_any:
