@@ -146,7 +146,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
     name = listen.value("name", "kvota", values.read_name)
     first_listener, *further = read_listeners(reader, folder)
     advertised_host = first_listener.advertised.host
-    reader.known(("upstream",), ("bootstrap_servers", "connect_timeout", "tls"))
+    reader.known(("upstream",), ("bootstrap_servers", "connect_timeout", "tls", "proxy_protocol"))
     upstream = reader.table("upstream")
     servers = upstream.required("bootstrap_servers", values.read_servers, '["127.0.0.1:9092"]')
     own = OwnAddresses(
@@ -180,6 +180,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             further_listeners=tuple(further),
             upstream=tuple(servers or ()),
             upstream_tls=upstream_tls,
+            tells_clients=upstream.value("proxy_protocol", False, values.read_boolean),  # noqa: FBT003
             limits=limits,
             connection_rates=ConnectionRateSettings(
                 window=kafka.windows[QuotaType.PRODUCE],  # Kafka's quota.window.*, too

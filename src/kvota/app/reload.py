@@ -324,8 +324,8 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
             _where(now.gateway.listeners),
         ),
         "upstream": (
-            (before.gateway.upstream, before.gateway.upstream_tls),
-            (now.gateway.upstream, now.gateway.upstream_tls),
+            _of_upstream(before),
+            _of_upstream(now),
         ),
         "limits": (
             (before.gateway.limits, before.gateway.connection),
@@ -342,6 +342,11 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         ),
     }
     return [name for name, (old, new) in pairs.items() if old != new]
+
+
+def _of_upstream(config: GatewayConfig) -> tuple[object, ...]:
+    gateway = config.gateway
+    return gateway.upstream, gateway.upstream_tls, gateway.tells_clients
 
 
 def _where(listeners: Sequence[ListenerSettings]) -> list[object]:

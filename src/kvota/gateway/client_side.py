@@ -240,10 +240,13 @@ class ClientSide(Side):
 
     async def _connect(self) -> UpstreamSide | None:
         driver, reception = self.driver, self._reception
+        told = self._client or self.transport.get_extra_info("peername")
+        called = self.transport.get_extra_info("sockname")
         reached = await reception.dialler.dial(
             driver.destination,
             lambda: UpstreamSide(driver, reception.means),
             reception.means.turns,
+            None if told is None or called is None else (told[:2], called[:2]),
         )
         if reached is None:
             return None

@@ -22,6 +22,7 @@ from kvota.model.errors import UsageError
 from kvota.session.topology import UNKNOWN_NODE, Topology
 from kvota.tls.client_tls import Tls
 from kvota.tls.tls_error import why_no_tls
+from kvota.wire.proxy_protocol import proxy_head
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Dialler:
     ) -> None:
         self._servers = settings.upstream
         self._tls = settings.upstream_tls
+        self._tells_clients = settings.tells_clients
         self._connect_s = settings.limits.connect_ms / 1000
         self._topology = topology
         self._brokers = brokers
@@ -106,15 +108,31 @@ class Dialler:
         return address is not None and address != destination.address
 
     async def dial(
-        self, destination: Destination, make_end: Callable[[], End], turns: Turns
+        self,
+        destination: Destination,
+        make_end: Callable[[], End],
+        turns: Turns,
+        between: tuple[Address, Address] | None,
     ) -> tuple[End, Address] | None:
-        """Connect, with TLS where brokers want it (``turns``: for its handshake); returns the protocol and where it is, None when nobody can be reached (it is logged)."""
+        """Connect, with TLS where brokers want it.
+
+        Args:
+            destination: which broker.
+            make_end: makes the protocol.
+            turns: for the handshake.
+            between: where the client is, and which address it has called: what is upstream may want to be told.
+                None: it has gone.
+
+        Returns:
+            The protocol and where it is; None when nobody can be reached (it is logged).
+        """
+        head = proxy_head(*between) if self._tells_clients and between is not None else b""
         candidates = [destination.address]
         is_any = self._address_of(destination.listener_node_id) is None
         if is_any:
             candidates += [*self._brokers.reachable, *self._servers]
         for address in dict.fromkeys(candidates):
-            end = await self._connect(address, make_end, turns)
+            end = await self._connect(address, make_end, turns, head)
             if end is not None:
                 if is_any:
                     self._brokers.look()  # whom the next ones may be for
@@ -122,14 +140,14 @@ class Dialler:
         return None
 
     async def _connect(
-        self, address: Address, make_end: Callable[[], End], turns: Turns
+        self, address: Address, make_end: Callable[[], End], turns: Turns, head: bytes
     ) -> End | None:
         if self._own.is_named(*address):
             self._refuse(address, address)
             return None
         try:
             async with asyncio.timeout(self._connect_s):
-                transport, end = await self._connected(address, make_end, turns)
+                transport, end = await self._connected(address, make_end, turns, head)
         # A TimeoutError is an OSError; a name that cannot be encoded is a ValueError.
         except (OSError, ValueError, UsageError) as error:
             self._brokers.reached(address, is_so=False)
@@ -148,16 +166,22 @@ class Dialler:
         return end
 
     async def _connected(
-        self, address: Address, make_end: Callable[[], End], turns: Turns
+        self, address: Address, make_end: Callable[[], End], turns: Turns, head: bytes
     ) -> tuple[asyncio.Transport, End]:
         loop = asyncio.get_running_loop()
         if self._tls is None:
-            return await loop.create_connection(make_end, *address)
+            transport, end = await loop.create_connection(make_end, *address)
+            if head:
+                transport.write(head)  # nobody has written yet
+            return transport, end
         context = self._tls.context()
         wrap = partial(context.wrap_bio, server_hostname=address[0])
         shaking = Handshake(loop.create_future())
         _, tls = await loop.create_connection(
-            lambda: TlsTransport(shaking, wrap, turns=turns, handshake_s=self._connect_s), *address
+            lambda: TlsTransport(
+                shaking, wrap, turns=turns, handshake_s=self._connect_s, head=head
+            ),
+            *address,
         )
         try:
             await shaking.is_over

@@ -126,6 +126,7 @@ class GatewaySettings:
         further_listeners: all others.
         upstream: the bootstrap servers.
         upstream_tls: how connections to brokers are encrypted; None: they are not.
+        tells_clients: what is upstream is told where each client is (PROXY protocol, before TLS).
     """
 
     host: str
@@ -136,6 +137,7 @@ class GatewaySettings:
     proxied_by: tuple[Network, ...] = ()
     further_listeners: tuple[ListenerSettings, ...] = ()
     upstream_tls: Tls | None = None
+    tells_clients: bool = False
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     connection_rates: ConnectionRateSettings = field(default_factory=ConnectionRateSettings)
     producer_ids: ProducerIdSettings = field(default_factory=ProducerIdSettings)

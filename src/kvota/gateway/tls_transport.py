@@ -79,6 +79,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         turns: handshakes, and reads of many small records, let others go first.
         handshake_s: so long the handshake may take.
         protocol: whose transport it is from the socket's first moment on; None: one is set when it is secured.
+        head: goes before the handshake, as it is.
 
     Attributes:
         tls: OpenSSL's part.
@@ -87,6 +88,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """
 
     __slots__ = (
+        "_before",
         "_handshake_s",
         "_has_ended",
         "_head",
@@ -114,6 +116,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         turns: Turns,
         handshake_s: float,
         protocol: asyncio.Protocol | None = None,
+        head: bytes = b"",
     ) -> None:
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -124,6 +127,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._lower: asyncio.Transport
         self._protocol = protocol
         self._timer: asyncio.TimerHandle | None = None
+        self._before = head
         self._head = b""  # of a record, shorter than its header
         self._missing = 0  # of a record that OpenSSL has the beginning of
         self._left = memoryview(b"")  # has come, and waits for its turn
@@ -142,6 +146,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._timer = loop.call_later(self._handshake_s, self._is_too_slow)
         if self._protocol is not None:
             self._protocol.connection_made(self)
+        if self._before:
+            self._lower.write(self._before)
         if not self.tls.server_side:
             self._shake()
 

@@ -1,9 +1,9 @@
-"""The head that a balancer sends before a client's bytes: the PROXY protocol, version 2.
+"""The head that a balancer, or the gateway, sends before a client's bytes: the PROXY protocol, version 2.
 
 Source: "The PROXY protocol, versions 1 & 2" (HAProxy), section 2.2. Of what may follow the addresses (TLVs) nothing is read.
 """
 
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from typing import NamedTuple
 
@@ -56,6 +56,26 @@ def read_proxy_head(data: bytes) -> ProxyHead | None:
         return None
     client = None if command == _LOCAL else _client(data, family, length)
     return ProxyHead(size_bytes, client)
+
+
+def proxy_head(client: Address, called: Address) -> bytes:
+    """Return the head that says where a client is, and which address it has called; both are literal.
+
+    >>> proxy_head(("192.0.2.7", 51_000), ("10.0.0.1", 9192)).hex()
+    '0d0a0d0a000d0a515549540a2111000cc00002070a000001c73823e8'
+    """
+    ips = [ip_address(host.partition("%")[0]) for host, _ in (client, called)]
+    if all(ip.version == 4 for ip in ips):
+        family, addresses = _TCP_4, [ip.packed for ip in ips]
+    else:
+        family, addresses = _TCP_6, [_as_6(ip).packed for ip in ips]
+    layout = _OF_4 if family == _TCP_4 else _OF_6
+    head = _HEAD.pack(SIGNATURE, _PROXY, family, layout.size)
+    return head + layout.pack(*addresses, client[1], called[1])
+
+
+def _as_6(ip: IPv4Address | IPv6Address) -> IPv6Address:
+    return ip if isinstance(ip, IPv6Address) else IPv6Address(f"::ffff:{ip}")
 
 
 def _client(data: bytes, family: int, length: int) -> Address | None:

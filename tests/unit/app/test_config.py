@@ -316,6 +316,12 @@ def test_balancers_stand_at_each_listener(tmp_path: Path) -> None:
     assert second.proxied_by == ()
 
 
+def test_whether_clients_addresses_are_told_upstream_is_read(tmp_path: Path) -> None:
+    assert not load_config(written(tmp_path, UPSTREAM)).gateway.tells_clients
+    told = load_config(written(tmp_path, f"{UPSTREAM}proxy_protocol = true\n"))
+    assert told.gateway.tells_clients
+
+
 @pytest.mark.parametrize("value", ["[]", "true", '"10.0.0.7"', '["kafka.example"]', "[1]", '["10.0.0.7/16"]'])  # fmt: skip
 def test_what_is_no_network_is_refused(tmp_path: Path, value: str) -> None:
     path = written(tmp_path, f"[gateway]\nproxy_protocol_from = {value}\n{UPSTREAM}")

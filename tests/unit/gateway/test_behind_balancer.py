@@ -1,6 +1,7 @@
 """Behind a balancer a client is where the balancer says it is, and only trusted ones may say so."""
 
 import asyncio
+import socket
 import ssl
 from ipaddress import ip_network
 from pathlib import Path
@@ -17,7 +18,9 @@ from tests.unit.gateway.world import (
 from tests.unit.wire.test_proxy_protocol import V4, V6, head
 
 from kvota.gateway.settings import GatewayLimits
+from kvota.tls.client_tls import Tls
 from kvota.tls.server_tls import ServerTls
+from kvota.wire.proxy_protocol import SIGNATURE, read_proxy_head
 
 TRUSTED = (ip_network("127.0.0.1"), ip_network("127.0.0.16/28"))
 FROM_4, FROM_6, ITS_OWN = head(0x21, 0x11, V4), head(0x21, 0x21, V6), head(0x20, 0, b"")
@@ -135,3 +138,65 @@ async def test_a_balancer_that_only_looks_is_no_news(
 
     await until(lambda: world.open_connections == 0)
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+# ------------------------------------------------------------------ the other way
+
+
+async def test_what_is_upstream_is_told_where_each_client_is(worlds: Worlds) -> None:
+    reader = await worlds(proxied_by=TRUSTED)
+    world = await worlds(behind=reader, tells_clients=True, knows_brokers=False)
+    client = await world.connect(host="127.0.0.9")
+
+    assert await served(client, heartbeat()) == heartbeat_answer()
+    assert await served(client, heartbeat()) == heartbeat_answer()
+
+    (told,) = reader.drivers
+    assert told.peer == world.drivers[0].peer
+    assert told.host == "127.0.0.9"
+
+
+async def test_what_is_upstream_is_told_of_clients_that_a_balancer_tells_of(worlds: Worlds) -> None:
+    reader = await worlds(proxied_by=TRUSTED)
+    world = await worlds(behind=reader, proxied_by=TRUSTED, tells_clients=True, knows_brokers=False)
+
+    hosts = []
+    for said in (FROM_4, FROM_6, ITS_OWN):
+        client = await world.connect()
+        assert await served(client, said + heartbeat()) == heartbeat_answer()
+        hosts.append(reader.drivers[-1].host)
+
+    assert hosts == ["192.0.2.7", "2001:db8::7", "127.0.0.1"]
+
+
+async def test_upstream_it_is_said_before_tls(worlds: Worlds) -> None:
+    folder = Path(__file__).parent / "tls"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    unchecked = Tls(cafile=folder / "certificate.pem", check_hostname=False)
+    world = await worlds(tells_clients=True, started=(), upstream_tls=unchecked)
+    listening = socket.create_server(world.brokers[0].address)
+    listening.settimeout(5)
+
+    def serve() -> bytes:
+        """The gateway's first look says nothing and goes; a client's connection says whose it is."""
+        while True:
+            connection, _ = listening.accept()
+            connection.settimeout(5)
+            said = connection.recv(28)
+            if said.startswith(SIGNATURE):
+                break
+            connection.close()
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.recv(1_000)
+            tls.sendall(heartbeat_answer())
+        return said
+
+    with listening:
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        client = await world.connect(host="127.0.0.9")
+        assert await served(client, heartbeat()) == heartbeat_answer()
+        head = read_proxy_head(await serving)
+
+    assert head is not None
+    assert head.client == client.writer.get_extra_info("sockname")

@@ -213,6 +213,7 @@ class World:
         upstream_tls: Tls | None = None,
         node_host: str = "",
         proxied_by: tuple[Network, ...] = (),
+        tells_clients: bool = False,
         broker_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.limits = limits or GatewayLimits(drain_ms=2_000)
@@ -272,6 +273,7 @@ class World:
                 advertised=advertised,
                 upstream=upstream,
                 proxied_by=proxied_by,
+                tells_clients=tells_clients,
                 limits=self.limits,
                 further_listeners=() if tls is None else (further,),
                 upstream_tls=upstream_tls,

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvota.model.errors import ProtocolError
-from kvota.wire.proxy_protocol import ADDRESSES_BYTES_MAX, SIGNATURE, ProxyHead, read_proxy_head
+from kvota.wire.proxy_protocol import (
+    ADDRESSES_BYTES_MAX,
+    SIGNATURE,
+    ProxyHead,
+    proxy_head,
+    read_proxy_head,
+)
 
 
 def head(command: int, family: int, rest: bytes) -> bytes:
@@ -65,6 +71,21 @@ def test_the_client_is_where_the_head_says(said: bytes, client: tuple[str, int] 
 def test_what_is_no_such_head_is_refused(said: bytes, words: str) -> None:
     with pytest.raises(ProtocolError, match=words):
         read_proxy_head(said)
+
+
+@pytest.mark.parametrize(
+    ("client", "called"),
+    [
+        (("192.0.2.7", 51_000), ("10.0.0.1", 9192)),
+        (("2001:db8::7", 51_000), ("::1", 9192)),
+        (("192.0.2.7", 51_000), ("::1", 9192)),
+        (("fe80::1", 1), ("10.0.0.1", 65_535)),
+    ],
+)
+def test_what_is_said_is_read(client: tuple[str, int], called: tuple[str, int]) -> None:
+    said = proxy_head(client, called)
+
+    assert read_proxy_head(said) == ProxyHead(len(said), client)
 
 
 @given(st.binary(max_size=60), st.booleans())
