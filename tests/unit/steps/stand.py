@@ -141,7 +141,11 @@ class _Dialler:
         return 1
 
     async def dial(
-        self, destination: Destination, make_end: Callable[[], UpstreamSide], _turns: Turns
+        self,
+        destination: Destination,
+        make_end: Callable[[], UpstreamSide],
+        _turns: Turns,
+        _between: object,
     ) -> tuple[UpstreamSide, tuple[str, int]]:
         end = make_end()
         end.connection_made(Wire())  # type: ignore[arg-type]
