@@ -1,4 +1,4 @@
-"""The gateway's own connections may be encrypted; those that it makes for its clients are not, so both need listeners of their own."""
+"""Where clients are passed on without TLS and the gateway's own connections have it, both need listeners of their own."""
 
 from collections.abc import Iterator, Sequence
 

@@ -40,6 +40,8 @@ from kvota.tls.server_tls import ServerTls
 # Where REQUEST is in force, too, callbacks of one's own are asked about it.
 BYTES_AND_MUTATIONS = ALL_TYPES - {QuotaType.REQUEST}
 
+# A test that waits for ever on this loop is not ended by pytest's own signal.
+PATIENCE_S = 15
 BROKER_HOST = "127.0.0.2"
 GATEWAY_HOST = "127.0.0.1"
 BALANCER_HOST = "127.0.0.4"
@@ -175,8 +177,9 @@ class Client:
         self.writer.write(data)
 
     async def frame(self) -> bytes:
-        head = await self.reader.readexactly(4)
-        return head + await self.reader.readexactly(int.from_bytes(head, "big"))
+        async with asyncio.timeout(PATIENCE_S):
+            head = await self.reader.readexactly(4)
+            return head + await self.reader.readexactly(int.from_bytes(head, "big"))
 
     async def ask(self, data: bytes) -> bytes:
         self.send(data)
@@ -185,7 +188,7 @@ class Client:
     async def rest(self) -> bytes:
         """All that still comes until the gateway closes."""
         with contextlib.suppress(ConnectionError):
-            return await self.reader.read()
+            return await asyncio.wait_for(self.reader.read(), PATIENCE_S)
         return b""
 
 
