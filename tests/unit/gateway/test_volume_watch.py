@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from tests.unit.gateway.world import until
 
+from kvota.gateway import volume_watch
 from kvota.gateway.volume_watch import VolumeWatch
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
@@ -58,12 +59,16 @@ def seen(*available: int) -> Observation:
 
 @contextlib.asynccontextmanager
 async def watching(
-    shared: Shared, looks: Sequence[Observation], *, per_broker: bool = False
+    shared: Shared,
+    looks: Sequence[Observation],
+    *,
+    per_broker: bool = False,
+    fallback: float = 0.0,
 ) -> AsyncIterator[tuple[Disks, list[int]]]:
     clock = ManualClock()
     disks, looked_again = Disks(looks, clock), []
     throttle = VolumeThrottle(
-        LIMIT, fallback=0.0, validity_ms=250, per_broker=per_broker, now_ms=clock.now_ms()
+        LIMIT, fallback=fallback, validity_ms=250, per_broker=per_broker, now_ms=clock.now_ms()
     )
     watch = VolumeWatch(
         disks.observe,
@@ -127,10 +132,48 @@ async def test_a_volume_that_is_nobodys_counts_for_each_broker(
 
 
 async def test_a_fallback_for_all_replaces_the_brokers_own(shared: Shared) -> None:
-    async with watching(shared, [seen(50, 15), FAILED], per_broker=True) as (disks, _):
+    looks = [seen(50, 15), FAILED]
+    async with watching(shared, looks, per_broker=True, fallback=0.5) as (disks, _):
         await until(lambda: disks.count >= 6)
 
-        assert [produce_limit(shared, node) for node in (1, 2, 3)] == [0.0, 0.0, 0.0]
+        # Not half of the half that broker 2 had by itself.
+        assert [produce_limit(shared, node) for node in (1, 2, 3)] == [500.0, 500.0, 500.0]
+
+
+async def test_a_broker_that_is_gone_for_good_leaves_no_factor_behind(shared: Shared) -> None:
+    async with watching(shared, [seen(50, 15), seen(50)], per_broker=True) as (disks, _):
+        await until(lambda: disks.count >= 6)  # so long its volume counts
+
+        assert produce_limit(shared, 2) == 1000.0
+
+
+async def test_a_look_that_hangs_does_not_delay_the_end_of_validity(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volume_watch, "_VALIDITY_LOOK_S", 0.01)
+    clock = ManualClock()
+    throttle = VolumeThrottle(
+        LIMIT, fallback=0.5, validity_ms=250, per_broker=False, now_ms=clock.now_ms()
+    )
+
+    async def observe() -> Observation:
+        clock.advance(251)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    watch = VolumeWatch(
+        observe,
+        throttle,
+        shared,
+        look_again=lambda: None,
+        now_ms=clock.now_ms,
+        interval_ms=1,
+        on_look=lambda _: None,
+    )
+    task = asyncio.get_running_loop().create_task(watch.run())
+    await until(lambda: produce_limit(shared) == 500.0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_what_changes_is_said_and_what_stays_is_not(

@@ -142,3 +142,12 @@ def test_the_line_is_continuous_at_both_ends(hard: int, band: int, over: float) 
     factor = limit.factor(volume(available, 10**13))
 
     assert factor == pytest.approx((available - hard) / band)
+
+
+def test_of_volumes_with_the_same_factor_the_one_with_the_least_part_left_is_named() -> None:
+    """Before the broker's number counts; else observers that see other brokers first would name another one."""
+    limit = PerVolumeLimit(hard=Threshold(available_bytes=50))
+    small = Volume(broker_id=1, log_dir="/d", total_bytes=100, available_bytes=20)
+    large = Volume(broker_id=2, log_dir="/d", total_bytes=1000, available_bytes=20)
+
+    assert limit.judge([small, large]).breached == (large, small)
