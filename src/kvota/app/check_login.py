@@ -23,7 +23,7 @@ def check_own_login(config: GatewayConfig) -> None:
     try:
         from kvota.app.own_cluster import own_cluster  # kio takes a while
     except ModuleNotFoundError as error:
-        msg = f"{ADMIN_PREFIXES[0]}*: {error.name} is not installed; it comes with kvota[client]"
+        msg = f"{ADMIN_PREFIXES[0]}*: {error.name} is not installed. It comes with: pip install 'kvota[client]'"
         raise UsageError(msg) from error
     login = next((name for name in _LOGIN if name in admin), None)
     protocol = admin.get(_PROTOCOL, "").strip()
