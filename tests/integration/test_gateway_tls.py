@@ -155,6 +155,7 @@ def test_librdkafka_in_a_transaction(place: Place, topic: str) -> None:
         producer.begin_transaction()
         for number in range(RECORDS):
             producer.produce(topic, b"%d" % number)
+        assert producer.flush(60) == 0  # else there may be nothing at the broker to be aborted
         if is_kept:
             producer.commit_transaction(60)
         else:
