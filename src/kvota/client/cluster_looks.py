@@ -1,11 +1,10 @@
 """Looks at a whole cluster again and again: its topics, partitions, leaders, racks."""
 
-import asyncio
-
 from kvota.client.broker_error import BrokerError
 from kvota.client.cluster import ANY, Cluster
 from kvota.client.cluster_metadata import metadata_fields
 from kvota.client.messages import Fields
+from kvota.client.turns import in_turns
 from kvota.model.cluster_view import ClusterView
 from kvota.model.errors import UsageError
 from kvota.wire.apis import DESCRIBE_CONFIGS, METADATA
@@ -51,14 +50,7 @@ class ClusterLooks:
             METADATA, metadata_fields(version, None), version=version
         )
         self.size_bytes = len(frame)
-        steps = self._reader.read_in_steps(frame, version)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                view: ClusterView = end.value
-                return view
-            await asyncio.sleep(0)
+        return await in_turns(self._reader.read_in_steps(frame, version))
 
     async def default_partitions(self, view: ClusterView) -> int | None:
         """How many partitions a topic gets that is created with -1; None: the broker does not tell this user.

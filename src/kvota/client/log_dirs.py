@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from kvota.client.broker_error import BrokerError
 from kvota.client.cluster import ANY, Cluster
 from kvota.client.connection import BrokerConnection
+from kvota.client.turns import in_turns
 from kvota.model.errors import KvotaError, UsageError
 from kvota.model.plain_text import on_one_line, shortened
 from kvota.volumes import Observation, Status, Volume
@@ -90,7 +91,7 @@ async def _of_broker(
             DESCRIBE_LOG_DIRS, {"topics": []}, version=VERSION_WITH_SIZES, timeout_s=timeout_s
         )
         async with asyncio.timeout(timeout_s):
-            described = await _read(frame)
+            described = await in_turns(read_log_dirs_in_steps(frame))
     except (TimeoutError, KvotaError) as error:
         late = Status.SAFETY_TIMEOUT if _is_late(error) else Status.DESCRIBE_LOG_DIR_ERROR
         reason = f"broker {broker_id}: {str(error) or _no_answer_in(timeout_s)}"
@@ -99,18 +100,6 @@ async def _of_broker(
     if isinstance(told, str):
         return Observation(status=Status.DESCRIBE_LOG_DIR_ERROR, reason=told)
     return told
-
-
-async def _read(frame: bytes) -> DescribedLogDirs:
-    """Read an answer; everything else on the event loop has its turn meanwhile."""
-    steps = read_log_dirs_in_steps(frame)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            described: DescribedLogDirs = end.value
-            return described
-        await asyncio.sleep(0)
 
 
 def _tells_sizes(connection: BrokerConnection) -> bool:
