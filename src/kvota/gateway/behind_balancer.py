@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import cast
 
 from kvota.gateway.journal import Journal
+from kvota.gateway.own_addresses import plain_ip
 from kvota.gateway.settings import ListenerSettings
 from kvota.model.address import Address
 from kvota.model.errors import ProtocolError
@@ -92,9 +92,8 @@ class BehindBalancer(asyncio.Protocol):
         self._forget_timer()
 
     def _is_trusted(self, host: str) -> bool:
-        address = ip_address(host.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in network for network in self._listener.proxied_by)
+        ip = plain_ip(host.partition("%")[0])
+        return any(ip in network for network in self._listener.proxied_by)
 
     def _refuse(self, reason: str) -> None:
         self._forget_timer()

@@ -30,12 +30,11 @@ class _Taken:
     Attributes:
         requests: how many its connection had sent when it was seen to have sent one.
         since_s: when that was.
-        asked, in_use_s: the same when idle ones were looked for last, where it was not idle then.
+        in_use_s: when something was due, on its way or kept back, as it was seen last.
     """
 
     requests: int
     since_s: float
-    asked: int
     in_use_s: float
 
 
@@ -94,7 +93,7 @@ class Places:
             )
         self._counts.accepted += 1
         now_s = time.monotonic()
-        self._taken[driver] = _Taken(0, now_s, 0, now_s)
+        self._taken[driver] = _Taken(0, now_s, now_s)
         self._giving_way.came(driver, host, now_s)
         self._of_host[host] = self._of_host.get(host, 0) + 1
         return ""
@@ -139,10 +138,11 @@ class Places:
 
     def _close_idle(self, now_s: float) -> None:
         for driver, taken in list(self._taken.items()):
-            requests = driver.machine.requests
-            if taken.asked != requests or _is_in_use(driver):
-                taken.asked, taken.in_use_s = requests, now_s
-            elif now_s - taken.in_use_s >= self._idle_s and not has_unread(driver.client):
+            if _is_in_use(driver):
+                taken.in_use_s = now_s
+                continue
+            idle_s = now_s - max(taken.since_s, taken.in_use_s)
+            if idle_s >= self._idle_s and not has_unread(driver.client):
                 driver.finish(by="idle")
 
     # ------------------------------------------------------------------ room for others
