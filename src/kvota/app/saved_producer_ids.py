@@ -8,7 +8,7 @@ from math import ceil
 
 from kvota.app.config import GatewayConfig
 from kvota.engine.producer_ids import ProducerIds
-from kvota.engine.saved_producer_ids import from_bytes, saved_rates, to_bytes
+from kvota.engine.saved_producer_ids import SavedProducerIds, to_bytes
 from kvota.files.whole_file import write_whole
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import CorruptDataError
@@ -42,8 +42,9 @@ def open_producer_ids(
     since_ms: int | None = now_ms  # where nothing was saved nobody was counted before
     if saved is not None:
         try:
-            quota.ids = from_bytes(saved, name=str(path), like=quota.ids)
-            quota.restore(saved_rates(saved, name=str(path)))
+            found = SavedProducerIds(saved, name=str(path))
+            quota.ids = found.producer_ids(quota.ids)
+            quota.restore(found.rates)
             # A clock that went back since makes it no longer.
             until_ms = min(quota.ids.learns_until_ms, now_ms + layering.window_ms)
             quota.ids.learns_until_ms = until_ms

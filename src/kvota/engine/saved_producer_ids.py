@@ -96,7 +96,7 @@ def from_bytes(saved: bytes, *, name: str, like: ProducerIds) -> ProducerIds:
     Raises:
         CorruptDataError: they are not what ``to_bytes`` has made; names the place.
     """
-    return _checked(saved, name).producer_ids(like)
+    return SavedProducerIds(saved, name=name).producer_ids(like)
 
 
 def saved_rates(saved: bytes, *, name: str) -> SavedRates:
@@ -105,32 +105,47 @@ def saved_rates(saved: bytes, *, name: str) -> SavedRates:
     Raises:
         CorruptDataError: as ``from_bytes``.
     """
-    return _checked(saved, name).rates()
+    return SavedProducerIds(saved, name=name).rates
 
 
-def _checked(saved: bytes, name: str) -> "_Saved":
-    body = memoryview(saved)[:-_DIGEST_BYTES]
-    if not saved.startswith(_MAGIC):
-        msg = f"{name}: does not begin as saved producer ids do; what is known was lost"
-        raise CorruptDataError(msg)
-    if _digest(body) != saved[-_DIGEST_BYTES:]:
-        msg = f"{name}: {len(saved)} bytes that are cut or damaged; what is known was lost"
-        raise CorruptDataError(msg)
-    return _Saved(body, name)
+class SavedProducerIds:
+    """What ``to_bytes`` has made, read one field after the other; a digest that fits is no proof that the fields do.
 
+    Args:
+        saved: of ``to_bytes``.
+        name: of the file, for errors.
 
-class _Saved:
-    """Reads one field after the other; a digest that fits is no proof that the fields do."""
+    Attributes:
+        rates: of the users whose ids follow, and of others.
 
-    def __init__(self, body: memoryview, name: str) -> None:
+    Raises:
+        CorruptDataError: it is something else; names the place.
+    """
+
+    def __init__(self, saved: bytes, *, name: str) -> None:
+        body = memoryview(saved)[:-_DIGEST_BYTES]
+        if not saved.startswith(_MAGIC):
+            msg = f"{name}: does not begin as saved producer ids do; what is known was lost"
+            raise CorruptDataError(msg)
+        if _digest(body) != saved[-_DIGEST_BYTES:]:
+            msg = f"{name}: {len(saved)} bytes that are cut or damaged; what is known was lost"
+            raise CorruptDataError(msg)
         self._body = body
         self._name = name
         self._at = len(_MAGIC)
+        self._head = _HEAD.unpack_from(body, self._part(_HEAD.size))
+        rates: int = self._head[-2]
+        self.rates: SavedRates = dict(self._rate() for _ in range(rates))
+        self._users_at = self._at
 
     def producer_ids(self, like: ProducerIds) -> ProducerIds:
-        hash_key, learns_until_ms, window_ms, layers, probability, rates, users = self._head()
-        for _ in range(rates):
-            self._rate()
+        """What was known; ``from_bytes`` says more.
+
+        Raises:
+            CorruptDataError: fields of it make no sense.
+        """
+        hash_key, learns_until_ms, window_ms, layers, probability, _, users = self._head
+        self._at = self._users_at
         try:
             Layering(window_ms=window_ms, layers=layers, false_positive_rate=probability)
         except ValueError as fault:
@@ -148,16 +163,6 @@ class _Saved:
         if self._at != len(self._body):
             self._fail(f"{len(self._body) - self._at} bytes behind the last user")
         return ids
-
-    def rates(self) -> SavedRates:
-        """Those of the users whose ids follow, and of others."""
-        return dict(self._rate() for _ in range(self._head()[-2]))
-
-    def _head(self) -> tuple[int, int, int, int, float, int, int]:
-        head: tuple[int, int, int, int, float, int, int] = _HEAD.unpack_from(
-            self._body, self._part(_HEAD.size)
-        )
-        return head
 
     def _rate(self) -> tuple[str | None, SavedRate]:
         name_bytes, is_default, rate, learns_until_ms = _RATE.unpack_from(
