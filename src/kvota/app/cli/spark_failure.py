@@ -2,9 +2,8 @@
 
 import re
 
-# In a task that read a file which had gone or changed; ours, and Spark's own words.
-_OURS_CHANGED = "kvota: the record changed while it was read"
-_CHANGED = (_OURS_CHANGED, "FILE_NOT_EXIST", "PATH_NOT_FOUND")
+# Spark's own words where a task read a file which had gone.
+_GONE = ("FILE_NOT_EXIST", "PATH_NOT_FOUND")
 
 # Behind these words stands a reason; the last one in the text is the deepest.
 _CAUSE = re.compile(r"^(?:Caused by: |: )(?P<reason>.+)", re.MULTILINE)
@@ -16,7 +15,9 @@ _CHARS_MAX = 400
 
 def is_of_changed_record(text: str) -> bool:
     """Tell whether a job failed because files went or changed while it read them."""
-    return any(mark in text for mark in _CHANGED)
+    from kvota.pipeline.chunks import FILE_CHANGED
+
+    return any(mark in text for mark in (FILE_CHANGED, *_GONE))
 
 
 def reason_in(text: str, work_folder: str = "") -> str:
@@ -31,11 +32,13 @@ def reason_in(text: str, work_folder: str = "") -> str:
     ... )
     'java.io.IOException: closed'
     """
+    from kvota.pipeline.chunks import FILE_CHANGED
+
     lines = text.splitlines()
     folder = work_folder or "a worker's spark.local.dir"
     for line in lines:
-        if _OURS_CHANGED in line:
-            return line[line.index(_OURS_CHANGED) :]
+        if FILE_CHANGED in line:
+            return line[line.index(FILE_CHANGED) :]
     if "No space left on device" in text or "Disk quota exceeded" in text:
         return (
             f"no room is left in {folder}, where Spark keeps what does not fit into memory. Make room, or name "

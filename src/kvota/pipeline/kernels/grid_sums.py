@@ -98,6 +98,13 @@ def note_all(sums: Doubles, throttles_ms: Doubles, now_ms: int, value: float) ->
 
 
 @step
+def note_refused(sums: Doubles, rejected: Doubles) -> None:
+    """Add, for every candidate, 1 where the request was refused, and 0 where it was not."""
+    for c in range(len(rejected)):
+        sums[REJECTED, c] += rejected[c]
+
+
+@step
 def note_none_over(sums: Doubles, now_ms: int, value: float) -> None:
     """Add one judged request that is within every candidate: ``note_all`` with throttles of 0."""
     now = float(now_ms)

@@ -27,7 +27,6 @@ from kvota.pipeline.kernels.grid_sums import (
     CURRENT,
     LONG_AGO_MS,
     RECORD_MS,
-    REJECTED,
     SAMPLE_MS,
     SAMPLES,
     SLOTS,
@@ -35,6 +34,7 @@ from kvota.pipeline.kernels.grid_sums import (
     arrive,
     note_all,
     note_none_over,
+    note_refused,
     set_limits,
 )
 
@@ -101,8 +101,7 @@ def bucket_open_rows(
         if counts:
             note_all(sums, throttles_ms, now_ms, amount)
             if check_first:
-                for c in range(len(quotas)):
-                    sums[REJECTED, c] += rejected[c]
+                note_refused(sums, rejected)
 
 
 @kernel
@@ -151,8 +150,7 @@ def debt_open_rows(
         if counts:
             note_all(sums, throttles_ms, now_ms, amount)
             if can_wait:
-                for c in range(len(quotas)):
-                    sums[REJECTED, c] += rejected[c]
+                note_refused(sums, rejected)
 
 
 @step
