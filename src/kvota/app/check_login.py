@@ -3,6 +3,7 @@
 import re
 
 from kvota.app.config import GatewayConfig
+from kvota.app.missing_extra import needs_extra
 from kvota.app.own_login import place_of
 from kvota.model.errors import UsageError
 from kvota.volumes.settings import ADMIN_PREFIXES
@@ -23,7 +24,7 @@ def check_own_login(config: GatewayConfig) -> None:
     try:
         from kvota.app.own_cluster import own_cluster  # kio takes a while
     except ModuleNotFoundError as error:
-        msg = f"{ADMIN_PREFIXES[0]}*: {error.name} is not installed. It comes with: pip install 'kvota[client]'"
+        msg = f"{ADMIN_PREFIXES[0]}*: {needs_extra(error, 'client')}"
         raise UsageError(msg) from error
     login = next((name for name in _LOGIN if name in admin), None)
     protocol = admin.get(_PROTOCOL, "").strip()

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvota.app.missing_extra import needs_extra
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import UsageError
 from kvota.planning.wanted_quotas import WantedQuotas
@@ -40,7 +41,7 @@ def load_shadow(path: Path) -> ShadowFile:
     try:
         from kvota.store.quotas_yaml import load_document
     except ModuleNotFoundError as error:
-        msg = f"quotas.shadow: {path}: this needs {error.name}, which is not installed. pip install 'kvota[client]'"
+        msg = f"quotas.shadow: {path}: {needs_extra(error, 'client')}"
         raise UsageError(msg) from error
     document = load_document(path)
     if document.undo is not None:

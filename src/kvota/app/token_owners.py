@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kvota.app.config import GatewayConfig
+from kvota.app.missing_extra import needs_extra
 from kvota.gateway.gateway import Gateway
 from kvota.gateway.token_owners import TokenOwners
 from kvota.model.errors import UsageError
@@ -19,7 +20,7 @@ async def tell_token_owners(
 ) -> None:
     """Have the gateway ask whose tokens are, until cancelled, where it has a login of its own: brokers tell nobody else."""
     protocol = config.kafka.volumes.admin.get("security.protocol", "").strip()
-    if protocol in {"", "PLAINTEXT"} and (protocol or config.gateway.upstream_tls is None):
+    if protocol == "PLAINTEXT" or not (protocol or config.gateway.upstream_tls):
         return
     await started.wait()
     tokens = _DescribedTokens(config)
@@ -65,6 +66,5 @@ class _DescribedTokens:
         try:
             from kvota.app.own_cluster import own_cluster
         except ModuleNotFoundError as error:
-            msg = f"{error.name} is not installed; it comes with kvota[client]"
-            raise UsageError(msg) from error
+            raise UsageError(needs_extra(error, "client")) from error
         return own_cluster(self._config, client_id="kvota-tokens")

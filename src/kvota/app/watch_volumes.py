@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from kvota.app.config import GatewayConfig
+from kvota.app.missing_extra import needs_extra
 from kvota.app.own_source import OwnSource
 from kvota.app.system_clock import SystemClock, elapsed_ms
 from kvota.gateway.gateway import Gateway
@@ -37,9 +38,7 @@ async def watch_volumes(
     try:
         from kvota.app.volume_observer import VolumeObserver, throttle_of
     except ModuleNotFoundError as error:
-        msg = (
-            f"volumes: this needs {error.name}, which is not installed. pip install 'kvota[client]'"
-        )
+        msg = f"volumes: {needs_extra(error, 'client')}"
         raise UsageError(msg) from error
     await started.wait()
     clock = SystemClock()

@@ -158,9 +158,9 @@ class _TokenOwner:
         caller.wait(OWNER_MS_MAX)
         caller.commands.append((Do.ERRAND, FindTokenOwner(self._login.token_id)))
 
-    def step(self, caller: Caller, now_us: int) -> bytes:
-        """There is one step."""
-        raise NotImplementedError
+    def step(self, caller: Caller, now_us: int) -> bytes:  # noqa: ARG002
+        """There are no steps: what is waited for comes from outside."""
+        raise AssertionError
 
     def told(self, caller: Caller, result: object, now_us: int) -> bytes:  # noqa: ARG002
         """Whose it is, or why that cannot be told."""
