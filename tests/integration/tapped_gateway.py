@@ -52,6 +52,13 @@ class TappedGateway:
             rows += pq.read_table(path).to_pylist()
         return sorted(rows, key=lambda row: int(str(row["seq"])))
 
+    def users_by_client(self) -> dict[object, set[object]]:
+        """Whose the decisions on each client id were, by name and tags; ends the gateway."""
+        found: dict[object, set[object]] = {}
+        for row in self.recorded():
+            found.setdefault(row["client_id"], set()).add((row["user"], row["tags"]))
+        return found
+
 
 @contextmanager
 def tapped_gateway(

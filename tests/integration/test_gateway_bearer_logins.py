@@ -12,6 +12,7 @@ from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as TokenProvider
+from tests.integration.java_logins import BEARER, login_file, produced_by_java
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
@@ -57,13 +58,6 @@ class PythonTokens(TokenProvider):
         return token_of(sub="python")
 
 
-def recorded(gateway: TappedGateway) -> dict[object, set[object]]:
-    found: dict[object, set[object]] = {}
-    for row in gateway.recorded():
-        found.setdefault(row["client_id"], set()).add((row["user"], row["tags"]))
-    return found
-
-
 async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
     gateway: TappedGateway,
 ) -> None:
@@ -99,7 +93,7 @@ async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
         await aio.send_and_wait(TOPIC, b"x")
 
     gateway.assert_no_address_leaked()
-    assert recorded(gateway) == {
+    assert gateway.users_by_client() == {
         "rd": {("librd", "client-id=,user=librd")},
         "py": {("python", "client-id=,user=python")},
         "aio": {("aio", "client-id=,user=aio")},
@@ -107,21 +101,12 @@ async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
 
 
 def test_the_java_client_with_a_token_is_recorded(gateway: TappedGateway, tmp_path: Path) -> None:
-    properties = tmp_path / "client.properties"
-    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nclient.id=java\n"
-        f'sasl.jaas.config={module} required unsecuredLoginStringClaim_sub="duke";\n'
-    )
+    duke = 'unsecuredLoginStringClaim_sub="duke"'
 
-    done = gateway.kafka.run_tool(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", "100", "--record-size", "100", "--throughput", "-1"),
-        *("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(properties)),
-    )
+    told = produced_by_java(gateway, TOPIC, login_file(tmp_path, "OAUTHBEARER", BEARER, duke))
 
-    assert "100 records sent" in done.stdout, done.stdout + done.stderr
-    assert recorded(gateway) == {"java": {("duke", "client-id=,user=duke")}}
+    assert "100 records sent" in told, told
+    assert gateway.users_by_client() == {"java": {("duke", "client-id=,user=duke")}}
 
 
 # ------------------------------------------------------------------ bytes

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.integration.java_logins import SCRAM, login_file, produced_by_java
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
 from kvota.client import Cluster, Security
@@ -47,18 +48,8 @@ def token_of_alice(kafka: LocalKafka) -> tuple[str, str]:
 
 
 def produce_with(gateway: TappedGateway, folder: Path, token_id: str, secret: str) -> str:
-    properties = folder / "client.properties"
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nclient.id=java\n"
-        f'sasl.jaas.config={module} required username="{token_id}" password="{secret}" tokenauth="true";\n'
-    )
-    done = gateway.kafka.run_tool(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", "100", "--record-size", "100", "--throughput", "-1"),
-        *("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(properties)),
-    )
-    return done.stdout + done.stderr
+    options = f'username="{token_id}" password="{secret}" tokenauth="true"'
+    return produced_by_java(gateway, TOPIC, login_file(folder, "SCRAM-SHA-512", SCRAM, options))
 
 
 def test_who_logs_in_with_a_token_is_its_owner(sasl_kafka: LocalKafka, tmp_path: Path) -> None:

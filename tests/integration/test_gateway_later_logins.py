@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.integration.java_logins import PERFORMANCE, SCRAM, login_file
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
@@ -31,17 +32,13 @@ def gateway(sasl_kafka: LocalKafka, tmp_path: Path) -> Iterator[TappedGateway]:
 
 
 def java(gateway: TappedGateway, folder: Path) -> "subprocess.Popen[str]":
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    properties = folder / "client.properties"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nclient.id=java\n"
-        f'sasl.jaas.config={module} required username="bob" password="bob-secret";\n'
-    )
+    bob = 'username="bob" password="bob-secret"'
+    settings = login_file(folder, "SCRAM-SHA-256", SCRAM, bob)
     command = gateway.kafka.java_command_line(
-        "org.apache.kafka.tools.ProducerPerformance",
+        PERFORMANCE,
         *("--topic", TOPIC, "--num-records", str(TIME_S * 20), "--record-size", "100"),
         *("--throughput", "20", "--bootstrap-server", gateway.bootstrap_servers),
-        *("--command-config", str(properties)),
+        *("--command-config", str(settings)),
     )
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
+from tests.integration.java_logins import SCRAM, login_file, produced_by_java
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
@@ -43,13 +44,6 @@ def librdkafka(gateway: TappedGateway, mechanism: str, user: str, secret: str) -
     }
 
 
-def users_by_client(gateway: TappedGateway) -> dict[object, set[object]]:
-    found: dict[object, set[object]] = {}
-    for row in gateway.recorded():
-        found.setdefault(row["client_id"], set()).add((row["user"], row["tags"]))
-    return found
-
-
 async def test_every_way_to_log_in_is_recorded_under_the_users_name(
     gateway: TappedGateway,
 ) -> None:
@@ -80,7 +74,7 @@ async def test_every_way_to_log_in_is_recorded_under_the_users_name(
 
     gateway.assert_no_address_leaked()
     alice, bob = ("alice", "client-id=,user=alice"), ("bob", "client-id=,user=bob")
-    assert users_by_client(gateway) == {
+    assert gateway.users_by_client() == {
         f"{client}-{mechanism}": {who}
         for client in ("rd", "py", "aio")
         for mechanism, who in (("PLAIN", alice), ("SCRAM-SHA-256", bob), ("SCRAM-SHA-512", alice))
@@ -88,21 +82,12 @@ async def test_every_way_to_log_in_is_recorded_under_the_users_name(
 
 
 def test_the_java_client_logs_in_and_is_recorded(gateway: TappedGateway, tmp_path: Path) -> None:
-    properties = tmp_path / "client.properties"
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nclient.id=java\n"
-        f'sasl.jaas.config={module} required username="bob" password="bob-secret";\n'
-    )
+    bob = 'username="bob" password="bob-secret"'
 
-    done = gateway.kafka.run_tool(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", "100", "--record-size", "100", "--throughput", "-1"),
-        *("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(properties)),
-    )
+    told = produced_by_java(gateway, TOPIC, login_file(tmp_path, "SCRAM-SHA-512", SCRAM, bob))
 
-    assert "100 records sent" in done.stdout, done.stdout + done.stderr
-    assert users_by_client(gateway) == {"java": {("bob", "client-id=,user=bob")}}
+    assert "100 records sent" in told, told
+    assert gateway.users_by_client() == {"java": {("bob", "client-id=,user=bob")}}
 
 
 def test_a_wrong_password_is_refused_by_the_broker_and_names_nobody(
