@@ -32,6 +32,10 @@ class NotSentError(KvotaError):
     """No broker has got the request."""
 
 
+class NotInTimeError(NotSentError):
+    """The deadline came before a broker listened."""
+
+
 class AnswerLostError(KvotaError):
     """The request was sent, and what became of it is not known."""
 
@@ -120,7 +124,7 @@ class Asker:
         """Send one request, once, and return its answer.
 
         Raises:
-            NotSentError: no broker has got it.
+            NotSentError: no broker has got it (NotInTimeError: the deadline came first).
             AnswerLostError: a broker may have got it.
             UsageError: no version is spoken by both, it cannot be said in it, or there is no such broker.
             BrokerError: the login is refused.
@@ -167,7 +171,7 @@ class Asker:
         except TimeoutError as error:
             whom = f"broker {to}" if isinstance(to, int) else str(to)
             msg = f"{whom} did not listen in time{self._mutes()}"
-            raise NotSentError(msg) from error
+            raise NotInTimeError(msg) from error
 
     def _mutes_s(self) -> dict[Address, float]:
         """For how long each of those who do not listen does not."""

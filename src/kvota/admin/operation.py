@@ -9,6 +9,7 @@ from kvota.admin.asking import (
     AnswerLostError,
     Asker,
     Deadline,
+    NotInTimeError,
     NotSentError,
     now_s,
     throttle_time_ms,
@@ -158,7 +159,9 @@ class _Tries(Generic[K, V]):
         return await self._take(answer)
 
     async def _failed(self, error: KvotaError) -> float:
-        self._last_error = str(error)
+        # The deadline may cut off any try: why the one before it failed says more.
+        before = isinstance(error, NotInTimeError) and self._last_error
+        self._last_error = f"{error}; before that: {before}" if before else str(error)
         self._failures += 1
         await self._asker.look_again(self._deadline)
         return self._asker.patience.backoff_s(self._failures, self._asker.chance)

@@ -1,6 +1,7 @@
 """Whom the admin client asks, and when: brokers that hang, and brokers that have said that they do not listen."""
 
 import asyncio
+import contextlib
 
 import pytest
 from tests.unit.admin.brokers import Brokers, Turn, two_brokers
@@ -56,3 +57,26 @@ async def test_a_wait_that_was_told_is_not_shortened_by_another_answer() -> None
         with pytest.raises(ApiTimeoutError, match=r"does not listen for (19\.|20\.0)"):
             late.all()
         assert len(brokers.asked) == 2
+
+
+async def test_why_the_try_before_failed_is_told_where_the_deadline_cuts_one_off() -> None:
+    came: list[asyncio.Task[None] | None] = []
+
+    async def leaves_twice_and_then_hangs(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        came.append(asyncio.current_task())
+        with contextlib.suppress(OSError):
+            # The second one that comes only looks for other brokers.
+            await (reader.read(1) if len(came) <= 2 else reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(leaves_twice_and_then_hangs, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        admin = AdminClient([f"{host}:{port}"], patience=QUICK)
+        results = await admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=400)
+        await admin.close()
+        await asyncio.wait({task for task in came if task is not None})
+
+    with pytest.raises(ApiTimeoutError, match=r"did not listen in time; before that: .* is lost"):
+        results.all()
