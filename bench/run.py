@@ -33,6 +33,7 @@ NAMES = (
     "factor_changes",
     "id_requests",
     "pods",
+    "first_sequence",
     "broker_memory",
 )
 

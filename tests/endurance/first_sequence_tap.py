@@ -1,0 +1,180 @@
+"""A tap before a broker that refuses the first batch of a partition in the broker's place, when the second one has passed.
+
+What a broker does in the moment in which it becomes the leader of a partition: it answers the first of several batches that are
+on the way with an error that is tried again, and takes the second. A broker takes any first sequence of an id that it does not know.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from kvota.testing.producer_frames import answer_to, errors_of
+from kvota.wire.apis import PRODUCE
+from kvota.wire.headers import read_request_head
+from kvota.wire.producer_ids import BatchProducer, producers
+
+# So long a second batch may keep us waiting; a client with one request in flight sends none.
+_OVERTAKEN_S = 1.0
+
+
+@dataclass
+class PartitionStory:
+    """What the tap has seen of one partition.
+
+    Attributes:
+        is_refused: whether its first batch was answered here.
+        is_overtaken: whether another batch had passed by then.
+        answers: base sequence and error code of each batch that the broker has answered, in this order.
+    """
+
+    is_refused: bool = False
+    is_overtaken: bool = False
+    answers: list[tuple[int, int]] = field(default_factory=list)
+
+    def codes_of_first(self) -> list[int]:
+        """What the broker has said to each coming of the partition's first batch."""
+        return [code for sequence, code in self.answers if sequence == 0]
+
+    def later_codes(self) -> list[int]:
+        """What it has said to all others."""
+        return [code for sequence, code in self.answers if sequence > 0]
+
+
+@dataclass
+class _Due:
+    """An answer that a client waits for; ``batch`` of a Produce, ``answer`` where the broker gives none."""
+
+    version: int
+    batch: BatchProducer | None
+    answer: bytes = b""
+
+
+class FirstSequenceTap:
+    """Listens until the ``with`` block ends; all clients of it produce to one topic, a batch in each request.
+
+    Args:
+        listen, broker: host and port; the broker has to advertise the first one.
+        error: what the first batch of each partition is answered with; None: the tap only watches.
+    """
+
+    def __init__(
+        self, listen: tuple[str, int], broker: tuple[str, int], *, error: int | None = None
+    ) -> None:
+        self._listen_at, self._broker, self._error = listen, broker, error
+        self.partitions: dict[int, PartitionStory] = defaultdict(PartitionStory)
+        self._overtaken: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._server: asyncio.Server
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(20)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(20)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(20)
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, *self._listen_at)
+
+    async def _close(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        writers = [writer]
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            broker_reader, broker_writer = await asyncio.open_connection(*self._broker)
+            writers.append(broker_writer)
+            due: asyncio.Queue[_Due] = asyncio.Queue()
+            answers = asyncio.create_task(self._answers(broker_reader, writer, due))
+            try:
+                await self._requests(reader, broker_writer, due)
+            finally:
+                answers.cancel()
+                await asyncio.gather(answers, return_exceptions=True)
+        for each in writers:
+            each.close()
+        self._tasks.discard(task)
+
+    async def _requests(
+        self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, due: asyncio.Queue[_Due]
+    ) -> None:
+        while True:
+            frame = await _read_frame(reader)
+            version, batch = int.from_bytes(frame[6:8], "big"), _only_batch(frame)
+            if batch is not None and self._is_refused(batch):
+                await due.put(_Due(version, batch, answer_to(frame, error=self._error or 0)))
+                continue
+            await due.put(_Due(version, batch))
+            broker.write(frame)
+            await broker.drain()
+            if batch is not None:
+                self._overtaken[batch.partition].set()
+
+    def _is_refused(self, batch: BatchProducer) -> bool:
+        story = self.partitions[batch.partition]
+        if self._error is None or story.is_refused or batch.base_sequence > 0:
+            return False
+        story.is_refused = True
+        self._overtaken[batch.partition].clear()
+        return True
+
+    async def _answers(
+        self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, due: asyncio.Queue[_Due]
+    ) -> None:
+        try:
+            while True:
+                each = await due.get()
+                client.write(await self._answer(each, broker))
+                await client.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            client.close()
+
+    async def _answer(self, due: _Due, broker: asyncio.StreamReader) -> bytes:
+        if not due.answer:
+            frame = await _read_frame(broker)
+            if due.batch is not None:
+                (code,) = errors_of(frame, due.version).values()
+                story = self.partitions[due.batch.partition]
+                story.answers.append((due.batch.base_sequence, code))
+            return frame
+        assert due.batch is not None
+        overtaken = self._overtaken[due.batch.partition]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(overtaken.wait(), _OVERTAKEN_S)
+        self.partitions[due.batch.partition].is_overtaken = overtaken.is_set()
+        return due.answer
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    size = await reader.readexactly(4)
+    return size + await reader.readexactly(int.from_bytes(size, "big"))
+
+
+def _only_batch(frame: bytes) -> BatchProducer | None:
+    """Of a Produce; None for all other requests."""
+    if int.from_bytes(frame[4:6], "big") != PRODUCE:
+        return None
+    head = read_request_head(frame, PRODUCE)
+    (batch,) = producers(frame, head.body_at, head.version)
+    return batch
