@@ -69,6 +69,7 @@ class Outcome:
         errors: that the client has told, by name.
         second, first_again: what the broker has said to the first batch behind the refused one, and to that when it came again: producers by
             error code; -1: it has not come.
+        began_with: the sequence of the first batch that the broker has had of a partition: producers by it.
     """
 
     refused: int
@@ -82,6 +83,7 @@ class Outcome:
     errors: dict[str, int]
     second: dict[int, int]
     first_again: dict[int, int]
+    began_with: dict[int, int]
 
 
 @contextmanager
@@ -194,6 +196,7 @@ def _outcome(
         errors=dict(Counter(error for _, error in failed)),
         second=_counted(story.later_codes() for story in stories),
         first_again=_counted(story.codes_of_first() for story in stories),
+        began_with=dict(Counter(story.answers[0][0] for story in stories if story.answers)),
     )
 
 
