@@ -24,13 +24,14 @@ from kvota.localkafka import Listener, LocalKafka
 
 PLAIN, THROUGH, QUOTA = "plain broker", "through the gateway", "the gateway's quota"
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
-# The others have one batch of a partition in flight, whatever they are told.
+# aiokafka has one batch of a partition in flight, and no setting for it.
 PIPELINING = ("java", "librdkafka", "kafka-python")
 
 _HOST, _TAP_HOST, _LISTENER = "127.0.0.2", "127.0.0.3", "TAPPED"
-# One id in more than a quarter of an hour, which is spent before the clients come; then all of them at once.
-_NOBODY, _EVERYBODY = 0.001, 1_000
-_WINDOW_S = 1
+# In each window; one id comes at once, and is spent before the clients come.
+_NOBODY, _EVERYBODY = 0.001, 100_000
+# Longer than a round: within the first one a batch that is not the first of its producer shows that this has been running, and is let in.
+_WINDOW_S = 60
 _AT_MOST_S = 60.0
 
 
