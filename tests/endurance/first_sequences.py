@@ -24,7 +24,7 @@ from kvota.localkafka import Listener, LocalKafka
 
 PLAIN, THROUGH, QUOTA = "plain broker", "through the gateway", "the gateway's quota"
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka")
-# aiokafka has one batch of a partition in flight, and no setting for it.
+# They have a setting for requests in flight; aiokafka has none.
 PIPELINING = ("java", "librdkafka", "kafka-python")
 
 _HOST, _TAP_HOST, _LISTENER = "127.0.0.2", "127.0.0.3", "TAPPED"
