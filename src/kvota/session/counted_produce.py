@@ -128,7 +128,7 @@ class CountedProduce:
             route: of its version.
             now_us: Unix µs.
         """
-        if route.lane_version != route.lane.version:
+        if route.lane_version != route.lane.version and route.lane_moves != route.lane.moves:
             self._known_route = None  # another user may have logged in
             return False
         front = self._front
