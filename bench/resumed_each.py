@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.endurance.client_process import ClientProcess
+from tests.integration.test_volumes import ends
 
 from kvota.admin import AdminClient, ClientQuotaAlteration, QuotaEntity
 from kvota.java.find import java_command
@@ -119,7 +120,7 @@ def resumed_each(  # noqa: PLR0913  (all by name but the four of the stage)
                 2 + done / rounds
             )  # looks come every second: each round begins elsewhere between two
             go_on = stop()
-            time.sleep(2)  # what was under way
+            settle(kafka, folder.name)
             producers.mark()
             time.sleep(held_s)
             early += producers.acknowledged_since
@@ -142,6 +143,14 @@ def resumed_each(  # noqa: PLR0913  (all by name but the four of the stage)
         }
     print(f"{folder.name:14} {json.dumps(result)}", flush=True)
     return result
+
+
+def settle(kafka: LocalKafka, topic: str) -> None:
+    """Wait until the brokers have taken what had been passed on: librdkafka has any number of requests under way."""
+    end, before = time.monotonic() + PATIENCE_S / 4, -1
+    while (taken := ends(kafka, topic)) != before and time.monotonic() < end:
+        before = taken
+        time.sleep(2)
 
 
 def _told(seconds: float) -> float | None:
