@@ -6,7 +6,7 @@ from kvota.pipeline.arrow_columns import Array
 
 
 class DistinctIds:
-    """Ids, each once; takes 8 to 24 bytes for each.
+    """Ids, each once; takes 8 bytes for each, and as many again for those that wait.
 
     As many wait as are known before they are merged: merged with each piece, all that are known would be sorted for every piece.
 
