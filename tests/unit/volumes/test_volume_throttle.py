@@ -115,6 +115,27 @@ def test_the_fallback_holds_for_all_brokers(*, per_broker: bool) -> None:
     assert state.factors == {None: 0.0}
 
 
+def test_each_breached_volume_is_a_violation_of_its_own() -> None:
+    state = throttle()
+
+    state.take(seen(b1=5, b2=15, b3=50), 0)
+    assert state.violations == 2
+    state.take(seen(b1=50, b2=5, b3=50), 100)
+    assert state.violations == 3
+    state.take(FAILED, 200)
+    assert state.violations == 3
+
+
+def test_looks_that_fail_forget_volumes_whose_time_is_over() -> None:
+    state = throttle()
+    state.take(seen(b1=50), 0)
+
+    state.take(FAILED, 999)
+    assert [volume.broker_id for volume in state.volumes] == [1]
+    state.take(FAILED, 1_000)
+    assert state.volumes == ()
+
+
 def test_the_same_again_is_no_change() -> None:
     state = throttle(per_broker=True)
     state.take(seen(b1=15), 0)
