@@ -4,6 +4,7 @@ In a Produce v10+ or Fetch v16+ answer (KIP-951) they are tag 0 of the last tag 
 and ShareAcknowledge (KIP-932) an array before it. Other tags pass through byte for byte, known or not.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvota.wire.address_rewrite import ADDRESS_BYTES_MIN, AddressOf, AddressRewrite
@@ -59,8 +60,9 @@ def blank_endpoints(tag_section: Bytes, *, what: str = "Fetch answer") -> bytes:
     tags = _scan(tag_section, what)
     if not any(tag.number == NODE_ENDPOINTS_TAG for tag in tags):
         return bytes(tag_section)
+    free = _free_numbers(tags)
     blanked = [
-        _Tag(_free_number(tags), tag.number_bytes, tag.size, bytes(len(tag.content)))
+        _Tag(next(free, _BLANK_TAG_MAX), tag.number_bytes, tag.size, bytes(len(tag.content)))
         if tag.number == NODE_ENDPOINTS_TAG
         else tag
         for tag in tags
@@ -117,7 +119,8 @@ def blank_endpoint_array(section: Bytes, *, what: str) -> bytes:
     left_bytes = len(section) - len(before) - kept_bytes
     length_bytes = len(uvarint(left_bytes))
     zeros = bytes(left_bytes - 1 - length_bytes)
-    blank = _Tag(_free_number(tags), 1, _number(len(zeros), length_bytes), zeros)
+    number = next(_free_numbers(tags), _BLANK_TAG_MAX)
+    blank = _Tag(number, 1, _number(len(zeros), length_bytes), zeros)
     return before + _joined(sorted([*tags, blank], key=lambda tag: tag.number))
 
 
@@ -139,11 +142,10 @@ def _scan(tag_section: Bytes, what: str) -> list[_Tag]:
     return tags
 
 
-def _free_number(tags: list[_Tag]) -> int:
-    """A tag that nobody knows, and that is not among these."""
+def _free_numbers(tags: list[_Tag]) -> Iterator[int]:
+    """Tags that nobody knows, and that are not among these."""
     taken = {tag.number for tag in tags}
-    free = (number for number in range(_BLANK_TAG_MAX, 0, -1) if number not in taken)
-    return next(free, _BLANK_TAG_MAX)
+    return (number for number in range(_BLANK_TAG_MAX, 0, -1) if number not in taken)
 
 
 def _joined(tags: list[_Tag]) -> bytes:
