@@ -186,7 +186,8 @@ def sized(frame: bytes) -> bytes:
 
 
 @given(
-    key_version=ADDRESSED.filter(lambda key_version: key_version[0] > 1),
+    # Of the others an end that says that no addresses are there is believed.
+    key_version=ADDRESSED.filter(lambda key_version: key_version[0] not in {0, 1, 78}),
     seed=SEEDS,
     data=st.data(),
 )
