@@ -34,6 +34,7 @@ NAMES = (
     "id_requests",
     "pods",
     "broker_memory",
+    "first_sequence",
 )
 
 

@@ -108,6 +108,25 @@ def test_without_paying_for_what_came_too_much_it_would_not_hold(
     assert most_over(1, 4, slow=False, bucket=False) > bound(4, slow=False, bucket=False)
 
 
+@pytest.mark.parametrize("readers", [1, 4, 30])
+def test_readers_get_most_of_what_they_may(readers: int) -> None:
+    """However often they ask in vain, and however little room each of them finds."""
+    rng, cluster = Random(1), Cluster(quotas(FETCH=LIMIT))
+    all_readers = [Reader(Stage(cluster, number=number)) for number in range(readers)]
+    came = 0
+    for reader in all_readers:
+        reader.ask(cluster.now_ms)
+    begun_ms = cluster.now_ms
+    while cluster.now_ms - begun_ms < 60_000:
+        for number, reader in enumerate(all_readers):
+            reader.stage.advance(0 if number else 200)
+            if reader.under_way() is not None:
+                came += reader.answer(rng)
+                reader.ask(cluster.now_ms)
+
+    assert came >= 60 * LIMIT * 0.6
+
+
 def test_each_counter_is_of_fetches() -> None:
     cluster = Cluster(quotas(FETCH=LIMIT))
     reader = Reader(Stage(cluster))

@@ -87,7 +87,7 @@ def charge_share_fetch(
     Raises:
         ProtocolError: it is too short for its fields.
     """
-    _, _, route, client_id, acquires = entry
+    _, _, route, client_id, is_refused = entry
     end = min(frame_end, len(data))
     at = _body_offset(data, pos, end, route)
     if at + 6 > end:
@@ -97,18 +97,20 @@ def charge_share_fetch(
     if route.client_id != client_id or route.is_outdated:
         caller.look_up_now(route, client_id, now_us)
     value, lane, now_ms = frame_end - at + 4, route.lane, now_us // 1000
-    if route.enforced:
+    if is_refused:  # as an emptied Fetch, it does not count
+        verdict = Verdict(lane.refuse(value, now_ms), 0, is_charged=False)
+    elif route.enforced:
         verdict = lane.answer_room().deliver(lane, value, now_ms)
     else:
         verdict = _verdict(route, value, error_code, now_ms)
     sink, memo = caller.shared.sink, route.memo
     outcome = outcome_of(verdict.throttle_ms) if verdict.is_charged else REJECTED
     sink.append(memo, sink.next_seq(), now_us, value, verdict.throttle_ms, upstream_ms, outcome)
-    if acquires:
-        _go_on(caller, route, value, now_us)
-    else:
+    if is_refused:
         caller.fetch_room.has_come_without_records(now_us)
         _resume(caller)
+    else:
+        _go_on(caller, route, value, now_us)
     if verdict.throttle_ms > upstream_ms and route.enforced:
         data = data if isinstance(data, bytearray) else bytearray(data)
         told_ms = min(verdict.throttle_ms, SHARE_FETCH_WAIT_MS_MAX)

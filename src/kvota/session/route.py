@@ -74,6 +74,7 @@ class Route:
         "key",
         "kind",
         "lane",
+        "lane_moves",
         "lane_version",
         "max_bytes_offset",
         "memo",
@@ -128,7 +129,7 @@ class Route:
         self.enforced = False  # shadow mode: nobody is held back
         self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
         self.lane: Lane
-        self.lane_version = _OUTDATED
+        self.lane_version = self.lane_moves = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
         self.memo: ChargeMemo  # of that client's rows
 
@@ -165,20 +166,36 @@ class Route:
 
     def forget_lane(self) -> None:
         """The next charge looks its counter up anew."""
-        self.lane_version = _OUTDATED
+        self.lane_version = self.lane_moves = _OUTDATED
+
+    def follow_lane(self, client_id: bytes | bytearray) -> bool:
+        """Charge by what the last client's lane says now; false: nothing has changed for one whose lane it is not.
+
+        A limit that a factor lowers is another one again and again, and leads nobody elsewhere.
+        """
+        if client_id != self.client_id:
+            return False
+        lane = self.lane
+        if lane.moves != self.lane_moves:
+            return False
+        self.lane_version = lane.version
+        self.charge = lane.admit if lane.quota_type is QuotaType.FETCH else lane.charge
+        self.memo = self.memo.counted_by(lane.limit, lane.samples, lane.sample_ms, lane.algorithm)
+        return True
 
     def use(
         self, lane: Lane, client_id: bytes, *, user: str, connection: int, enforced: bool
     ) -> None:
         """Charge this client's requests on this lane from now on, and make their memo."""
-        self.lane_version = lane.version
+        self.lane_version, self.lane_moves = lane.version, lane.moves
         self.enforced = enforced
         self.client_id = client_id
         name = client_id.decode("utf-8", "replace")
         self._remember(lane, user=user, connection=connection, client_id=name)
 
     def use_last(self) -> None:
-        """Charge on the last client's counter as it is now; the route stays outdated."""
+        """Charge on the last client's counter as it is now; the next charge looks it up anew."""
+        self.forget_lane()
         memo = self.memo
         self._remember(
             self.lane, user=memo.user, connection=memo.connection, client_id=memo.client_id

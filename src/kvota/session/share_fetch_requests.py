@@ -20,6 +20,7 @@ _HEAD = REQUEST_HEAD.unpack_from
 # One that brings no acknowledgements waits no longer than this for room: those that the client has meanwhile wait
 # behind it, while the broker's locks run out (15 s at least, where its settings are Kafka's).
 SHARE_FETCH_WAIT_MS_MAX = 1_000
+_PARTS_OF_WINDOW = 20
 
 
 def take_share_fetch(
@@ -45,12 +46,13 @@ def take_share_fetch(
         return None
     most_bytes = asked_bytes
     if is_limited and asked_bytes > 0:
-        most_bytes = min(asked_bytes, _room_bytes(caller, lane, now_us // 1000))
+        most_bytes = min(asked_bytes, _room_bytes(lane, now_us // 1000))
         names_topics = share_fetch.names_topics(data, at, end, version)
         if not most_bytes and not names_topics and _waits(caller, route, end - pos, now_us):
             return None
-    caller.expect((correlation, Due.SHARE_FETCH, route, route.client_id, most_bytes > 0))
     is_lowered = most_bytes < asked_bytes
+    is_refused = is_lowered and not most_bytes
+    caller.expect((correlation, Due.SHARE_FETCH, route, route.client_id, is_refused))
     if is_limited:
         mine.go_up(lane, most_bytes, most_bytes if is_lowered else None, now_us)
     else:
@@ -60,30 +62,34 @@ def take_share_fetch(
     return share_fetch.with_max_bytes(data[pos:end], at - pos, most_bytes)
 
 
-def _room_bytes(caller: Caller, lane: Lane, now_ms: int) -> int:
-    """How much may be asked for; 0: there is less room than the next answer is likely to take.
+def _room_bytes(lane: Lane, now_ms: int) -> int:
+    """How much may be asked for; 0: there is too little room.
 
     It is half of what there is, so that others who ask meanwhile find some, too: what comes is delivered.
     """
     room = lane.answer_room()
     free_bytes = room.free_bytes(lane, now_ms)
-    expected_bytes = caller.fetch_room.expected_bytes(lane)
-    if free_bytes <= 0 or expected_bytes > free_bytes:
+    if free_bytes < _least_bytes(lane):
         return 0
-    return max(1, max(expected_bytes, free_bytes // 2) - room.overhead_bytes)
+    return max(1, free_bytes // 2 - room.overhead_bytes)
+
+
+def _least_bytes(lane: Lane) -> int:
+    """For less room nobody asks: many small answers would be heads more than records."""
+    return max(1, lane.window_bytes // _PARTS_OF_WINDOW)
 
 
 def _waits(caller: Caller, route: Route, request_bytes: int, now_us: int) -> bool:
     """Keep back a ShareFetch for whose answer there is no room; false: it has waited for long enough."""
     lane, mine, now_ms = route.lane, caller.fetch_room, now_us // 1000
-    expected_bytes = mine.expected_bytes(lane)
+    least_bytes = _least_bytes(lane)
     if mine.is_first_refusal() or lane.went_back(now_ms):
-        throttle_ms = lane.refuse(expected_bytes, now_ms)
-        caller.append_wait(route.memo, now_us, expected_bytes, throttle_ms)
+        throttle_ms = lane.refuse(least_bytes, now_ms)
+        caller.append_wait(route.memo, now_us, least_bytes, throttle_ms)
     left_ms = mine.left_to_wait_ms(now_us, SHARE_FETCH_WAIT_MS_MAX)
     if not left_ms or not mine.may_wait(request_bytes):
         return False
-    missing_bytes = max(1, expected_bytes - lane.answer_room().free_bytes(lane, now_ms))
+    missing_bytes = max(1, least_bytes - lane.answer_room().free_bytes(lane, now_ms))
     caller.pausing.give_up_waiting_in(None)
     # In nobody's line: who is the first of one and asks for nothing would keep the others back.
     caller.pausing.stand_in_line(min(look_again_ms(missing_bytes, route.memo), left_ms))
