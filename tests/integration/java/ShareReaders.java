@@ -124,7 +124,7 @@ public final class ShareReaders {
         if (!way.equals("implicit")) {
             consumer.acknowledge(record, type);
         }
-        say(value + " " + record.deliveryCount().get() + " " + type);
+        say(value + " " + record.deliveryCount().get() + " " + type.name());
         if (type != AcknowledgeType.RELEASE && settled.add(value) && settled.size() == values) {
             settledAt.set(System.currentTimeMillis());
         }
