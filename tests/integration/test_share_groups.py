@@ -27,7 +27,7 @@ _FASTER = {
     "group.share.min.heartbeat.interval.ms": "300",
     "group.share.heartbeat.interval.ms": "300",
 }
-VALUES, VALUE_BYTES, PARTITIONS = 3_000, 1_000, 6
+VALUES, VALUE_BYTES, PARTITIONS = 2_400, 1_000, 6
 CLIENT = "share"
 LIMIT = 150_000
 SHARE_FETCH = 78
@@ -129,7 +129,7 @@ def test_over_its_quota_each_delivery_is_as_without_a_gateway(
     charged = [row for row in rows if row["outcome"] != "rejected"]
     assert {row["quota_type"] for row in rows} == {"FETCH"}
     assert sum(float(str(row["value"])) for row in charged) > VALUES * VALUE_BYTES
-    assert any(row["outcome"] == "throttled" for row in charged)
+    assert len(charged) < len(rows), "nobody was held back"
     for node_id in {row["node_id"] for row in charged}:
         of_node = [row for row in charged if row["node_id"] == node_id]
         largest = max(float(str(row["value"])) for row in of_node)
