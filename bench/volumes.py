@@ -1,6 +1,6 @@
 """How soon is a small disk full, with full disks throttling by each algorithm and without kvota; and how soon do clients go on?
 
-    ./run bench volumes [--seconds 40] [--connections 50] [--keep]
+    ./run bench volumes [--seconds 40] [--connections 50] [--held 10 30] [--rounds 3] [--only-each] [--keep]
 
 Three brokers, the data of each on a file system of 512 MiB (needs the right to mount one). 50 connections that ignore
 throttle times send 200 KB each, one after the other, to a topic with three replicas: through a gateway with a limit of 20 MB/s by ``sampled_rate``, by
@@ -8,6 +8,9 @@ throttle times send 200 KB each, one after the other, to a topic with three repl
 
 Then Java, librdkafka and aiokafka produce at full speed, somebody else's file takes a disk below the hard limit, and all records
 are deleted: how long after the first free byte each of the three has a record acknowledged, in check intervals.
+
+Last, 50 producers of the three kinds are stopped for 10 s and for 30 s (a gateway closes connections after 25 s), and it is told how long after the first
+free byte half of each kind were served again, and all (``resumed_each``; beside it, what a quota of the brokers' own does). ``--only-each``: only that.
 
 It exits 1 where a disk was full behind a gateway, or a client went on later than two check intervals after there was room, and the wait
 that it was told last (three intervals at most).
@@ -19,7 +22,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,7 @@ from kvota.localkafka import LocalKafka  # noqa: E402
 from kvota.model.bucket_settings import BucketSettings  # noqa: E402
 from kvota.model.quota_type import QuotaType  # noqa: E402
 from relay import commit  # noqa: E402
+from resumed_each import KINDS, resumed_each, stopped_by_brokers  # noqa: E402
 
 MIB = 2**20
 NODES, PARTITIONS = 3, 3
@@ -197,26 +201,78 @@ def resumed() -> dict[str, float]:
         return found
 
 
+def each_resumed(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """By way and seconds, for each kind: when half of its producers, and all, were served again."""
+    found = {}
+    with cluster() as (kafka, disks), tempfile.TemporaryDirectory() as text, ExitStack() as stack:
+        folder = Path(text)
+        one = stack.enter_context(gateway(kafka, folder / "gw", "sampled_rate"))
+
+        def stopped_by_kvota() -> Callable[[], None]:
+            stops = one.log.count("-> 0.00: broker 2")
+            taking = ExitStack()
+            taking.enter_context(taken_by_others(disks[1], leaving_bytes=HARD_BYTES // 2))
+            while one.log.count("-> 0.00: broker 2") == stops:
+                time.sleep(0.05)
+            return taking.close
+
+        direct = kafka.bootstrap_servers
+        for held_s in args.held:
+            for way, servers, stop in (
+                ("kvota", one.bootstrap_servers, stopped_by_kvota),
+                ("brokers", direct, lambda: stopped_by_brokers(direct)),
+            ):
+                name = f"{way}-{held_s:g}s"
+                found[name] = resumed_each(
+                    kafka,
+                    folder / name,
+                    servers,
+                    stop,
+                    count=args.producers,
+                    held_s=held_s,
+                    rounds=args.rounds,
+                )
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--producers", type=int, default=50, help="of which each is to go on")
+    parser.add_argument("--held", type=float, nargs="+", default=[10.0, 30.0], metavar="SECONDS")
+    parser.add_argument("--rounds", type=int, default=3, help="so often they are stopped")
+    parser.add_argument("--only-each", action="store_true")
     parser.add_argument("--keep", action="store_true", help="write bench/results/volumes.json")
     args = parser.parse_args()
+    each = each_resumed(args)
+    late_each = [
+        f"{kind} of {way}"
+        for way, of_kind in each.items()
+        for kind in KINDS
+        if way.startswith("kvota") and (of_kind[kind]["p100_s"] or 1e9) > 5 * INTERVAL_S
+    ]
+    if args.only_each:
+        keep(args, {"resumed_each": {"commit": commit()} | each})
+        for what in late_each:
+            print(f"it did not hold: {what}")
+        return 1 if late_each else 0
     fills = {}
     for way in WAYS:
         fills[way] = fill(way, args)
         print(f"{way:14} {json.dumps(fills[way])}", flush=True)
     after = resumed()
     print(f"after there is room, s: {json.dumps(after)} (check interval {INTERVAL_S:g} s)")
-    if args.keep:
-        result = {
+    keep(
+        args,
+        {
             "commit": commit(),
             "connections": args.connections,
             "fills": fills,
             "resumed_s": after,
-        }
-        (HERE / "results" / "volumes.json").write_text(json.dumps(result, indent=1) + "\n")
+            "resumed_each": {"commit": commit()} | each,
+        },
+    )
     full = [
         way for way in WAYS[:2] if fills[way]["full_s"] is not None or fills[way]["dead_brokers"]
     ]
@@ -225,9 +281,17 @@ def main() -> int:
         for client in ("librdkafka", "aiokafka", "java")
         if after.get(client, 1e9) > 5 * INTERVAL_S
     ]
-    for what in (*full, *late):
+    for what in (*full, *late, *late_each):
         print(f"it did not hold: {what}")
-    return 1 if full or late else 0
+    return 1 if full or late or late_each else 0
+
+
+def keep(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Write what was measured; what was not stays."""
+    if args.keep:
+        path = HERE / "results" / "volumes.json"
+        kept = json.loads(path.read_text()) | found
+        path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def test_a_lane_of_the_seen_version_is_the_one_a_new_engine_gives(
     engine = QuotaEngine(DefaultQuotaCallback(), {})
     factors: dict[tuple[QuotaType, int | None], float] = {}
     kept: dict[tuple[QuotaType, int, str, str], tuple[Lane, int]] = {}
+    followed: dict[tuple[QuotaType, int, str, str], tuple[Lane, int]] = {}
 
     for batch in batches:
         if isinstance(batch, tuple):
@@ -62,6 +63,13 @@ def test_a_lane_of_the_seen_version_is_the_one_a_new_engine_gives(
                 kept[client] = (lane, lane.version)
             expected = fresh.lane(*client, _NOW_MS)
             assert expected is not None
+            assert _facts(lane) == _facts(expected)
+            # One that has not moved is still the client's, and says itself what is in force.
+            lane, moves = followed.get(client, (None, -1))
+            if lane is None or lane.moves != moves:
+                lane = engine.lane(*client, _NOW_MS)
+                assert lane is not None
+                followed[client] = (lane, lane.moves)
             assert _facts(lane) == _facts(expected)
 
 

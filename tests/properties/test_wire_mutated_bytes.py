@@ -23,8 +23,10 @@ from kvota.wire import (
     produce,
     questions,
     sasl,
+    share_fetch,
 )
 from kvota.wire.address_rewrite import AddressRewrite
+from kvota.wire.answer_walker import AnswerWalker
 from kvota.wire.apis import APIS
 from kvota.wire.fetch_walker import FetchAnswerWalker
 from kvota.wire.headers import (
@@ -35,8 +37,9 @@ from kvota.wire.headers import (
     request_body_offset,
     request_header_version,
 )
-from kvota.wire.node_endpoints import blank_endpoints
+from kvota.wire.node_endpoints import blank_endpoint_array, blank_endpoints
 from kvota.wire.scanner import Scanner
+from kvota.wire.share_fetch_walker import ShareFetchAnswerWalker
 from kvota.wire.steps import at_once
 
 # A function of a whole frame and the version it is taken for.
@@ -61,6 +64,17 @@ def read_request_head(key: int) -> Callable[[bytes, int], int | None]:
         return request_body_offset(frame, 0, len(frame), client_id_bytes, header_version)
 
     return read
+
+
+def limits_of_share_fetch(frame: bytes, version: int) -> object:
+    at = read_request_head(78)(frame, version)
+    if at is None:
+        return None
+    at = share_fetch.min_bytes_offset(frame, at, len(frame), version)
+    lowered = share_fetch.with_max_bytes(frame, at, 0)
+    return share_fetch.max_bytes(lowered, at), share_fetch.names_topics(
+        frame, at, len(frame), version
+    )
 
 
 def rewrite(key: int) -> Reader:
@@ -104,6 +118,10 @@ READERS: list[tuple[str, int, Kind, int, Reader]] = [
     ("throttle offset", 0, "response", 1, produce.throttle_offset),
     ("fetch tags", 1, "response", 16, fetch.tags_offset),
     ("blank", 1, "response", 16, lambda frame, _version: blank_endpoints(frame[-40:])),
+    ("share fetch limits", 78, "request", 1, limits_of_share_fetch),
+    ("share fetch endpoints", 78, "response", 1, share_fetch.endpoints_offset),
+    ("blank array", 78, "response", 1,
+     lambda frame, _version: blank_endpoint_array(frame[-40:], what="answer")),
     ("clamp", 18, "response", 0, api_versions.clamp),
     ("metadata", 3, "response", 0, questions.scan_metadata),
     ("configs", 32, "response", 1, lambda frame, _version: questions.scan_configs(frame)),
@@ -208,9 +226,22 @@ def test_a_damaged_answer_in_pieces_is_found_out_as_in_one(data: st.DataObject, 
     assert walked(frame, [0, cut, len(frame)]) == walked(frame, [0, len(frame)])
 
 
-def walked(frame: bytes, cuts: list[int]) -> int:
-    """Where the last tags begin; -1: never, or refused."""
-    walker = FetchAnswerWalker(17)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(deadline=None, max_examples=200)
+def test_a_damaged_answer_to_a_share_fetch_in_pieces_is_found_out_as_in_one(
+    data: st.DataObject, seed: int
+) -> None:
+    rng = Random(seed)
+    frame = mutate(RandomMessages(rng).frame(78, 2, "response"), rng)
+    cut = data.draw(st.integers(0, len(frame)))
+    whole = walked(frame, [0, len(frame)], ShareFetchAnswerWalker(2))
+
+    assert walked(frame, [0, cut, len(frame)], ShareFetchAnswerWalker(2)) == whole
+
+
+def walked(frame: bytes, cuts: list[int], walker: AnswerWalker | None = None) -> int:
+    """Where the last tags, or the endpoints, begin; -1: never, or refused."""
+    walker = walker or FetchAnswerWalker(17)
     found = -1
     for at, stop in pairwise(cuts):
         try:

@@ -24,6 +24,7 @@ from kvota.session.giving_way import LOGIN_S
 from kvota.session.line_place import WAIT_MS_MAX
 from kvota.session.requests import CLIENT_ID_BYTES_MAX, EVIDENCE_BYTES
 from kvota.session.settings import ConnectionSettings
+from kvota.session.share_fetch_requests import SHARE_FETCH_WAIT_MS_MAX
 from kvota.session.shared import WHOLE_ANSWERS_BYTES
 from kvota.session.whole_requests import LARGE_BUDGET_BYTES, SMALL_BUDGET_BYTES
 from kvota.wire.apis import MUTATION_BYTES_MAX, SASL_BYTES_MAX
@@ -74,6 +75,7 @@ DEFAULTS = {
     "LARGE_BUDGET_BYTES": LARGE_BUDGET_BYTES,
     "WHOLE_ANSWERS_BYTES": WHOLE_ANSWERS_BYTES,
     "WAITING_FETCHES_BYTES_MAX": WAITING_FETCHES_BYTES_MAX,
+    "SHARE_FETCH_WAIT_MS_MAX": SHARE_FETCH_WAIT_MS_MAX,
     "limits.mute_time_max": connection.mute_ms_max,
     "WAIT_MS_MAX": WAIT_MS_MAX,
     "KEPT_MAX": KEPT_MAX,

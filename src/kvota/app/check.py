@@ -22,9 +22,15 @@ from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.record.recorder import check_alone
 from kvota.tls.server_tls import make_context
+from kvota.volumes.doubts import doubts as volume_doubts
 from kvota.volumes.settings import EXCLUDED, FETCH, PRODUCE, REQUEST
 
 _ENDS_SOON = timedelta(days=30)
+_STATIC_LIMITS = {
+    PRODUCE: QuotaType.PRODUCE,
+    FETCH: QuotaType.FETCH,
+    REQUEST: QuotaType.REQUEST,
+}
 
 
 def check_folder(folder: Path) -> None:
@@ -111,6 +117,11 @@ def _of_the_static_callback(
     is_static = isinstance(callback, StaticQuotaCallback)
     if is_static and len(quotas):
         yield f"{config.quotas.file}: StaticQuotaCallback uses none of its quotas"
+    if isinstance(callback, StaticQuotaCallback):
+        for key, quota_type in _STATIC_LIMITS.items():
+            limit = callback.limits.get(quota_type)
+            if limit is not None and limit <= FACTS[quota_type].floor:
+                yield f"kafka.{key} is a limit of {limit:g} per second, not none at all: nearly nothing gets through"
     if not is_static:
         is_watched = (
             config.kafka.volumes.source != "none"
@@ -141,8 +152,9 @@ def _groups(
 
 
 def _volumes(config: GatewayConfig) -> Iterator[str]:
-    volumes = config.kafka.volumes
-    yield from (f"kafka.{warning}" for warning in volumes.warnings)
+    kafka, volumes = config.kafka, config.kafka.volumes
+    found = volume_doubts(volumes, kafka.callback_properties, per_broker=kafka.factor_per_broker)
+    yield from (f"kafka.{doubt}" for doubt in found)
     if volumes.source != "none" and QuotaType.PRODUCE not in config.gateway.connection.enforced:
         yield "quotas.PRODUCE: full disks slow nobody down while enforce = true is not said"
 

@@ -14,6 +14,7 @@ from kvota.model.quota_window import QuotaWindow
 from kvota.volumes.settings import (
     ADMIN_PREFIXES,
     FACTOR_SOURCE,
+    HARD_RATIO,
     KNOWN_PROPERTIES,
     PREFIX,
     VolumeSettings,
@@ -93,6 +94,12 @@ def read_kafka_properties(reader: Reader) -> KafkaProperties:
             FACTOR_SCOPE,
             f"set together with {FACTOR_SOURCE}, whose factor is that of all brokers",
             "Keep one of the two.",
+        )
+    elif volumes.limit is None and FACTOR_SCOPE in kafka.data and not faults:
+        kafka.fault(
+            FACTOR_SCOPE,
+            "set, and no limit of a volume is: there is no factor",
+            f'Write a limit, e.g. "{HARD_RATIO[0]}" = 0.1, or take it out.',
         )
     per_ip_max, per_ip_overrides = _connections_per_ip(kafka)
     return KafkaProperties(

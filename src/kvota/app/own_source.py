@@ -1,19 +1,16 @@
 """A volume source or throttle-factor source of somebody's own, kept apart: it may raise, hang or answer nonsense."""
 
 import asyncio
-import sys
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import SimpleQueue
-from threading import Event, Thread
-from time import monotonic
+from threading import Event
 from typing import Any
 
 from kvota.app.check_callback import placed
 from kvota.app.config import GatewayConfig
+from kvota.app.look_thread import LookThread
 from kvota.callbacks import own_module
-from kvota.callbacks.faults import line_in_package, text_of, words_of
+from kvota.callbacks.faults import text_of, words_of
 from kvota.model.errors import CallbackError, ConfigurationError, Fault
 from kvota.volumes import Observation, Status
 from kvota.volumes.settings import FACTOR_SOURCE, SOURCE, VolumeSettings
@@ -24,42 +21,21 @@ LOAD_S, CLOSE_S = 30.0, 2.0
 
 
 class OwnSource:
-    """Asks one source on a thread of its own, one call after the other; nobody else ever waits for it.
+    """Asks one source on a thread of its own, one call after the other: it may hang."""
 
-    While a call has not come back there is no other one: a source that hangs takes one thread and no more, and each
-    look until then has failed. What it answers afterwards is of no look and thrown away.
-    """
-
-    def __init__(self, source: object, name: str, calls: "_Calls", *, tells_factor: bool) -> None:
+    def __init__(
+        self, source: object, name: str, thread: LookThread[Observation], *, tells_factor: bool
+    ) -> None:
         """``load_own_source`` makes one."""
         self._source: Any = source
         self._name = name
-        self._calls = calls
+        self._thread = thread
         self._tells_factor = tells_factor
-        self._asked_s: float | None = None  # since when a call runs
 
     async def observe(self, timeout_s: float) -> Observation:
         """Look once; never raises, and ends after ``timeout_s``."""
-        if self._asked_s is None:
-            loop = asyncio.get_running_loop()
-            answer: asyncio.Future[Observation] = loop.create_future()
-            self._asked_s = monotonic()
-
-            def tell(observation: Observation) -> None:
-                if not answer.done():
-                    answer.set_result(observation)
-
-            def look() -> None:
-                observation = self._look()
-                self._asked_s = None
-                with suppress(RuntimeError):  # the loop has closed: nobody waits any more
-                    loop.call_soon_threadsafe(tell, observation)
-
-            self._calls.put(look)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    return await answer
-        return Observation(status=Status.SAFETY_TIMEOUT, reason=self._hang())
+        found = await self._thread.look(self._look, timeout_s)
+        return found or Observation(status=Status.SAFETY_TIMEOUT, reason=self._hang())
 
     async def close(self) -> None:
         """Close it behind the call that runs; where that hangs it is left to itself."""
@@ -70,8 +46,8 @@ class OwnSource:
                 getattr(self._source, "close", _nothing)()
             ended.set()
 
-        self._calls.put(close)
-        self._calls.put(None)
+        self._thread.put(close)
+        self._thread.put(None)
         await asyncio.to_thread(ended.wait, CLOSE_S)
 
     def _look(self) -> Observation:
@@ -93,30 +69,9 @@ class OwnSource:
             )
 
     def _hang(self) -> str:
-        since_s = self._asked_s
-        seconds = monotonic() - since_s if since_s is not None else 0.0
-        place = self._calls.line_in(self._name.partition(".")[0])
+        place = self._thread.line_in(self._name.partition(".")[0])
         where = f" ({place})" if place else ""
-        return f"{self._name} has not answered for {seconds:.1f} s{where}"
-
-
-class _Calls:
-    """One thread, which ends with the process, and what it is to call."""
-
-    def __init__(self) -> None:
-        self.put = (calls := SimpleQueue[Callable[[], None] | None]()).put
-        self._thread = Thread(target=_call_all, args=(calls,), name="kvota-own-source", daemon=True)
-        self._thread.start()
-
-    def line_in(self, package: str) -> str:
-        """Where in a package's files the thread is, as ``file:line``; empty: in none of them."""
-        frames = sys._current_frames()  # noqa: SLF001  (made to find out where threads hang)
-        return line_in_package(package, frames.get(self._thread.ident or 0))
-
-
-def _call_all(calls: "SimpleQueue[Callable[[], None] | None]") -> None:
-    while (call := calls.get()) is not None:
-        call()
+        return f"{self._name} has not answered for {self._thread.looking_for_s:.1f} s{where}"
 
 
 def _nothing(*_arguments: object) -> None:
@@ -131,7 +86,7 @@ def load_own_source(settings: VolumeSettings) -> OwnSource:
             place of a fault is the name of a property, or a line of the class's own file.
     """
     key = FACTOR_SOURCE if settings.tells_factor else SOURCE
-    calls = _Calls()
+    thread: LookThread[Observation] = LookThread("kvota-own-source")
     loaded: Future[object] = Future()
 
     def load() -> None:
@@ -140,15 +95,15 @@ def load_own_source(settings: VolumeSettings) -> OwnSource:
         except BaseException as error:  # noqa: BLE001  (whatever it is, somebody waits for it)
             loaded.set_exception(error)
 
-    calls.put(load)
+    thread.put(load)
     name = settings.own_class
     try:
         source = loaded.result(LOAD_S)
     except TimeoutError:
-        place = calls.line_in(name.partition(".")[0])
+        place = thread.line_in(name.partition(".")[0])
         problem = f"{name} has not been made and configured within {LOAD_S:g} s"
         raise _fault(place or key, problem, "See what it waits for.") from None
-    return OwnSource(source, name, calls, tells_factor=settings.tells_factor)
+    return OwnSource(source, name, thread, tells_factor=settings.tells_factor)
 
 
 def open_own_source(config: GatewayConfig) -> OwnSource | None:

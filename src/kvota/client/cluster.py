@@ -10,11 +10,13 @@ from typing import Final, Self
 from kvota.client.cluster_metadata import ClusterMetadata, metadata_fields
 from kvota.client.connection import BrokerConnection, ClientLimits
 from kvota.client.coordinator import Coordinator, finding, found_in
-from kvota.client.messages import Answer, Fields
+from kvota.client.messages import Answer, Fields, decode
 from kvota.client.security import NO_LOGIN, Security
+from kvota.client.turns import in_turns
 from kvota.model.address import Address, parse_address
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.wire.apis import FIND_COORDINATOR, METADATA
+from kvota.wire.cluster_brokers import read_brokers_in_steps
 
 
 class _To(Enum):
@@ -134,7 +136,8 @@ class Cluster:
     ) -> ClusterMetadata:
         """Ask any broker what there is; None: all topics. Topics are not created by being named.
 
-        Which brokers are coordinators is looked up again after that.
+        Where no topic is asked about none is read, whatever the answer holds: it may be as large as one about all of
+        them, and a broker that does not do as it is told holds nobody else up. Which brokers are coordinators is looked up again after that.
 
         Args:
             topics: their names.
@@ -147,9 +150,14 @@ class Cluster:
         """
         connection = await self.connection_to(ANY, avoiding=avoiding)
         version = connection.version_of(METADATA)
-        content = _metadata_request(version, topics)
-        answer = await connection.ask(METADATA, content, version=version, timeout_s=timeout_s)
-        found = ClusterMetadata.of(answer)
+        names = None if topics is None else list(topics)
+        content = _metadata_request(version, names)
+        frame = await connection.ask_frame(METADATA, content, version=version, timeout_s=timeout_s)
+        if names == []:
+            told = await in_turns(read_brokers_in_steps(frame, version))
+            found = ClusterMetadata.without_topics(told)
+        else:
+            found = ClusterMetadata.of(decode(METADATA, version, frame))
         self._brokers = {
             broker.node_id: (broker.host, broker.port) for broker in found.brokers.values()
         }

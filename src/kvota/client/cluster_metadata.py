@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from kvota.client.messages import Fields
+from kvota.wire.cluster_brokers import ClusterBrokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,22 @@ class ClusterMetadata:
     controller_id: int | None
     brokers: dict[int, Broker]
     topics: dict[str, Topic]
+
+    @classmethod
+    def without_topics(cls, told: ClusterBrokers) -> "ClusterMetadata":
+        """Of an answer to a question about no topics."""
+        brokers = {
+            one.node_id: Broker(
+                node_id=one.node_id, host=one.address[0], port=one.address[1], rack=one.rack
+            )
+            for one in told.brokers
+        }
+        return cls(
+            cluster_id=told.cluster_id,
+            controller_id=None if told.controller_id < 0 else told.controller_id,
+            brokers=brokers,
+            topics={},
+        )
 
     @classmethod
     def of(cls, answer: Any) -> "ClusterMetadata":

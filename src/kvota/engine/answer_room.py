@@ -194,6 +194,25 @@ class AnswerRoom:
         # One that is too large is delivered as soon as the one before it is paid for.
         return _emptied(throttle_ms, unpaid_ms if is_too_large else max(throttle_ms, unpaid_ms))
 
+    def deliver(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
+        """Charge an answer that is delivered whatever it costs: all of it is paid for before there is room again.
+
+        By Kafka's formula a window's worth of what is over would be forgotten each time.
+        """
+        if lane.limit is None:
+            return Verdict(lane.admit(value, now_ms), 0)
+        throttle_ms = lane.admit(value, now_ms)
+        if lane.algorithm is Algorithm.TOKEN_BUCKET:
+            self._owed = NOTHING_OWED  # from here on the bucket knows
+            return Verdict(throttle_ms, throttle_ms)
+        unpaid_ms = self.unpaid_ms(lane, now_ms)
+        if lane.is_blocked or (throttle_ms <= 0 and not unpaid_ms):
+            return Verdict(throttle_ms, throttle_ms)
+        over_ms = throttle_ms + (lane.window_ms if value > lane.window_bytes else 0)
+        wait_ms = max(over_ms, unpaid_ms + round(value * 1000 / lane.limit))
+        self._owed = Owed(lane.limit * wait_ms / 1000, now_ms)
+        return Verdict(throttle_ms, wait_ms)
+
     def _judge_debt(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
         self._owed = NOTHING_OWED  # from here on the bucket knows
         if lane.is_blocked or lane.turn_in_ms(now_ms):

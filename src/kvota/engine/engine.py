@@ -96,7 +96,7 @@ class QuotaEngine:
     ) -> Lane | None:
         """The lane of a client at one broker; None: the callback has to be asked first.
 
-        Keep it, and ask again when its version is another one than now.
+        Keep it, and ask again when it has moved: ``Lane`` says how that is seen.
         """
         known = self._clients.get((quota_type, node_id, user, client_id))
         if known is not None and not known.is_forgotten:
@@ -408,13 +408,12 @@ class QuotaEngine:
 
 def _outdate(lanes: Iterable[Lane], changed: Iterable[Lane]) -> None:
     """Outdate these lanes, and wake who waits for them or for those that have changed already."""
-    have_changed = set(changed)
     # Each once, and in their own order, not a set's: runs must repeat.
-    every_lane = dict.fromkeys([*lanes, *changed])
-    for lane in every_lane:
-        if lane not in have_changed:
-            lane.version += 1
-    _wake_waiters(every_lane)
+    outdated = dict.fromkeys(lanes)
+    for lane in outdated:
+        lane.version += 1
+        lane.moves += 1
+    _wake_waiters(dict.fromkeys([*outdated, *changed]))
 
 
 def _wake_waiters(lanes: Iterable[Lane]) -> None:

@@ -27,7 +27,8 @@ class Lane:
     says what they do), so that nothing stands between the hot path and it. ``peek`` changes nothing.
 
     Whoever keeps a lane compares ``version`` with the one it has seen; where it differs, anything of
-    the lane may be another, and the engine has to be asked for it again.
+    the lane may be another. Where ``moves`` differs, too, so may be the lane, and the engine has to be asked for
+    it again; where it does not, the lane is still its client's, and says what is in force.
 
     Attributes:
         algorithm: in force; the counter may still be another one, until it is charged.
@@ -62,6 +63,7 @@ class Lane:
         "is_shut",
         "limit",
         "line",
+        "moves",
         "node_id",
         "peek",
         "quota_type",
@@ -102,7 +104,7 @@ class Lane:
         self.tag_values = tags
         self.tags = tags_text(tags) if text is None else text
         self.counter = counter
-        self.version = 0
+        self.version = self.moves = 0
         self.line: WaitingLine | None = None
         self.room: AnswerRoom | None = None
         self.configured_limit: float | None = None
@@ -128,11 +130,8 @@ class Lane:
 
         Those who wait are not woken yet: call ``wake_waiters`` when all lanes are configured.
         """
-        if (
-            configured_limit == self.configured_limit
-            and factor == self.factor
-            and counting == self._counting
-        ):
+        counts_as_before = counting == self._counting
+        if configured_limit == self.configured_limit and factor == self.factor and counts_as_before:
             return False
         assert self.counter is not None, "a lane without a counter has no limit"
         limit = None if configured_limit is None else configured_limit * factor
@@ -140,6 +139,8 @@ class Lane:
             limit = 0.0  # of an infinite one, and of none at all: a disk is as full for these
         self.configured_limit = configured_limit
         self.factor = factor
+        if limit is None and self.limit is None and counts_as_before:
+            return False  # nothing that anybody was told, or that is in a row
         self.limit = limit
         self.is_blocked = limit is not None and is_blocked(limit, self._floor)
         # A request let through for each new connection, and after each mute, would fill a disk all the same.
@@ -257,6 +258,7 @@ class Lane:
     def outdate(self) -> None:
         """Whoever keeps this lane has to ask for its client's lane again; those who wait are woken."""
         self.version += 1
+        self.moves += 1
         self.wake_waiters()
 
     def waiting_line(self) -> WaitingLine:

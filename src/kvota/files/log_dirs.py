@@ -1,21 +1,28 @@
 """The disks under log directories of this machine."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kvota.volumes import Observation, Status, Volume
 
 
-def observe_local(log_dirs: Iterable[str], *, broker_id: int = -1) -> Observation:
+def _nobody(_log_dir: str) -> None: ...
+
+
+def observe_local(
+    log_dirs: Iterable[str], *, broker_id: int = -1, begins: Callable[[str], None] = _nobody
+) -> Observation:
     """Look at each file system under these directories, once, however many of them it holds.
 
-    A directory that is not there is counted in ``dropped``, as Strimzi's first generation skips it.
+    A directory that is not there is counted in ``dropped``, as Strimzi's first generation skips it. A file system that
+    has lost its server may have this wait for ever; ``begins`` is told each directory before it is looked at.
     """
     volumes: list[Volume] = []
     seen: set[int] = set()
     dropped = 0
     for log_dir in log_dirs:
+        begins(log_dir)
         try:
             device = Path(log_dir).stat().st_dev
             sizes = os.statvfs(log_dir)

@@ -336,7 +336,8 @@ class Driver:
     def can_finish(self) -> bool:
         """True when nothing is due, or waits for its broker, and the client has been sent all there is.
 
-        A Fetch that waits for records is nothing to wait for. A record with acks = 0 is due no more once
+        A Fetch that waits for records is nothing to wait for; a ShareFetch is: its records may be locked
+        already, and its acknowledgements applied. A record with acks = 0 is due no more once
         it waits for a broker that is being dialled.
         """
         if self.upstream is None and self.machine.pausing.reasons & Reason.DIALLING:
@@ -357,7 +358,7 @@ class Driver:
         A broker that waits for records does not see the close. Only a client that has closed one direction alone
         would still read them.
         """
-        return self._eof and not self.closing and self.machine.only_awaits_records
+        return self._eof and not self.closing and self.machine.only_awaits_any_records
 
     @property
     def has_asked(self) -> bool:

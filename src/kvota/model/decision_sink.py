@@ -92,6 +92,30 @@ class ChargeMemo:
         self.index = -1
         self.counted_as: object = None
 
+    def counted_by(
+        self, limit: float | None, samples: int, sample_ms: int, algorithm: Algorithm, /
+    ) -> "ChargeMemo":
+        """The same client's on the same counter, which counts so now; cheap, for each connection needs one."""
+        memo = ChargeMemo.__new__(ChargeMemo)
+        memo.limit = limit
+        memo.samples = samples
+        memo.sample_ms = sample_ms
+        memo.algorithm = algorithm
+        memo.node_id = self.node_id
+        memo.quota_type = self.quota_type
+        memo.connection = self.connection
+        memo.user = self.user
+        memo.client_id = self.client_id
+        memo.tags = self.tags
+        memo.api_key = self.api_key
+        memo.api_version = self.api_version
+        memo.enforced = self.enforced
+        memo.owed_ms = self.owed_ms
+        memo.producer_id = self.producer_id
+        memo.generation = memo.index = -1
+        memo.counted_as = self.counted_as
+        return memo
+
 
 class DecisionSink(Protocol):
     """Where decisions go: the recorder, or nothing. Called on the hot path: positional, no keywords."""

@@ -11,6 +11,7 @@ from kvota.model.quota_type import Algorithm
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import counters as c
 from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.distinct_ids import DistinctIds
 from kvota.pipeline.grid import RESULT, result_columns
 from kvota.pipeline.kernels import grid_sums as k
 from kvota.pipeline.kernels.producer_id_open import id_open_rows, most_in_a_window
@@ -74,11 +75,11 @@ def _counters(
 
 
 class _Came:
-    """Sums up the ids of one counter; takes 8 bytes for each different one."""
+    """Sums up the ids of one counter."""
 
     def __init__(self, name: pa.RecordBatch) -> None:
         self._name = name
-        self._named = self._refused = _NOBODY  # each id once
+        self._named, self._refused = DistinctIds(), DistinctIds()
         self._new = self._refusals = self._unnamed = self._most = 0
         # New ones of the last window: when, how many, and the window.
         self._latest: tuple[Array, ...] = (_NOBODY, np.zeros(0), _NOBODY)
@@ -89,8 +90,8 @@ class _Came:
         ids, value, ts_us = columns[s.SHARED_INT], columns["value"], columns["ts_us"]
         outcome = columns["marks"] & s.OUTCOME_MASK
         is_new, is_refused, is_named = outcome == ADMITTED, outcome == REJECTED, ids != s.NOT_TOLD
-        self._named = np.union1d(self._named, ids[is_named])
-        self._refused = np.union1d(self._refused, ids[is_named & is_refused])
+        self._named.add(ids[is_named])
+        self._refused.add(ids[is_named & is_refused])
         self._new += int(value[is_new].sum())
         self._refusals += int(value[is_refused].sum())
         self._unnamed += int(value[~is_named].sum())

@@ -44,7 +44,7 @@ def event_table(
     Raises:
         OverflowError: a memo holds a number that its column cannot (a sample count over 32,767, say).
     """
-    index = np.ascontiguousarray(packed["memo"])
+    index, memos = _used(packed["memo"], memos)
     nothing = np.zeros(len(packed), dtype=np.int32)
     columns: dict[str, pa.Array] = {
         "gateway": _texts(nothing, [gateway]),
@@ -72,6 +72,14 @@ def event_table(
         numbers = np.array([number_of(memo) for memo in memos], dtype=arrow_type.to_pandas_dtype())
         columns[name] = _numbers(numbers[index], arrow_type)
     return pa.Table.from_arrays([columns[name] for name in WRITE_SCHEMA.names], schema=WRITE_SCHEMA)
+
+
+def _used(index: _Column, memos: Sequence[ChargeMemo]) -> tuple[_Column, list[ChargeMemo]]:
+    """Only those memos that rows refer to: a batch that is written in parts has many of earlier rows."""
+    is_used = np.zeros(len(memos), dtype=np.bool_)
+    is_used[index] = True
+    places = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    return places[index], [memos[at] for at in np.flatnonzero(is_used).tolist()]
 
 
 def _numbers(

@@ -11,7 +11,7 @@ BUFFERED_FETCH_BYTES_MAX = 131_072
 _BUFFERED_IN_NEED_BYTES_MAX = 16_384
 # Of a larger one this much must be here: its head, with tags, its throttle time, its error and its session.
 _FETCH_HEAD_BYTES = 72
-_STREAMED = frozenset({Due.FETCH, Due.PRODUCE})
+_STREAMED = frozenset({Due.FETCH, Due.SHARE_FETCH, Due.PRODUCE})
 
 
 def needed_of_answer(entry: Entry, size: int, available: int, shared: Shared) -> int:

@@ -15,15 +15,15 @@ from kvota.session.answers_in_steps import produce_answered, take_in_steps
 from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Due, Entry
-from kvota.session.fetch_answers import charge_fetch
+from kvota.session.fetch_answers import charge_fetch, charge_share_fetch
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
 from kvota.session.step_work import StepWork
 from kvota.session.streamed_answer import StreamedAnswer
-from kvota.session.streamed_fetch import StreamedFetch
+from kvota.session.streamed_fetch import StreamedFetch, StreamedShareFetch
 from kvota.session.streamed_produce import StreamedProduce
 from kvota.session.whole_answer import FREE_ANSWER_BYTES, WholeAnswer
-from kvota.wire import addresses, fetch, produce
+from kvota.wire import addresses, fetch, produce, share_fetch
 from kvota.wire.headers import ANSWER_HEAD
 from kvota.wire.steps import Steps
 from kvota.wire.varint import Frame
@@ -41,6 +41,7 @@ _UNTIL_ITS_TURN = 1 << 62
 _PLAIN_TAIL = produce.PLAIN_TAIL
 # Plain ints: the interpreter compares an enum's members the slow way.
 _LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
+_FETCHES = frozenset({Due.FETCH, Due.SHARE_FETCH})
 # Behind a place where the chunk ends: nothing of it is left, and what goes on of it is in ``_out``.
 _STOPPED = b"", 0, 0
 
@@ -301,7 +302,7 @@ class Answers:
                 return self._take_front(data, pos, begin, frame_end)
             self.whole.take(need)
             return self._keep(data, pos, begin, need)
-        if entry[1] == Due.FETCH:
+        if entry[1] in _FETCHES:
             place, is_changed = self._take_fetch((data, pos, begin), frame_end, entry, now_us)
         elif available < size + 4:
             return self._begin_produce(data, pos, begin, frame_end)
@@ -351,11 +352,19 @@ class Answers:
         """Charge an answer of which at least the head is here; patch, hide or drop what must be."""
         data, pos, begin = place
         route: Route = entry[2]
-        data, instead = charge_fetch(self._caller, data, pos, frame_end, entry, now_us)
+        is_shared = entry[1] == Due.SHARE_FETCH
+        if is_shared:
+            instead = b""
+            data = charge_share_fetch(self._caller, data, pos, frame_end, entry, now_us)
+        else:
+            data, instead = charge_fetch(self._caller, data, pos, frame_end, entry, now_us)
         here = min(frame_end, len(data))
         is_walked = not instead and route.has_endpoints
         if is_walked and here == frame_end:
-            is_walked = not fetch.tail_has_no_endpoints(data[here - fetch.TAIL_BYTES : here])
+            if is_shared:
+                is_walked = not data.endswith(share_fetch.PLAIN_TAIL, pos, here)
+            else:
+                is_walked = not fetch.tail_has_no_endpoints(data[here - fetch.TAIL_BYTES : here])
             if is_walked:
                 frame = data if not pos and here == len(data) else bytes(data[pos:here])
                 address_of = self._caller.address_of
@@ -370,7 +379,7 @@ class Answers:
             return (data, here, here), True
         if not is_walked:
             return (data, here, begin), False
-        self._streamed = StreamedFetch(route.version)
+        self._streamed = (StreamedShareFetch if is_shared else StreamedFetch)(route.version)
         return self._stream(self._streamed, data, pos, begin, here), False
 
     def _stream(

@@ -35,6 +35,8 @@ _WAITED_TOO_LONG = (
 
 # A client that does not log in where it has to has asked for versions, and one thing more.
 _BEFORE_LOGIN = 2
+_RECORDS = frozenset({Due.FETCH})
+_ANY_RECORDS = _RECORDS | {Due.SHARE_FETCH}
 _FOR_ROOM = int(Reason.BUDGET | Reason.ROOM)
 
 
@@ -368,10 +370,18 @@ class Connection:
 
         A consumer asks again, wherever it is led to, and nothing was charged.
         """
+        return self._only_awaits(_RECORDS)
+
+    @property
+    def only_awaits_any_records(self) -> bool:
+        """The same where the client has gone, to whom a broker would lock what a ShareFetch brings, too."""
+        return self._only_awaits(_ANY_RECORDS)
+
+    def _only_awaits(self, kinds: frozenset[Due]) -> bool:
         caller = self.caller
         if caller.at_work or self._requests.left or caller.answer_left or self._answers.kept_bytes:
             return False
-        return all(entry[1] == Due.FETCH for entry in caller.due)
+        return all(entry[1] in kinds for entry in caller.due)
 
     @property
     def holder(self) -> User | None:

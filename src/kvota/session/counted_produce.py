@@ -80,14 +80,15 @@ class CountedProduce:
         "_budget",
         "_caller",
         "_front",
-        "_known_from_ms",
+        "_known_from_us",
         "_known_id",
         "_known_route",
-        "_known_until_ms",
+        "_known_until_us",
         "_now_us",
         "_place",
         "_produce",
         "_quota",
+        "_refused_batches",
         "_steps",
         "_told_at_end",
         "_unfinished",
@@ -99,13 +100,14 @@ class CountedProduce:
         self._caller = caller
         self._budget = budget
         self._quota = caller.shared.producer_ids
+        self._refused_batches = self._quota.refused_batches
         self._place = place
         self._unfinished = unfinished
         # The last producer that was known, until when it is, and how its request began.
         self._known_route: Route | None = None
         self._front: bytes | bytearray = b""
         self._known_id = -1
-        self._known_from_ms = self._known_until_ms = 0
+        self._known_from_us = self._known_until_us = 0
         self._now_us = 0
         self._produce: AdmittedProduce | None = None  # being decided on, in steps
         self._steps: Steps[_Decided] | None = None
@@ -126,7 +128,7 @@ class CountedProduce:
             route: of its version.
             now_us: Unix µs.
         """
-        if route.lane_version != route.lane.version:
+        if route.lane_version != route.lane.version and route.lane_moves != route.lane.moves:
             self._known_route = None  # another user may have logged in
             return False
         front = self._front
@@ -134,12 +136,13 @@ class CountedProduce:
         if (
             route is self._known_route
             and data[body:records] == front
-            and self._known_from_ms <= now_us // 1000 < self._known_until_ms
-            and id_behind(data, records, frame_end, flexible=route.flexible) == self._known_id
+            and self._known_from_us <= now_us < self._known_until_us
+            and id_behind(data, records, frame_end, route.flexible) == self._known_id
         ):
-            refused = self._quota.refused_batches
-            user = self._caller.principal.name
-            return not (refused.count and refused.concern(user, self._known_id))
+            refused = self._refused_batches
+            return not (
+                refused.count and refused.concern(self._caller.principal.name, self._known_id)
+            )
         return self._looks_known(data, body, frame_end, route, now_us // 1000)
 
     def _looks_known(
@@ -156,14 +159,14 @@ class CountedProduce:
             return False
         user, quota = self._caller.principal.name, self._quota
         producer_id = producer_id_at(data, batch)
-        if quota.refused_batches.concern(user, producer_id):
+        if self._refused_batches.concern(user, producer_id):
             return False
         if not quota.ids.knows(user, route.ids_rate, producer_id, now_ms):
             return False
         ids = quota.ids.users.get(user)
         if ids is not None and producer_id >= 0:  # nothing of it expires before it is due
             self._known_route, self._known_id = route, producer_id
-            self._known_from_ms, self._known_until_ms = now_ms, ids.due_ms
+            self._known_from_us, self._known_until_us = now_ms * 1000, ids.due_ms * 1000
             partition_at = topic_end + (1 if route.flexible else 4)
             self._front = bytes(data[client_id_end : partition_at + 4])
         return True

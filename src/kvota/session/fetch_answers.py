@@ -1,4 +1,4 @@
-"""A Fetch answer of which at least the head is here: charged, and delivered or emptied."""
+"""An answer to a Fetch or ShareFetch of which at least the head is here: charged, and delivered or emptied."""
 
 from struct import Struct
 
@@ -13,12 +13,14 @@ from kvota.session.fetch_room import empty_answer
 from kvota.session.heads import behind_header_tags
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
+from kvota.session.share_fetch_requests import SHARE_FETCH_WAIT_MS_MAX
 from kvota.wire import fetch
 from kvota.wire.error_code import ErrorCode
 
 _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
 _WRITE_INT32 = _INT32.pack_into
+_THROTTLE_AND_ERROR = Struct(">ih").unpack_from
 
 
 def charge_fetch(
@@ -71,6 +73,51 @@ def charge_fetch(
     return data, b""
 
 
+def charge_share_fetch(
+    caller: Caller, data: bytes | bytearray, pos: int, frame_end: int, entry: Entry, now_us: int
+) -> bytes | bytearray:
+    """Charge the answer to a ShareFetch at ``pos``; its end may lie behind what is here.
+
+    It is delivered, whatever it costs: its records are locked for this client. Who is over the quota is told so; what
+    holds it back is that there is no room for the next one (``share_fetch_requests``).
+
+    Returns:
+        The chunk, with the throttle time in it.
+
+    Raises:
+        ProtocolError: it is too short for its fields.
+    """
+    _, _, route, client_id, is_refused = entry
+    end = min(frame_end, len(data))
+    at = _body_offset(data, pos, end, route)
+    if at + 6 > end:
+        msg = f"the broker announced an answer of {frame_end - pos - 4} bytes to a ShareFetch"
+        raise ProtocolError(msg)
+    upstream_ms, error_code = _THROTTLE_AND_ERROR(data, at)
+    if route.client_id != client_id or route.is_outdated:
+        caller.look_up_now(route, client_id, now_us)
+    value, lane, now_ms = frame_end - at + 4, route.lane, now_us // 1000
+    if is_refused:  # as an emptied Fetch, it does not count
+        verdict = Verdict(lane.refuse(value, now_ms), 0, is_charged=False)
+    elif route.enforced:
+        verdict = lane.answer_room().deliver(lane, value, now_ms)
+    else:
+        verdict = _verdict(route, value, error_code, now_ms)
+    sink, memo = caller.shared.sink, route.memo
+    outcome = outcome_of(verdict.throttle_ms) if verdict.is_charged else REJECTED
+    sink.append(memo, sink.next_seq(), now_us, value, verdict.throttle_ms, upstream_ms, outcome)
+    if is_refused:
+        caller.fetch_room.has_come_without_records(now_us)
+        _resume(caller)
+    else:
+        _go_on(caller, route, value, now_us)
+    if verdict.throttle_ms > upstream_ms and route.enforced:
+        data = data if isinstance(data, bytearray) else bytearray(data)
+        told_ms = min(verdict.throttle_ms, SHARE_FETCH_WAIT_MS_MAX)
+        _WRITE_INT32(data, at, route.answered_ms(memo, told_ms, upstream_ms))
+    return data
+
+
 def _body_offset(data: bytes | bytearray, pos: int, end: int, route: Route) -> int:
     at = pos + 8
     if not route.flexible:
@@ -108,5 +155,9 @@ def _go_on(caller: Caller, route: Route, value: int, now_us: int) -> None:
         caller.fetch_room.has_come(route.lane, value, now_us)
     else:
         caller.fetch_room.end()
+    _resume(caller)
+
+
+def _resume(caller: Caller) -> None:
     if caller.pausing.reasons & Reason.FETCHING:
         caller.commands.append((Do.RESUME, Reason.FETCHING))

@@ -130,6 +130,12 @@ class FetchRoom:
         self._before_bytes, self._last_bytes = self._last_bytes, value
         self.has_been_answered(now_us)
 
+    def has_come_without_records(self, now_us: int) -> None:
+        """The head of an answer is here that was to bring none: it says nothing of the next one."""
+        self.end()
+        self._asked_bytes = None
+        self.has_been_answered(now_us)
+
     def has_been_answered(self, now_us: int) -> None:
         """The client has an answer: another wait may begin."""
         self._answered_us = now_us
@@ -145,14 +151,14 @@ class FetchRoom:
 
     # ------------------------------------------------------------------ waiting
 
-    def left_to_wait_ms(self, now_us: int) -> int:
+    def left_to_wait_ms(self, now_us: int, at_most_ms: int = FETCH_WAIT_MS_MAX) -> int:
         """For how long a Fetch without room may still be kept back; 0: no longer."""
         if not self._answered_us:  # its first one
             self._answered_us = now_us
         waited_ms = (now_us - self._answered_us) // 1000
         if waited_ms < 0:  # a clock that has stepped back ends the wait
             return 0
-        return max(0, FETCH_WAIT_MS_MAX - waited_ms)
+        return max(0, at_most_ms - waited_ms)
 
     def is_first_refusal(self) -> bool:
         """True once for each wait, however often it is looked at: a wait has one row."""

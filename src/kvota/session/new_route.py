@@ -5,7 +5,7 @@ from kvota.session.exchanges.login import LOGIN_KEYS
 from kvota.session.exchanges.table import EXCHANGES
 from kvota.session.heads import during_login
 from kvota.session.route import Kind, Route
-from kvota.wire.apis import APIS, FETCH, INIT_PRODUCER_ID, PRODUCE, Treatment
+from kvota.wire.apis import APIS, FETCH, INIT_PRODUCER_ID, PRODUCE, SHARE_FETCH, Treatment
 
 
 def new_route(caller: Caller, key: int, version: int) -> Route:
@@ -36,6 +36,8 @@ def _kind(caller: Caller, key: int) -> Kind:
         return Kind.CHARGED_PRODUCE if caller.shared.produce_quotas else Kind.PRODUCE
     if key == FETCH:
         return Kind.FETCH
+    if key == SHARE_FETCH:
+        return Kind.SHARE_FETCH
     if key == INIT_PRODUCER_ID:
         return Kind.INIT_PRODUCER_ID
     return Kind.EXCHANGE if key in EXCHANGES else Kind.PASS

@@ -38,7 +38,7 @@ _HEAD_BYTES_MAX = REQUEST_HEAD_BYTES + CLIENT_ID_BYTES_MAX
 _ANSWER_HEAD = ANSWER_HEAD.unpack_from
 # Key, version, and behind the correlation id the length of the client id.
 _REQUEST_HEAD = Struct(">4xhh4xh").unpack_from
-_ROUTED = frozenset({Due.PASS, Due.PRODUCE, Due.FETCH, Due.CHARGED})
+_ROUTED = frozenset({Due.PASS, Due.PRODUCE, Due.FETCH, Due.SHARE_FETCH, Due.CHARGED})
 
 _ApiVersion = tuple[int, int]
 _UNSEEN: _ApiVersion = (-1, -1)

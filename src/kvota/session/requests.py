@@ -27,6 +27,7 @@ from kvota.session.new_route import new_route
 from kvota.session.over_limit import ProduceHead, take_over_limit
 from kvota.session.pausing import Reason
 from kvota.session.route import Kind, Route
+from kvota.session.share_fetch_requests import take_share_fetch
 from kvota.session.unfinished import Unfinished
 from kvota.wire.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE
 from kvota.wire.headers import REQUEST_HEAD_BYTES, REQUEST_SIZE_MIN
@@ -49,7 +50,7 @@ _NO_ACKS = b"\x00\x00"
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
 _CHARGED_PRODUCE = int(Kind.CHARGED_PRODUCE)
 # Of these what is here goes on while the rest arrives; others must be whole.
-_GO_ON_AT_ONCE = frozenset(Kind) - {Kind.FETCH, Kind.EXCHANGE}
+_GO_ON_AT_ONCE = frozenset(Kind) - {Kind.FETCH, Kind.SHARE_FETCH, Kind.EXCHANGE}
 
 
 class Requests:
@@ -308,6 +309,8 @@ class Requests:
             return None
         if route.kind == Kind.FETCH:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
+        elif route.kind == Kind.SHARE_FETCH:
+            instead = take_share_fetch(self._caller, data, pos, body, route, now_us)
         else:
             instead = self._take_produce(route, data, bytes(data[pos:frame_end]), now_us)
         if instead == b"":  # answered by the gateway, or decided on in steps

@@ -18,6 +18,7 @@ from kvota.wire.apis import (
     DELETE_TOPICS,
     FETCH,
     PRODUCE,
+    SHARE_FETCH,
     Treatment,
 )
 from kvota.wire.headers import is_flexible
@@ -26,12 +27,15 @@ from kvota.wire.producer_ids import BATCHES_FROM
 QUOTA_TYPE_OF_KEY = {
     PRODUCE: QuotaType.PRODUCE,
     FETCH: QuotaType.FETCH,
+    SHARE_FETCH: QuotaType.FETCH,
     CREATE_TOPICS: QuotaType.CONTROLLER_MUTATION,
     DELETE_TOPICS: QuotaType.CONTROLLER_MUTATION,
     CREATE_PARTITIONS: QuotaType.CONTROLLER_MUTATION,
 }
 _NO_TRANSACTION_COMPACT = b"\x00\x00"  # no tags in the header, null transactional id
 _NO_TRANSACTION = b"\xff\xff"
+# Their answers may be so large that they go on while they arrive.
+_HAS_ENDPOINTS = frozenset({PRODUCE, FETCH, SHARE_FETCH})
 # Lanes' versions are 0 or more.
 _OUTDATED = -1
 _NO_FIELD = b"none"  # Produce v0-2 begin with acks: two bytes never equal these four
@@ -47,6 +51,7 @@ class Kind(IntEnum):
     CHARGED_PRODUCE = 4  # charged on further quotas, too (kvota.session.produce_quota)
     COUNTED_PRODUCE = 5  # its producer ids are counted (kvota.session.counted_produce)
     INIT_PRODUCER_ID = 6  # counted, and passed on (kvota.session.init_producer_ids)
+    SHARE_FETCH = 7
 
 
 class Route:
@@ -69,6 +74,7 @@ class Route:
         "key",
         "kind",
         "lane",
+        "lane_moves",
         "lane_version",
         "max_bytes_offset",
         "memo",
@@ -105,7 +111,7 @@ class Route:
         self.size_max = min(api.request_bytes_max, size_max)
         self.kind = int(kind)  # a plain int: the hot path compares it
         self.is_of_transactions = api.treatment is Treatment.COUNTED
-        self.has_endpoints = key in {PRODUCE, FETCH} and version >= api.addresses_from
+        self.has_endpoints = key in _HAS_ENDPOINTS and version >= api.addresses_from
         # A topic mutation that is carried out whatever its quota says; its client waits afterwards.
         self.is_permissive = version < STRICT_FROM.get(key, 0)
         # Counted from behind the client id; flexible headers have one more byte there.
@@ -123,7 +129,7 @@ class Route:
         self.enforced = False  # shadow mode: nobody is held back
         self.client_id: bytes | None = None  # whose lane this is; None: nobody's yet
         self.lane: Lane
-        self.lane_version = _OUTDATED
+        self.lane_version = self.lane_moves = _OUTDATED
         self.charge: Callable[[float, int], int]  # the lane's own
         self.memo: ChargeMemo  # of that client's rows
 
@@ -160,20 +166,36 @@ class Route:
 
     def forget_lane(self) -> None:
         """The next charge looks its counter up anew."""
-        self.lane_version = _OUTDATED
+        self.lane_version = self.lane_moves = _OUTDATED
+
+    def follow_lane(self, client_id: bytes | bytearray) -> bool:
+        """Charge by what the last client's lane says now; false: nothing has changed for one whose lane it is not.
+
+        A limit that a factor lowers is another one again and again, and leads nobody elsewhere.
+        """
+        if client_id != self.client_id:
+            return False
+        lane = self.lane
+        if lane.moves != self.lane_moves:
+            return False
+        self.lane_version = lane.version
+        self.charge = lane.admit if lane.quota_type is QuotaType.FETCH else lane.charge
+        self.memo = self.memo.counted_by(lane.limit, lane.samples, lane.sample_ms, lane.algorithm)
+        return True
 
     def use(
         self, lane: Lane, client_id: bytes, *, user: str, connection: int, enforced: bool
     ) -> None:
         """Charge this client's requests on this lane from now on, and make their memo."""
-        self.lane_version = lane.version
+        self.lane_version, self.lane_moves = lane.version, lane.moves
         self.enforced = enforced
         self.client_id = client_id
         name = client_id.decode("utf-8", "replace")
         self._remember(lane, user=user, connection=connection, client_id=name)
 
     def use_last(self) -> None:
-        """Charge on the last client's counter as it is now; the route stays outdated."""
+        """Charge on the last client's counter as it is now; the next charge looks it up anew."""
+        self.forget_lane()
         memo = self.memo
         self._remember(
             self.lane, user=memo.user, connection=memo.connection, client_id=memo.client_id
@@ -182,7 +204,7 @@ class Route:
     def _remember(self, lane: Lane, *, user: str, connection: int, client_id: str) -> None:
         self.lane = lane
         # An answer that is here cannot wait for a turn.
-        self.charge = lane.admit if self.key == FETCH else lane.charge
+        self.charge = lane.admit if lane.quota_type is QuotaType.FETCH else lane.charge
         self.memo = ChargeMemo(
             node_id=lane.node_id,
             quota_type=lane.quota_type,

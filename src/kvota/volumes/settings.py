@@ -186,7 +186,8 @@ def read_volume_settings(
             'Write the brokers\' addresses, e.g. "kafka-1:9092,kafka-2:9092".',
         )
     log_dirs = _list(properties.get(LOG_DIRS, ""))
-    if source == "local" and is_active and not log_dirs:
+    is_said = limit is not None or properties.get(SOURCE, "").strip() == "local"
+    if source == "local" and is_said and not (log_dirs or per_volume):
         reader.fault(
             LOG_DIRS,
             "missing, and the volumes of this machine are to be looked at",

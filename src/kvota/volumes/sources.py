@@ -61,7 +61,7 @@ def checked_factor(source: object, told: object) -> float:
         CallbackError: it is none.
     """
     if isinstance(told, int | float) and type(told) is not bool and 0 <= told <= 1:  # NaN is not
-        return float(told)
+        return abs(float(told))  # 0 has a sign, and who reads -0.0 looks for a fault
     raise CallbackError(source, "factor", told, "a number from 0 to 1")
 
 

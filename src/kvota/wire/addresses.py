@@ -1,7 +1,7 @@
 """Puts the gateway's addresses in the place of the brokers', in every answer that carries some.
 
 Metadata, FindCoordinator, DescribeCluster, and the node endpoints of Produce v10+ and Fetch v16+
-(KIP-951); among a broker's settings, which DescribeConfigs answers with, they are hidden. Only the
+(KIP-951), ShareFetch and ShareAcknowledge (KIP-932); among a broker's settings, which DescribeConfigs answers with, they are hidden. Only the
 addresses change; all other bytes pass through, tags and error codes that nobody knows yet included.
 An answer that cannot be read is refused and never forwarded.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kvota.model.errors import ProtocolError
-from kvota.wire import fetch, produce
+from kvota.wire import fetch, produce, share_fetch
 from kvota.wire.address_rewrite import (
     ADDRESS_BYTES_MIN,
     COORDINATORS_MAX,
@@ -25,6 +25,8 @@ from kvota.wire.apis import (
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
 )
 from kvota.wire.broker_configs import (
     BROKER_CONFIGS_BYTES_MAX,
@@ -40,8 +42,12 @@ from kvota.wire.headers import (
     is_flexible,
     with_size,
 )
-from kvota.wire.node_endpoints import rewrite_endpoints
-from kvota.wire.scanner import Scanner
+from kvota.wire.node_endpoints import (
+    rewrite_endpoint_array,
+    rewrite_endpoints,
+    skip_endpoints,
+)
+from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
 from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes, Frame
 
@@ -189,6 +195,45 @@ def _fetch(answer: Frame, _key: int, version: int, address_of: AddressOf) -> Ste
 def _with_endpoints(answer: Frame, tags_at: int, address_of: AddressOf, what: str) -> Frame:
     section = rewrite_endpoints(answer[tags_at:], address_of, what=what)
     return answer if section is None else with_size([answer[:tags_at], section])
+
+
+@_rewrites(SHARE_FETCH)
+def _share_fetch(answer: Frame, _key: int, version: int, address_of: AddressOf) -> Steps[Frame]:
+    if answer.endswith(share_fetch.PLAIN_TAIL):
+        return answer
+    at = yield from share_fetch.endpoints_offset_in_steps(answer, version)
+    what = f"ShareFetch v{version} answer"
+    section = rewrite_endpoint_array(answer[at:], address_of, what=what)
+    return answer if section is None else with_size([answer[:at], section])
+
+
+@_rewrites(SHARE_ACKNOWLEDGE)
+def _share_acknowledge(
+    answer: Frame, key: int, version: int, address_of: AddressOf
+) -> Steps[Frame]:
+    scanner = answer_scanner(answer, key, version)
+    rewrite_ = AddressRewrite(scanner, address_of)
+    scanner.skip(4 + 2)  # throttle, error code
+    scanner.skip_text()  # error message
+    if version >= 2:
+        scanner.skip(4)  # how long records are locked
+    for _ in range(scanner.count(TOPIC_ID_BYTES + 1 + 1)):
+        scanner.skip(TOPIC_ID_BYTES)
+        for _ in range(scanner.count(4 + 2 + 1 + 8 + 1 + 1)):
+            scanner.skip(4 + 2)  # index, error code
+            scanner.skip_text()  # error message
+            scanner.skip(4 + 4)  # leader, epoch
+            scanner.skip_tags()
+            scanner.skip_tags()
+            if scanner.is_step_done():
+                yield
+        scanner.skip_tags()
+        if scanner.is_step_done():
+            yield
+    skip_endpoints(rewrite_)
+    scanner.skip_tags()
+    scanner.finish()
+    return _joined(rewrite_, answer)
 
 
 @_rewrites(METADATA)

@@ -4,11 +4,19 @@ An answer always has header v0 (KIP-511). Error 35 is answered in the body layou
 version was asked for.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 
 from kvota.model.errors import ProtocolError
-from kvota.wire.apis import ANSWERED_HERE, API_VERSIONS, APIS
+from kvota.wire.apis import (
+    ANSWERED_HERE,
+    API_VERSIONS,
+    APIS,
+    SHARE_FETCH,
+    SHARE_FETCH_OF_NOTHING_FROM,
+    SHARE_GROUPS,
+)
 from kvota.wire.encode import encode_count, encode_int16
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.headers import (
@@ -23,6 +31,7 @@ from kvota.wire.varint import Bytes
 # Kafka has some 90.
 _APIS_MAX = 1_000
 _SOFTWARE_FROM, _SOFTWARE_CHARS_MAX = 3, 100
+_NONE = (0, -1)
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
 
@@ -100,7 +109,10 @@ def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[i
     """
     scanned = scan(answer, request_version)
     kept: list[Bytes] = []
+    with_share_groups = has_share_groups(scanned.versions)
     for key, tags_at, end in scanned.entries:
+        if key in SHARE_GROUPS and not with_share_groups:
+            continue
         common = common_versions(key, scanned.versions[key])
         if common is not None:
             kept += _ENTRY.pack(key, *common), answer[tags_at:end]
@@ -112,6 +124,17 @@ def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[i
     count = encode_count(len(kept) // 2, flexible=scanned.flexible)
     clamped = with_size([answer[: scanned.array_at], count, *kept, answer[scanned.array_end :]])
     return clamped, scanned.versions
+
+
+def has_share_groups(offered: Mapping[int, tuple[int, int]]) -> bool:
+    """Returns whether clients of a broker that offers these versions may use share groups: all APIs of them, or none.
+
+    Kafka 4.2 and higher; where ShareFetch has no version that may acquire nothing, a quota could not be held without
+    keeping acknowledgements back.
+    """
+    if any(common_versions(key, offered.get(key, _NONE)) is None for key in SHARE_GROUPS):
+        return False
+    return offered[SHARE_FETCH][1] >= SHARE_FETCH_OF_NOTHING_FROM
 
 
 def common_versions(key: int, offered: tuple[int, int]) -> tuple[int, int] | None:

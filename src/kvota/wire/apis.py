@@ -3,7 +3,7 @@
 Kafka 4.3, with the lower versions that brokers up to 3.9 still answer. A key or version that is
 not here is neither advertised nor forwarded. Left out on purpose: keys between brokers and
 controllers (4-7, 52-54, 56, 58, 59, 62, 63, 67, 70, 73, 82-87; UpdateRaftVoter also answers with
-the leader's address) and share groups (76-79), whose answers carry addresses in other places.
+the leader's address).
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,17 @@ DESCRIBE_CLIENT_QUOTAS = 48
 ALTER_CLIENT_QUOTAS = 49
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
+SHARE_GROUP_HEARTBEAT = 76
+SHARE_GROUP_DESCRIBE = 77
+SHARE_FETCH = 78
+SHARE_ACKNOWLEDGE = 79
+
+# Share groups (KIP-932): a client that finds one of these takes the others for granted.
+SHARE_GROUPS = frozenset(
+    {SHARE_GROUP_HEARTBEAT, SHARE_GROUP_DESCRIBE, SHARE_FETCH, SHARE_ACKNOWLEDGE}
+)
+# A broker that serves this version of ShareFetch takes one that acquires nothing (``wire.share_fetch``).
+SHARE_FETCH_OF_NOTHING_FROM = 2
 
 # The gateway answers these itself, so clients may use them though their broker is too old for them.
 ANSWERED_HERE = (DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS)
@@ -62,6 +73,7 @@ class Treatment(IntEnum):
     REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
     EXCHANGE = 4  # the request is read whole: what goes on, who the client is, what it is told
     COUNTED = 5  # as PASS; as EXCHANGE for users whose producer ids are counted
+    SHARE_FETCH = 6  # as FETCH, but that every answer is delivered: its records are acquired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +101,7 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     name: str,
     version_max: int,
     *,
+    version_min: int = 0,
     flexible_from: int,
     throttle_from: int = 0,
     addresses_from: int = NEVER,
@@ -100,7 +113,7 @@ def _api(  # noqa: PLR0913 - one row of a table reads best as one call
     return Api(
         key=key,
         name=name,
-        version_min=0,
+        version_min=version_min,
         version_max=version_max,
         flexible_from=flexible_from,
         throttle_from=throttle_from,
@@ -319,6 +332,34 @@ _TABLE = (
     _api(72, "PushTelemetry", 0, flexible_from=0, request_bytes_max=TELEMETRY_BYTES_MAX),
     _api(74, "ListConfigResources", 1, flexible_from=0),
     _api(75, "DescribeTopicPartitions", 0, flexible_from=0),
+    # v0 of share groups was Kafka 4.0's early access: laid out otherwise, and spoken by nobody since.
+    _api(
+        SHARE_GROUP_HEARTBEAT,
+        "ShareGroupHeartbeat",
+        1,
+        version_min=1,
+        flexible_from=0,
+    ),
+    _api(SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, version_min=1, flexible_from=0),
+    _api(
+        SHARE_FETCH,
+        "ShareFetch",
+        2,
+        version_min=1,
+        flexible_from=0,
+        addresses_from=0,
+        treatment=Treatment.SHARE_FETCH,
+        request_bytes_max=_BIG,
+    ),
+    _api(
+        SHARE_ACKNOWLEDGE,
+        "ShareAcknowledge",
+        2,
+        version_min=1,
+        flexible_from=0,
+        addresses_from=0,
+        request_bytes_max=_BIG,
+    ),
     _api(80, "AddRaftVoter", 1, flexible_from=0),
     _api(81, "RemoveRaftVoter", 0, flexible_from=0),
     _api(88, "StreamsGroupHeartbeat", 0, flexible_from=0),

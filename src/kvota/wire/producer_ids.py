@@ -229,7 +229,7 @@ def producer_id_at(data: Bytes, batch: int) -> int:
     return producer_id
 
 
-def id_behind(data: Bytes, at: int, frame_end: int, *, flexible: bool) -> int | None:
+def id_behind(data: Bytes, at: int, frame_end: int, flexible: bool) -> int | None:  # noqa: FBT001  (hot)
     """The producer id of a partition's records whose length stands at ``at``.
 
     None: they are not one batch of magic 2, or its head is not here. What stands before them, and that

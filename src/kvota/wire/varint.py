@@ -22,8 +22,13 @@ def read_uvarint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     >>> read_uvarint(b"\xac\x02", 0, 2)
     (300, 2)
     """
-    if at < end and (byte := data[at]) < 0x80:
-        return byte, at + 1
+    # The lengths of most messages have at most three bytes, and are read for each request.
+    if at < end and (low := data[at]) < 0x80:
+        return low, at + 1
+    if at + 1 < end and (middle := data[at + 1]) < 0x80:
+        return low & 0x7F | middle << 7, at + 2
+    if at + 2 < end and (high := data[at + 2]) < 0x80:
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
     value = shift = 0
     for position in range(at, min(end, at + UVARINT_BYTES_MAX)):
         byte = data[position]

@@ -338,3 +338,24 @@ def test_the_claim_and_the_time_of_logins_are_read(tmp_path: Path) -> None:
     assert config.kafka.name_claim == "user"
     assert config.gateway.limits.login_ms == 5_000
     assert load_config(written(tmp_path, UPSTREAM)).kafka.name_claim == "sub"
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "told_ms_max"), [(1, 3_000), (4, 12_000), (60, 30_000), (0, 30_000)]
+)
+def test_while_disks_are_full_nobody_is_told_more_than_three_looks_or_the_longest_mute(
+    interval_s: int, told_ms_max: int, tmp_path: Path
+) -> None:
+    prefix = "client.quota.callback.static"
+    lines = f"""
+        [kafka]
+        "{prefix}.kafka.admin.bootstrap.servers" = "kafka-1:9092"
+        "{prefix}.storage.per.volume.limit.min.available.bytes" = 1
+        "{prefix}.storage.check-interval" = {interval_s}
+        [limits]
+        mute_time_max = "30s"
+    """
+
+    connection = load_config(written(tmp_path, UPSTREAM + lines)).gateway.connection
+
+    assert connection.factor_told_ms_max == told_ms_max

@@ -129,7 +129,7 @@ STATIC = "client.quota.callback.static"
             '[[quota]]\nuser = "group:bach"\nproducer_byte_rate = 1000\n',
             ['user = "group:bach": there is no group of this name', "batch: the group has no limit"],
         ),
-        ({f"{STATIC}.storage.hard": 5}, QUOTAS, ["the volumes' limits are never looked at"]),
+        ({f"{STATIC}.storage.hard": 5, "log.dirs": "/"}, QUOTAS, ["the volumes' limits are never looked at"]),
     ],
     ids=["static", "static-without", "static-alone", "groups", "volumes"],
 )  # fmt: skip

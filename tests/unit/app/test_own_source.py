@@ -147,6 +147,12 @@ async def test_it_cannot_end_the_process(module: object) -> None:
     assert (found.status, "SystemExit" in found.reason) == (Status.EXCEPTION, True)
 
 
+async def test_zero_has_no_sign(module: object) -> None:
+    module.ANSWER = -0.0  # type: ignore[attr-defined]
+
+    assert str((await looked(load("Told"))).factor) == "0.0"
+
+
 @pytest.mark.parametrize("answer", ["-0.1", "1.1", "float('nan')", "True", "None", "'1'", "1e400"])
 async def test_what_is_no_factor(module: object, answer: str) -> None:
     module.ANSWER = eval(answer)  # type: ignore[attr-defined]

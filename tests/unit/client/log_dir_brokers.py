@@ -36,6 +36,7 @@ class LogDirBrokers:
         metadata: "answers", "hangs", "leaves" or "garbage".
         metadata_hangs_at: brokers at which it hangs, whatever it does at others.
         topics: so many are named of each directory, without partitions.
+        unasked_topics: so many Metadata tells of, though it is asked about none.
         connections: so many were made.
     """
 
@@ -48,6 +49,7 @@ class LogDirBrokers:
     metadata_hangs_at: set[int] = field(default_factory=set)
     silent: set[int] = field(default_factory=set)
     topics: int = 0
+    unasked_topics: int = 0
     connections: int = 0
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
     asked_versions: list[int] = field(default_factory=list)
@@ -90,7 +92,10 @@ class LogDirBrokers:
                     continue
                 named = self.addresses if self.named is None else self.named
                 brokers = [(one, *self.addresses.get(one, ("127.0.0.1", 1))) for one in named]
-                told = metadata_answer(version, correlation=correlation, brokers=brokers)
+                topics = [(f"t{number}", 0, 3) for number in range(self.unasked_topics)]
+                told = metadata_answer(
+                    version, correlation=correlation, brokers=brokers, topics=topics
+                )
                 writer.write(told[:12] + b"\xff" * 40 if self.metadata == "garbage" else told)
             elif node_id not in self.hung:
                 self.asked_versions.append(version)

@@ -203,3 +203,13 @@ async def test_an_answer_as_large_as_any_is_read_while_others_have_their_turn() 
 
     assert found.volumes == (volume(1, "/d", 50, 10),)
     assert turns > 40_000 / STEP_PARTS
+
+
+async def test_topics_that_nobody_has_asked_about_are_not_read() -> None:
+    brokers = LogDirBrokers({1: [Dir()]}, unasked_topics=1_000)
+    async with served(brokers) as cluster:
+        found = await cluster.metadata([])
+        looked_at = await observe_cluster(cluster, timeout_s=20)
+
+    assert (list(found.brokers), found.topics) == ([1], {})
+    assert looked_at.status == Status.SUCCESS

@@ -26,6 +26,9 @@ from kvota.volumes import (
 )
 
 LIMIT = PerVolumeLimit(hard=Threshold(available_bytes=10), soft=Threshold(available_bytes=20))
+FINE_LIMIT = PerVolumeLimit(
+    hard=Threshold(available_bytes=0), soft=Threshold(available_bytes=100_000)
+)
 FAILING = (
     "volumes: SAFETY_TIMEOUT: broker 2: no answer in 1 s. The factor 0.50 stays until its validity "
     "ends, then the fallback"
@@ -57,6 +60,11 @@ def seen(*available: int) -> Observation:
     )
 
 
+def seen_finely(available: int) -> Observation:
+    volume = Volume(broker_id=1, log_dir="/d", total_bytes=200_000, available_bytes=available)
+    return Observation(status=Status.SUCCESS, volumes=[volume])
+
+
 @contextlib.asynccontextmanager
 async def watching(
     shared: Shared,
@@ -64,11 +72,12 @@ async def watching(
     *,
     per_broker: bool = False,
     fallback: float = 0.0,
+    limit: PerVolumeLimit = LIMIT,
 ) -> AsyncIterator[tuple[Disks, list[int]]]:
     clock = ManualClock()
     disks, looked_again = Disks(looks, clock), []
     throttle = VolumeThrottle(
-        LIMIT, fallback=fallback, validity_ms=250, per_broker=per_broker, now_ms=clock.now_ms()
+        limit, fallback=fallback, validity_ms=250, per_broker=per_broker, now_ms=clock.now_ms()
     )
     watch = VolumeWatch(
         disks.observe,
@@ -192,6 +201,22 @@ async def test_what_changes_is_said_and_what_stays_is_not(
         "volumes: they can be looked at again",
         "volumes: produce factor 0.50 -> 1.00",
     ]
+
+
+async def test_a_factor_that_goes_down_in_a_line_is_said_at_steps_and_not_at_each_look(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    room = [100_000 - each for each in range(0, 100_001, 2_500)]  # 0.025 of the line at each look
+    looks = [seen_finely(each) for each in room]
+
+    async with watching(shared, looks, limit=FINE_LIMIT) as (disks, looked_again):
+        await until(lambda: disks.count >= len(looks) + 3)
+
+    said = [record.getMessage() for record in caplog.records if "factor" in record.getMessage()]
+    assert [line.partition(":")[2].split()[4].rstrip(":") for line in said] == [
+        *("0.97", "0.85", "0.72", "0.60", "0.47", "0.35", "0.23", "0.12", "0.03", "0.00")
+    ]
+    assert len(looked_again) == len(looks) - 1  # every one of them came into force
 
 
 async def test_a_fallback_that_changes_nothing_is_said_all_the_same(

@@ -84,6 +84,16 @@ def test_no_limit_and_no_answer_are_null(make_memo) -> None:
     assert [row["upstream_throttle_ms"] for row in table] == [None, 0]
 
 
+def test_memos_of_rows_that_were_written_before_are_no_part_of_the_table(make_memo) -> None:
+    memos = [make_memo(connection=number) for number in range(5)]
+    rows = b"".join(ROW.pack(0, 1, 1.0, 0, 0, index, 0) for index in (3, 1, 3))
+
+    packed = np.frombuffer(rows, ROW_COLUMNS)
+    table = event_table(packed, [*memos, make_memo(samples=40_000)], gateway="gw", run_id="r1")
+
+    assert table.column("connection").to_pylist() == [3, 1, 3]
+
+
 def test_outcomes_are_written_as_words(make_memo) -> None:
     codes = (ADMITTED, THROTTLED, REJECTED)
     rows = b"".join(ROW.pack(0, 1, 1.0, 0, 0, 0, code) for code in codes)

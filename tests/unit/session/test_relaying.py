@@ -139,7 +139,8 @@ def test_a_frame_of_impossible_size_closes_as_soon_as_its_size_is_here(size: int
     ("key", "version", "reason"),
     [
         (4, 0, "API key 4 is none that clients use"),
-        (78, 1, "API key 78 is none that clients use"),
+        (83, 0, "API key 83 is none that clients use"),
+        (78, 0, "ShareFetch v0 is outside the offered versions 1-2"),
         (-1, 0, "API key 65535 is none that clients use"),
         (0, 14, "Produce v14 is outside the offered versions 0-13"),
         (1, -1, "Fetch v65535 is outside"),

@@ -129,6 +129,8 @@ def test_both_names_of_a_level_may_say_the_same() -> None:
         ({f"{B_BYTES}.hard": "5", f"{B_BYTES}.soft": "4", SERVERS: "k:1"}, f"{B_BYTES}.soft"),
         ({f"{B_RATIO}.hard": "0.5", f"{B_RATIO}.soft": "0.4", SERVERS: "k:1"}, f"{B_RATIO}.soft"),
         ({f"{P}.storage.hard": "5", INTERVAL: "1"}, "log.dirs"),
+        ({f"{P}.storage.soft": "5"}, "log.dirs"),
+        ({SOURCE: "local"}, "log.dirs"),
         ({f"{P}.storage.hard": "5", INTERVAL: "1", "log.dirs": " , "}, "log.dirs"),
         ({INTERVAL: "60", f"{P}.storage.check.interval": "PT1M"}, f"{P}.storage.check.interval"),
         ({f"{P}.storage.hard": "-1"}, f"{P}.storage.hard"),
@@ -174,7 +176,7 @@ def test_excluded_names_of_the_old_way_are_taken_with_a_warning() -> None:
     [
         ({INTERVAL: "60000"}, "were milliseconds meant?"),
         ({INTERVAL: "0", BYTES: "1", SERVERS: "k:1"}, "never looked at"),
-        ({f"{P}.storage.hard": "5"}, "never looked at"),
+        ({f"{P}.storage.hard": "5", "log.dirs": "/a"}, "never looked at"),
         ({FACTOR: "my.Factor", INTERVAL: "0"}, "my.Factor is never asked"),
         (
             {f"{P}.storage.soft": "9", f"{P}.storage.hard": "5", INTERVAL: "1", "log.dirs": "/a"},

@@ -1,6 +1,8 @@
 """Observations in, factors out."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvota.volumes import (
     Observation,
@@ -60,6 +62,35 @@ def test_a_full_broker_that_restarts_releases_nobody() -> None:
     assert state.factor == 1.0
 
 
+HOURS_MS = 5 * 3_600_000
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(-HOURS_MS, HOURS_MS), st.sampled_from([None, 5, 15, 50])), max_size=20
+    )
+)
+def test_whatever_the_time_does_a_look_that_succeeds_is_in_force_at_once(
+    steps: list[tuple[int, int | None]],
+) -> None:
+    state = throttle(fallback=0.3)
+    now_ms, told = 0, 1.0
+    for jump_ms, available in steps:
+        now_ms += jump_ms
+        if available is None:
+            state.take(FAILED, now_ms)
+        else:
+            state.take(seen(b1=available), now_ms)
+            told = {5: 0.0, 15: 0.5, 50: 1.0}[available]
+            assert not state.is_fallback
+        assert state.factor == (0.3 if state.is_fallback else told)
+
+    state.take(seen(b1=15), now_ms)  # nothing of what was is left of it
+    assert (state.factor, state.is_fallback) == (0.5, False)
+    assert not state.look(now_ms + 1_000)
+    assert state.look(now_ms + 1_001)
+
+
 def test_failures_keep_the_factor_until_its_validity_ends() -> None:
     state = throttle(fallback=0.3)
     state.take(seen(b1=15), 0)
@@ -82,6 +113,27 @@ def test_the_fallback_holds_for_all_brokers(*, per_broker: bool) -> None:
     assert state.look(1_001)
 
     assert state.factors == {None: 0.0}
+
+
+def test_each_breached_volume_is_a_violation_of_its_own() -> None:
+    state = throttle()
+
+    state.take(seen(b1=5, b2=15, b3=50), 0)
+    assert state.violations == 2
+    state.take(seen(b1=50, b2=5, b3=50), 100)
+    assert state.violations == 3
+    state.take(FAILED, 200)
+    assert state.violations == 3
+
+
+def test_looks_that_fail_forget_volumes_whose_time_is_over() -> None:
+    state = throttle()
+    state.take(seen(b1=50), 0)
+
+    state.take(FAILED, 999)
+    assert [volume.broker_id for volume in state.volumes] == [1]
+    state.take(FAILED, 1_000)
+    assert state.volumes == ()
 
 
 def test_the_same_again_is_no_change() -> None:

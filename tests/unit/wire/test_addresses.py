@@ -134,7 +134,7 @@ def test_a_coordinator_that_is_not_known_stays_as_it_is(version: int) -> None:
     assert rewrite(frame, 10, version, gateway_address) is frame
 
 
-@pytest.mark.parametrize(("key", "version"), [(0, 9), (1, 15), (2, 11), (18, 4), (78, 1), (999, 0)])
+@pytest.mark.parametrize(("key", "version"), [(0, 9), (1, 15), (2, 11), (18, 4), (77, 1), (999, 0)])
 def test_answers_that_carry_no_addresses_are_not_looked_at(key: int, version: int) -> None:
     frame = b"not even a frame"
 
@@ -186,7 +186,8 @@ def sized(frame: bytes) -> bytes:
 
 
 @given(
-    key_version=ADDRESSED.filter(lambda key_version: key_version[0] > 1),
+    # Of the others an end that says that no addresses are there is believed.
+    key_version=ADDRESSED.filter(lambda key_version: key_version[0] not in {0, 1, 78}),
     seed=SEEDS,
     data=st.data(),
 )

@@ -18,7 +18,7 @@ from kvota.testing.kafka_messages import (
     to_frame,
 )
 from kvota.wire import api_versions
-from kvota.wire.apis import APIS
+from kvota.wire.apis import APIS, SHARE_FETCH, SHARE_GROUPS
 
 SEEDS = st.integers(0, 2**32)
 
@@ -36,7 +36,7 @@ def answer_payload(version: int, seed: int, offered: dict[int, tuple[int, int]])
 # DescribeClientQuotas and AlterClientQuotas: the gateway answers them itself.
 OWN = [(48, 0, 1), (49, 0, 1)]
 OFFERS = st.dictionaries(
-    st.integers(0, 100),
+    st.integers(0, 100).filter(lambda key: key != SHARE_FETCH),
     st.tuples(st.integers(0, 25), st.integers(0, 25)).filter(lambda pair: pair[0] <= pair[1]),
 )
 
@@ -55,7 +55,8 @@ def test_only_what_both_know_is_offered_and_all_else_survives(
             max_version=min(high, APIS[key].version_max),
         )
         for key, (low, high) in offered.items()
-        if key in APIS and low <= APIS[key].version_max
+        if key in APIS and APIS[key].version_min <= high and low <= APIS[key].version_max
+        if key not in SHARE_GROUPS  # they have a test of their own
     )
 
     own = tuple(
@@ -92,6 +93,36 @@ def test_what_kafka_4_3_offers_a_client_keeps_produce_from_0() -> None:
         (18, 0, 4),
         *OWN,
     ]
+
+
+KAFKA_4_3 = {76: (1, 1), 77: (1, 1), 78: (1, 2), 79: (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        (KAFKA_4_3, KAFKA_4_3),
+        (KAFKA_4_3 | {78: (1, 3)}, KAFKA_4_3),
+        (KAFKA_4_3 | {78: (1, 1)}, {}),
+        (KAFKA_4_3 | {79: (3, 4)}, {}),
+        *(({k: v for k, v in KAFKA_4_3.items() if k != key}, {}) for key in KAFKA_4_3),
+        ({}, {}),
+    ],
+)
+def test_share_groups_are_offered_with_all_their_apis_or_not_at_all(
+    offered: dict[int, tuple[int, int]], expected: dict[int, tuple[int, int]]
+) -> None:
+    payload = answer_payload(4, 1, {18: (0, 4), **offered, 80: (0, 0)})
+
+    clamped, upstream = api_versions.clamp(to_frame(payload), 4)
+
+    kept = from_frame(clamped, 18, 4, "response").api_keys
+    of_share_groups = {
+        e.api_key: (e.min_version, e.max_version) for e in kept if e.api_key in SHARE_GROUPS
+    }
+    assert of_share_groups == expected
+    assert {18, 80} <= {e.api_key for e in kept}
+    assert offered.items() <= upstream.items()
 
 
 def test_a_newer_broker_is_clamped_to_the_versions_we_know() -> None:

@@ -17,12 +17,17 @@ from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 from kvota.model.errors import ProtocolError
 from kvota.testing import frames
 from kvota.testing.kafka_messages import body_offset, mutate, versions
+from kvota.testing.producer_frames import Of, produce_of
+from kvota.testing.producer_frames import batch as made_batch
 from kvota.wire.produce_parts import scan_answer_in_steps, without_in_steps
 from kvota.wire.producer_ids import (
     BATCHES_MAX,
     BATCHES_OF_PARTITION_MAX,
     PARTITIONS_MAX,
     BatchProducer,
+    id_behind,
+    only_batch_at,
+    only_producer,
     producers,
     producers_in_steps,
 )
@@ -273,3 +278,38 @@ def test_any_bytes_are_read_or_refused_in_little_memory(version: int, body: byte
         tracemalloc.stop()
 
     assert peak_bytes < 100_000
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    # Lengths of which each takes another number of bytes.
+    padding=st.sampled_from([0, 1, 40, 70, 16_200, 16_290, 16_400]),
+    producer_id=st.integers(-(2**63), 2**63 - 1),
+    damage=st.lists(st.tuples(st.integers(0, 70), st.integers(0, 255)), max_size=3),
+    cut=st.sampled_from([0, 0, 1, 30, 200]),
+    behind=st.sampled_from([b"", b"\0" * 90]),
+)
+@settings(max_examples=400, deadline=None)
+def test_what_a_remembered_front_stands_before_is_read_as_the_whole_request_is(
+    version: int,
+    padding: int,
+    producer_id: int,
+    damage: list[tuple[int, int]],
+    cut: int,
+    behind: bytes,
+) -> None:
+    """The shortest way: only what stands behind the partition's number is looked at, and it may be anything."""
+    records = made_batch(Of(producer_id, records_bytes=padding))
+    frame = bytearray(produce_of(("orders", 0, records), version=version))
+    body_at = body_offset(bytes(frame), frames.PRODUCE, version, "request")
+    name_end = only_batch_at(frame, body_at, version, len(frame))[1]
+    front_end = name_end + (1 if version >= 9 else 4) + 4
+    for at, byte in damage:
+        frame[min(front_end + at, len(frame) - 1)] = byte
+    frame_end = max(front_end, len(frame) - cut)
+    data = bytes(frame[:frame_end]) + behind
+
+    found = id_behind(data, front_end, frame_end, version >= 9)
+
+    one = only_producer(data, body_at, version, frame_end)
+    assert found == (None if one is None else one.producer_id)

@@ -111,7 +111,7 @@ def _check(path: Path, *, connect: bool) -> int:
     )
     from kvota.app.check_callback import check_files
     from kvota.app.check_login import check_own_login
-    from kvota.app.check_source import check_own_source
+    from kvota.app.check_source import check_source
     from kvota.app.run_gateway import summary
 
     config, stored, callback = check_files(path)
@@ -123,7 +123,7 @@ def _check(path: Path, *, connect: bool) -> int:
     running = others(config)
     if running:
         print(running)
-    for sentence in (*doubts(config, stored, callback), *check_own_source(config)):
+    for sentence in (*doubts(config, stored, callback), *check_source(config)):
         print(f"warning: {sentence}")
     print(f"{path} and {config.quotas.file}: no fault found")
     missing = unreachable_brokers(config) if connect else []

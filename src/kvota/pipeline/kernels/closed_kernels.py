@@ -12,12 +12,15 @@ import numpy as np
 
 from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
 from kvota.pipeline.kernels.counter_steps import (
+    UNSTEADY_MS,
     Doubles,
     Flags,
     Int64s,
     begin_rate,
     measure_rate,
     record_rate,
+    steady_rate,
+    sum_from,
 )
 from kvota.pipeline.kernels.grid_sums import (
     BACKLOG,
@@ -33,6 +36,7 @@ from kvota.pipeline.kernels.grid_sums import (
     SAMPLE_MS,
     SAMPLES,
     arrive,
+    limit_of,
     note,
     set_limits,
 )
@@ -44,6 +48,10 @@ _TRIES_MAX = 4
 _WAIT_MS_MAX = 2**40
 _FREE_MS_MAX = 2**60
 
+# Places in ``steady``: what ``steady_rate`` returns of the candidate that runs.
+_STEADY_MS, _OLDEST_MS = range(2)
+_STEADY_SIZE = 2
+
 _BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
 _is_blocked = compiled.is_blocked
 _java_round = compiled.java_round
@@ -52,6 +60,7 @@ _burst_tokens = compiled.burst_tokens
 _refill = compiled.refill
 _spend = compiled.spend
 _rate_per_s = compiled.rate_per_s
+_rate_window_ms = compiled.rate_window_ms
 _bucket_throttle_long = compiled.bucket_throttle_long
 _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
@@ -161,6 +170,8 @@ def _closed_rate(
     lasts: Int64s,
     totals: Doubles,
     own: Int64s,
+    steady: Int64s,  # _STEADY_SIZE
+    befores: Doubles,  # the one number more
     c: int,
     sent_ms: int,
     amount: float,
@@ -171,39 +182,68 @@ def _closed_rate(
     brief: bool,
 ) -> int:
     """Return the throttle from ``sent_ms``; ``brief``: it is no longer than a sample."""
+    current, slots = own[OWN_CURRENT, c], own[OWN_SLOTS, c]
+    is_over = _sample_complete(starts[current], sent_ms, sample_ms)
     if amount < 0:
         # Both rows come later here. What is given back must not outlive its charge: only what is in a
         # sample that is not over yet is taken out of it.
-        newest = own[OWN_CURRENT, c]
-        if _sample_complete(starts[newest], sent_ms, sample_ms):
+        if is_over:
             return 0
-        amount = max(amount, -totals[newest])
+        amount = max(amount, -totals[current])
         if amount >= 0:
             return 0
-    current, slots = record_rate(
-        starts,
-        lasts,
-        totals,
-        own[OWN_CURRENT, c],
-        own[OWN_SLOTS, c],
-        amount,
-        sent_ms,
-        samples,
-        sample_ms,
-    )
-    own[OWN_CURRENT, c], own[OWN_SLOTS, c], own[OWN_RECORD_MS, c] = current, slots, sent_ms
+    own[OWN_RECORD_MS, c] = sent_ms
+    is_steady = sent_ms < steady[_STEADY_MS] and not is_over
+    if is_steady:
+        totals[current] += amount
+        lasts[current] = sent_ms
+    else:
+        steady[_STEADY_MS] = UNSTEADY_MS
+        current, slots = record_rate(
+            starts, lasts, totals, current, slots, amount, sent_ms, samples, sample_ms
+        )
+        own[OWN_CURRENT, c], own[OWN_SLOTS, c] = current, slots
     if amount < 0:
         return 0
-    total, window_ms = measure_rate(starts, lasts, totals, slots, sent_ms, samples, sample_ms)
-    over = max(0.0, _rate_per_s(total, window_ms) - limit)
+    if is_steady:
+        total = sum_from(totals, befores[0], current, slots)
+        window_ms = _rate_window_ms(steady[_OLDEST_MS], sent_ms, samples, sample_ms)
+    else:
+        total, window_ms = measure_rate(starts, lasts, totals, slots, sent_ms, samples, sample_ms)
+        steady[_STEADY_MS], steady[_OLDEST_MS], befores[0] = steady_rate(
+            starts, lasts, totals, current, slots, samples, sample_ms
+        )
+    rate = _rate_per_s(total, window_ms)
+    if rate <= limit and not blocked:
+        return 0
+    over = max(0.0, rate - limit)
     wait_ms: int = _BLOCKED_THROTTLE_MS if blocked else _java_round(over / limit * window_ms)
     if brief and not blocked:
         wait_ms = min(wait_ms, sample_ms)
     return min(wait_ms, _WAIT_MS_MAX)
 
 
+@step
+def _arrived(
+    clock: Int64s,
+    sums: Doubles,
+    ts_us: Int64s,
+    value: Doubles,
+    samples: Int64s,
+    sample_ms: Int64s,
+    complete: Flags,
+) -> Flags:
+    """Sum up the requests that came, for all candidates; return which of them count."""
+    counts = np.empty(len(ts_us), np.bool_)
+    for row in range(len(ts_us)):
+        window_ms = samples[row] * sample_ms[row]
+        counts[row] = arrive(clock, sums, ts_us[row] // 1000, value[row], window_ms, complete[row])
+        clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
+    return counts
+
+
 @kernel
-def closed_rows(
+def closed_rows(  # noqa: PLR0915  (one pass over columns, in the order of the steps)
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -226,49 +266,58 @@ def closed_rows(
     sums: Doubles,
 ) -> None:
     """Replay a sampled rate or a token bucket of mutations in a closed loop: a client that must wait sends later."""
-    limits = np.empty(len(quotas))
-    for row in range(len(ts_us)):
-        if row == 0 or (relative and limit[row] != limit[row - 1]):
-            set_limits(limits, quotas, limit[row], relative)
-        now_ms = ts_us[row] // 1000
-        width, length_ms, amount = samples[row], sample_ms[row], value[row]
-        counts = arrive(clock, sums, now_ms, amount, width * length_ms, complete[row])
-        if clock[SAMPLES] != width or clock[SAMPLE_MS] != length_ms:
-            clock[SAMPLES], clock[SAMPLE_MS] = width, length_ms
-            own[OWN_RECORD_MS, :] = LONG_AGO_MS
-        check_first = strict[row] and amount >= 0
-        for c in range(len(quotas)):
+    before_width, before_ms = clock[SAMPLES], clock[SAMPLE_MS]
+    counts = _arrived(clock, sums, ts_us, value, samples, sample_ms, complete)
+    steady, befores = np.empty(_STEADY_SIZE, np.int64), np.empty(1)
+    for c in range(len(quotas)):
+        own_starts, own_lasts, own_totals = starts[0], lasts[0], totals[0]
+        if not bucket:  # a bucket has no rows of samples
+            own_starts, own_lasts, own_totals = starts[c], lasts[c], totals[c]
+        steady[_STEADY_MS] = UNSTEADY_MS
+        width, length_ms = before_width, before_ms
+        bound, blocked = 0.0, False
+        for row in range(len(ts_us)):
+            if row == 0 or (relative and limit[row] != limit[row - 1]):
+                bound = limit_of(quotas[c], limit[row], relative)
+                blocked = _is_blocked(bound, floor)
+            if samples[row] != width or sample_ms[row] != length_ms:
+                width, length_ms = samples[row], sample_ms[row]
+                own[OWN_RECORD_MS, c] = LONG_AGO_MS
+            now_ms, amount = ts_us[row] // 1000, value[row]
             sent_ms = _sent_ms(own[OWN_FREE_MS, c], now_ms, mode)
             if _counter_expired(own[OWN_RECORD_MS, c], sent_ms):
                 tokens[c] = 0.0
                 own[OWN_TOUCHED_MS, c] = 0
                 own[OWN_CURRENT, c], own[OWN_SLOTS, c] = 0, 1
-                if not bucket:  # a bucket has no rows of samples
-                    begin_rate(starts[c], lasts[c], totals[c], sent_ms)
+                if not bucket:
+                    begin_rate(own_starts, own_lasts, own_totals, sent_ms)
+                    steady[_STEADY_MS] = UNSTEADY_MS
             admitted_ms, refusals = sent_ms, 0
-            blocked = _is_blocked(limits[c], floor)
             if bucket:
-                burst = _burst_tokens(width, length_ms, limits[c])
+                burst = _burst_tokens(width, length_ms, bound)
+                check_first = strict[row] and amount >= 0
                 admitted_ms, refusals, throttle_ms = _closed_bucket(
-                    tokens, own, c, sent_ms, amount, limits[c], burst, check_first, blocked
+                    tokens, own, c, sent_ms, amount, bound, burst, check_first, blocked
                 )
             else:
                 throttle_ms = _closed_rate(
-                    starts[c],
-                    lasts[c],
-                    totals[c],
+                    own_starts,
+                    own_lasts,
+                    own_totals,
                     own,
+                    steady,
+                    befores,
                     c,
                     sent_ms,
                     amount,
-                    limits[c],
+                    bound,
                     width,
                     length_ms,
                     blocked,
                     brief,
                 )
             own[OWN_FREE_MS, c] = _free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
-            if counts:
+            if counts[row]:
                 note(sums, c, sent_ms, float(throttle_ms), amount)
                 _note_delay(sums, c, refusals, admitted_ms - now_ms)
 

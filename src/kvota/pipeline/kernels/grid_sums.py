@@ -52,13 +52,19 @@ def arrive(
 
 
 @step
-def set_limits(limits: Doubles, quotas: Doubles, bound: float, relative: bool) -> None:
-    """Set the candidates' limits for rows whose recorded limit is ``bound`` (NaN: none)."""
+def limit_of(quota: float, bound: float, relative: bool) -> float:
+    """Return a candidate's limit for rows whose recorded limit is ``bound`` (NaN: none)."""
     factor = 1.0
     if relative:
         factor = _UNLIMITED if np.isnan(bound) else bound
+    return quota * factor
+
+
+@step
+def set_limits(limits: Doubles, quotas: Doubles, bound: float, relative: bool) -> None:
+    """Set all candidates' limits."""
     for c in range(len(quotas)):
-        limits[c] = quotas[c] * factor
+        limits[c] = limit_of(quotas[c], bound, relative)
 
 
 @step

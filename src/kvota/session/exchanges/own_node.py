@@ -86,5 +86,7 @@ def look_up(caller: Caller, route: Route, client_id: bytes | bytearray, now_us: 
     """Find whose quota this is, and on which broker; False: something is asked first."""
     if not is_node_known(caller):
         return False
+    if route.follow_lane(client_id):
+        return True
     caller.spend(LOOK_UP_US, now_us)
     return caller.look_up(route, client_id, now_us)
