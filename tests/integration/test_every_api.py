@@ -1,0 +1,173 @@
+"""The table of APIs, and every answer's bytes, held against what a real broker offers and says."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kio.schema.index import api_key_map
+from tests.integration.address_scan import addresses_in
+from tests.integration.plain_requests import plain_request
+from tests.integration.raw_client import RawClient
+from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
+from tests.integration.test_gateway_addresses import ask_metadata, batch, leaders
+
+from kvota.localkafka import LocalKafka
+from kvota.testing.frames import request
+from kvota.testing.kafka_messages import versions
+from kvota.wire.apis import APIS, name_of
+
+DESCRIBE_QUORUM = 55
+# What a broker offers and no client of the gateway gets, as (key, lowest, highest version).
+LEFT_OUT = {
+    (
+        DESCRIBE_QUORUM,
+        2,
+        2,
+    ): "lists the controllers' own listeners, which no client can reach through the gateway",
+    (83, 0, 0): "InitializeShareGroupState: between brokers",
+    (84, 0, 0): "ReadShareGroupState: between brokers",
+    (85, 0, 1): "WriteShareGroupState: between brokers",
+    (86, 0, 0): "DeleteShareGroupState: between brokers",
+    (87, 0, 1): "ReadShareGroupStateSummary: between brokers",
+}
+SHARE_GROUPS = range(76, 80)
+# Answers in which a broker names addresses of brokers to whoever asks plainly, all versions or these.
+NAMES_BROKERS = {"Produce": range(10, 14), "Fetch": range(16, 19), "DescribeQuorum": (2,)}
+NAMES_BROKERS_ALWAYS = {"Metadata", "FindCoordinator", "DescribeCluster", "DescribeConfigs"}
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    kafka3: LocalKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TappedGateway]:
+    with tapped_gateway(tmp_path_factory.mktemp("apis"), kafka3) as tapped:
+        ask_metadata(RawClient(tapped.node(1)))  # now it knows every node
+        yield tapped
+
+
+def offered(address: tuple[str, int]) -> dict[int, tuple[int, int]]:
+    """The APIs of ApiVersions: key → lowest and highest version."""
+    with RawClient(address) as client:
+        answer = client.ask(
+            request(18, 4, client_software_name="test", client_software_version="1")
+        )
+    assert answer.error_code == 0
+    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+
+def test_what_a_broker_offers_is_offered_through_the_gateway_or_left_out_for_a_reason(
+    gateway: TappedGateway, kafka3: LocalKafka
+) -> None:
+    straight, through = offered(kafka3.nodes[0].address), offered(gateway.node(1))
+
+    left_out = set()
+    for key, (lowest, highest) in straight.items():
+        if key not in through:
+            left_out.add((key, lowest, highest))
+            continue
+        assert through[key][0] == lowest, name_of(key)
+        if through[key][1] < highest:
+            left_out.add((key, through[key][1] + 1, highest))
+    # Share groups are offered all four, or none of them.
+    absent = {each for each in left_out if each[0] in SHARE_GROUPS and each[0] not in APIS}
+    assert {key for key, _lowest, _highest in absent} in (set(), set(SHARE_GROUPS))
+    assert left_out - absent == set(LEFT_OUT)
+    assert set(through) <= set(straight)
+
+
+def test_no_answer_of_any_api_in_any_version_names_a_broker_to_a_client(
+    gateway: TappedGateway, kafka3: LocalKafka
+) -> None:
+    kafka3.create_topic("every-api", partitions=3, replication_factor=1)
+    topic_id, leader_of = leaders(kafka3, "every-api")
+    asked_node = next(node for node in kafka3.nodes if node.node_id != leader_of[0])
+    straight, through = asked_node.address, gateway.node(asked_node.node_id)
+    named = {
+        "topic": "every-api", "topic_name": "every-api", "name": "every-api", "topic_id": topic_id,
+        "acks": 1, "records": batch(), "endpoint_type": 1,
+        "client_software_name": "test", "client_software_version": "1",
+    }  # fmt: skip
+    told: set[tuple[str, int]] = set()
+    closed: set[tuple[str, int]] = set()
+    silent_through: set[tuple[str, int]] = set()
+    _await_coordinator(straight)
+
+    offered_through = offered(through)
+    for key, (lowest, highest) in offered(straight).items():
+        if key not in api_key_map:
+            continue
+        for version in sorted({*versions(key)} & {*range(lowest, highest + 1)}):
+            row = (name_of(key), version)
+            frame = plain_request(key, version, named | _named(key, version, asked_node.node_id))
+            answer = _answer(straight, frame)
+            if not answer:
+                closed.add(row)
+            if addresses_in(answer, kafka3):
+                told.add(row)
+            low, high = offered_through.get(key, (1, 0))
+            if low <= version <= high and bool(answer) != bool(_answer(through, frame)):
+                silent_through.add(row)
+
+    assert closed == set()
+    assert silent_through == set()
+    expected = {(name, version) for name, which in NAMES_BROKERS.items() for version in which}
+    expected |= {row for row in told if row[0] in NAMES_BROKERS_ALWAYS}
+    assert {name for name, _version in told} >= NAMES_BROKERS_ALWAYS
+    assert told == expected
+    gateway.assert_no_address_leaked()
+
+
+def _await_coordinator(address: tuple[str, int]) -> None:
+    """The first question has the topic made that coordinators stand for."""
+    asked = request(10, 4, coordinator_keys=("every-api",), key_type=0)
+    with RawClient(address) as client:
+        while client.ask(asked).coordinators[0].error_code != 0:
+            time.sleep(0.1)
+
+
+def _named(key: int, version: int, node_id: int) -> dict[str, Any]:
+    """What one API's request has to name, so that its answer has something to tell and nothing is damaged."""
+    group = f"every-api-{key}-{version}"
+    fields: dict[str, Any] = {
+        "group_id": group, "group_ids": (group,), "groups_names": (group,), "transactional_id": group,
+        "key": group, "coordinator_keys": (group,), "key_type": 0,
+    }  # fmt: skip
+    match name_of(key):
+        case "Produce":
+            fields["transactional_id"] = None
+        case "SaslHandshake":
+            fields["mechanism"] = "PLAIN"
+        case "DeleteTopics" | "DeleteRecords" | "CreatePartitions" | "AlterPartitionReassignments":
+            fields |= {"name": "absent", "topic_id": None, "topic_names": ("absent",)}
+        case "DescribeConfigs":
+            fields |= {
+                "resource_type": 4,
+                "resource_name": str(node_id),
+                "configuration_keys": None,
+            }
+        case "DescribeQuorum":
+            fields["topic_name"] = "__cluster_metadata"
+        case "DescribeAcls" | "CreateAcls" | "DeleteAcls":
+            fields |= {
+                "resource_type": 2,
+                "operation": 3,
+                "permission_type": 3,
+                "resource_name": "absent",
+            }
+            fields |= {"resource_type_filter": 2, "principal": "User:nobody", "host": "*"}
+        case "UnregisterBroker":
+            fields["broker_id"] = 99
+        case _:
+            pass
+    return fields
+
+
+def _answer(address: tuple[str, int], frame: bytes) -> bytes:
+    """One answer frame; nothing where the connection ends instead."""
+    with RawClient(address, timeout_s=20) as client:
+        client.send(frame)
+        try:
+            return client.frame()
+        except ConnectionError:
+            return b""
