@@ -98,7 +98,9 @@ def _judge(gateway: GatewayProcess, record: Path, waits: list[Waits]) -> Finding
     ended = re.search(r"recorded (\d+) decisions, (\d+) dropped", gateway.log)
     assert ended is not None, gateway.log[-2_000:]
     recorded, dropped = map(int, ended.groups())
-    told = sum(map(int, re.findall(rf"{_AGAIN}: .*: (\d+) rows were dropped", gateway.log)))
+    told = sum(
+        map(int, re.findall(r"record\S* .*[:;] (\d+) (?:more )?rows were dropped", gateway.log))
+    )
     numbers: list[int] = []
     for path in record.glob("*.parquet"):
         numbers += pq.read_table(path, columns=["seq"])["seq"].to_pylist()

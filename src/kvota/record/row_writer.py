@@ -1,6 +1,7 @@
 """A thread turns batches of packed rows into files."""
 
 import logging
+from enum import Enum, auto
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
@@ -20,6 +21,14 @@ _INTERVALS_MAX = 12
 
 # A file with so many flushes' rows, or more, is no thin one.
 _THIN_FLUSHES = 0.25
+
+
+class _Result(Enum):
+    """What became of a batch's rows."""
+
+    WRITTEN = auto()
+    NOT_WRITTEN = auto()  # there were none, or no file can hold them
+    AGAIN = auto()  # they are to be tried again
 
 
 class RowWriter:
@@ -53,6 +62,7 @@ class RowWriter:
         self._run_id = run_id
         self._file_number = 0
         self._dropped_before = 0  # at the last success
+        self._dropped_said = 0
         self._is_behind = False
         self._cannot_remove = False
         self._closing = Event()
@@ -84,8 +94,10 @@ class RowWriter:
                 before = self.rows_written
                 running = self._appender.batch
                 # A full one may be on its way here: its rows come first, for a kill must not leave a gap.
-                if self._appender.handed_over == taken:
-                    self._write(running)
+                if self._appender.handed_over == taken and (
+                    self._write(running) is _Result.WRITTEN
+                ):
+                    self._succeed()
                 self._remove_old()
                 rows = self.rows_written - before
                 if rows >= _THIN_FLUSHES * self._limits.flush_rows:
@@ -97,23 +109,26 @@ class RowWriter:
                 return
             taken += 1
             interval_s = shortest_s
-            while not self._write(batch):
+            while (result := self._write(batch)) is _Result.AGAIN:
                 self._closing.wait(self._limits.retry_pause_s)
             batch.reset()
             self._appender.free.append(batch)
+            # Rows are dropped until there is a free batch again: what is said before that is too few.
+            if result is _Result.WRITTEN:
+                self._succeed()
             self._remove_old()
 
-    def _write(self, batch: RowBatch) -> bool:
-        """Write the rows the batch holds now; False if it is to be tried again."""
+    def _write(self, batch: RowBatch) -> _Result:
+        """Write the rows the batch holds now."""
         end = batch.offset  # read once: the appender may go on meanwhile
         if end == batch.written_offset:
-            return True
+            return _Result.NOT_WRITTEN
         try:
             self._write_rows(batch, end)
         except OSError as error:
             self._fail(error)
             if not self._closing.is_set():
-                return False
+                return _Result.AGAIN
             self._lose(batch, end)
         except Exception as error:  # noqa: BLE001  (rows that no file can hold; recording must go on)
             self._fail(error)
@@ -121,8 +136,8 @@ class RowWriter:
         else:
             self.rows_written += (end - batch.written_offset) // ROW_BYTES
             batch.written_offset = end
-            self._succeed()
-        return True
+            return _Result.WRITTEN
+        return _Result.NOT_WRITTEN
 
     def _write_rows(self, batch: RowBatch, end: int) -> None:
         rows = batch.columns(batch.written_offset, end)
@@ -157,21 +172,30 @@ class RowWriter:
         )
 
     def _succeed(self) -> None:
-        dropped = self.rows_dropped - self._dropped_before
+        """Say what has changed; in the end each dropped row has been said once."""
+        dropped = self.rows_dropped  # read once: the appender may go on meanwhile
+        unsaid = dropped - self._dropped_said
         if self.is_failing:
             self.is_failing = False
-            logger.warning("recording again: %s: %d rows were dropped", self._files.folder, dropped)
-        elif dropped and not self._is_behind:
+            logger.warning("recording again: %s: %d rows were dropped", self._files.folder, unsaid)
+            self._dropped_said = dropped
+        elif unsaid and not self._is_behind:
             self._is_behind = True
             logger.warning(
-                "recording is behind: decisions come faster than %s takes them; %d rows dropped so far",
+                "recording is behind: decisions come faster than %s takes them; %d rows were dropped so far",
                 self._files.folder,
-                dropped,
+                unsaid,
             )
-        elif self._is_behind and not dropped:
+            self._dropped_said = dropped
+        elif self._is_behind and dropped == self._dropped_before:
             self._is_behind = False
-            logger.warning("recording keeps up again: %s", self._files.folder)
-        self._dropped_before = self.rows_dropped
+            logger.warning(
+                "recording keeps up again: %s: %d more rows were dropped",
+                self._files.folder,
+                unsaid,
+            )
+            self._dropped_said = dropped
+        self._dropped_before = dropped
 
     def _remove_old(self) -> None:
         try:

@@ -166,6 +166,48 @@ def test_a_full_disk_loses_nothing_that_memory_can_hold(
     assert "recording again" in caplog.messages[1]
 
 
+def test_when_it_records_again_there_is_room_and_each_dropped_row_has_been_said(
+    make_recorder, make_memo, eventually, tmp_path: Path, caplog
+) -> None:
+    """The writer's thread says it; a row that comes in that moment finds room."""
+    recorder, memo = make_recorder(flush_rows=10, buffer_rows=40), make_memo()
+    recorder.start()
+    (tmp_path / "events-gw-run-000000000000-0.parquet.tmp").symlink_to("/dev/full")
+
+    class Meanwhile(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "recording again" in record.msg:
+                append(recorder, memo, rows=1)
+
+    logger, meanwhile = logging.getLogger("kvota.record.row_writer"), Meanwhile()
+    logger.addHandler(meanwhile)
+    try:
+        append(recorder, memo, rows=1_000)
+        eventually(lambda: recorder.status().rows_written == 40)
+    finally:
+        logger.removeHandler(meanwhile)
+    recorder.close()
+
+    status = recorder.status()
+    assert (status.rows_written, status.rows_dropped) == (41, 960)
+    assert [line.rpartition(": ")[2] for line in caplog.messages[1:]] == ["960 rows were dropped"]
+
+
+def test_rows_that_are_dropped_while_it_is_behind_are_said_when_it_keeps_up_again(
+    make_recorder, make_memo, eventually, caplog
+) -> None:
+    recorder, memo = make_recorder(flush_rows=10, buffer_rows=40), make_memo()
+    append(recorder, memo, rows=55)  # the writer has not started: nothing becomes free
+    recorder.start()
+    eventually(lambda: recorder.status().rows_written == 40)
+
+    append(recorder, memo, rows=10)
+    recorder.close()
+
+    said = [line.rpartition(": ")[2].rpartition("; ")[2] for line in caplog.messages]
+    assert said == ["15 rows were dropped so far", "0 more rows were dropped"]
+
+
 @pytest.mark.parametrize("gone", ["events", "."], ids=["the folder", "its parent, too"])
 def test_a_folder_that_is_removed_is_made_again(  # noqa: PLR0917  (fixtures)
     make_recorder, make_memo, rows_in, eventually, tmp_path: Path, caplog, gone: str
