@@ -35,6 +35,10 @@ from tests.endurance.id_storms import (  # noqa: E402
 )
 from tests.endurance.kills import Kills, run_kills  # noqa: E402
 from tests.endurance.reloads import Reloads, run_reloads  # noqa: E402
+from tests.endurance.rolling import (  # noqa: E402
+    LIBRARIES as ROLLING_LIBRARIES,
+)
+from tests.endurance.rolling import SECRET, USER, Rolling, run_rolling  # noqa: E402
 from tests.endurance.same_quotas import run_same_quotas  # noqa: E402
 from tests.endurance.slow_readers import SlowReaders, run_slow_readers  # noqa: E402
 
@@ -77,6 +81,18 @@ ID_STORM = IdStorm(
     between_s=60.0,
 )
 DISK_FULL = DiskFull(full_s=20.0, room_s=5.0)
+ROLLING = Rolling(
+    seconds=600.0,
+    between_s=3.0,
+    verifiable_per_s=200,
+    libraries=ROLLING_LIBRARIES,
+    producers=2,
+    records_per_s=200,
+    limit=20_000,
+    protocols=["classic", "consumer"],
+    members=2,
+    with_copy=True,
+)
 
 
 def kills(folder: Path, algorithm: Algorithm) -> Findings:
@@ -140,6 +156,12 @@ def id_storms(folder: Path, _: Algorithm) -> Findings:
     return run_id_storm(folder, ID_STORM)
 
 
+def rolling(folder: Path, algorithm: Algorithm) -> Findings:
+    """Ten minutes of rolling restarts, in order, of three brokers and two gateways, over TLS with SCRAM, under Kafka's verifiable clients and others."""
+    with LocalKafka(nodes=3, host=HOST, users={USER: SECRET}, tls="none") as kafka:
+        return run_rolling(kafka, folder, algorithm, ROLLING)
+
+
 PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
     "kills": kills,
     "groups": groups,
@@ -150,6 +172,7 @@ PARTS: Mapping[str, Callable[[Path, Algorithm], Findings]] = {
     "followers": followers,
     "same_quotas": same_quotas,
     "id_storms": id_storms,
+    "rolling": rolling,
 }
 
 

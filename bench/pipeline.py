@@ -1,12 +1,13 @@
 """Usage, the law, replay, recommend and compact, against a plain Spark scan of the same uncompacted files.
 
     ./run bench pipeline [--events 5000000] [--rounds 3] [--counters 15000] [--hot 0.8] [--rows-per-file 1000000]
-                         [--only "scan;usage;law"] [--data FOLDER]
+                         [--only "scan;usage;law"] [--data FOLDER] [--split 20000]
 
 All contestants run in turn within each round, on the same lawful events. The first round warms up and is not
 counted; the ratio of a round is what counts, its median is told. *scan*: Spark reads all columns of the files as a
 gateway wrote them and throws them away. *one thread*: the same work without Spark, in this process. *compacted*:
-from the record as ``kvota record compact`` leaves it. CPU is that of the whole process tree, memory the peak of
+from the record as ``kvota record compact`` leaves it. *split*: from the same rows in files of ``--split`` rows
+each. CPU is that of the whole process tree, memory the peak of
 the JVM, of this process and of the largest worker. ``--data`` keeps the events for the next time.
 """
 
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ from kvota.pipeline import (
     usage_total,
 )
 from kvota.pipeline.chunk_schema import COUNTER_COLUMNS
+from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
@@ -74,6 +77,8 @@ class Contest:
         self._raw = find_events([folder])
         self._copies = 0
         self._merged: FoundEvents | None = None
+        self._traffic = traffic
+        self._small: FoundEvents | None = None
 
     def all(self) -> dict[str, Callable[[], None]]:
         contestants: dict[str, Callable[[], None]] = {
@@ -95,6 +100,11 @@ class Contest:
             "compacted: law": lambda: self._law(self._compacted()),
             "compacted: replay": lambda: self._replay(self._compacted()),
         }
+        if self._traffic.rows_per_file_split:
+            contestants |= {
+                "split: usage": lambda: self._usage(self._split()),
+                "split: replay": lambda: self._replay(self._split()),
+            }
         return contestants
 
     def check(self, names: list[str]) -> None:
@@ -115,6 +125,17 @@ class Contest:
         """Make what no contestant is to be charged for."""
         if any(name.startswith("compacted") for name in names):
             self._compacted()
+        if any(name.startswith("split") for name in names):
+            self._split()
+
+    def _split(self) -> FoundEvents:
+        if self._small is None:
+            folder = self._folder.with_name(f"{self._folder.name}-split")
+            folder.mkdir()
+            rows_per_file = self._traffic.rows_per_file_split
+            write_events(folder, replace(self._traffic, rows_per_file=rows_per_file))
+            self._small = find_events([folder])
+        return self._small
 
     def _compacted(self) -> FoundEvents:
         if self._merged is None:
@@ -135,8 +156,9 @@ class Contest:
             shutil.rmtree(copy)
 
     def close(self) -> None:
-        for copy in self._folder.parent.glob(f"{self._folder.name}-compacted-*"):
-            shutil.rmtree(copy)
+        for kind in ("compacted-*", "split"):
+            for copy in self._folder.parent.glob(f"{self._folder.name}-{kind}"):
+                shutil.rmtree(copy)
         end_session(self.spark)
 
     def _law(self, found: FoundEvents) -> None:
@@ -204,7 +226,7 @@ def one_thread(found: FoundEvents) -> None:
     runs = {(run.gateway, run.run_id): (rank, True) for rank, run in enumerate(found.runs)}
     packing = Packing(by="counter", runs=runs)
     chunks = [
-        pack(pq.read_table(file, columns=packing.columns(), use_threads=False), packing)
+        pack(Events(pq.read_table(file, columns=packing.columns(), use_threads=False)), packing)
         for file in found.good
     ]
     table = pa.Table.from_batches(chunks).combine_chunks()
@@ -239,7 +261,10 @@ def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> d
     for name in PEERS:
         if lacking(name):
             print(f"{name}: left out, there is no {lacking(name)}", file=sys.stderr)
-    contestants = {name: every[name] for name in names if name in every}
+    unknown = [name for name in names if name not in every]
+    if unknown:
+        sys.exit(f"there is no contestant {unknown[0]!r}; known are {'; '.join(every)}")
+    contestants = {name: every[name] for name in names}
     contest.prepare(names)
     if not args.no_check:
         contest.check(names)
@@ -265,6 +290,7 @@ def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> d
         "counters": traffic.counters,
         "hot": traffic.hot,
         "rows_per_file": traffic.rows_per_file,
+        "rows_per_file_split": traffic.rows_per_file_split,
         "rounds": args.rounds,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "load_at_start_and_end": [round(load, 1), round(os.getloadavg()[0], 1)],
@@ -294,13 +320,16 @@ def main() -> None:
     parser.add_argument("--counters", type=int, default=15_000)
     parser.add_argument("--hot", type=float, default=0.0, help="share of one counter")
     parser.add_argument("--rows-per-file", type=int, default=1_000_000)
+    parser.add_argument("--split", type=int, default=0, help="rows per file of the split record")
     parser.add_argument("--memory", default="1g", help="of the driver's JVM")
     parser.add_argument("--only", help='contestants with ";" between them; scan has to be there')
     parser.add_argument("--no-check", action="store_true", help="peers' results are not compared")
     parser.add_argument("--data", type=Path, help="folder for the events, kept and used again")
     parser.add_argument("--name", default="pipeline", help="of the file with the results")
     args = parser.parse_args()
-    traffic = Traffic(args.events, args.counters, args.hot, args.rows_per_file)
+    traffic = Traffic(
+        args.events, args.counters, args.hot, args.rows_per_file, rows_per_file_split=args.split
+    )
     with tempfile.TemporaryDirectory() as own:
         folder = args.data or Path(own) / "record"
         if not folder.is_dir():

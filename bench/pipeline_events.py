@@ -34,12 +34,14 @@ class Traffic:
         counters: of ``BROKERS`` brokers; their sizes follow Zipf with 1.1.
         hot: the share of the rows that one counter has besides.
         rows_per_file: of each file.
+        rows_per_file_split: of each file of the same rows cut small; 0: there are none.
     """
 
     events: int
     counters: int = 15_000
     hot: float = 0.0
     rows_per_file: int = 1_000_000
+    rows_per_file_split: int = 0
 
 
 def write_events(folder: Path, traffic: Traffic) -> None:

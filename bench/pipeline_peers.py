@@ -2,7 +2,8 @@
 
 Each gives a row per broker and user: requests, bytes, throttled requests, nearest-rank quantiles of the sums of
 seconds (a quiet second is a zero), and the largest mean of ten seconds. DuckDB and Polars are needed only here:
-``pip install duckdb polars``; where one is not there, the benchmark says so and leaves it out.
+``.venv/bin/python -m pip install --require-hashes -r requirements/peers.txt``. Where one is not there, the benchmark
+says so and leaves it out.
 """
 
 import os

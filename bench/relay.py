@@ -4,7 +4,7 @@
 
 Compared in interleaved rounds within one run: the broker reached directly, a relay that knows nothing
 (``bare_relay.py``), HAProxy in TCP mode with one thread where it is installed, and the gateway with
-quotas in force (not reached) and recording on. CPU and memory (PSS) are those of the proxy's process, all its threads
+quotas in force (not reached) and recording on; nobody has one on REQUEST, whose cost ``request_time`` measures. CPU and memory (PSS) are those of the proxy's process, all its threads
 and children, from the kernel's statistics. Trust the ratios, which are medians over rounds (of the latency's also the
 quartiles); the machine's own speed drifts.
 

@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import uvloop
@@ -35,6 +36,7 @@ from kvota.testing.frames import (
     produce_answer,
 )
 from processes import cpu_ns, pss_bytes
+from relay import commit
 
 RESULT = Path(__file__).parent / "results" / "tls.json"
 HOST, LARGE = "127.0.0.1", 1_000_000
@@ -115,13 +117,17 @@ def client(port: int, cafile: str, frame: bytes, seconds: float, told: object) -
     told.put((requests, size, cipher))  # type: ignore[attr-defined]
 
 
-def connected(port: int, cafile: str) -> socket.socket:
-    connection = socket.create_connection((HOST, port))
+def connected(port: int, cafile: str, host: str = HOST) -> socket.socket:
+    connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not cafile:
         return connection
-    context = ssl.create_default_context(cafile=cafile)
-    return context.wrap_socket(connection, server_hostname=HOST)
+    return client_context(cafile).wrap_socket(connection, server_hostname=host)
+
+
+@cache
+def client_context(cafile: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=cafile)
 
 
 def measure(pid: int, port: int, cafile: str, load: tuple, seconds: float) -> tuple[float, object]:
@@ -203,6 +209,7 @@ def main() -> int:
     options.add_argument("--idle", type=int, default=2_000)
     options.add_argument("--haproxy", default=shutil.which("haproxy"))
     asked = options.parse_args()
+    load_before = os.getloadavg()[0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         authority = Authority(folder)
@@ -243,7 +250,8 @@ tls = {{ certfile = "server-keystore.pem" }}
     RESULT.write_text(
         json.dumps(
             {
-                "load": os.getloadavg()[0],
+                "commit": commit(),
+                "load_before": load_before,
                 "options": {**vars(asked), "haproxy": bool(asked.haproxy)},
                 "results": found,
             },

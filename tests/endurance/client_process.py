@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +30,11 @@ def java_client(name: str, *arguments: object) -> list[str]:
     return [str(java_command()), *options, "-cp", class_path, name, *map(str, arguments)]
 
 
+def with_properties(command: Sequence[str], properties: Path) -> list[str]:
+    """The command of a program in ``clients`` that adds these properties to those of its Kafka client."""
+    return ["env", f"CLIENT_PROPERTIES={properties}", *command]
+
+
 class ClientProcess:
     """One client program; started on entry, killed on exit where it still runs.
 
@@ -37,13 +42,20 @@ class ClientProcess:
         name: of its files in ``folder``, where what it says is kept.
         command: of a program that works until its standard input ends.
         end_s: within which it must have ended behind that.
+        end_codes: with which it may end.
     """
 
     def __init__(
-        self, folder: Path, name: str, command: Sequence[str], *, end_s: float = 180.0
+        self,
+        folder: Path,
+        name: str,
+        command: Sequence[str],
+        *,
+        end_s: float = 180.0,
+        end_codes: Collection[int] = (0,),
     ) -> None:
         self.name = name
-        self._command, self._end_s = command, end_s
+        self._command, self._end_s, self._end_codes = command, end_s, end_codes
         self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,10 +88,14 @@ class ClientProcess:
         """The end of what it has said on standard error."""
         return self._err.read_text()[-3_000:]
 
+    def has_begun(self) -> bool:
+        """Whether it has told of its first success."""
+        return "began" in self.lines
+
     def wait_until_it_began(self) -> None:
         """Returns when it has had its first success."""
         end = time.monotonic() + _BEGIN_S
-        while "began" not in self.lines:
+        while not self.has_begun():
             assert self._process is not None
             assert self._process.poll() is None, f"{self.name} has ended: {self.errors}"
             assert time.monotonic() < end, f"{self.name} has not begun: {self.errors}"
@@ -91,6 +107,11 @@ class ClientProcess:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        """Sends it this one."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def ask_to_end(self) -> None:
         """Sends no more from now on; ``result`` waits for the end."""
@@ -106,5 +127,5 @@ class ClientProcess:
         except subprocess.TimeoutExpired as error:
             msg = f"{self.name} has not ended in {self._end_s:g} s: {self.errors}"
             raise AssertionError(msg) from error
-        assert code == 0, f"{self.name} has ended with code {code}: {self.errors}"
+        assert code in self._end_codes, f"{self.name} has ended with code {code}: {self.errors}"
         return self.lines

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.endurance.gated_kafka import HOST
+from tests.endurance.rolling import SECRET, USER
 
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
@@ -28,8 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
-    """A node to kill: it is back before a test ends."""
-    local = LocalKafka(host=HOST, java_options=SHORT_LIVED)
+    """A node to kill: it is back before a test ends. With a user, and TLS, for who wants them."""
+    local = LocalKafka(host=HOST, users={USER: SECRET}, tls="none", java_options=SHORT_LIVED)
     local.start()
     yield local
     local.stop(keep_logs=request.session.testsfailed > 0)

@@ -6,11 +6,10 @@ on the way with an error that is tried again, and takes the second. A broker tak
 
 import asyncio
 import contextlib
-import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+
+from tests.tap_thread import Address, Stream, TapThread
 
 from kvota.testing.producer_frames import answer_to, errors_of
 from kvota.wire.apis import PRODUCE
@@ -53,7 +52,7 @@ class _Due:
     answer: bytes = b""
 
 
-class FirstSequenceTap:
+class FirstSequenceTap(TapThread):
     """Listens until the ``with`` block ends; all clients of it produce to one topic, a batch in each request.
 
     Args:
@@ -61,60 +60,21 @@ class FirstSequenceTap:
         error: what the first batch of each partition is answered with; None: the tap only watches.
     """
 
-    def __init__(
-        self, listen: tuple[str, int], broker: tuple[str, int], *, error: int | None = None
-    ) -> None:
-        self._listen_at, self._broker, self._error = listen, broker, error
+    def __init__(self, listen: Address, broker: Address, *, error: int | None = None) -> None:
+        super().__init__({listen: broker})
+        self._error = error
         self.partitions: dict[int, PartitionStory] = defaultdict(PartitionStory)
         self._overtaken: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._server: asyncio.Server
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(20)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(20)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(20)
-        self._loop.close()
-
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, *self._listen_at)
-
-    async def _close(self) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        writers = [writer]
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            broker_reader, broker_writer = await asyncio.open_connection(*self._broker)
-            writers.append(broker_writer)
-            due: asyncio.Queue[_Due] = asyncio.Queue()
-            answers = asyncio.create_task(self._answers(broker_reader, writer, due))
-            try:
-                await self._requests(reader, broker_writer, due)
-            finally:
-                answers.cancel()
-                await asyncio.gather(answers, return_exceptions=True)
-        for each in writers:
-            each.close()
-        self._tasks.discard(task)
+    async def relay(self, client: Stream, upstream: Stream) -> None:
+        """Answer a partition's first batch in the broker's place, and note what the broker answers."""
+        due: asyncio.Queue[_Due] = asyncio.Queue()
+        answers = asyncio.create_task(self._answers(upstream[0], client[1], due))
+        try:
+            await self._requests(client[0], upstream[1], due)
+        finally:
+            answers.cancel()
+            await asyncio.gather(answers, return_exceptions=True)
 
     async def _requests(
         self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, due: asyncio.Queue[_Due]

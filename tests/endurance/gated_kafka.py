@@ -47,11 +47,12 @@ def gateway_config(
     enforced: bool = True,
     bucket: BucketSettings = BUCKET,
     record: str = "record",
+    servers: str | None = None,
 ) -> str:
-    """The text of gateway.toml: bandwidth by this algorithm."""
+    """The text of gateway.toml: bandwidth by this algorithm; ``servers``: of another listener than PLAINTEXT."""
     is_bucket = algorithm is Algorithm.TOKEN_BUCKET
     return gateway_toml(
-        upstream=kafka.bootstrap_servers,
+        upstream=servers or kafka.bootstrap_servers,
         first_port=first_port,
         node_ids=f"0-{NODES_MAX}",
         enforce=dict.fromkeys(BANDWIDTH, enforced),

@@ -1,12 +1,15 @@
 """What clients have said is held against the broker's log."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tests.endurance.findings import Findings
 from tests.endurance.topic_log import all_of
 
 RECORDS_PER_TRANSACTION = 10
+# What a verifiable consumer says that is judged.
+GROUP_EVENTS = ("record_data", "offsets_committed")
 
 
 def judge_numbers(log: Sequence[Sequence[str]], said: Sequence[str]) -> Findings:
@@ -101,6 +104,49 @@ def judge_copy(source: Sequence[Sequence[str]], copy: Sequence[Sequence[str]]) -
     found.expect(not twice, f"{twice} are there twice in the copy")
     found.expect(not differing, f"partitions {differing} are not copied in order")
     return found
+
+
+def judge_group(log: Sequence[Sequence[str]], events: Sequence[Mapping[str, Any]]) -> Findings:
+    """What a group's verifiable consumers say ("record_data", "offsets_committed"; in any order), against the log.
+
+    Each record was seen, and none again after the group had committed it; what was not committed may come again.
+    """
+    seen: Counter[tuple[int, int]] = Counter()
+    committed: dict[int, int] = defaultdict(int)
+    again_though_committed = failed_commits = 0
+    for event in sorted(events, key=lambda event: int(event["timestamp"])):
+        if event["name"] == "record_data":
+            at = event["partition"], event["offset"]
+            again_though_committed += seen[at] > 0 and event["offset"] < committed[at[0]]
+            seen[at] += 1
+        elif event["success"]:
+            _note_commit(committed, event)
+        else:
+            failed_commits += 1
+    wanted = {(number, offset) for number, part in enumerate(log) for offset in range(len(part))}
+    missing = len(wanted - seen.keys())
+    behind = sum(len(part) - committed[number] for number, part in enumerate(log))
+    found = Findings(
+        {
+            "seen": len(seen),
+            "again, not committed before": sum(seen.values()) - len(seen) - again_though_committed,
+            "again though committed": again_though_committed,
+            "commits that failed": failed_commits,
+            "missing": missing,
+            "not committed at the end": behind,
+        }
+    )
+    found.expect(not missing, f"{missing} records were not seen")
+    found.expect(seen.keys() <= wanted, "something was seen that is not in the log")
+    found.expect(not again_though_committed, f"{again_though_committed} came after their commit")
+    found.expect(not behind, f"{behind} were not committed at the end")
+    return found
+
+
+def _note_commit(committed: dict[int, int], event: Mapping[str, Any]) -> None:
+    for part in event["offsets"]:
+        number = part["partition"]
+        committed[number] = max(committed[number], part["offset"])
 
 
 def _out_of_order(partition: Sequence[str]) -> int:

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import re
 import socket
-import threading
-from types import TracebackType
-from typing import Self
+
+from tests.tap_thread import Stream, TapThread, TapTls
 
 from kvota.localkafka import LocalKafka
 
@@ -15,17 +14,14 @@ TAP_HOST = "127.0.0.3"
 GATEWAY_HOST = "127.0.0.1"
 
 
-class ClientTap:
-    """Stands between clients and the gateway on the gateway's own ports."""
+class ClientTap(TapThread):
+    """Stands between clients and the gateway on the gateway's own ports; inside TLS where it is told how."""
 
-    def __init__(self, first_port: int, count: int) -> None:
-        self._ports = range(first_port, first_port + count)
+    def __init__(self, first_port: int, count: int, tls: TapTls | None = None) -> None:
+        ports = range(first_port, first_port + count)
+        super().__init__({(TAP_HOST, port): (GATEWAY_HOST, port) for port in ports}, tls)
         self._received: list[bytearray] = []
         self._sent: list[bytearray] = []
-        self._loop = asyncio.new_event_loop()
-        self._servers: list[asyncio.Server] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
     def sent_to_clients(self) -> list[bytes]:
@@ -37,58 +33,14 @@ class ClientTap:
         """The bytes of each connection."""
         return [bytes(stream) for stream in self._sent]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(20)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(20)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(20)
-        self._loop.close()
-
-    async def _listen(self) -> None:
-        for port in self._ports:
-            server = await asyncio.start_server(
-                lambda reader, writer, port=port: self._serve(reader, writer, port),  # type: ignore[misc]
-                TAP_HOST,
-                port,
-            )
-            self._servers.append(server)
-
-    async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0.05)  # closed writers have their connections' ends told
-
-    async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    async def relay(self, client: Stream, upstream: Stream) -> None:
+        """Keep all bytes, in both directions."""
         received, sent = bytearray(), bytearray()
         self._received.append(received)
         self._sent.append(sent)
-        writers = [writer]
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            gateway_reader, gateway_writer = await asyncio.open_connection(GATEWAY_HOST, port)
-            writers.append(gateway_writer)
-            await asyncio.gather(
-                _pump(reader, gateway_writer, sent), _pump(gateway_reader, writer, received)
-            )
-        for each in writers:
-            each.close()
-        self._tasks.discard(task)
+        await asyncio.gather(
+            _pump(client[0], upstream[1], sent), _pump(upstream[0], client[1], received)
+        )
 
 
 async def _pump(

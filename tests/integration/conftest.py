@@ -58,7 +58,7 @@ def kafka_3_9(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """One node with the users alice and bob, and two of a team; a user's secret is the name with ``-secret`` behind it.
 
-    It takes bearer tokens that nobody has signed, too; at the listener CLAIM their claim "user" is the name. At the
+    Its listeners SSL and SASL_SSL want no certificate. It takes bearer tokens that nobody has signed, too; at the listener CLAIM their claim "user" is the name. At the
     listener BRIEF who does not log in again within 2 s is closed.
     """
     users = {name: f"{name}-secret" for name in ("alice", "bob", "orders.web", "orders.batch")}
@@ -84,6 +84,7 @@ def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
             host=HOST,
             users=users,
             oauth=True,
+            tls="none",
             listeners=listeners,
             properties=settings,
             java_options=SHORT_LIVED,

@@ -45,6 +45,7 @@ class Crowd:
         fetching: every second connection of a client id fetches.
         answers: how many each connection has had, the last one of who connects anew.
         throttled: how many answers had a throttle time.
+        throttled_fetches: how many of these were of a Fetch.
         failed: what went wrong; empty: nothing.
     """
 
@@ -54,6 +55,7 @@ class Crowd:
     fetching: bool = False
     answers: list[int] = field(default_factory=list)
     throttled: int = 0
+    throttled_fetches: int = 0
     failed: list[str] = field(default_factory=list)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -95,6 +97,14 @@ class Crowd:
             assert time.monotonic() < end, "somebody waits for good"
             await asyncio.sleep(0.02)
 
+    async def both_kinds_throttled(self) -> None:
+        """Wait until somebody who produces and somebody who fetches has been told to wait."""
+        end = time.monotonic() + _END_S
+        while not 0 < self.throttled_fetches < self.throttled:
+            assert not self.failed, self.failed[:3]
+            assert time.monotonic() < end, "nobody is over the limit"
+            await asyncio.sleep(0.02)
+
     async def _stay(self, number: int) -> None:
         try:
             reader, writer = await asyncio.open_connection(*self.address)
@@ -132,6 +142,7 @@ class Crowd:
         )
         self.answers[number] += 1
         self.throttled += throttle_ms > 0
+        self.throttled_fetches += is_fetch and throttle_ms > 0
         if error:
             self.failed.append(f"error {error}")
 

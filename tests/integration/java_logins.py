@@ -12,13 +12,20 @@ SCRAM = f"{_MODULES}.scram.ScramLoginModule"
 BEARER = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
 
 
-def login_file(folder: Path, mechanism: str, module: str, options: str) -> Path:
-    """The settings of a client called java, in a file."""
+def login_file(
+    folder: Path, mechanism: str, module: str, options: str, *, cafile: Path | None = None
+) -> Path:
+    """The settings of a client called java, in a file; ``cafile``: it logs in inside TLS, and trusts whom that names."""
     path = folder / "client.properties"
-    path.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nclient.id=java\n"
-        f"sasl.jaas.config={module} required {options};\n"
-    )
+    lines = {
+        "security.protocol": "SASL_SSL" if cafile else "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "client.id": "java",
+        "sasl.jaas.config": f"{module} required {options};",
+    }
+    if cafile:
+        lines |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(cafile)}
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     return path
 
 

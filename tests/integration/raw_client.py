@@ -1,6 +1,7 @@
 """A client of bytes: sends frames as they are, reads whole frames."""
 
 import socket
+import ssl
 from types import TracebackType
 from typing import Any, Self
 
@@ -8,10 +9,14 @@ from kvota.testing.kafka_messages import from_frame
 
 
 class RawClient:
-    """One connection, closed on exit."""
+    """One connection, closed on exit; with ``tls`` all bytes go inside that."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = 60.0) -> None:
+    def __init__(
+        self, address: tuple[str, int], timeout_s: float = 60.0, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(address, timeout=timeout_s)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._received = b""
 
     def __enter__(self) -> Self:

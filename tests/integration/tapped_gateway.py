@@ -1,32 +1,79 @@
 """A gateway process in front of a real Kafka, with a tap in front of the gateway."""
 
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from tests.integration.address_scan import TAP_HOST, ClientTap, addresses_in
+import pytest
+from tests.integration.address_scan import GATEWAY_HOST, TAP_HOST, ClientTap, addresses_in
+from tests.integration.raw_client import RawClient
+from tests.tap_thread import TapTls
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
-from kvota.localkafka import LocalKafka
+from kvota.localkafka import Authority, LocalKafka
+from kvota.localkafka.cluster.listeners import PLAINTEXT, SASL, SASL_SSL, SSL
+
+# For a fixture called gateway, which hands its parameter to ``tapped_gateway(tls=…)``.
+plaintext_and_tls = pytest.mark.parametrize(
+    "gateway", [False, True], indirect=True, ids=["plaintext", "TLS"]
+)
 
 _LISTENERS = 10
+_TLS = """
+[gateway.tls]
+certfile = "{keystore}"
+"""
+_UPSTREAM_TLS = """
+[upstream.tls]
+cafile = "{cafile}"
+"""
 
 
 @dataclass
 class TappedGateway:
-    """What a test needs of both."""
+    """What a test needs of both.
+
+    Attributes:
+        listener: of the brokers, to which the gateway connects.
+        cafile: who signs the certificates of the gateway and of the tap; None: clients come without TLS.
+    """
 
     process: GatewayProcess
     tap: ClientTap
     kafka: LocalKafka
     first_port: int
+    listener: str
+    cafile: Path | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: the tap."""
         return f"{TAP_HOST}:{self.first_port}"
+
+    def librdkafka(self, *, sasl: bool = False) -> dict[str, str]:
+        """Where and how librdkafka connects; how it logs in is the caller's."""
+        protocol = ("SASL_" if sasl else "") + ("SSL" if self.cafile else "PLAINTEXT")
+        trusted = {"ssl.ca.location": str(self.cafile)} if self.cafile else {}
+        found = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": protocol}
+        return {**found, **trusted}
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """How Python's clients trust the gateway and the brokers; None: there is no TLS."""
+        return ssl.create_default_context(cafile=self.cafile) if self.cafile else None
+
+    def raw_client(self) -> RawClient:
+        """Bytes to the gateway itself, past the tap."""
+        return RawClient((GATEWAY_HOST, self.first_port), tls=self.context)
+
+    def raw_client_of_a_broker(self) -> RawClient:
+        """Bytes to the first broker, at the listener to which the gateway connects."""
+        host, port = self.kafka.servers_of(self.listener).split(",")[0].rsplit(":", 1)
+        is_tls = self.listener in (SSL, SASL_SSL)
+        return RawClient((host, int(port)), tls=self.context if is_tls else None)
 
     @property
     def log(self) -> str:
@@ -67,16 +114,34 @@ def tapped_gateway(
     *,
     quotas: str = "",
     sasl: bool = False,
+    tls: bool = False,
     listener: str = "",
     enforce: bool = True,
     kafka_properties: Mapping[str, int | str] | None = None,
     limits: Mapping[str, int | str] | None = None,
     log_level: str = "info",
 ) -> Iterator[TappedGateway]:
-    """Ready on entry; the gateway drains on exit. ``listener``: of the brokers, else as ``sasl`` says."""
+    """Ready on entry; the gateway drains on exit.
+
+    Args:
+        folder: of the gateway's files.
+        kafka: behind it.
+        quotas: text of quotas.toml.
+        sasl: whether the brokers' listener is one with logins, where it is not named.
+        tls: whether clients encrypt. It ends at the tap, which speaks TLS to the gateway in its turn; where the
+            cluster has listeners with TLS, the gateway speaks it to the brokers, too.
+        listener: of the brokers.
+        enforce: whether quotas are enforced.
+        kafka_properties: of ``[kafka]``.
+        limits: of ``[limits]``.
+        log_level: of the gateway.
+    """
+    if not listener:
+        is_inside = tls and kafka.has_tls
+        listener = (SASL_SSL if sasl else SSL) if is_inside else (SASL if sasl else PLAINTEXT)
     first_port = free_port_range(_LISTENERS)
     config = gateway_toml(
-        upstream=kafka.servers_of(listener or ("SASL" if sasl else "PLAINTEXT")),
+        upstream=kafka.servers_of(listener),
         first_port=first_port,
         node_ids=f"0-{_LISTENERS - 2}",
         enforce=dict.fromkeys(("PRODUCE", "FETCH", "CONTROLLER_MUTATION"), enforce),
@@ -84,6 +149,21 @@ def tapped_gateway(
         kafka=kafka_properties,
         limits=limits,
     ).replace("[gateway]\n", f'[gateway]\nadvertised_host = "{TAP_HOST}"\n')
+    tap_tls = cafile = None
+    if tls:
+        authority = kafka.authority if kafka.has_tls else Authority(folder)
+        cafile = authority.certificate
+        keystore = authority.issue("gateway", hosts=[GATEWAY_HOST]).keystore
+        config += _TLS.format(keystore=keystore)
+        tap_tls = _tap_tls(authority)
+    if listener in (SSL, SASL_SSL):
+        config += _UPSTREAM_TLS.format(cafile=kafka.authority.certificate)
     process = GatewayProcess(folder, config=config, quotas=quotas, log_level=log_level)
-    with process, ClientTap(first_port, _LISTENERS) as tap:
-        yield TappedGateway(process, tap, kafka, first_port)
+    with process, ClientTap(first_port, _LISTENERS, tap_tls) as tap:
+        yield TappedGateway(process, tap, kafka, first_port, listener, cafile)
+
+
+def _tap_tls(authority: Authority) -> TapTls:
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    shown.load_cert_chain(authority.issue("tap", hosts=[TAP_HOST]).keystore)
+    return TapTls(shown, ssl.create_default_context(cafile=authority.certificate))

@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as TokenProvider
 from tests.integration.java_logins import BEARER, login_file, produced_by_java
 from tests.integration.raw_client import RawClient
-from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
+from tests.integration.tapped_gateway import TappedGateway, plaintext_and_tls, tapped_gateway
 
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, decoded, produce, request
@@ -34,8 +34,11 @@ def topic(sasl_kafka: LocalKafka) -> None:
 
 
 @pytest.fixture
-def gateway(sasl_kafka: LocalKafka, tmp_path: Path) -> Iterator[TappedGateway]:
-    with tapped_gateway(tmp_path, sasl_kafka, sasl=True, quotas=QUOTAS) as tapped:
+def gateway(
+    request: pytest.FixtureRequest, sasl_kafka: LocalKafka, tmp_path: Path
+) -> Iterator[TappedGateway]:
+    tls: bool = getattr(request, "param", False)
+    with tapped_gateway(tmp_path, sasl_kafka, sasl=True, tls=tls, quotas=QUOTAS) as tapped:
         yield tapped
 
 
@@ -58,15 +61,16 @@ class PythonTokens(TokenProvider):
         return token_of(sub="python")
 
 
+@plaintext_and_tls
 async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
     gateway: TappedGateway,
 ) -> None:
     servers = gateway.bootstrap_servers
+    protocol = gateway.librdkafka(sasl=True)["security.protocol"]
     producer = Producer(
-        {
-            "bootstrap.servers": servers,
+        gateway.librdkafka(sasl=True)
+        | {
             "client.id": "rd",
-            "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
             "enable.sasl.oauthbearer.unsecure.jwt": True,
             "sasl.oauthbearer.config": "principal=librd",
@@ -77,7 +81,8 @@ async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
     python = KafkaProducer(
         bootstrap_servers=servers,
         client_id="py",
-        security_protocol="SASL_PLAINTEXT",
+        security_protocol=protocol,
+        ssl_context=gateway.context,
         sasl_mechanism="OAUTHBEARER",
         sasl_oauth_token_provider=PythonTokens(),
     )
@@ -86,7 +91,8 @@ async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
     async with AIOKafkaProducer(
         bootstrap_servers=servers,
         client_id="aio",
-        security_protocol="SASL_PLAINTEXT",
+        security_protocol=protocol,
+        ssl_context=gateway.context,
         sasl_mechanism="OAUTHBEARER",
         sasl_oauth_token_provider=AioTokens(),
     ) as aio:
@@ -103,7 +109,8 @@ async def test_clients_with_tokens_are_recorded_under_the_tokens_names(
 def test_the_java_client_with_a_token_is_recorded(gateway: TappedGateway, tmp_path: Path) -> None:
     duke = 'unsecuredLoginStringClaim_sub="duke"'
 
-    told = produced_by_java(gateway, TOPIC, login_file(tmp_path, "OAUTHBEARER", BEARER, duke))
+    login = login_file(tmp_path, "OAUTHBEARER", BEARER, duke, cafile=gateway.cafile)
+    told = produced_by_java(gateway, TOPIC, login)
 
     assert "100 records sent" in told, told
     assert gateway.users_by_client() == {"java": {("duke", "client-id=,user=duke")}}

@@ -49,7 +49,8 @@ def token_of_alice(kafka: LocalKafka) -> tuple[str, str]:
 
 def produce_with(gateway: TappedGateway, folder: Path, token_id: str, secret: str) -> str:
     options = f'username="{token_id}" password="{secret}" tokenauth="true"'
-    return produced_by_java(gateway, TOPIC, login_file(folder, "SCRAM-SHA-512", SCRAM, options))
+    login = login_file(folder, "SCRAM-SHA-512", SCRAM, options, cafile=gateway.cafile)
+    return produced_by_java(gateway, TOPIC, login)
 
 
 def test_who_logs_in_with_a_token_is_its_owner(sasl_kafka: LocalKafka, tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_who_logs_in_with_a_token_is_its_owner(sasl_kafka: LocalKafka, tmp_path:
     }
     token_id, secret = token_of_alice(sasl_kafka)
     with tapped_gateway(
-        tmp_path, sasl_kafka, sasl=True, quotas=QUOTAS, kafka_properties=own_login
+        tmp_path, sasl_kafka, sasl=True, tls=True, quotas=QUOTAS, kafka_properties=own_login
     ) as gateway:
         told = produce_with(gateway, tmp_path, token_id, secret)
 

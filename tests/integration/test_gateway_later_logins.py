@@ -26,14 +26,17 @@ NONE = 0
 
 
 @pytest.fixture
-def gateway(sasl_kafka: LocalKafka, tmp_path: Path) -> Iterator[TappedGateway]:
-    with tapped_gateway(tmp_path, sasl_kafka, listener="BRIEF", quotas=QUOTAS) as tapped:
+def gateway(
+    request: pytest.FixtureRequest, sasl_kafka: LocalKafka, tmp_path: Path
+) -> Iterator[TappedGateway]:
+    tls: bool = getattr(request, "param", False)
+    with tapped_gateway(tmp_path, sasl_kafka, tls=tls, listener="BRIEF", quotas=QUOTAS) as tapped:
         yield tapped
 
 
 def java(gateway: TappedGateway, folder: Path) -> "subprocess.Popen[str]":
     bob = 'username="bob" password="bob-secret"'
-    settings = login_file(folder, "SCRAM-SHA-256", SCRAM, bob)
+    settings = login_file(folder, "SCRAM-SHA-256", SCRAM, bob, cafile=gateway.cafile)
     command = gateway.kafka.java_command_line(
         PERFORMANCE,
         *("--topic", TOPIC, "--num-records", str(TIME_S * 20), "--record-size", "100"),
@@ -43,15 +46,15 @@ def java(gateway: TappedGateway, folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+@pytest.mark.parametrize("gateway", [True], indirect=True, ids=["TLS"])
 def test_clients_that_log_in_again_keep_their_connections_and_their_quotas(
     gateway: TappedGateway, sasl_kafka: LocalKafka, tmp_path: Path
 ) -> None:
     sasl_kafka.create_topic(TOPIC)
     producer = Producer(
-        {
-            "bootstrap.servers": gateway.bootstrap_servers,
+        gateway.librdkafka(sasl=True)
+        | {
             "client.id": "librdkafka",
-            "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
             "sasl.username": "alice",
             "sasl.password": "alice-secret",

@@ -8,9 +8,10 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
+from tests.integration.address_scan import TAP_HOST, addresses_in
 from tests.integration.java_logins import SCRAM, login_file, produced_by_java
 from tests.integration.raw_client import RawClient
-from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
+from tests.integration.tapped_gateway import TappedGateway, plaintext_and_tls, tapped_gateway
 
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import METADATA, SASL_HANDSHAKE, request
@@ -24,8 +25,11 @@ TOPIC = "logins"
 
 
 @pytest.fixture
-def gateway(sasl_kafka: LocalKafka, tmp_path: Path) -> Iterator[TappedGateway]:
-    with tapped_gateway(tmp_path, sasl_kafka, sasl=True, quotas=QUOTAS) as tapped:
+def gateway(
+    request: pytest.FixtureRequest, sasl_kafka: LocalKafka, tmp_path: Path
+) -> Iterator[TappedGateway]:
+    tls: bool = getattr(request, "param", False)
+    with tapped_gateway(tmp_path, sasl_kafka, sasl=True, tls=tls, quotas=QUOTAS) as tapped:
         yield tapped
 
 
@@ -35,18 +39,18 @@ def topic(sasl_kafka: LocalKafka) -> None:
 
 
 def librdkafka(gateway: TappedGateway, mechanism: str, user: str, secret: str) -> dict[str, str]:
-    return {
-        "bootstrap.servers": gateway.bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
+    return gateway.librdkafka(sasl=True) | {
         "sasl.mechanism": mechanism,
         "sasl.username": user,
         "sasl.password": secret,
     }
 
 
+@plaintext_and_tls
 async def test_every_way_to_log_in_is_recorded_under_the_users_name(
     gateway: TappedGateway,
 ) -> None:
+    protocol = gateway.librdkafka(sasl=True)["security.protocol"]
     for mechanism, user in (("PLAIN", "alice"), ("SCRAM-SHA-256", "bob"), ("SCRAM-SHA-512", "alice")):  # fmt: skip
         config = librdkafka(gateway, mechanism, user, f"{user}-secret")
         producer = Producer(config | {"client.id": f"rd-{mechanism}"})
@@ -55,7 +59,8 @@ async def test_every_way_to_log_in_is_recorded_under_the_users_name(
         python = KafkaProducer(
             bootstrap_servers=gateway.bootstrap_servers,
             client_id=f"py-{mechanism}",
-            security_protocol="SASL_PLAINTEXT",
+            security_protocol=protocol,
+            ssl_context=gateway.context,
             sasl_mechanism=mechanism,
             sasl_plain_username=user,
             sasl_plain_password=f"{user}-secret",
@@ -65,7 +70,8 @@ async def test_every_way_to_log_in_is_recorded_under_the_users_name(
         async with AIOKafkaProducer(
             bootstrap_servers=gateway.bootstrap_servers,
             client_id=f"aio-{mechanism}",
-            security_protocol="SASL_PLAINTEXT",
+            security_protocol=protocol,
+            ssl_context=gateway.context,
             sasl_mechanism=mechanism,
             sasl_plain_username=user,
             sasl_plain_password=f"{user}-secret",
@@ -73,6 +79,9 @@ async def test_every_way_to_log_in_is_recorded_under_the_users_name(
             await aio.send_and_wait(TOPIC, b"x")
 
     gateway.assert_no_address_leaked()
+    told = b"".join(gateway.tap.sent_to_clients)
+    planted = told.replace(TAP_HOST.encode(), gateway.kafka.host.encode())
+    assert addresses_in(planted, gateway.kafka) != []  # also inside TLS the scan sees what is said
     alice, bob = ("alice", "client-id=,user=alice"), ("bob", "client-id=,user=bob")
     assert gateway.users_by_client() == {
         f"{client}-{mechanism}": {who}
@@ -81,15 +90,18 @@ async def test_every_way_to_log_in_is_recorded_under_the_users_name(
     }
 
 
+@plaintext_and_tls
 def test_the_java_client_logs_in_and_is_recorded(gateway: TappedGateway, tmp_path: Path) -> None:
     bob = 'username="bob" password="bob-secret"'
 
-    told = produced_by_java(gateway, TOPIC, login_file(tmp_path, "SCRAM-SHA-512", SCRAM, bob))
+    login = login_file(tmp_path, "SCRAM-SHA-512", SCRAM, bob, cafile=gateway.cafile)
+    told = produced_by_java(gateway, TOPIC, login)
 
     assert "100 records sent" in told, told
     assert gateway.users_by_client() == {"java": {("bob", "client-id=,user=bob")}}
 
 
+@plaintext_and_tls
 def test_a_wrong_password_is_refused_by_the_broker_and_names_nobody(
     gateway: TappedGateway,
 ) -> None:
@@ -121,12 +133,10 @@ def test_clients_that_come_and_go_are_no_news(gateway: TappedGateway) -> None:
     assert [line for line in since_ready if "connection " in line] == []
 
 
-@pytest.mark.parametrize("user", ["alice", "bob"])
-def test_raw_tokens_of_the_oldest_handshake_let_the_user_in(
-    gateway: TappedGateway, user: str
-) -> None:
-    token = f"\0{user}\0{user}-secret".encode()
-    with RawClient(("127.0.0.1", gateway.first_port)) as client:
+@plaintext_and_tls
+def test_raw_tokens_of_the_oldest_handshake_let_the_user_in(gateway: TappedGateway) -> None:
+    token = b"\0alice\0alice-secret"
+    with gateway.raw_client() as client:
         assert client.ask(request(SASL_HANDSHAKE, 0, mechanism="PLAIN")).error_code == 0
         client.send(len(token).to_bytes(4, "big") + token)
         assert client.frame() == bytes(4)
@@ -134,23 +144,6 @@ def test_raw_tokens_of_the_oldest_handshake_let_the_user_in(
         told = client.ask(request(METADATA, 12, topics=()))
 
     assert {(b.host, b.port) for b in told.brokers} == {gateway.node(1)}
-
-
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize("mechanism", ["GSSAPI", "NONSENSE", "scram-sha-256", ""])
-def test_a_mechanism_that_the_broker_does_not_take_has_the_brokers_own_answer(
-    gateway: TappedGateway, mechanism: str, version: int
-) -> None:
-    host, port = gateway.kafka.sasl_bootstrap_servers.split(",")[0].rsplit(":", 1)
-
-    def converse(address: tuple[str, int]) -> bytes:
-        with RawClient(address) as client:
-            client.send(request(SASL_HANDSHAKE, version, mechanism=mechanism))
-            told = client.frame()
-            assert client.is_closed()
-            return told
-
-    assert converse(("127.0.0.1", gateway.first_port)) == converse((host, int(port)))
 
 
 def test_before_a_login_a_broker_answers_nothing_and_closes(gateway: TappedGateway) -> None:

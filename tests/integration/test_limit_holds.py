@@ -14,6 +14,7 @@ from tests.integration.tapped_gateway import TappedGateway
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.localkafka import LocalKafka
+from kvota.localkafka.cluster.listeners import PLAINTEXT
 
 LIMIT = 1_000_000
 CONNECTIONS = 20
@@ -111,7 +112,7 @@ def seen(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         asyncio.run(crowd.run())
         elapsed_s = time.monotonic() - begin
         answers = [_answers(stream) for stream in tap.sent_to_clients]
-        gateway = TappedGateway(process, tap, kafka, first_port)
+        gateway = TappedGateway(process, tap, kafka, first_port, PLAINTEXT)
         rows = gateway.recorded()
     return Seen(crowd, rows, answers, elapsed_s)
 

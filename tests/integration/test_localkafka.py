@@ -251,10 +251,12 @@ def test_up_detached_runs_on_until_down(own_cache: Path) -> None:
 
     before = kvota("down")
     user = ("--user", "carol=carol-secret")
-    up = kvota("up", "--detach", "--host", HOST, *user, "--tls", "--output", "json")
+    further = ("--tls", "--oauth", "--racks", "zone-a")
+    up = kvota("up", "--detach", "--host", HOST, *user, *further, "--output", "json")
     running = json.loads(up.stdout)
     host, port = running["bootstrap_servers"].split(":")
     answered = admin.live_broker_ids((host, int(port)))
+    settings = (Path(running["folder"]) / "node-1" / "server.properties").read_text()
     topics = subprocess.run(
         [
             *(
@@ -283,6 +285,9 @@ def test_up_detached_runs_on_until_down(own_cache: Path) -> None:
     assert json.loads(status.stdout) == running
     assert answered == {1}
     assert topics.returncode == 0, topics.stderr
+    assert running["oauth"] is True
+    assert settings.count("broker.rack=zone-a\n") == 1
+    assert "OAUTHBEARER" in settings
     assert not lives(running["nodes"][0]["pid"])
     assert not Path(running["folder"]).exists()
 

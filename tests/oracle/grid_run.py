@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kvota.pipeline.arrow_columns import Array, arrays
-from kvota.pipeline.kernels import closed_kernels, open_kernels
+from kvota.pipeline.kernels import closed_kernels, closed_rate_kernel, open_kernels
 from kvota.pipeline.kernels import grid_sums as k
 
 RESULT_SPARK = (
@@ -108,9 +108,9 @@ class CounterRun:
         self._clock[[k.FIRST_MS, k.RECORD_MS]] = k.LONG_AGO_MS
         self._own = np.zeros((k.OWN_ROWS, count), np.int64)
         self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
-        self._tokens = np.zeros(count)
-        # In the open loop the samples do not depend on the candidate: one row of them.
-        self._rings = 1 if self._mode == k.OPEN else count
+        self._tokens, self._worths = np.zeros(count), np.zeros(count)
+        # In the open loop the samples do not depend on the candidate; else each may have a row of its own.
+        self._rings = 1 if self._mode == k.OPEN else count + 1
         self._starts = np.zeros((self._rings, 0), np.int64)
         self._lasts = np.zeros((self._rings, 0), np.int64)
         self._totals = np.zeros((self._rings, 0))
@@ -136,6 +136,7 @@ class CounterRun:
             self._is_debt = not self._is_debt
             self._clock[k.RECORD_MS] = k.LONG_AGO_MS
             self._own[k.OWN_RECORD_MS] = k.LONG_AGO_MS
+            self._own[k.OWN_PATH] = closed_rate_kernel.APART
         if not (self._is_bucket or self._is_debt):
             self._make_room(int(columns["samples"].max()) + 1)
         names = ("ts_us", "value", "limit", "samples", "sample_ms")
@@ -152,10 +153,10 @@ class CounterRun:
     ) -> None:
         how = (*question, float(columns["debt_max_ms"][0]))
         if self._mode == k.OPEN:
-            state = (self._clock, self._tokens, self._sums)
+            state = (self._clock, self._tokens, self._worths, self._sums)
             open_kernels.debt_open_rows(*rows, columns["complete"], *how, *state)
         else:
-            own_state = (self._clock, self._own, self._tokens, self._sums)
+            own_state = (self._clock, self._own, self._tokens, self._worths, self._sums)
             closed_kernels.debt_closed_rows(
                 *rows, columns["complete"], *how, self._mode, *own_state
             )
@@ -165,10 +166,13 @@ class CounterRun:
     ) -> None:
         strict, complete = columns["strict"], columns["complete"]
         brief = bool(columns["brief"][0]) if "brief" in columns else False
-        if self._mode != k.OPEN:
-            state = (self._clock, self._own, self._tokens, self._starts, self._lasts, self._totals)
-            how = (brief, self._is_bucket, self._mode)
-            closed_kernels.closed_rows(*rows, strict, complete, *question, *how, *state, self._sums)
+        rings = (self._starts, self._lasts, self._totals)
+        if self._mode != k.OPEN and self._is_bucket:
+            state = (self._mode, self._clock, self._own, self._tokens, self._sums)
+            closed_kernels.bucket_closed_rows(*rows, strict, complete, *question, *state)
+        elif self._mode != k.OPEN:
+            state = (self._mode, self._clock, self._own, *rings, self._sums)
+            closed_rate_kernel.closed_rate_rows(*rows, complete, *question, brief, *state)
         elif self._is_bucket:
             bucket = (self._clock, self._tokens)
             open_kernels.bucket_open_rows(*rows, strict, complete, *question, *bucket, self._sums)

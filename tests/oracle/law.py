@@ -12,7 +12,7 @@ from tests.oracle.charges import charges, counters, partitions, runs
 from kvota.model.decision_sink import OUTCOMES
 from kvota.model.event import Outcome
 from kvota.pipeline.arrow_columns import arrays
-from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
+from kvota.pipeline.kernels.law_kernel import STATE_SIZE, TOKENS_SIZE, law_rows
 
 # The columns that the kernel's stage returns, by position.
 _REPLAYED = pa.schema(
@@ -219,7 +219,7 @@ class _Counter:
     def __init__(self) -> None:
         self.counter_id: int | None = None
         self.state = np.zeros(STATE_SIZE, np.int64)
-        self.tokens = np.zeros(1)
+        self.tokens = np.zeros(TOKENS_SIZE)
         self.starts = np.zeros(12, np.int64)
         self.lasts = np.zeros(12, np.int64)
         self.totals = np.zeros(12)

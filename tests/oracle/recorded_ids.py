@@ -13,6 +13,7 @@ from kvota.model.client_quotas import PRODUCER_IDS_KEY, KeyChange
 from kvota.model.decision_sink import NO_ANSWER, ChargeMemo
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import chunk_schema as s
+from kvota.pipeline.event_columns import Events
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.unpack import Rows, unpack
@@ -124,7 +125,7 @@ def rows_of(
     }
     packing = Packing(by=by, runs=runs, further=frozenset(further), modes_apart=by != "counter")
     batches = [
-        pack(table.slice(start, rows_in_chunk), packing)
+        pack(Events(table.slice(start, rows_in_chunk)), packing)
         for start in range(0, len(table), rows_in_chunk)
     ]
     chunks = pa.Table.from_batches(batches)

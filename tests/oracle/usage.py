@@ -35,7 +35,7 @@ _RATES = {
     "rate_max": k.MOST,
     "rate_10s_max": k.MOST_10S,
 }
-_SUMS = ("events", "throttled", "rejected", "throttle_ms_sum")
+_SUMS = ("events", "decisions", "throttled", "rejected", "throttle_ms_sum")
 _FLAGS = ("enforced", "censored")
 
 _WINDOWS = pa.schema(
@@ -124,6 +124,7 @@ def seconds(events: DataFrame, by: By = "user") -> DataFrame:
     return events.groupBy(counter_id(by).alias("counter_id"), _second().alias("second")).agg(
         F.sum(used).alias("value_sum"),
         F.count_if((F.col("value") >= 0) & ~waited).alias("events"),
+        F.count_if(((F.col("value") >= 0) & ~waited) | throttled | rejected).alias("decisions"),
         F.count_if(throttled).alias("throttled"),
         F.count_if(rejected).alias("rejected"),
         F.sum(F.when(is_waiting_produce(), 0).otherwise(told_ms)).alias("throttle_ms_sum"),
@@ -149,13 +150,14 @@ def _usage(events: DataFrame, by: By, rows: DataFrame) -> DataFrame:
             "window_start": F.timestamp_seconds("window_start_s"),
             "window_s": F.col("window_s").cast("int"),
             "share_throttled": (F.col("throttled") + F.col("rejected"))
-            / F.greatest(F.col("events"), F.lit(1)),
+            / F.greatest(F.col("decisions"), F.lit(1)),
         }
     )
     return named.select(
         *_KEY,
         "window_s",
         "events",
+        "decisions",
         *_RATES,
         "busy_s",
         "throttled",
@@ -200,6 +202,7 @@ def _windows_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         column["counter_id"],
         column["second"],
         column["value_sum"],
+        np.full(rows, np.inf),  # the share of the limit has tests of its own
         ordered,
         column["from_s"],
         column["window_s"],

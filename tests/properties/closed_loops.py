@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from math import inf
 from typing import NamedTuple
 
 from tests.properties.looped import SECOND_US, Change, LoopedWire, LoopedWorld
@@ -101,6 +102,8 @@ class Told:
         ends: of connections, in order.
         hosts: where connections have come from.
         served: bytes answered, by client and by when.
+        let_go: forwarded while there was no quota: number of the next row, and the connection. Its own
+            row comes when the request is whole, or never.
     """
 
     forwarded: int = 0
@@ -109,6 +112,7 @@ class Told:
     ends: list[End] = field(default_factory=list)
     hosts: dict[int, str] = field(default_factory=dict)
     served: dict["Client", list[tuple[int, int]]] = field(default_factory=dict)
+    let_go: list[tuple[int, int]] = field(default_factory=list)
 
 
 class World(LoopedWorld):
@@ -120,6 +124,7 @@ class World(LoopedWorld):
         super().__init__(scenario)
         self.told = Told()
         self.algorithm_is_bucket = True
+        self.has_quota = True
 
     def run(self) -> "World":
         """Live through the scenario; then everybody leaves."""
@@ -152,6 +157,8 @@ class World(LoopedWorld):
         """Do to the gateway what the scenario says."""
         if change.what == "algorithm":
             self.algorithm_is_bucket = bool(change.value)
+        if change.what in {"limit", "no quota"}:
+            self.has_quota = change.what == "limit"
         super().change(change)
 
 
@@ -203,6 +210,8 @@ class Wire(LoopedWire):
                 self._acks = int.from_bytes(data[acks_at : acks_at + 2], "big", signed=True)
                 self._frame_left = size + 4
                 self.world.told.forwarded += 1
+                if not self.world.has_quota:
+                    self.world.told.let_go.append((self.world.cluster.sink._seq, self.number))
             here = min(self._frame_left, len(data) - at)
             self._frame_left -= here
             at += here
@@ -337,11 +346,30 @@ def excess_s(world: World) -> float:
     the last one of an interval, not just any.
 
     It holds for the rows as they are, and for what has come: where a part of a request never did and was
-    given back, its charge is worth the rest.
+    given back, its charge is worth the rest. Once with what a request costs under the limit in force, in
+    intervals in which that is not raised; once in all, with what it would cost under the highest one.
     """
     rows = world.rows
-    costs_ms = [row.value / row.memo.limit * 1000 if row.memo.limit else 0.0 for row in rows]
-    return max(_excess_s(world, rows, costs_ms), _excess_s(world, rows, _net(rows, costs_ms)))
+    highest: dict[object, float] = {}
+    for row in rows:
+        limit = inf if row.memo.limit is None else row.memo.limit
+        highest[_counter(row)] = max(highest.get(_counter(row), 0.0), limit)
+    in_force_ms = [_cost_ms(row, row.memo.limit) for row in rows]
+    least_ms = [_cost_ms(row, highest[_counter(row)]) for row in rows]
+    return max(
+        _excess_s(world, rows, in_force_ms, across_raises=False),
+        _excess_s(world, rows, _net(rows, in_force_ms), across_raises=False),
+        _excess_s(world, rows, least_ms, across_raises=True),
+        _excess_s(world, rows, _net(rows, least_ms), across_raises=True),
+    )
+
+
+def _counter(row: Row) -> object:
+    return row.memo.tags, row.memo.node_id
+
+
+def _cost_ms(row: Row, limit: float | None) -> float:
+    return row.value / limit * 1000 if limit and row.memo.limit else 0.0
 
 
 def _net(rows: list[Row], costs_ms: list[float]) -> list[float]:
@@ -360,19 +388,26 @@ def _net(rows: list[Row], costs_ms: list[float]) -> list[float]:
     return net_ms
 
 
-def _excess_s(world: World, rows: list[Row], costs_ms: list[float]) -> float:
+def _excess_s(
+    world: World, rows: list[Row], costs_ms: list[float], *, across_raises: bool
+) -> float:
     bucket = world.scenario.bucket
     bound_ms = bucket.burst_ms + bucket.debt_max_ms
     worst_ms = 0.0
     over_ms: dict[object, float] = {}  # of the worst interval that ends here
     seen_ms: dict[object, int] = {}
+    limits: dict[object, float] = {}
     for row, cost_ms in zip(rows, costs_ms, strict=True):
-        counter, now_ms = (row.memo.tags, row.memo.node_id), row.ts_us // 1000
+        counter, now_ms = _counter(row), row.ts_us // 1000
         if row.memo.samples == 0:
             continue  # no quota: no counter was touched
         if row.memo.samples != 1:
             over_ms[counter] = 0.0  # by another algorithm: the next bucket is a new one
             continue
+        limit = inf if row.memo.limit is None else row.memo.limit
+        if limit > limits.get(counter, limit) and not across_raises:
+            over_ms[counter] = 0.0
+        limits[counter] = limit
         elapsed_ms = max(0, now_ms - seen_ms.get(counter, now_ms))
         seen_ms[counter] = now_ms
         before_ms = max(0.0, over_ms.get(counter, 0.0) - elapsed_ms)
@@ -428,8 +463,12 @@ def passed_others(world: World) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     lines: dict[object, Line] = {}
     client_ids: dict[int, str] = {}
-    ends = deque(world.told.ends)
+    ends, let_go = deque(world.told.ends), deque(world.told.let_go)
     for row in world.rows:
+        while let_go and let_go[0][0] <= row.seq:
+            _, number = let_go.popleft()
+            for line in lines.values():
+                line.tickets.pop(number, None)
         while ends and ends[0].seq <= row.seq:
             end = ends.popleft()
             for line in lines.values():

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kvota.engine.arithmetic import INT32_MAX
@@ -34,7 +34,10 @@ _STEPS = st.lists(st.tuples(_DEEDS, _VALUES, _LIMITS, _BURSTS_MS, _STEPS_MS), ma
 
 
 class Model:
-    """What is owed, in exact ms, and nothing else."""
+    """What is owed, in exact ms and in exact bytes, and nothing else.
+
+    Time pays both in the same proportion. Under a limit that rises what is owed is so many bytes, at the next charge.
+    """
 
     def __init__(self, limit: float, burst_ms: int, debt_max_ms: int) -> None:
         self.limit = Fraction(limit)
@@ -43,20 +46,47 @@ class Model:
         self.debt_ms: Fraction | None = (
             None  # full until the first charge, whatever the burst is then
         )
+        self.owed_bytes = Fraction(0)
         self.seen_ms = _BEGIN_MS
+        self.is_exact = True  # what is owed is of one limit: then doubles are exact, too
 
     def at(self, now_ms: int) -> Fraction:
         if self.debt_ms is None:
             return Fraction(-self.burst_ms)
-        return max(self.debt_ms - max(0, now_ms - self.seen_ms), Fraction(-self.burst_ms))
+        owed_ms = max(self.debt_ms - max(0, now_ms - self.seen_ms), Fraction(-self.burst_ms))
+        if owed_ms <= 0:
+            return owed_ms
+        return min(owed_ms, self.bytes_at(owed_ms) * 1000 / self.limit)
+
+    def bytes_at(self, owed_ms: Fraction) -> Fraction:
+        assert self.debt_ms is not None
+        return self.owed_bytes * owed_ms / self.debt_ms
 
     def owe(self, value: int, now_ms: int) -> int:
-        owed_ms = self.at(now_ms) + value * 1000 / self.limit
-        self.debt_ms, self.seen_ms = max(owed_ms, Fraction(-self.burst_ms)), now_ms
+        before_ms = self.at(now_ms)
+        before_bytes = Fraction(0)
+        if before_ms > 0:
+            before_bytes = max(self._bytes_left(now_ms), before_ms * self.limit / 1000)
+        self.debt_ms = max(before_ms + value * 1000 / self.limit, Fraction(-self.burst_ms))
+        self.seen_ms = now_ms
+        self.owed_bytes = before_bytes + value
+        if before_ms <= 0 or self.debt_ms <= 0:
+            self.owed_bytes = max(self.debt_ms, Fraction(0)) * self.limit / 1000
+            self.is_exact = True
+        self.is_exact &= self.debt_ms <= 0 or self.owed_bytes * 1000 == self.debt_ms * self.limit
         return self.told(self.debt_ms)
+
+    def _bytes_left(self, now_ms: int) -> Fraction:
+        assert self.debt_ms is not None
+        return self.bytes_at(self.debt_ms - max(0, now_ms - self.seen_ms))
 
     def charge(self, value: int, now_ms: int) -> int:
         return MUST_WAIT if self.at(now_ms) > self.debt_max_ms else self.owe(value, now_ms)
+
+    def agrees(self, told_ms: int, exact_ms: int) -> bool:
+        """Where debts of several limits are mixed doubles are not exact: whole ms may differ by one."""
+        off_ms = 0 if self.is_exact else 1 + max(0, exact_ms) // 10**9
+        return abs(told_ms - exact_ms) <= off_ms
 
     @staticmethod
     def told(debt_ms: Fraction) -> int:
@@ -78,26 +108,32 @@ def test_it_owes_what_an_exact_model_owes(
 
     for deed, value, new_limit, new_burst_ms, step_ms in steps:
         now_ms += step_ms
+        was_exact = model.is_exact
         match deed:
             case "charge":
-                assert bucket.charge(value, now_ms) == model.charge(value, now_ms)
+                # On the very edge a mixed debt may be told from the exact one.
+                assume(was_exact or abs(model.at(now_ms) - debt_max_ms) > Fraction(1, 1000))
+                found, expected = bucket.charge(value, now_ms), model.charge(value, now_ms)
             case "admit":
-                assert bucket.admit(value, now_ms) == model.owe(value, now_ms)
+                found, expected = bucket.admit(value, now_ms), model.owe(value, now_ms)
             case "give back":
-                assert bucket.admit(-value, now_ms) == model.owe(-value, now_ms)
+                found, expected = bucket.admit(-value, now_ms), model.owe(-value, now_ms)
             case "refuse":
                 model.owe(0, now_ms)
-                told_ms = model.told(model.debt_ms + value * 1000 / model.limit)
-                assert bucket.refuse(value, now_ms) == told_ms
+                expected = model.told(model.debt_ms + value * 1000 / model.limit)
+                found = bucket.refuse(value, now_ms)
             case "reject":
-                assert bucket.reject(now_ms) == model.owe(0, now_ms)
+                found, expected = bucket.reject(now_ms), model.owe(0, now_ms)
             case "limit":
-                model.limit = Fraction(new_limit)
+                model.limit, found, expected = Fraction(new_limit), 0, 0
+                model.is_exact = False  # until the next charge has told
             case _:
-                model.burst_ms = new_burst_ms
+                model.burst_ms, found, expected = new_burst_ms, 0, 0
+        assert model.agrees(found, expected)
         bucket.configure(QuotaWindow(1, model.burst_ms), float(model.limit))
-        assert bucket.peek(now_ms) == model.told(model.at(now_ms))
-        assert bucket.turn_in_ms(now_ms) == model.told(model.at(now_ms) - debt_max_ms)
+        assert model.agrees(bucket.peek(now_ms), model.told(model.at(now_ms)))
+        turn_in_ms = model.told(model.at(now_ms) - debt_max_ms)
+        assert model.agrees(bucket.turn_in_ms(now_ms), turn_in_ms)
 
 
 @_CALM
@@ -133,7 +169,7 @@ def test_no_decision_tells_whether_somebody_looked(
 
 @_CALM
 @given(steps=_STEPS, value=st.integers(0, 10**9), limits=st.lists(st.floats(1.0, 1e9), max_size=4))
-def test_what_is_owed_in_seconds_outlives_every_change_of_the_limit(
+def test_what_is_owed_stays_as_time_under_a_lower_limit_and_as_bytes_under_a_higher_one(
     steps: list[tuple[str, int, float, int, int]], value: int, limits: list[float]
 ) -> None:
     bucket = DebtBucket(QuotaWindow(1, 1_000), 1_000.0, debt_max_ms=15_000, born_ms=_BEGIN_MS)
@@ -142,11 +178,71 @@ def test_what_is_owed_in_seconds_outlives_every_change_of_the_limit(
         now_ms += step_ms
         bucket.charge(charged, now_ms)
     bucket.admit(value, now_ms)
-    owed_ms = bucket.peek(now_ms)
+    owed_ms = max(0.0, bucket.peek_debt_ms(now_ms))
 
     for limit in limits:
         bucket.configure(QuotaWindow(1, 1_000), limit)
-        assert bucket.peek(now_ms) == owed_ms
+        expected_ms = owed_ms if limit <= 1_000.0 else owed_ms * 1_000.0 / limit
+        assert max(0.0, bucket.peek_debt_ms(now_ms)) == pytest.approx(expected_ms)
+    bucket.configure(QuotaWindow(1, 1_000), None)
+    assert (bucket.peek(now_ms), bucket.turn_in_ms(now_ms)) == (0, 0)
+
+
+@_CALM
+@given(low=st.floats(1.0, 999.0), rows=st.lists(st.booleans(), min_size=1, max_size=8))
+def test_a_limit_that_falls_and_rises_again_lets_nobody_off(low: float, rows: list[bool]) -> None:
+    window = QuotaWindow(1, 1_000)
+    bucket = DebtBucket(window, 1_000.0, debt_max_ms=15_000, born_ms=_BEGIN_MS)
+    bucket.admit(20_000, _BEGIN_MS)
+    owed_ms = bucket.peek_debt_ms(_BEGIN_MS)
+
+    for has_row in rows:
+        for limit in (low, 1_000.0):
+            bucket.configure(window, limit)
+            if has_row:
+                bucket.reject(_BEGIN_MS)
+            assert bucket.peek_debt_ms(_BEGIN_MS) == pytest.approx(owed_ms)
+
+
+def test_who_asked_for_a_thousand_seconds_of_a_low_limit_goes_on_when_it_is_raised() -> None:
+    window = QuotaWindow(1, 1_000)
+    bucket = DebtBucket(window, 1e6, debt_max_ms=15_000, born_ms=_BEGIN_MS)
+    bucket.admit(3_000_000, _BEGIN_MS)
+    bucket.configure(window, 1e3)
+
+    assert bucket.admit(1_000_000, _BEGIN_MS) == 1_002_000
+    bucket.configure(window, 1e6)
+    assert bucket.peek(_BEGIN_MS) == 3_000
+    assert bucket.charge(1_000_000, _BEGIN_MS) == 4_000
+
+
+@_CALM
+@given(limit=_LIMITS, burst_ms=_BURSTS_MS, debt_max_ms=_DEBTS_MAX_MS, steps=_STEPS)
+def test_no_more_comes_than_under_the_highest_limit_of_all(
+    limit: float,
+    burst_ms: int,
+    debt_max_ms: int,
+    steps: list[tuple[str, int, float, int, int]],
+) -> None:
+    window = QuotaWindow(1, burst_ms)
+    bucket = DebtBucket(window, limit, debt_max_ms=debt_max_ms, born_ms=_BEGIN_MS)
+    highest = max([limit, *(step[2] for step in steps)])
+    now_ms, seen_ms, over_ms = _BEGIN_MS, _BEGIN_MS, 0.0
+
+    for deed, value, new_limit, _, step_ms in steps:
+        now_ms += step_ms
+        if deed == "limit":
+            bucket.configure(window, new_limit)
+        else:
+            came = bucket.charge(value, now_ms) != MUST_WAIT
+            over_ms = max(0.0, over_ms - max(0, now_ms - seen_ms))
+            seen_ms = now_ms if came else seen_ms
+            if came:
+                assert over_ms <= burst_ms + debt_max_ms + 1e-3
+                over_ms += value * 1000 / highest
+            else:
+                bucket.reject(now_ms)
+                seen_ms = now_ms
 
 
 @_CALM

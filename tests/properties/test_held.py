@@ -14,7 +14,7 @@ from kvota.engine.lane import Lane
 from kvota.engine.mutations import StrictQuota
 from kvota.model.event import Outcome
 from kvota.model.quota_type import QuotaType
-from kvota.planning.held import Decided, Promise, held
+from kvota.planning.held import Charged, Decided, Promise, held, held_by_debt
 
 _BEGIN_MS = 1_700_000_000_000
 # Most are short: a counter that is always over its limit; some go back.
@@ -37,7 +37,7 @@ class _Clients:
     bucket: DebtBucket
     window: QuotaWindow
     limit: float
-    rows: list[Decided] = field(default_factory=list)
+    rows: list[Charged] = field(default_factory=list)
     waiting: list[float] = field(default_factory=list)
     charged: float = 0.0
 
@@ -52,7 +52,7 @@ class _Clients:
             self.bucket.reject(now_ms)
             self.bucket.close_gate()
             self.waiting.append(value)
-            self.rows.append(Decided(now_ms, None))
+            self._row(None, now_ms)
         else:
             self.charged = value
             self._row(value, now_ms)
@@ -68,8 +68,8 @@ class _Clients:
         self.bucket.configure(self.window, limit)
         self.charged = 0.0  # at another price
 
-    def _row(self, value: float, now_ms: int) -> None:
-        self.rows.append(Decided(now_ms, value / self.limit))
+    def _row(self, value: float | None, now_ms: int) -> None:
+        self.rows.append(Charged(now_ms, value, self.limit))
 
 
 @settings(deadline=None, max_examples=400)
@@ -100,7 +100,8 @@ def test_a_debt_bucket_keeps_its_promise_whatever_its_clients_do(
         elif then == "limit":
             clients.change(other_limit if clients.limit == limit else limit)
 
-    assert held(clients.rows, Promise(burst_s=burst_ms / 1000, debt_max_s=debt_max_ms / 1000)).holds
+    promise = Promise(burst_s=burst_ms / 1000, debt_max_s=debt_max_ms / 1000)
+    assert held_by_debt(clients.rows, promise).holds
 
 
 @settings(deadline=None, max_examples=200)
@@ -121,7 +122,8 @@ def test_a_bucket_that_lets_more_pass_than_it_says_is_found_out(
         now_ms += step_ms
         clients.send(100.0, now_ms)
 
-    assert not held(clients.rows, Promise(burst_s=1.0, debt_max_s=debt_max_ms / 1000)).holds
+    promise = Promise(burst_s=1.0, debt_max_s=debt_max_ms / 1000)
+    assert not held_by_debt(clients.rows, promise).holds
 
 
 @settings(deadline=None, max_examples=300)

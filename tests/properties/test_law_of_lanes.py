@@ -18,7 +18,7 @@ from kvota.model.decision_sink import OUTCOMES
 from kvota.model.event import Outcome
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
-from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
+from kvota.pipeline.kernels.law_kernel import STATE_SIZE, TOKENS_SIZE, law_rows
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -178,7 +178,7 @@ def replayed(
         of_rows("sample_ms", np.int64),
     )
     ring, ring_totals = np.zeros((2, _SLOTS), np.int64), np.zeros(_SLOTS)
-    state = (np.zeros(STATE_SIZE, np.int64), np.zeros(1), ring[0], ring[1], ring_totals)
+    state = (np.zeros(STATE_SIZE, np.int64), np.zeros(TOKENS_SIZE), ring[0], ring[1], ring_totals)
     throttle_ms, outcome = np.full(count, -7, np.int32), np.full(count, -7, np.int8)
     judged = np.zeros(count, np.bool_)
     for start, end in pairwise([0, *sorted(cut for cut in cuts if cut < count), count]):

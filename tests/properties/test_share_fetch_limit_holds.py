@@ -6,12 +6,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.session.test_share_fetch import BUCKET, asked, share_answer, share_fetch
+from tests.unit.session.test_share_fetch import BUCKET, asked
 
 from kvota.engine.answer_room import RESERVED_MS_MAX, AnswerRoom, Verdict
 from kvota.model.quota_type import QuotaType
 from kvota.session.share_fetch_requests import SHARE_FETCH_WAIT_MS_MAX
 from kvota.testing.frames import split
+from kvota.testing.share_frames import share_answer, share_fetch
 from kvota.testing.stage import Cluster, Stage, quotas
 
 LIMIT = 10_000

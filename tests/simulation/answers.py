@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from tests.simulation.asks import Ask
+from tests.simulation.asks import FETCHES, Ask
 from tests.simulation.watch import Upward, Watch
 
 from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import Algorithm
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.settings import ConnectionSettings
+from kvota.session.share_fetch_requests import SHARE_FETCH_WAIT_MS_MAX
 from kvota.testing.frames import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -23,7 +24,8 @@ from kvota.testing.frames import (
     decoded,
     topic_id,
 )
-from kvota.testing.scripted_broker import Reply, described, fetched, produced
+from kvota.testing.scripted_broker import Reply, described, fetched, produced, shared
+from kvota.testing.share_frames import SHARE_FETCH
 from kvota.testing.stage import GATEWAY, NODE_PORT_BASE, Row
 from kvota.wire import throttle_field
 from kvota.wire.apis import ANSWERED_HERE
@@ -42,6 +44,7 @@ _SESSIONS_FROM = 7
 _FACTOR_TOLD_MS_MAX = ConnectionSettings().factor_told_ms_max
 # Node endpoints of three brokers, in a streamed answer.
 _TAIL_BYTES_MAX = 150
+_MADE_BY = {PRODUCE: produced, FETCH: fetched, SHARE_FETCH: shared}
 
 
 def check_answers(
@@ -142,7 +145,7 @@ def _fits(watch: Watch, upward: Upward, answer: bytes, reply: Reply, rows: tuple
     assert ask is not None
     if ask.is_token:
         return answer == reply.answer
-    if ask.key in {PRODUCE, FETCH}:
+    if ask.key == PRODUCE or ask.key in FETCHES:
         return bool(rows) and _data_fits(watch, ask, answer, reply, rows)
     if ask.key == METADATA:
         fields = dict(reply.fields)
@@ -175,6 +178,8 @@ def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[
         least_ms = max(1, reply.throttle_ms)
         return _is_empty(ask, answer, session_id=fields["session_id"], least_ms=least_ms)
     own_ms = max(row.throttle_ms if row.memo.enforced else 0 for row in rows)
+    if ask.key == SHARE_FETCH:
+        own_ms = min(own_ms, SHARE_FETCH_WAIT_MS_MAX)
     may_be_told_ms = [own_ms]
     quota_type = rows[-1].memo.quota_type
     if quota_type in watch.lowered:
@@ -188,7 +193,7 @@ def _data_fits(watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[
 def _is_made_of(
     watch: Watch, ask: Ask, answer: bytes, reply: Reply, rows: tuple[Row, ...], own_ms: int
 ) -> bool:
-    make = produced if ask.key == PRODUCE else fetched
+    make = _MADE_BY[ask.key]
     if rows[-1].memo.algorithm is Algorithm.TOKEN_BUCKET:
         own_ms = min(own_ms, watch.cap_ms)  # a Java client keeps to what it was told, come what may
     fields = dict(reply.fields)

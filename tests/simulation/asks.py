@@ -16,7 +16,6 @@ from kvota.testing.frames import (
     HEADER_TAGS,
     HEARTBEAT,
     METADATA,
-    PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     fetch,
@@ -25,6 +24,7 @@ from kvota.testing.frames import (
     request,
     topic_id,
 )
+from kvota.testing.share_frames import SHARE_FETCH, share_fetch
 
 MUTATIONS = frozenset({CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS})
 # The lowest version above what the gateway knows: it answers such a request itself.
@@ -33,9 +33,12 @@ _NEWER_API_VERSIONS = 9
 # Bytes of records: around the 16 KB that must be here before a frame goes on in parts.
 _SIZES = (0, 100, 100, 400, 400, 3_000, 3_000, 16_000, 17_000, 60_000)
 _BULK_SIZES = (17_000, 40_000, 60_000)
+# Of the Fetches of who is in a share group, too.
+_SHARED_RATIO = 0.7
 
 _produce = lru_cache(maxsize=2048)(produce)
 _fetch = lru_cache(maxsize=2048)(fetch)
+_share_fetch = lru_cache(maxsize=2048)(share_fetch)
 _request = lru_cache(maxsize=2048)(request)
 
 
@@ -102,12 +105,20 @@ class Asks:
         client_ids: one of them stands in each request.
         prefix: begins the names of this client's own topics, so that others cannot move them.
         is_bulk: every Produce is a large one.
+        shares: of a client that is in a share group, too: some of its Fetches are ShareFetches. All else is
+            drawn as without it.
     """
 
     def __init__(
-        self, rng: Random, *, client_ids: tuple[str | None, ...], prefix: str, is_bulk: bool
+        self,
+        rng: Random,
+        *,
+        client_ids: tuple[str | None, ...],
+        prefix: str,
+        is_bulk: bool,
+        shares: Random | None = None,
     ) -> None:
-        self._rng = rng
+        self._rng, self._shares = rng, shares
         self._sizes = _BULK_SIZES if is_bulk else _SIZES
         self._client_ids = client_ids
         # As a client does: it keeps to one version. (A connection that uses several is possible.)
@@ -161,7 +172,20 @@ class Asks:
             client=client_id,
             tags=self._tags(),
         )
+        if self._shares is not None and self._shares.random() < _SHARED_RATIO:
+            frame = self._share_fetch(self._shares, client_id)
         return self._ask(frame, client_id=client_id)
+
+    @staticmethod
+    def _share_fetch(rng: Random, client_id: str | None) -> bytes:
+        return _share_fetch(
+            rng.choice((1, 2)),
+            correlation=0,
+            max_bytes=rng.choice((0, 1, 5_000, 52_428_800, 52_428_800)),
+            acknowledges=rng.random() < 0.4,
+            client=client_id,
+            tags=HEADER_TAGS if rng.random() < 0.1 else b"\0",
+        )
 
     # ------------------------------------------------------------------ what passes
 
@@ -306,4 +330,4 @@ def _tokens(mechanism: str, user: str) -> tuple[bytes, ...]:
     return b"n,,n=" + user.encode() + b",r=nonce", b"c=biws,r=nonce,p=cHJvb2Y="
 
 
-DATA_KEYS = frozenset({PRODUCE, FETCH})
+FETCHES = frozenset({FETCH, SHARE_FETCH})

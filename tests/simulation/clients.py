@@ -4,25 +4,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.asks import Ask
+from tests.simulation.asks import FETCHES, Ask
 from tests.simulation.pipe import Pipe
 from tests.simulation.timeline import Timeline
 from tests.simulation.watch import Watch
 
-from kvota.testing.frames import FETCH, PRODUCE, throttle_of
+from kvota.testing.frames import PRODUCE, throttle_of
+from kvota.testing.share_frames import SHARE_FETCH
 
 # From here on an answer's header has tags.
 _FLEXIBLE_FETCH_FROM = 12
 
 
 def _throttle_ms(ask: Ask, answer: bytes) -> int:
-    """How long a Produce or Fetch answer asks the client to wait."""
+    """How long a Produce, Fetch or ShareFetch answer asks the client to wait."""
     if ask.key == PRODUCE:
         return throttle_of(answer, PRODUCE, ask.version)
-    if ask.key != FETCH:
+    if ask.key not in FETCHES:
         return 0
     # By hand: no other codec reads past the tag that nobody knows in a streamed answer.
-    at = 9 if ask.version >= _FLEXIBLE_FETCH_FROM else 8
+    at = 9 if ask.key == SHARE_FETCH or ask.version >= _FLEXIBLE_FETCH_FROM else 8
     return int.from_bytes(answer[at : at + 4], "big")
 
 

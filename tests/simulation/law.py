@@ -7,7 +7,7 @@ from tests.simulation.watch import InvariantError
 from kvota.model.decision_sink import REJECTED
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
-from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
+from kvota.pipeline.kernels.law_kernel import STATE_SIZE, TOKENS_SIZE, law_rows
 from kvota.testing.stage import Row
 
 _SLOTS = 32  # more samples than any window here has
@@ -50,7 +50,7 @@ def check_law(rows: list[Row]) -> None:
         np.array([memo.samples for memo in memos], np.int64),
         np.array([memo.sample_ms for memo in memos], np.int64),
         np.zeros(STATE_SIZE, np.int64),
-        np.zeros(1),
+        np.zeros(TOKENS_SIZE),
         np.zeros(_SLOTS, np.int64),
         np.zeros(_SLOTS, np.int64),
         np.zeros(_SLOTS),

@@ -8,6 +8,7 @@ from kvota.model.decision_sink import NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.testing.frames import PRODUCE, decoded
 from kvota.testing.scripted_broker import Reply
+from kvota.testing.share_frames import SHARE_FETCH
 from kvota.testing.stage import Row
 from kvota.wire.steps import STEP_PARTS
 
@@ -143,8 +144,12 @@ def check_mutes_have_rows(
 
 
 def _is_emptied(row: Row) -> bool:
-    is_fetch = row.memo.quota_type is QuotaType.FETCH
-    return is_fetch and row.outcome == REJECTED and row.upstream_ms != NO_ANSWER
+    return _mutes(row) and row.outcome == REJECTED and row.upstream_ms != NO_ANSWER
+
+
+def _mutes(row: Row) -> bool:
+    """A row of FETCH that may mute: a ShareFetch goes up for nothing instead."""
+    return row.memo.quota_type is QuotaType.FETCH and row.memo.api_key != SHARE_FETCH
 
 
 def _with_window_ms(row: Row) -> int:
@@ -160,7 +165,7 @@ def _fetch_mutes(
     begins = []
     for row in (row for rows_ in row_of.values() for row in rows_):
         memo = row.memo
-        if memo.quota_type is QuotaType.FETCH and memo.enforced and row.outcome == THROTTLED:
+        if _mutes(row) and memo.enforced and row.outcome == THROTTLED:
             tick, at_ms = rows.decided[row.seq]
             begins.append((tick, at_ms, float(row.throttle_ms)))
     return begins

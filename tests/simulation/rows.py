@@ -6,16 +6,17 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from tests.simulation.answers import results_of
-from tests.simulation.asks import Ask, Fate
+from tests.simulation.asks import FETCHES, Ask, Fate
 from tests.simulation.faults import Limits
 from tests.simulation.further_quota import TAGS
 from tests.simulation.watch import InvariantError, TimedRows, Upward, Watch
 
 from kvota.model.decision_sink import NO_ANSWER, REJECTED
 from kvota.model.quota_type import Algorithm, QuotaType
-from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE, topic_id
+from kvota.testing.frames import CREATE_TOPICS, FETCH, PRODUCE, decoded, topic_id
 from kvota.testing.scripted_broker import Reply
 from kvota.testing.scripted_cluster import TopicOutcome
+from kvota.testing.share_frames import SHARE_FETCH
 from kvota.testing.stage import Row
 
 # Kafka charges a Fetch with 4 bytes and the answer's body.
@@ -148,7 +149,7 @@ def match_fetch(
     which broker it has reached instead of the one planned: then the last one pays.
     """
     charges = [row for row in rows if row.upstream_ms != NO_ANSWER]
-    fetches = [one for one in watch.upward if one.ask is not None and one.ask.key == FETCH]
+    fetches = [one for one in watch.upward if one.ask is not None and one.ask.key in FETCHES]
     whole = sum(one.is_answered for one in fetches)
     # Where a connection broke, a large answer may have been charged and not have arrived whole.
     if not whole <= len(charges) <= whole + bool(watch.down):
@@ -158,14 +159,24 @@ def match_fetch(
         if not is_asked and watch.node_ids <= {watch.node_id}:
             _check_memo(watch, row, upward.ask, upward.answered_user)
         reply = reply_of[upward]
-        head = 9 if upward.ask.version >= _FLEXIBLE_FETCH_FROM else 8
+        is_shared = upward.ask.key == SHARE_FETCH
+        head = 9 if is_shared or upward.ask.version >= _FLEXIBLE_FETCH_FROM else 8
         if row.value != len(reply.answer) - head + _SIZE_FIELD:
             raise watch.fail(f"an answer of {len(reply.answer)} bytes is charged as {row.value}")
         if row.upstream_ms != reply.throttle_ms:
             raise watch.fail(f"the broker's throttle was {reply.throttle_ms}, recorded {row}")
+        if is_shared and row.memo.enforced:
+            was_lowered = _max_bytes(reply.request) == 0 < _max_bytes(upward.ask.frame)
+            if was_lowered != (row.outcome == REJECTED):
+                raise watch.fail(f"a ShareFetch counts unless it was lowered to nothing: {row}")
     if not is_bucket:  # there a wait has another row where the clock steps back
         _check_waits(watch, len(rows) - len(charges), len(charges))
     return {upward: (row,) for upward, row in zip(fetches, charges, strict=False)}
+
+
+def _max_bytes(share_fetch: bytes) -> int:
+    asked: int = decoded(share_fetch, SHARE_FETCH, share_fetch[7], is_answer=False).max_bytes
+    return asked
 
 
 def _waited(row: Row) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from tests.simulation.asks import Ask, Fate
+from tests.simulation.asks import FETCHES, Ask, Fate
 
 from kvota.model.quota_type import QuotaType
 from kvota.session.connection import Connection
@@ -170,7 +170,9 @@ class Watch:
         """The request this is; those before it that did not go up must be for the gateway to answer."""
         if frame[12:19] == _OWN:
             to_come = self.asks[self._next_ask :]
-            finds_node = not self.knows_node and any(ask.key in {PRODUCE, FETCH} for ask in to_come)
+            finds_node = not self.knows_node and any(
+                ask.key == PRODUCE or ask.key in FETCHES for ask in to_come
+            )
             if not finds_node and not any(ask.is_mutation for ask in to_come):
                 raise self.fail(
                     "a question of the gateway's own, and nothing to come that is charged"
@@ -198,7 +200,7 @@ class Watch:
             if frame != ask.frame and not _is_subset(frame, ask, topics):
                 raise self.fail(f"a mutation was changed on its way: {ask}")
             return topics
-        if frame != ask.frame and not (ask.key == FETCH and _is_lowered(frame, ask)):
+        if frame != ask.frame and not (ask.key in FETCHES and _is_lowered(frame, ask)):
             raise self.fail(f"changed on its way: {ask}")
         return ()
 
@@ -282,10 +284,10 @@ def _is_subset(frame: bytes, ask: Ask, topics: tuple[object, ...]) -> bool:
 
 def _is_lowered(frame: bytes, ask: Ask) -> bool:
     """True where only min_bytes and max_bytes differ, and neither has grown."""
-    asked = decoded(ask.frame, FETCH, ask.version, is_answer=False)
-    message = decoded(frame, FETCH, ask.version, is_answer=False)
+    asked = decoded(ask.frame, ask.key, ask.version, is_answer=False)
+    message = decoded(frame, ask.key, ask.version, is_answer=False)
     least, most = message.min_bytes, message.max_bytes
-    if not (1 <= most <= asked.max_bytes and least <= max(asked.min_bytes, 0)):
+    if not ((ask.key == FETCH) <= most <= asked.max_bytes and least <= max(asked.min_bytes, 0)):
         return False
     as_asked = replace(message, min_bytes=asked.min_bytes, max_bytes=asked.max_bytes)
     pairs = enumerate(zip(frame, ask.frame, strict=False))

@@ -5,7 +5,7 @@ What is drawn
     admins and clients that do everything; 1 to 3 brokers; quotas of none, one or several kinds, in
     force or in shadow mode, per quota type; the cap of a mute; the budget of announced bytes; in each
     direction of each connection, how its bytes are cut; how late answers and timers are; whether
-    clients log in, and how.
+    clients log in, and how; whether they come by TLS (``encrypted``).
 What goes wrong
     ``faults`` (quotas, factors, algorithms and what is enforced change, clocks step, brokers die), ``clients.Manners`` (a client leaves at any byte,
     half-closes, ignores its throttle time), ``brokers.DrawnScript`` (errors, late and large answers).
@@ -19,6 +19,7 @@ How to repeat
 
 from functools import partial
 from random import Random
+from typing import cast
 
 from tests.simulation.adversary import RATIO, Adversaries, check_memory
 from tests.simulation.answers import check_answers
@@ -26,6 +27,7 @@ from tests.simulation.asked_callback import AskedCallback, Asking
 from tests.simulation.asks import Ask, Asks
 from tests.simulation.brokers import BrokerEnd, DrawnScript
 from tests.simulation.clients import Client, Manners
+from tests.simulation.encrypted import Encrypted
 from tests.simulation.faults import Faults, drawn_bucket, drawn_quotas
 from tests.simulation.further_quota import FurtherQuota, refusal
 from tests.simulation.law import check_law
@@ -68,6 +70,10 @@ _REFUSED = (17, 7, 31, 44)
 _BULK_RATIO = 0.12
 # Of adversaries' requests: deletions of more topics than a user may have in hand twice.
 _LARGE_RATIO = 0.05
+# Of clients that are in a share group, too.
+_SHARES_RATIO = 0.2
+# Of worlds in which clients come by TLS.
+_TLS_RATIO = 0.2
 _PRODUCER, _CONSUMER, _ADMIN, _ANY = "producer", "consumer", "admin", "any"
 
 
@@ -138,6 +144,9 @@ class World:
     def _begin(self) -> None:
         """Have clients come, and things go wrong, each at its time."""
         rng = self._rng
+        # Drawn apart: what else a seed draws is the same with TLS and without.
+        self._of_tls = Random(f"{self.seed} TLS")
+        self._is_encrypted = not self.adversaries and self._of_tls.random() < _TLS_RATIO
         self._to_come = rng.randint(4, 14) if self.adversaries else rng.randint(1, 8)
         for number in range(self._to_come):
             latest_us = 1_000 if self._is_bulk else rng.choice((1_000, 3_000_000, 40_000_000))
@@ -244,6 +253,10 @@ class World:
         )
         self.relays.append(relay)
         to_gateway, to_client = self._pipe(), self._pipe()
+        if self._is_encrypted:
+            failed = partial(self._tls_failed, relay)
+            both = Encrypted(self.timeline, self._of_tls, to_gateway, to_client, failed)
+            to_gateway, to_client = cast("Pipe", both.to_gateway), cast("Pipe", both.to_client)
         relay.serve(to_gateway, to_client)
         asks, logins = self._plan(number)
         if self.adversaries and rng.random() < STALLING_RATIO:
@@ -258,6 +271,12 @@ class World:
             gone=relay.client_gone,
         )
         client.connect(to_gateway, to_client)
+
+    def _tls_failed(self, relay: Relay) -> None:
+        """As with a socket that is reset: only who has left breaks it off."""
+        if not (relay.closed or relay.watch.client_gone):
+            raise relay.watch.fail("TLS has failed, and its client is there")
+        relay.close()
 
     def _ask(self, number: int, correlation: int) -> Ask:
         watch = next(relay.watch for relay in self.relays if relay.watch.number == number)
@@ -289,7 +308,14 @@ class World:
         client_ids: tuple[str | None, ...] = rng.choice(
             (("app",), ("app", "other"), (None,), ("größe",), tuple(f"id-{n}" for n in range(40)))
         )
-        asks = Asks(rng, client_ids=client_ids, prefix=prefix, is_bulk=self._is_bulk)
+        shares = Random(f"shares {self.seed} {number}")
+        asks = Asks(
+            rng,
+            client_ids=client_ids,
+            prefix=prefix,
+            is_bulk=self._is_bulk,
+            shares=shares if shares.random() < _SHARES_RATIO else None,
+        )
         plan = asks.login(rng.choice(_USERS)) if self._logs_in else []
         logins = len(plan)
         roles = (_PRODUCER, _CONSUMER, _ADMIN, _ANY, _ANY)

@@ -91,7 +91,7 @@ def kill_a_worker() -> None:
         parents = {pid: parent for pid, parent, _ in rows}
         args_of = {pid: args for pid, _, args in rows}
         for pid, parent, args in rows:
-            is_worker = "pyspark.daemon" in args and _WORKER in args_of.get(parent, "")
+            is_worker = "pyspark.worker" in args and _WORKER in args_of.get(parent, "")
             if is_worker and _is_below(pid, parents):
                 os.kill(int(parent), signal.SIGKILL)
                 sys.stderr.write("killed a worker\n")

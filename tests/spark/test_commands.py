@@ -17,11 +17,13 @@ from tests.oracle.recorded_ids import RecordedIds
 
 from kvota.app.cli.main import main
 from kvota.app.cli.spark_events import Record, on_record
+from kvota.app.cli.usage import unit_of
 from kvota.engine import QuotaType
 from kvota.engine.layered_bloom import Layering
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_entity import QuotaEntity
+from kvota.model.tags import tags_text
 from kvota.pipeline import LAW_COLUMNS, law
 from kvota.record.event_parquet import parquet_bytes, run_in
 from kvota.store.quotas_file import load_quotas, write_quotas
@@ -116,9 +118,10 @@ def test_usage_for_programs_carries_units(
     assert [key for key in rows[0] if f"`{key}`" not in page] == []
     assert {"rate_mean_per_s", "limit_per_s", "throttled_ratio", "span_s"} <= rows[0].keys()
     assert {row["level"] for row in rows} == {"user"}
-    limited = [row for row in rows if row["limit_per_s"]]
+    limited = [row for row in rows if row["limit_ratio"] is not None]
     assert len(limited) > 3
-    shares = [row["rate_10s_max_per_s"] / row["limit_per_s"] for row in limited]
+    assert all(0 <= row["throttled_ratio"] <= 1 for row in rows)
+    shares = [row["limit_ratio"] for row in limited]
     assert rows[: len(limited)] == limited
     assert shares == sorted(shares, reverse=True)
 
@@ -449,6 +452,128 @@ def test_a_limit_is_shown_only_to_whom_it_binds(
     assert (of_user, of_client, of_both) == ((None, True), (100.0, False), (None, True))
     assert "%" not in shown.out.splitlines()[3].split("*")[1].split()[0]
     assert "--by client or --by user-client shows it" in shown.err
+
+
+def test_no_way_to_count_is_named_for_the_limit_of_a_group(
+    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"quota_type": "PRODUCE", "user": "alice", "client_id": "app", "limit": 100.0}
+    tags = {"team": "a"}
+    folder = write_events(
+        [changed(row, tags=tags_text(tags), **made) for row in recorded_rows[:50]]
+    )
+
+    (row,) = {
+        (row["limit_per_s"], row["limit_is_shared"], row["limit_ratio"])
+        for row in usage_rows(folder, capsys)
+    }
+    assert main(["usage", "--events", str(folder)]) == 0
+
+    said = capsys.readouterr().err
+    assert row == (None, True, None)
+    assert "no --by shows it: kvota replay --rows names its tags" in said
+    assert "--by client" not in said
+
+
+def test_a_client_that_kept_a_lowered_limit_is_not_on_top(
+    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a full disk's factor does it: the limit of its last rows is a tenth."""
+    start_us = recorded_rows[0][0]
+    folder = write_events(
+        [
+            changed(
+                row,
+                quota_type="PRODUCE",
+                node_id=1,
+                user=user,
+                outcome="admitted",
+                tags=tags_text({"user": user, "client-id": ""}),
+                ts_us=start_us + place // 2 * 1_000_000,
+                limit=100.0 if place > 60 else 1000.0,
+                value=(100.0 if place > 60 else 1000.0) * (0.9 if user == "alice" else 1.2),
+            )
+            for place, row in enumerate(recorded_rows[:80])
+            for user in ("alice" if place % 2 else "bob",)
+        ]
+    )
+
+    rows = usage_rows(folder, capsys)
+
+    assert [row["user"] for row in rows] == ["bob", "alice"]
+    assert [row["limit_ratio"] for row in rows] == [pytest.approx(1.2), pytest.approx(0.9)]
+    assert {row["limit_per_s"] for row in rows} == {100.0}
+
+
+def test_request_time_is_counted_and_tried_in_percent(
+    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_events(
+        [
+            changed(
+                row, quota_type="REQUEST", outcome="admitted", value=20.0, algorithm="sampled_rate"
+            )
+            for row in recorded_rows[:200]
+        ]
+    )
+
+    rows = usage_rows(folder, capsys)
+    assert main(["usage", "--events", str(folder)]) == 0
+    table = capsys.readouterr().out
+    tries = ["replay", "--events", str(folder), "--candidates", "10%,9000%", "--by", "user"]
+    assert main([*tries, "--output", "json"]) == 0
+    tried = json.loads(capsys.readouterr().out)["rows"]
+
+    assert {(row["quota_type"], row["unit"]) for row in (*rows, *tried)} == {
+        ("REQUEST", unit_of("REQUEST"))
+    }
+    assert sum(row["value_sum"] for row in rows) == 200 * 20.0
+    assert "REQUEST" in table
+    over = {row["quota_per_s"]: row["over_events"] for row in tried if row["user"] == "alice"}
+    assert over[10.0] > over[9000.0] == 0
+
+
+def test_replay_and_recommend_look_at_the_part_that_is_asked_for(
+    recorded_folder: Path, recorded_rows: list[EventRow], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bounds = [
+        datetime.fromtimestamp(recorded_rows[place][0] / 1e6, UTC) for place in (3_000, 9_000)
+    ]
+    since, until = (bound.isoformat() for bound in bounds)
+    part = [
+        "--events",
+        str(recorded_folder),
+        "--since",
+        since,
+        "--until",
+        until,
+        "--output",
+        "json",
+    ]
+    inside = [row for row in recorded_rows if bounds[0] <= moment(row) < bounds[1]]
+
+    main(["replay", "--law", *part])
+    judged = json.loads(capsys.readouterr().out)
+    main(["recommend", *part, *CAPACITY, *RELAXED])
+    planned = json.loads(capsys.readouterr().out)
+
+    mutations = [row for row in inside if row[5] == "CONTROLLER_MUTATION"]
+    assert judged["rows"] == len(inside) < len(recorded_rows) / 2
+    assert 0 < sum(line["events"] for line in planned["lines"]) <= len(mutations)
+    page = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
+    keys = (keys_of(judged) | keys_of(planned)) - {"CONTROLLER_MUTATION"}  # a capacity's name
+    assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def moment(row: EventRow) -> datetime:
+    return datetime.fromtimestamp(row[0] / 1e6, UTC)
+
+
+def keys_of(said: object) -> set[str]:
+    """All keys of an answer, of what lies within it, too."""
+    if isinstance(said, dict):
+        return set(said).union(*map(keys_of, said.values()))
+    return set().union(*map(keys_of, said)) if isinstance(said, list) else set()
 
 
 def test_who_is_enforced_and_who_in_shadow_mode_are_never_added_up(

@@ -28,8 +28,8 @@ from kvota.pipeline import (
     usage_total,
 )
 from kvota.pipeline.chunk_schema import By
-from kvota.pipeline.chunks import FILE_CHANGED
 from kvota.pipeline.replay import Mode
+from kvota.pipeline.row_groups import FILE_CHANGED
 from kvota.record.compact import compact
 from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow

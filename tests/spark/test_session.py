@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kvota.pipeline import session
+from kvota.pipeline.class_archive import class_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -22,15 +23,22 @@ end_session(spark)
 """
 
 
-def test_a_session_prints_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_session_prints_nothing_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("KVOTA_CACHE", str(cache))
+    archive = class_archive(tmp_path)
+    if archive is not None:
+        archive.path.write_bytes(b"of another Java, or damaged")
 
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=here,
-        env=os.environ | {"TMPDIR": str(temporary)},
+        env=os.environ | {"TMPDIR": str(temporary), "KVOTA_CACHE": str(cache)},
         capture_output=True,
         text=True,
         timeout=150,
@@ -54,6 +62,7 @@ def test_the_session_counts_in_utc_and_keeps_kernels_apart(spark: SparkSession) 
 INTERRUPTED = """
 import sys
 from kvota.pipeline import session
+from kvota.pipeline.class_archive import class_archive
 print("starting", flush=True)
 try:
     session("local[1]", short=True, settings={"spark.kvota.test": sys.argv[1]})

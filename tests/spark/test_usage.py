@@ -165,19 +165,24 @@ def test_what_was_refused_used_nothing_unless_it_was_only_watched(
     assert (bob["enforced"], bob["censored"]) == (False, False)
 
 
-def test_a_fetch_that_waited_for_room_is_one_throttled_request(
+def test_a_fetch_that_waited_for_room_is_a_throttled_decision_more(
     spark: SparkSession, write_events: WriteEvents
 ) -> None:
+    changes = {"quota_type": "FETCH", "outcome": "rejected", "throttle_ms": 500}
     rows = [
         event(0, 80.0, quota_type="FETCH"),
-        event(1, 70.0, quota_type="FETCH", outcome="rejected", throttle_ms=500),
+        event(1, 70.0, **changes),
         event(2, 70.0, quota_type="FETCH"),
     ]
 
-    (alice,) = usage_total(read_events(spark, write_events(rows))).collect()
+    waits = [event(second, 70.0, user="bob", **changes) for second in (3, 4)]
+    folder = write_events([*rows, *waits, event(5, 70.0, user="bob", quota_type="FETCH")])
+    alice, bob = usage_total(read_events(spark, folder)).orderBy("user").collect()
 
     assert (alice["value_sum"], alice["events"], alice["rejected"]) == (150.0, 2, 0)
-    assert (alice["throttled"], alice["share_throttled"], alice["censored"]) == (1, 0.5, True)
+    assert (alice["throttled"], alice["decisions"], alice["censored"]) == (1, 3, True)
+    assert (bob["events"], bob["throttled"], bob["decisions"]) == (1, 2, 3)
+    assert (alice["share_throttled"], bob["share_throttled"]) == (1 / 3, 2 / 3)
 
 
 def test_a_produce_that_waited_for_its_turn_counts_where_it_went_on(
@@ -217,6 +222,27 @@ def test_the_last_limit_is_that_of_the_latest_row(
     found = usage_total(read_events(spark, write_events(rows))).orderBy("user").collect()
 
     assert [row["limit_last"] for row in found] == [700.0, None]
+
+
+def test_who_kept_a_limit_that_was_lowered_was_never_beyond_it(
+    spark: SparkSession, write_events: WriteEvents
+) -> None:
+    of_bob = {"user": "bob", "tags": "client-id=,user=bob"}
+    of_client = {"tags": "client-id=app,user="}
+    rows = [
+        # At once, and within a second: the largest limit of that second is the one it is measured by.
+        *(event(second, 1000.0, limit=1000.0) for second in range(20)),
+        *(event(second, 100.0, limit=100.0) for second in (19.5, *range(20, 40))),
+        *(event(second, 50.0, limit=100.0, **of_bob) for second in range(20)),
+        event(20, 50.0, limit=None, **of_bob),
+        *(event(second, 5000.0, limit=100.0, user="carol", **of_client) for second in range(20)),
+    ]
+
+    found = usage_total(read_events(spark, write_events(rows))).orderBy("user").collect()
+
+    shares = {row["user"]: row["limit_share"] for row in found}
+    assert shares == {"alice": pytest.approx(1.01), "bob": 0.5, "carol": None}
+    assert [row["limit_last"] for row in found] == [100.0, None, 100.0]
 
 
 def test_windows_add_up_to_the_total_however_the_batches_are_cut(

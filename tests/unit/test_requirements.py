@@ -1,8 +1,9 @@
-"""The pinned requirements: a gateway's are part of all, and are what its extra needs."""
+"""The pinned requirements: a gateway's and an image's are part of all, and are what their extras need."""
 
 import re
 from pathlib import Path
 
+import pytest
 from tests.integration.wheelhouse import needed_by
 
 ROOT = Path(__file__).parents[2]
@@ -18,21 +19,26 @@ def pins(name: str) -> dict[str, set[str]]:
     return found
 
 
-def test_what_a_gateway_needs_is_pinned_as_everywhere() -> None:
+@pytest.mark.parametrize("file", ["gateway.txt", "image.txt"])
+def test_what_a_gateway_needs_is_pinned_as_everywhere(file: str) -> None:
     everything = pins("all.txt")
 
-    for name, found in pins("gateway.txt").items():
+    for name, found in pins(file).items():
         assert found == everything[name], name
 
 
-def test_the_pins_of_a_gateway_are_what_its_extra_needs() -> None:
-    pinned, needed = set(pins("gateway.txt")), set(needed_by("gateway"))
+@pytest.mark.parametrize(
+    ("file", "extras"),
+    [("gateway.txt", ["gateway"]), ("image.txt", ["gateway", "client", "pkcs12"])],
+)
+def test_the_pins_of_a_gateway_are_what_its_extras_need(file: str, extras: list[str]) -> None:
+    pinned, needed = set(pins(file)), {name for extra in extras for name in needed_by(extra)}
 
     assert needed <= pinned
     assert pinned - needed <= {"typing-extensions"}  # newer Pythons need fewer
 
 
 def test_every_pin_has_hashes() -> None:
-    for name in ("all.txt", "gateway.txt", "java.txt"):
+    for name in ("all.txt", "gateway.txt", "image.txt", "java.txt", "peers.txt"):
         for found in pins(name).values():
             assert all("--hash=sha256:" in pin for pin in found), name

@@ -163,7 +163,13 @@ def _certificates_that_end(config: GatewayConfig) -> Iterator[str]:
     for listener in config.gateway.listeners:
         if listener.tls is None:
             continue
-        left = make_context(listener.tls).ends - datetime.now(UTC)
+        made = make_context(listener.tls)
+        if made.lists_end is not None and made.lists_end < datetime.now(UTC):
+            yield (
+                f"{listener.table}.tls: {listener.tls.client_crlfile} is out of date since {made.lists_end:%Y-%m-%d}: no "
+                "client with a certificate is taken. Write a new list in its place: the gateway goes by it at once"
+            )
+        left = made.ends - datetime.now(UTC)
         where = f"{listener.table}.tls: {listener.tls.certfile}"
         if left < timedelta():
             yield f"{where} has ended; no client takes it. Renew it: the gateway shows a new one by itself"
@@ -172,12 +178,17 @@ def _certificates_that_end(config: GatewayConfig) -> Iterator[str]:
 
 
 def when_certificates_end(config: GatewayConfig) -> list[str]:
-    """Return a line for each listener that encrypts."""
-    return [
-        f"{one.table}.tls: {one.tls.certfile} ends on {make_context(one.tls).ends:%Y-%m-%d}"
-        for one in config.gateway.listeners
-        if one.tls is not None
-    ]
+    """Return a line for each listener that encrypts, and for its list of revoked certificates."""
+    lines = []
+    for one in config.gateway.listeners:
+        if one.tls is None:
+            continue
+        made = make_context(one.tls)
+        lines.append(f"{one.table}.tls: {one.tls.certfile} ends on {made.ends:%Y-%m-%d}")
+        if made.lists_end is not None:
+            until = f"{made.lists_end:%Y-%m-%d %H:%M} UTC"
+            lines.append(f"{one.table}.tls: {one.tls.client_crlfile} is good until {until}")
+    return lines
 
 
 def _names_of_another_syntax(config: GatewayConfig, quotas: ConfiguredQuotas) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Reads gateway.toml and reports all its faults at once."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from kvota.app.config_reader import Reader, Table
 from kvota.app.kafka_properties import KafkaProperties, read_kafka_properties
 from kvota.app.listener_tables import read_listeners
 from kvota.app.log_lines import LogFormat
-from kvota.app.own_login import faults_of_own_tls
+from kvota.app.login_table import read_logins
+from kvota.app.own_login import PROXY_REMEDY, faults_of_own_tls, problem_behind_proxy
 from kvota.app.quota_settings import QuotaSettings, QuotaSourceKind, read_quota_settings
 from kvota.app.shadow_file import ShadowFile, load_shadow
 from kvota.app.tls_tables import read_upstream_tls
@@ -75,6 +77,7 @@ class GatewayConfig:
     pid_file: Path
     is_pid_file_stated: bool
     log_format: LogFormat = LogFormat.TEXT
+    users_of_logins: Mapping[str, str] = field(default_factory=dict)
     shadow: ShadowFile | None = None
 
     @property
@@ -140,7 +143,10 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
     folder = path.parent
     reader.known(
         (),
-        ("gateway", "listeners", "upstream", "quotas", "limits", "record", "http", "kafka", "log"),
+        (
+            *("gateway", "listeners", "upstream", "quotas", "limits", "record", "http", "kafka"),
+            *("log", "logins"),
+        ),
     )
     listen = reader.table("gateway")
     name = listen.value("name", "kvota", values.read_name)
@@ -168,6 +174,12 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)
     quotas = read_quota_settings(reader, path, listens_at=first_listener.host)
+    tells_clients = upstream.value("proxy_protocol", False, values.read_boolean)  # noqa: FBT003
+    if tells_clients:
+        asks = quotas.source is QuotaSourceKind.TOPIC
+        problem = problem_behind_proxy(kafka, servers or (), asks=asks)
+        if problem:
+            upstream.fault("proxy_protocol", problem, PROXY_REMEDY)
     return GatewayConfig(
         name=name,
         path=path,
@@ -180,7 +192,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
             further_listeners=tuple(further),
             upstream=tuple(servers or ()),
             upstream_tls=upstream_tls,
-            tells_clients=upstream.value("proxy_protocol", False, values.read_boolean),  # noqa: FBT003
+            tells_clients=tells_clients,
             limits=limits,
             connection_rates=ConnectionRateSettings(
                 window=kafka.windows[QuotaType.PRODUCE],  # Kafka's quota.window.*, too
@@ -205,6 +217,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         pid_file=folder / listen.value("pid_file", f"{path.stem}.pid", values.read_path),
         is_pid_file_stated="pid_file" in listen.data,
         log_format=_log_format(reader),
+        users_of_logins=read_logins(reader),
     )
 
 

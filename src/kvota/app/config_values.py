@@ -69,6 +69,14 @@ def read_topic(value: object) -> str:
     return value
 
 
+def read_user(value: object) -> str:
+    """Read the name of a user."""
+    if not isinstance(value, str) or not value.strip() or value.startswith("User:"):
+        plain = str(value).removeprefix("User:").strip() or "kerberos"
+        raise _refuse(value, "the name of a user", f'"{plain}"')
+    return value
+
+
 def read_class_name(value: object) -> str:
     """Read the dotted name of a class."""
     if not isinstance(value, str) or not value:

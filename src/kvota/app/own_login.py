@@ -1,4 +1,4 @@
-"""Where clients are passed on without TLS and the gateway's own connections have it, both need listeners of their own."""
+"""Where clients are passed on otherwise than the gateway's own connections (without TLS, or with a head before it), both need listeners of their own."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,6 +10,34 @@ from kvota.volumes.settings import ADMIN_PREFIXES
 _SERVERS, _PROTOCOL = "bootstrap.servers", "security.protocol"
 _REMEDY = "Write there the address of a listener of the brokers with TLS (security protocol {})."
 
+PROXY_REMEDY = (
+    f"Write {ADMIN_PREFIXES[0]}{_SERVERS} of [kafka] with the brokers' own addresses, or others that take "
+    "connections without such a head."
+)
+
+
+def problem_behind_proxy(kafka: KafkaProperties, upstream: Sequence[Address], *, asks: bool) -> str:
+    """Say what cannot work where ``upstream.proxy_protocol`` is set; empty: nothing.
+
+    Args:
+        kafka: the properties, with those of the gateway's own connections.
+        upstream: where clients are passed on to, each with a head that says where it is.
+        asks: the gateway asks the cluster itself, whatever these properties say.
+    """
+    own = _own_servers(kafka)
+    if not own and (asks or kafka.volumes.admin):
+        return (
+            "the gateway's own connections go without what it says of clients, and "
+            f"{ADMIN_PREFIXES[0]}{_SERVERS} is not set: they would go to upstream.bootstrap_servers"
+        )
+    both = {address_text(*address) for address in upstream}.intersection(own)
+    if not both:
+        return ""
+    return (
+        f"the gateway's own connections go to {min(both)}, too ({place_of(kafka, _SERVERS)}), and without what it "
+        "says of clients"
+    )
+
 
 def faults_of_own_tls(kafka: KafkaProperties, upstream: Sequence[Address]) -> Iterator[Fault]:
     """Say what cannot work: TLS at the listener at which clients are passed on without.
@@ -18,12 +46,11 @@ def faults_of_own_tls(kafka: KafkaProperties, upstream: Sequence[Address]) -> It
         kafka: the properties, with those of the gateway's own connections.
         upstream: where clients are passed on to.
     """
-    admin = kafka.volumes.admin
     protocol = _tls_protocol(kafka)
     if not protocol:
         return
     remedy = _REMEDY.format(protocol)
-    own = [server.strip() for server in admin.get(_SERVERS, "").split(",") if server.strip()]
+    own = _own_servers(kafka)
     if not own:
         problem = (
             f"{protocol}, and {ADMIN_PREFIXES[0]}{_SERVERS} is not set: upstream.bootstrap_servers, to which "
@@ -36,6 +63,11 @@ def faults_of_own_tls(kafka: KafkaProperties, upstream: Sequence[Address]) -> It
             f"and security.protocol is {protocol}"
         )
         yield Fault(place_of(kafka, _SERVERS), problem, remedy)
+
+
+def _own_servers(kafka: KafkaProperties) -> list[str]:
+    servers = kafka.volumes.admin.get(_SERVERS, "").split(",")
+    return [server.strip() for server in servers if server.strip()]
 
 
 def _tls_protocol(kafka: KafkaProperties) -> str:

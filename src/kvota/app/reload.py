@@ -335,6 +335,7 @@ def _restarts(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         "quotas.source": (_store_of(before), _store_of(now)),
         "http": (before.http, now.http),
         "log": (before.log_format, now.log_format),
+        "logins": (before.users_of_logins, now.users_of_logins),
         "quotas.PRODUCER_ID.saved": (before.quotas.saved_ids, now.quotas.saved_ids),
         "kafka (volumes, connections, producer ids, logins)": (
             _of_kafka(before),

@@ -107,6 +107,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         client_quotas=store,
         quota_admins=config.quotas.admins,
         name_claim=config.kafka.name_claim,
+        users_of_logins=config.users_of_logins,
         producer_ids=open_producer_ids(config, store.quotas, now_ms=SystemClock().now_us() // 1000),
     )
     gateway = Gateway(config.gateway, shared, store)
@@ -125,7 +126,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         tell = None if lock is None else lock.tell
         reload = Reload(running, gateway, sources, store, manager, tell)
         works = (
-            partial(_say_ready, config, gateway, store, manager),
+            partial(_say_ready, config, gateway, store, manager, http),
             partial(watch_cluster, config, gateway),
             partial(watch_volumes, config, gateway, run_id, own),
             partial(tell_token_owners, config, gateway),
@@ -219,17 +220,12 @@ def _http(config: GatewayConfig) -> "HttpServer | None":
     from kvota.web.server import HttpServer
 
     try:
-        server = HttpServer(config.http)
+        return HttpServer(config.http)
     except UnreachableError as error:
         if config.http.is_port_stated:
             raise
         log.warning("no HTTP: %s", error)
         return None
-    log.info(
-        "HTTP at http://%s: /metrics, /livez, /readyz, /v1/tenants, /v1/explain, /v1/shadow",
-        server.address,
-    )
-    return server
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -284,9 +280,15 @@ async def _say_ready(
     gateway: Gateway,
     store: QuotaStore,
     manager: ServiceManager,
+    http: "HttpServer | None",
     started: asyncio.Event,
 ) -> None:
     await started.wait()
+    if http is not None:  # not before: where a port of the clients is taken, that is what is said
+        log.info(
+            "HTTP at http://%s: /metrics, /livez, /readyz, /v1/tenants, /v1/explain, /v1/shadow",
+            http.address,
+        )
     for line in summary(config, store.quotas):
         log.info("%s", line)
     for sentence in doubts(config, store.quotas, gateway.quota_callback.callback):

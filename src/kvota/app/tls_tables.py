@@ -11,13 +11,16 @@ from kvota.tls.secret import Secret
 from kvota.tls.server_tls import ClientAuth, ServerTls, make_context
 
 _OF_BOTH = ("certfile", "keyfile", "password_file", "password_env", "versions")
-_OF_LISTENER = (*_OF_BOTH, "client_auth", "client_cafile", "principal_mapping_rules", "ciphers")
-_OF_UPSTREAM = (*_OF_BOTH, "cafile", "check_hostname")
+_OF_CLIENTS = ("client_auth", "client_cafile", "client_crlfile", "principal_mapping_rules")
+_OF_LISTENER = (*_OF_BOTH, *_OF_CLIENTS, "ciphers")
+_OF_UPSTREAM = (*_OF_BOTH, "cafile", "crlfile", "check_hostname")
 _VERSIONS = {"TLSv1.2": Version.TLSv1_2, "TLSv1.3": Version.TLSv1_3}
 _REMEDIES = {
     "cafile": "Name a PEM file with the certificate of who has signed the brokers'.",
     "certfile": "Name a PEM file with the certificate and its chain, or a PKCS #12 file.",
     "client_cafile": "Name a PEM file with the certificates of who signs those of clients.",
+    "client_crlfile": "Name a PEM file with the lists of revoked certificates (CRLs) of who signs those of clients.",
+    "crlfile": "Name a PEM file with the lists of revoked certificates (CRLs) of who has signed the brokers'.",
     "keyfile": "Name the PEM file with the certificate's key.",
     "password_env": "Start the gateway with the password in that variable.",
     "password_file": "Write the password into a file that only the gateway may read, and name that.",
@@ -38,6 +41,10 @@ def read_listener_tls(reader: Reader, folder: Path, *path: str) -> ServerTls | N
     if client_auth is not ClientAuth.NONE and "client_cafile" not in table.data:
         problem = f'missing, and client_auth = "{client_auth}" asks clients for certificates'
         table.fault("client_cafile", problem, _REMEDIES["client_cafile"])
+    client_crlfile = _file(table, folder, "client_crlfile")
+    if client_auth is ClientAuth.NONE and client_crlfile is not None:
+        problem = 'no client is asked for a certificate (client_auth = "none")'
+        table.fault("client_crlfile", problem, 'Write client_auth = "required", or take it away.')
     lowest, highest = table.value("versions", _ALL_VERSIONS, _read_versions)
     tls = ServerTls(
         certfile=folder / (certfile or ""),
@@ -45,6 +52,7 @@ def read_listener_tls(reader: Reader, folder: Path, *path: str) -> ServerTls | N
         password=_secret(table, folder),
         client_auth=client_auth,
         client_cafile=client_cafile,
+        client_crlfile=client_crlfile,
         mapper=table.value("principal_mapping_rules", PrincipalMapper(), _read_mapper),
         version_min=lowest,
         version_max=highest,
@@ -71,6 +79,7 @@ def read_upstream_tls(reader: Reader, folder: Path) -> Tls | None:
             certfile=_file(table, folder, "certfile"),
             keyfile=_file(table, folder, "keyfile"),
             password=_secret(table, folder).read(),
+            crlfile=_file(table, folder, "crlfile"),
             check_hostname=table.value("check_hostname", True, values.read_boolean),  # noqa: FBT003
             version_min=lowest,
             version_max=highest,

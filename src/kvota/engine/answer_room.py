@@ -7,7 +7,6 @@ decides, as a broker does, whether the answer is delivered. What holds, holds by
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kvota.engine.sampled_rate import SampledRate
@@ -21,6 +20,8 @@ _RECENT_SHARE = 0.25
 # A larger excess is a batch that is larger than what was asked for, and no overhead.
 _OVERHEAD_SHARE_MAX = 0.125
 _INT32_MAX = 2**31 - 1
+# The interpreter finds an enum's members the slow way.
+_TOKEN_BUCKET = Algorithm.TOKEN_BUCKET
 
 
 class CountedLane(Protocol):
@@ -46,8 +47,7 @@ class CountedLane(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What becomes of one answer.
 
     Attributes:
@@ -174,7 +174,7 @@ class AnswerRoom:
         """
         if lane.limit is None:
             return Verdict(lane.admit(value, now_ms), 0)
-        if lane.algorithm is Algorithm.TOKEN_BUCKET:
+        if lane.algorithm is _TOKEN_BUCKET:
             return self._judge_debt(lane, value, now_ms)
         throttle_ms = lane.admit(value, now_ms)
         unpaid_ms = self.unpaid_ms(lane, now_ms)
@@ -202,7 +202,7 @@ class AnswerRoom:
         if lane.limit is None:
             return Verdict(lane.admit(value, now_ms), 0)
         throttle_ms = lane.admit(value, now_ms)
-        if lane.algorithm is Algorithm.TOKEN_BUCKET:
+        if lane.algorithm is _TOKEN_BUCKET:
             self._owed = NOTHING_OWED  # from here on the bucket knows
             return Verdict(throttle_ms, throttle_ms)
         unpaid_ms = self.unpaid_ms(lane, now_ms)
@@ -225,7 +225,7 @@ class AnswerRoom:
         """How long it takes until an answer larger than an empty window is paid for; 0: it is."""
         left_ms = self.peek_unpaid_ms(lane, now_ms)
         if not left_ms:
-            if lane.limit is not None and lane.algorithm is not Algorithm.TOKEN_BUCKET:
+            if lane.limit is not None and lane.algorithm is not _TOKEN_BUCKET:
                 self._owed = NOTHING_OWED
         elif now_ms < self._owed.since_ms:
             # Where the clock has stepped back: from now on, and no longer.
@@ -235,7 +235,7 @@ class AnswerRoom:
     def peek_unpaid_ms(self, lane: CountedLane, now_ms: int) -> int:
         """The same; changes nothing."""
         size_bytes, since_ms = self._owed
-        if not size_bytes or lane.limit is None or lane.algorithm is Algorithm.TOKEN_BUCKET:
+        if not size_bytes or lane.limit is None or lane.algorithm is _TOKEN_BUCKET:
             return 0
         owed_ms = size_bytes * 1000 / max(lane.limit, 0.001)
         left_ms = min(since_ms, now_ms) + round(owed_ms) - now_ms

@@ -208,9 +208,9 @@ def rate_window_ms(oldest_ms: int, now_ms: int, samples: int, sample_ms: int) ->
     """
     elapsed_ms = now_ms - oldest_ms
     if 0 <= elapsed_ms < INT32_MAX:  # the usual case, without a call: nothing to cut or narrow
-        full = elapsed_ms // sample_ms
-        if full < samples - 1:
-            elapsed_ms += (samples - 1 - full) * sample_ms
+        least_ms = (samples - 1) * sample_ms
+        if elapsed_ms < least_ms:
+            return least_ms + elapsed_ms % sample_ms
         return elapsed_ms if elapsed_ms > 0 else 1
     full = narrow_to_int32(truncated_quotient(elapsed_ms, sample_ms))
     if full < samples - 1:
@@ -303,6 +303,51 @@ def debt_with(debt_ms: float, value: float, unit_ms: float, burst_ms: float) -> 
     if debt_ms < -burst_ms:
         return -burst_ms
     return debt_ms
+
+
+def debt_under(debt_ms: float, worth: float, limit: float) -> float:
+    """What is owed as soon as ``limit`` is in force: as many bytes where it is a higher one, else as much time.
+
+    ``worth`` is the limit under which the debt was charged. Without a limit nothing is owed.
+
+    >>> (
+    ...     debt_under(8000.0, 10.0, 40.0),
+    ...     debt_under(8000.0, 10.0, 5.0),
+    ...     debt_under(-1000.0, 10.0, 40.0),
+    ... )
+    (2000.0, 8000.0, -1000.0)
+    >>> debt_under(8000.0, 10.0, UNLIMITED)
+    0.0
+    """
+    if not debt_ms > 0.0 or not limit > worth:
+        return debt_ms
+    if limit >= UNLIMITED:
+        return 0.0
+    return debt_ms * ieee_divide(worth, limit)
+
+
+def worth_with(debt_ms: float, worth: float, value: float, limit: float, after_ms: float) -> float:
+    """The limit at which a debt would be as many bytes as are owed, after a charge that made it ``after_ms``.
+
+    It is the limit in force, or a higher one where a part was charged before the limit fell: that is paid as time,
+    like the rest, and stays what it is in bytes, so that a limit that falls and rises again lets nobody off.
+
+    Args:
+        debt_ms: what was owed before, by ``debt_under``.
+        worth: of that.
+        value: that was charged; below 0: given back.
+        limit: in force.
+        after_ms: what is owed now.
+
+    >>> worth_with(2000.0, 100.0, 10, 10.0, 3000.0), worth_with(2000.0, 100.0, 10, 100.0, 2100.0)
+    (70.0, 100.0)
+    """
+    if not debt_ms > 0.0 or not after_ms > 0.0 or not worth > limit:
+        return limit
+    if after_ms == debt_ms:
+        return worth
+    mixed = (debt_ms * worth + value * 1000.0) / after_ms
+    return max(limit, mixed)
 
 
 def debt_throttle(debt_ms: float) -> int:

@@ -7,21 +7,27 @@ alone. Who comes while more than ``debt_max`` is owed is not charged but has to 
 
     sum of value / limit in force <= elapsed + burst + debt_max + one request
 
-holds for whatever is charged by ``charge``, and by ``admit`` while ``turn_in_ms`` is 0, however many connections charge it.
+holds for whatever is charged by ``charge``, and by ``admit`` while ``turn_in_ms`` is 0, however many connections charge it,
+as long as the limit is not raised. Where it is, what is owed stays as many bytes: who has asked for a thousand seconds
+of a limit that was far too low, or that a full disk had lowered, does not have to wait for them. What holds in every
+interval, whatever the limit does, is the same with the highest limit of the interval in the place of the one in force. Without a
+limit nobody waits. A limit that falls keeps what is owed as time.
 """
 
 from math import ceil
 from struct import Struct
-from typing import Self
+from typing import NamedTuple, Self
 
 from kvota.engine.arithmetic import (
     INT32_MAX,
     UNLIMITED,
     debt_at,
     debt_throttle,
+    debt_under,
     debt_with,
     saturate_to_int32,
     unit_ms,
+    worth_with,
 )
 from kvota.model.quota_window import QuotaWindow
 
@@ -31,8 +37,24 @@ MUST_WAIT = -(2**31) - 1
 # Below every debt: nobody passes while others wait.
 _CLOSED = float("-inf")
 
-# Of a packed one: last record, debt.
-_PACKED = Struct("<qd")
+# Of a packed one: last record, debt, and under which limit that was charged.
+_PACKED = Struct("<qdd")
+# What is left of a charge after so many raises is less than any charge.
+_LEFT_MIN = 1e-100
+
+
+class Mark(NamedTuple):
+    """A moment, for ``DebtBucket.left_of``.
+
+    Attributes:
+        gone_back_ms: how far the clock had gone back.
+        left: what raises had left of debts that were never paid, as a share.
+        freed: how often nothing was.
+    """
+
+    gone_back_ms: int
+    left: float
+    freed: int
 
 
 class DebtBucket:
@@ -52,12 +74,16 @@ class DebtBucket:
         "_burst_ms",
         "_debt_max_ms",
         "_debt_ms",
+        "_freed",
         "_full_ms",
         "_gate_ms",
         "_gone_back_ms",
+        "_left",
         "_limit",
+        "_look_ms",
         "_unit_ms",
         "_window",
+        "_worth",
         "last_ms",
     )
 
@@ -66,8 +92,10 @@ class DebtBucket:
     ) -> None:
         self.last_ms = born_ms
         self._gone_back_ms = 0
+        self._left, self._freed = 1.0, 0
         self._debt_max_ms = self._gate_ms = float(debt_max_ms)
-        self.configure(window, limit)
+        self._worth = 0.0
+        self.configure(window, limit, keeps_time=True)
         # Full, whatever the burst is when the first one comes: only from then on there are rows.
         self._debt_ms = float("-inf")
 
@@ -76,27 +104,48 @@ class DebtBucket:
         """The time whose tokens a full bucket holds."""
         return self._window.sample_ms
 
-    def configure(self, window: QuotaWindow, limit: float | None) -> None:
-        """Replace burst and limit; what is owed stays, as time."""
+    def configure(
+        self, window: QuotaWindow, limit: float | None, *, keeps_time: bool = False
+    ) -> None:
+        """Replace burst and limit.
+
+        Under a higher limit what is owed stays as bytes, from the next charge on; under a lower one as time.
+
+        Args:
+            window: whose length is the burst.
+            limit: per second; None: none.
+            keeps_time: what is owed stays as time under a higher one, too.
+        """
         self._window = window
         self._burst_ms = float(window.samples * window.sample_ms)
         self._full_ms = -self._burst_ms  # the debt of a full bucket
         self._limit = UNLIMITED if limit is None else float(limit)
         self._unit_ms = unit_ms(self._limit) if self._limit > 0 else 0.0
+        if keeps_time:
+            self._worth = self._limit
+        self._look()
 
     def set_debt_max(self, debt_max_ms: float) -> None:
         """Replace what may be owed before others have to wait."""
         is_closed = self._gate_ms == _CLOSED
         self._debt_max_ms = float(debt_max_ms)
         self._gate_ms = _CLOSED if is_closed else self._debt_max_ms
+        self._look()
 
     def close_gate(self) -> None:
         """Somebody waits: who comes now has to wait, too."""
         self._gate_ms = _CLOSED
+        self._look()
 
     def open_gate(self) -> None:
         """Nobody waits any more."""
         self._gate_ms = self._debt_max_ms
+        self._look()
+
+    def _look(self) -> None:
+        """Find the debt above which a charge is no plain one."""
+        is_plain = self._worth == self._limit
+        self._look_ms = self._gate_ms if is_plain else min(self._gate_ms, 0.0)
 
     def is_as_new(self, now_ms: int) -> bool:
         """True when no decision from ``now_ms`` on would differ from that of a new counter."""
@@ -106,15 +155,33 @@ class DebtBucket:
 
     def packed(self) -> bytes:
         """What is owed, as few bytes; nobody may wait for a turn."""
-        return _PACKED.pack(self.last_ms, self._debt_ms)
+        return _PACKED.pack(self.last_ms, self._debt_ms, self._worth)
 
     @classmethod
     def unpacked(cls, contents: bytes, window: QuotaWindow, *, debt_max_ms: float) -> Self:
         """The counter that ``packed`` has made these bytes of; give it its limit by ``configure``."""
-        last_ms, debt_ms = _PACKED.unpack(contents)
-        bucket = cls(window, None, debt_max_ms=debt_max_ms, born_ms=last_ms)
+        last_ms, debt_ms, worth = _PACKED.unpack(contents)
+        return cls.owing(last_ms, debt_ms, window, debt_max_ms=debt_max_ms, worth=worth)
+
+    @classmethod
+    def owing(
+        cls,
+        last_ms: int,
+        debt_ms: float,
+        window: QuotaWindow,
+        *,
+        debt_max_ms: float,
+        worth: float = UNLIMITED,
+    ) -> Self:
+        """A counter that owed so much at its last record; give it its limit by ``configure``."""
+        bucket = cls(window, worth, debt_max_ms=debt_max_ms, born_ms=last_ms)
         bucket._debt_ms = debt_ms
         return bucket
+
+    @property
+    def owed(self) -> tuple[int, float]:
+        """When the last record was, in ms, and what was owed then."""
+        return self.last_ms, self._debt_ms
 
     # ------------------------------------------------------------------ charging
 
@@ -126,43 +193,66 @@ class DebtBucket:
         if elapsed_ms > 0:
             debt_ms -= elapsed_ms
         elif elapsed_ms:
-            return self._charge_in_the_past(value, now_ms)
+            return self._charge_after_a_look(value, now_ms)
         if debt_ms < self._full_ms:  # noqa: PLR1730  (max() costs three times as much)
             debt_ms = self._full_ms
-        if debt_ms > self._gate_ms:
-            return MUST_WAIT
+        if debt_ms > self._look_ms:
+            return self._charge_after_a_look(value, now_ms)
         debt_ms += value * self._unit_ms
         if debt_ms > 0.0:
+            if self._worth != self._limit:  # nothing was owed
+                self._worth = self._limit
+                self._look()
             return self._owe(now_ms, debt_ms)
         self.last_ms = now_ms
         self._debt_ms = debt_ms
         return 0
 
-    def _charge_in_the_past(self, value: float, now_ms: int) -> int:
+    def _charge_after_a_look(self, value: float, now_ms: int) -> int:
+        """The clock has stepped back, or something is owed: too much, or under another limit."""
         if self._debt_at(now_ms) > self._gate_ms:
             return MUST_WAIT
         return self.admit(value, now_ms)
 
     def admit(self, value: float, now_ms: int, /) -> int:
         """Charge what cannot wait, or whose turn it is, or give back (below 0): the throttle in ms."""
-        debt_ms = debt_with(self._debt_at(now_ms), value, self._unit_ms, self._burst_ms)
-        return self._owe(now_ms, debt_ms)
+        before_ms = self._debt_at(now_ms)
+        debt_ms = debt_with(before_ms, value, self._unit_ms, self._burst_ms)
+        return self._settle(before_ms, value, now_ms, debt_ms)
 
     def refuse(self, value: float, now_ms: int, /) -> int:
         """The throttle that a charge would be told; the value is not counted."""
         debt_ms = self._debt_at(now_ms)
-        self._owe(now_ms, debt_ms)
+        self._settle(debt_ms, 0.0, now_ms, debt_ms)
         return debt_throttle(debt_with(debt_ms, value, self._unit_ms, self._burst_ms))
 
     def reject(self, now_ms: int) -> int:
         """A request has to wait: the throttle of what is owed without it."""
-        return self._owe(now_ms, self._debt_at(now_ms))
+        debt_ms = self._debt_at(now_ms)
+        return self._settle(debt_ms, 0.0, now_ms, debt_ms)
 
     def begin(self, now_ms: int) -> int:
         """Owe whole ms, rounded up, from here on; returns them, so that a record can say where it begins."""
         self._debt_ms = float(ceil(self._debt_at(now_ms)))
         self.last_ms = now_ms
         return int(self._debt_ms)
+
+    def _settle(self, before_ms: float, value: float, now_ms: int, debt_ms: float) -> int:
+        """Owe so much, of which ``before_ms`` was owed before; the throttle in ms."""
+        worth, limit = self._worth, self._limit
+        if worth != limit:
+            if worth < limit:
+                self._let_off(worth / limit if limit < UNLIMITED else 0.0)
+            self._worth = worth_with(before_ms, worth, value, limit, debt_ms)
+            self._look()
+        return self._owe(now_ms, debt_ms)
+
+    def _let_off(self, left: float) -> None:
+        """A raise has left so much of each debt, as a share."""
+        self._left *= left
+        if self._left < _LEFT_MIN:
+            self._left = 1.0
+            self._freed += 1
 
     def _owe(self, now_ms: int, debt_ms: float) -> int:
         if now_ms < self.last_ms:
@@ -173,14 +263,14 @@ class DebtBucket:
 
     # ------------------------------------------------------------------ giving back
 
-    def mark(self) -> int:
-        """For ``left_of``: how far the clock has gone back so far."""
-        return self._gone_back_ms
+    def mark(self) -> Mark:
+        """For ``left_of``, when something has been charged."""
+        return Mark(self._gone_back_ms, self._left, self._freed)
 
     def left_of(
-        self, value: int, limit: float | None, charged_ms: int, mark: int, now_ms: int
+        self, value: int, limit: float | None, charged_ms: int, mark: Mark, now_ms: int
     ) -> int:
-        """How much of a value that was charged under this limit is still owed, in whole units.
+        """How much of a value that was charged under this limit is still owed, in whole units; never more.
 
         Args:
             value: that is to be given back.
@@ -193,13 +283,19 @@ class DebtBucket:
             return value if self._limit == UNLIMITED else 0
         if limit <= 0:
             return 0
-        paid_ms = self.last_ms - charged_ms + self._gone_back_ms - mark
+        paid_ms = self.last_ms - charged_ms + self._gone_back_ms - mark.gone_back_ms
         paid_ms += max(0, now_ms - self.last_ms)
-        left_ms = value * unit_ms(limit) - paid_ms
+        if self._unit_ms == 0.0:  # nothing costs anything now
+            return value if value * unit_ms(limit) > paid_ms else 0
+        if self._freed != mark.freed:
+            return 0
+        left = self._left / mark.left
+        if self._worth < self._limit:
+            left *= self._worth / self._limit
+        # Of what was paid before a raise less would have to be taken off.
+        left_ms = value * unit_ms(limit) * left - paid_ms
         if left_ms <= 0:
             return 0
-        if self._unit_ms == 0.0:  # nothing costs anything now
-            return value
         return int(min(value, value * (self._limit / limit), left_ms / self._unit_ms))
 
     # ------------------------------------------------------------------ looking
@@ -228,4 +324,5 @@ class DebtBucket:
         return now_ms < self.last_ms
 
     def _debt_at(self, now_ms: int) -> float:
-        return debt_at(self._debt_ms, self.last_ms, now_ms, self._burst_ms)
+        debt_ms = debt_at(self._debt_ms, self.last_ms, now_ms, self._burst_ms)
+        return debt_under(debt_ms, self._worth, self._limit)

@@ -105,15 +105,14 @@ class UserIds(LayeredBloomFilter):
         if self.bucket is None:
             self.bucket = DebtBucket(window, limit, debt_max_ms=gate_ms, born_ms=now_ms)
             self._has_begun = False
-        self.bucket.configure(window, limit)
+        self.bucket.configure(window, limit, keeps_time=True)
         self.bucket.set_debt_max(gate_ms)
 
-    def restore_owed(self, packed: bytes) -> bool:
-        """Owe what ``DebtBucket.packed`` has told; False: it is not a number."""
-        bucket = DebtBucket.unpacked(packed, QuotaWindow(), debt_max_ms=0)
-        if isnan(bucket.peek_debt_ms(bucket.last_ms)):
+    def restore_owed(self, last_ms: int, debt_ms: float) -> bool:
+        """Owe what ``DebtBucket.owed`` has told; False: it is not a number."""
+        if isnan(debt_ms):
             return False
-        self.bucket = bucket
+        self.bucket = DebtBucket.owing(last_ms, debt_ms, QuotaWindow(), debt_max_ms=0)
         self.configure(self.rate, self.last_ms)
         return True
 

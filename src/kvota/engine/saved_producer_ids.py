@@ -23,7 +23,9 @@ _RATE = Struct("<I?dq")
 # Length of the name, rate (below 0: none), time, ids since a layer was opened by age; is there a bucket,
 # and what ``DebtBucket.packed`` tells of it; layers.
 _USER = Struct("<IdqQ?16sB")
-_NO_BUCKET = bytes(16)
+# Of a bucket: last record, debt.
+_OWED = Struct("<qd")
+_NO_BUCKET = bytes(_OWED.size)
 # Bits, hashes; when it was opened, room; ids in it, latest here, counted as new.
 _LAYER = Struct("<IIqIQQQ")
 _NO_RATE = -1.0
@@ -66,7 +68,7 @@ def to_bytes(ids: ProducerIds, rates: SavedRates | None = None) -> bytes:
         name = _encoded(user)
         rate = _told(of_user.rate)
         bucket = of_user.bucket
-        owed = _NO_BUCKET if bucket is None else bucket.packed()
+        owed = _NO_BUCKET if bucket is None else _OWED.pack(*bucket.owed)
         numbers = (rate, of_user.last_ms, of_user.generation, bucket is not None, owed)
         saved += _USER.pack(len(name), *numbers, len(of_user.layers)) + name
         for layer in of_user.layers:
@@ -189,7 +191,7 @@ class SavedProducerIds:
         user = self._name_of(name_bytes)
         of_user = ids.new_user(self._limit(rate), last_ms)
         of_user.restore([self._layer() for _ in range(layers)], generation)
-        if has_bucket and not of_user.restore_owed(owed):
+        if has_bucket and not of_user.restore_owed(*_OWED.unpack(owed)):
             self._fail("a debt that is not a number")
         ids.users[user] = of_user
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from kvota.gateway.listeners import Listeners
 from kvota.gateway.loop_lag import watch_lag
 from kvota.gateway.means import Means
 from kvota.gateway.own_addresses import OwnAddresses
+from kvota.gateway.parts import in_parts
 from kvota.gateway.places import Places
 from kvota.gateway.settings import ConnectionRateSettings, GatewaySettings
 from kvota.gateway.slow_senders import SlowSenders
@@ -320,16 +321,21 @@ class Gateway:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(_SWEEP_S, self.settings.limits.frame_ms / 4000))
-            for driver in self._places:
+            await _in_turns(self._close_where_moved())
+            await _in_turns(self._places.look_in_parts())
+            self._backlog.sweep()
+            journal.sweep()
+            await _in_turns(self._slow_senders.sweep_in_parts(loop.time() * 1000))
+
+    def _close_where_moved(self) -> Iterator[None]:
+        for part in in_parts(self._places):
+            for driver in part:
                 if driver.close_if_gone():
                     continue
                 if driver.machine.idle and self._dialler.is_elsewhere(driver.destination):
                     # It was dialled before its node's address was known, or the node has moved.
                     driver.close("", by="moved")
-            self._places.look()
-            self._backlog.sweep()
-            journal.sweep()
-            self._slow_senders.sweep(loop.time() * 1000)
+            yield
 
     async def _purge(self) -> None:
         """Forget idle counters, some at a time, so that nobody waits for it."""
@@ -388,3 +394,9 @@ class Gateway:
         mutes = self.counts.mute_lateness
         if mutes.count:
             log.info("mutes: %d, the latest ended %.1f ms late", mutes.count, mutes.max_s * 1000)
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    """Whatever has arrived has its turn between any two steps."""
+    for _ in steps:
+        await asyncio.sleep(0)

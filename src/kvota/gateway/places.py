@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kvota.gateway.closing import gone_among, has_unread, has_unsent
 from kvota.gateway.driver import Driver
 from kvota.gateway.journal import Journal
 from kvota.gateway.leaving import Leaving
+from kvota.gateway.parts import in_parts
 from kvota.gateway.settings import GatewayLimits
 from kvota.gateway.side import Side
 from kvota.metrics.gateway_counts import GatewayCounts
@@ -114,10 +115,34 @@ class Places:
             del self._of_host[driver.host]
 
     def look(self) -> None:
-        """Let go whose client has closed unseen, see who asks something; due every other second."""
+        """Let go whose client has closed unseen, see who asks something, close who is idle."""
+        for _ in self.look_in_parts():
+            pass
+
+    def look_in_parts(self) -> Iterator[None]:
+        """The same, a part of the connections for each step; due every other second. They may come and leave between steps."""
         self._looked_s = now_s = time.monotonic()
-        self._gone.clear()
-        unseen: dict[Side, Driver] = {driver.client: driver for driver in self if driver.is_unread}
+        is_idle_due = now_s >= self._idle_looked_s + self._idle_s / _IDLE_LOOKS
+        if is_idle_due:
+            self._idle_looked_s = now_s
+        gone: dict[Driver, None] = {}
+        let_go = 0
+        for part in in_parts(self):
+            there = [driver for driver in part if driver in self._taken]
+            let_go += self._let_go_unseen(there, gone)
+            self._see_who_asks(there, now_s)
+            if is_idle_due:
+                self._close_idle(there, now_s)
+            yield
+        self._gone = {driver: None for driver in gone if driver in self._taken}
+        if let_go:
+            log.debug("%d connections were muted when their clients closed them", let_go)
+
+    def _let_go_unseen(self, drivers: Sequence[Driver], gone: dict[Driver, None]) -> int:
+        """How many have gone and left nothing behind; ``gone`` takes those that have left something."""
+        unseen: dict[Side, Driver] = {
+            driver.client: driver for driver in drivers if driver.is_unread
+        }
         let_go = 0
         for side in gone_among(unseen):
             driver = unseen[side]
@@ -125,19 +150,21 @@ class Places:
                 self._let_go(driver, by="client")
                 let_go += 1
             else:
-                self._gone[driver] = None
-        self._gone.update((driver, None) for driver in self._taken if driver.has_been_left)
-        if let_go:
-            log.debug("%d connections were muted when their clients closed them", let_go)
-        for driver, taken in self._taken.items():
-            if taken.requests != driver.machine.requests:
-                taken.requests, taken.since_s = driver.machine.requests, now_s
-        if now_s >= self._idle_looked_s + self._idle_s / _IDLE_LOOKS:
-            self._idle_looked_s = now_s
-            self._close_idle(now_s)
+                gone[driver] = None
+        gone.update((driver, None) for driver in drivers if driver.has_been_left)
+        return let_go
 
-    def _close_idle(self, now_s: float) -> None:
-        for driver, taken in list(self._taken.items()):
+    def _see_who_asks(self, drivers: Sequence[Driver], now_s: float) -> None:
+        for driver in drivers:
+            taken = self._taken.get(driver)
+            if taken is not None and taken.requests != driver.machine.requests:
+                taken.requests, taken.since_s = driver.machine.requests, now_s
+
+    def _close_idle(self, drivers: Sequence[Driver], now_s: float) -> None:
+        for driver in drivers:
+            taken = self._taken.get(driver)
+            if taken is None:
+                continue
             if _is_in_use(driver):
                 taken.in_use_s = now_s
                 continue

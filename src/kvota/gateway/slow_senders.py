@@ -1,10 +1,11 @@
 """Closes connections whose login, request, or large answer does not arrive, or that are in the way where others need room."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kvota.gateway.driver import Driver
+from kvota.gateway.parts import in_parts
 from kvota.gateway.places import Places
 from kvota.gateway.settings import GatewayLimits
 from kvota.session.budget import AnnouncedBudgets
@@ -69,20 +70,41 @@ class SlowSenders:
 
     def sweep(self, now_ms: float) -> None:
         """Close who has taken too long, on a monotonic clock."""
-        self._look_at_logins(now_ms)
+        for _ in self.sweep_in_parts(now_ms):
+            pass
+
+    def sweep_in_parts(self, now_ms: float) -> Iterator[None]:
+        """The same, a part of the connections for each step; one such round at a time."""
         seen_before, self._seen = self._seen, {}
+        logins_before, self._logging_in = self._logging_in, {}
+        late: list[tuple[Driver, _Seen]] = []
+        for part in in_parts(self._places):
+            for driver in part:
+                if driver.closing:
+                    continue
+                self._look_at_login(driver, logins_before, now_ms)
+                if not _waits_for_client(driver):
+                    continue
+                now = _seen_now(driver, now_ms)
+                before = seen_before.get(driver.number)
+                if before is None or before.requests != now.requests:
+                    self._seen[driver.number] = now
+                    continue
+                self._seen[driver.number] = now._replace(since_ms=before.since_ms)
+                if self._why_too_late(driver, before, now):
+                    late.append((driver, before))
+            yield
+        self._close_late(late, now_ms)
+        self._budgets.sweep()
+
+    def _close_late(self, late: Sequence[tuple[Driver, _Seen]], now_ms: float) -> None:
+        """Close those who still are late: they may have gone on behind their part of the round."""
         senders: list[tuple[Driver, str]] = []
         waiters: list[tuple[Driver, str]] = []
-        for driver in self._places:
-            if not _waits_for_client(driver):
+        for driver, before in late:
+            now = _seen_now(driver, now_ms)
+            if now.requests != before.requests or not _waits_for_client(driver):
                 continue
-            number = driver.number
-            before = seen_before.get(number)
-            now = _Seen(driver.machine.requests, driver.machine.arrived_bytes, now_ms)
-            if before is None or before.requests != now.requests:
-                self._seen[number] = now
-                continue
-            self._seen[number] = now._replace(since_ms=before.since_ms)
             reason = self._why_too_late(driver, before, now)
             if reason:
                 waits = driver.machine.pausing.reasons & _FOR_ROOM
@@ -90,18 +112,15 @@ class SlowSenders:
         # Who has waited for room as long as others have taken it finds it free now.
         for driver, reason in senders or waiters:
             driver.close(reason, by="slow")
-        self._budgets.sweep()
 
-    def _look_at_logins(self, now_ms: float) -> None:
+    def _look_at_login(self, driver: Driver, before: Mapping[int, float], now_ms: float) -> None:
         """Who is silent for ever before a login, or in the middle of one, would keep a place and a broker's connection."""
-        before, self._logging_in = self._logging_in, {}
+        if not driver.machine.is_login_due:
+            return
         login_ms = self._limits.login_ms
-        for driver in self._places:
-            if driver.closing or not driver.machine.is_login_due:
-                continue
-            since_ms = self._logging_in[driver.number] = before.get(driver.number, now_ms)
-            if now_ms - since_ms >= login_ms:
-                driver.close(f"no login in {login_ms} ms (limits.login_time)", by="slow")
+        since_ms = self._logging_in[driver.number] = before.get(driver.number, now_ms)
+        if now_ms - since_ms >= login_ms:
+            driver.close(f"no login in {login_ms} ms (limits.login_time)", by="slow")
 
     def _why_too_late(self, driver: Driver, before: _Seen, now: _Seen) -> str:
         limits = self._limits
@@ -260,6 +279,10 @@ class SlowSenders:
             "(limits.announced_bytes_max)",
             by="slow",
         )
+
+
+def _seen_now(driver: Driver, now_ms: float) -> _Seen:
+    return _Seen(driver.machine.requests, driver.machine.arrived_bytes, now_ms)
 
 
 def _who_waits(driver: Driver) -> str:

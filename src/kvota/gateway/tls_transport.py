@@ -89,6 +89,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     __slots__ = (
         "_before",
+        "_end_is_due",
         "_handshake_s",
         "_has_ended",
         "_head",
@@ -134,6 +135,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._turn_is_due = False
         self._paused = False
         self._has_ended = False  # the peer sends no more, and whoever is above knows
+        self._end_is_due = False  # or will know when it reads on
         self._says_no_more = False
         self.is_secured = False
 
@@ -142,8 +144,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is there: shake hands."""
         self._lower = cast("asyncio.Transport", transport)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._handshake_s, self._is_too_slow)
+        self._timer = self._turns.later(self._handshake_s, self._is_too_slow)
         if self._protocol is not None:
             self._protocol.connection_made(self)
         if self._before:
@@ -281,7 +282,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if error is not None:
             self._fail(error)
         elif is_end:
-            self._end()
+            self._end_unless_paused()
         elif self._left:
             self._lower.pause_reading()
             self._join_turns()
@@ -292,6 +293,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return cast("int", self.tls.read(_PLAIN_BYTES_MAX, _PLAIN[filled:])) or -1
         except ssl.SSLWantReadError:
             return 0  # OpenSSL's own: another key, a ticket
+
+    def _end_unless_paused(self) -> None:
+        """Who has paused has work that was sent before this, and hears of it behind that, as from a socket."""
+        if self._paused:
+            self._end_is_due = True
+        else:
+            self._end()
 
     def _end(self) -> bool:
         """The peer sends no more; returns whether it is still sent to."""
@@ -320,7 +328,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Read on: what is left first."""
         if self._is_stopped:
             return
-        if self.is_secured and self._left:
+        if self._end_is_due:
+            self._end()
+        elif self.is_secured and self._left:
             self._decrypt()
         if not (self._left or self._turn_is_due or self._is_stopped):
             self._lower.resume_reading()
@@ -396,7 +406,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def resume_reading(self) -> None:
         """Read on."""
         self._paused = False
-        if self._left:
+        if self._left or self._end_is_due:
             self._join_turns()
         else:
             self._lower.resume_reading()

@@ -28,6 +28,10 @@ class Turns:
             self._is_due = True
             self._loop.call_soon(self._begin)
 
+    def later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call this so much later, unless it is cancelled."""
+        return self._loop.call_later(delay_s, call)
+
     def _begin(self) -> None:
         # The loop's own time stands still within a round.
         end = monotonic() + _ROUND_S

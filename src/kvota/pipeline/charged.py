@@ -123,21 +123,27 @@ def counting(rows: Rows, counted: Counted) -> Counting:
     if counted.algorithm is not None:
         debt = rows.spread(~(bucket | brief) & (counted.algorithm is Algorithm.TOKEN_BUCKET))
     window = counted.window or _DEFAULT_WINDOW
-    unknown = was_debt | (samples == 0) if counted.window is None else True
+    unknown = was_debt | (samples == 0) if counted.window is None else np.True_
     burst_ms = counted.burst_ms or _DEFAULT_BUCKET.burst_ms
-    no_burst = ~was_debt | (samples == 0) if counted.burst_ms is None else True
+    no_burst = ~was_debt | (samples == 0) if counted.burst_ms is None else np.True_
     return Counting(
         bucket,
         brief,
         debt,
         np.where(queues, float(counted.debt_max_ms), np.inf),
-        np.where(debt, 1, np.where(unknown, window.samples, samples)),
-        np.where(
+        _where(debt, 1, _where(unknown, window.samples, samples)),
+        _where(
             debt,
-            np.where(no_burst, burst_ms, sample_ms),
-            np.where(unknown, window.sample_ms, sample_ms),
+            _where(no_burst, burst_ms, sample_ms),
+            _where(unknown, window.sample_ms, sample_ms),
         ),
     )
+
+
+def _where(mask: Array | np.bool_, value: Array | int, other: Array) -> Array:
+    """Do what ``np.where`` does, mostly without a copy."""
+    found: Array = np.where(mask, value, other) if np.any(mask) else other
+    return found
 
 
 def is_brief(rows: Rows) -> Array:

@@ -66,6 +66,7 @@ UNKNOWN_ALGORITHM = 16
 STRICT = 32
 COMPLETE = 64  # the run's first rows are in the record
 LIMIT_BINDS = 128  # the limit is of the counter made anew: nobody else is charged on it
+OTHER_TAGS = 256  # charged on a counter of other tags than Kafka's, as those of a group
 
 UNKNOWN_OUTCOME = 3
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,16 +9,17 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
-from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrow_columns import spark_ddl
+from kvota.pipeline.event_columns import Events
 from kvota.pipeline.events import hadoop_pattern
 from kvota.pipeline.pack import pack
-from kvota.pipeline.packing_choice import TEXTS, Packing
+from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
+from kvota.pipeline.ranged import Ranged, counted, ranged
+from kvota.pipeline.row_groups import FILE_CHANGED, GroupFile
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_file import EventFile
-from kvota.record.event_schema import ARROW_TYPES
 from kvota.record.found_events import FoundEvents
 from kvota.record.period import ALWAYS, Period
 from kvota.record.runs import Run, joined_runs
@@ -43,16 +43,8 @@ _TASKS = pa.schema(
     ]
 )
 
-# Files may differ in their types of text; here all are codes and a dictionary.
-_TYPES = {
-    column.name: pa.dictionary(pa.int32(), pa.string())
-    if column.name in TEXTS
-    else ARROW_TYPES[column.type]
-    for column in EVENT_COLUMNS
-}
 
-# Begins the message of an error in a task that read a file which had changed since it was looked at.
-FILE_CHANGED = "kvota: the record changed while it was read"
+_FOUND = pa.schema([("rows", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,43 +56,81 @@ class Chunks:
         by: how charges share counters; the order of rows is seq where as recorded, else time.
         runs: of the whole record they were made of.
         period: the part of it that they were made of.
+        ranged: the files, where a job may read them range by range in place of the table.
     """
 
     table: DataFrame
     by: s.By
     runs: tuple[Run, ...]
     period: Period = ALWAYS
+    ranged: Ranged | None = None
 
     def of_types(self, quota_types: Iterable[str]) -> "Chunks":
         """Return those of some quota types."""
-        return replace(self, table=self.table.where(F.col("quota_type").isin(*sorted(quota_types))))
+        wanted = sorted(quota_types)
+        return replace(
+            self,
+            table=self.table.where(F.col("quota_type").isin(*wanted)),
+            ranged=self.ranged and self.ranged.of_types(wanted),
+        )
 
     def but_types(self, quota_types: Iterable[str]) -> "Chunks":
         """Return those of all other quota types."""
-        others = ~F.col("quota_type").isin(*sorted(quota_types))
-        return replace(self, table=self.table.where(others))
+        others = sorted(quota_types)
+        return replace(
+            self,
+            table=self.table.where(~F.col("quota_type").isin(*others)),
+            ranged=self.ranged and self.ranged.but_types(others),
+        )
 
     def of_counters(self, counter_ids: Iterable[int]) -> "Chunks":
         """Return those of a few counters."""
-        return replace(self, table=self.table.where(F.col("counter_id").isin(*counter_ids)))
+        wanted = tuple(counter_ids)
+        return replace(
+            self,
+            table=self.table.where(F.col("counter_id").isin(*wanted)),
+            ranged=self.ranged and self.ranged.of_counters(wanted),
+        )
 
     def persist(self) -> "Chunks":
-        """Return the same, kept for several jobs; ``unpersist`` frees the memory."""
-        return replace(self, table=self.table.persist())
+        """Return the same, kept for several jobs; ``unpersist`` frees the memory.
+
+        What is read range by range is read anew for each job: that takes no longer than to unpack chunks.
+        """
+        if self.ranged is not None and self.ranged.cut() is not None:
+            return self
+        return replace(self, table=self.table.persist(), ranged=None)
 
     def unpersist(self) -> None:
         """Forget what ``persist`` kept."""
         self.table.unpersist()
 
+    def has_rows(self) -> bool:
+        """Return whether there are any; this runs Spark jobs."""
+        return bool(self.stage(_one_row, _FOUND).head(1))
+
     def stage(self, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema) -> DataFrame:
         """Return the table that ``work`` makes, task by task, from the rows of whole counters."""
+        cut = None if self.ranged is None else self.ranged.cut()
+        if self.ranged is None or cut is None:
+            return self._of_chunks(self.table, work, schema)
+        spark = self.table.sparkSession
+        table = self.ranged.worked_off(spark, cut, work, schema)
+        if cut.large:
+            large = _together(self.ranged.large_packed(spark, cut), self.ranged.tasks)
+            table = table.unionAll(self._of_chunks(large, work, schema))
+        return table
+
+    def _of_chunks(
+        self, table: DataFrame, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema
+    ) -> DataFrame:
         as_recorded = self.by == "counter"
-        folder = rows_done.folder_of(self.table.sparkSession)
+        folder = rows_done.folder_of(table.sparkSession)
 
         def of_task(batches: Batches) -> Batches:
-            return work(_counted(unpack(batches, as_recorded=as_recorded), folder))
+            return work(counted(unpack(batches, as_recorded=as_recorded), folder))
 
-        return self.table.mapInArrow(of_task, spark_ddl(schema))
+        return table.mapInArrow(of_task, spark_ddl(schema))
 
 
 def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
@@ -130,10 +160,19 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
     wanted = [file for file in found.files if file.is_within(period)]
     remote = [file for file in wanted if file.uri]
     tasks = _tasks(spark, sum(file.rows for file in wanted))
-    packed = _read_by_workers(spark, [file for file in wanted if not file.uri], tasks, packing)
+    here = [file for file in wanted if not file.uri]
+    packed = _read_by_workers(spark, here, tasks, packing)
     if remote:
         packed = packed.unionAll(_read_by_spark(spark, remote, packing))
-    return Chunks(_together(packed, tasks), by, found.runs, period)
+    by_ranges = None if remote else ranged(here, packing, _least_tasks(spark))
+    return Chunks(_together(packed, tasks), by, found.runs, period, by_ranges)
+
+
+def _one_row(parts: Iterator[Rows]) -> Batches:
+    for rows in parts:
+        if rows.starts[-1]:
+            yield pa.RecordBatch.from_arrays([pa.array([int(rows.starts[-1])])], schema=_FOUND)
+            return
 
 
 def _read_by_workers(
@@ -178,12 +217,6 @@ def chunks_of_table(
     return Chunks(_together(packed, tasks), by, runs)
 
 
-def _counted(parts: Iterator[Rows], folder: str) -> Iterator[Rows]:
-    for rows in parts:
-        yield rows
-        rows_done.count(folder, "worked", int(rows.starts[-1]))
-
-
 def _packing(
     by: s.By,
     runs: tuple[Run, ...],
@@ -206,7 +239,11 @@ def _packing(
 
 
 def _tasks(spark: SparkSession, rows: int) -> int:
-    return max(spark.sparkContext.defaultParallelism * _TASKS_PER_CORE, rows // _ROWS_PER_TASK)
+    return max(_least_tasks(spark), rows // _ROWS_PER_TASK)
+
+
+def _least_tasks(spark: SparkSession) -> int:
+    return spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
 
 
 def _together(packed: DataFrame, tasks: int) -> DataFrame:
@@ -275,7 +312,7 @@ def _packed(tables: Iterable[pa.Table], packing: Packing) -> Batches:
 
 
 def _packed_at_once(tables: list[pa.Table], packing: Packing) -> Batches:
-    chunks = pack(pa.concat_tables(tables, promote_options="default"), packing)
+    chunks = pack(Events(pa.concat_tables(tables, promote_options="default")), packing)
     tables.clear()
     if chunks is not None:
         yield chunks
@@ -306,11 +343,8 @@ def _tables(batches: Batches, columns: list[str]) -> Iterator[pa.Table]:
 
 def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
     """Read one file of this machine."""
+    GroupFile(row["path"], row["size_bytes"], row["modified_ns"]).refuse_another()
     try:
-        status = Path(row["path"]).stat()
-        if (status.st_size, status.st_mtime_ns) != (row["size_bytes"], row["modified_ns"]):
-            msg = f"{FILE_CHANGED}: {row['path']} is another one now"
-            raise RuntimeError(msg)
         yield from _tables_in(row["path"], columns)
     except FileNotFoundError as error:
         msg = f"{FILE_CHANGED}: {row['path']} is gone"
@@ -324,4 +358,6 @@ def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.T
     with pq.ParquetFile(source, metadata=footer, read_dictionary=texts) as file:
         here = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
-            yield pa.Table.from_batches([batch]).cast(pa.schema([(n, _TYPES[n]) for n in here]))
+            yield pa.Table.from_batches([batch]).cast(
+                pa.schema([(n, COLUMN_TYPES[n]) for n in here])
+            )

@@ -91,9 +91,10 @@ class GridRun:
         self._clock = np.zeros(k.CLOCK_SIZE, np.int64)
         self._own = np.zeros(0, np.int64)
         self._tokens = np.zeros(0)
+        self._worths = np.zeros(0)
         self._sums = np.zeros(0)
         self._limit = np.nan
-        # A row of samples per candidate; in the open loop they do not depend on it, and there is one.
+        # Rows of samples: for candidates that go together, and in a closed loop one for each.
         self._starts = np.zeros((0, 0), np.int64)
         self._lasts = np.zeros((0, 0), np.int64)
         self._totals = np.zeros((0, 0))
@@ -141,6 +142,7 @@ class GridRun:
             self._clock,
             self._own,
             self._tokens,
+            self._worths,
             self._starts,
             self._lasts,
             self._totals,
@@ -191,9 +193,10 @@ class GridRun:
             more = candidates - len(self._tokens)
             self._own = np.pad(self._own, (0, k.OWN_ROWS * more))
             self._tokens = np.pad(self._tokens, (0, more))
+            self._worths = np.pad(self._worths, (0, more))
             self._sums = np.pad(self._sums, (0, k.SUMS * more))
         rings, here = self._starts.shape
-        wanted = max(rings, 1 if self._mode == k.OPEN else candidates)
+        wanted = max(rings, 1 if self._mode == k.OPEN else candidates + 1)
         if rings < wanted or here < slots:
             room = ((0, wanted - rings), (0, max(0, slots - here)))
             self._starts = np.pad(self._starts, room)

@@ -13,7 +13,12 @@ from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import counters as c
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.charged import has, is_brief, is_refused, recorded_debt
-from kvota.pipeline.kernels.law_kernel import STATE_SIZE, compare_rows, law_rows
+from kvota.pipeline.kernels.law_kernel import (
+    STATE_SIZE,
+    TOKENS_SIZE,
+    compare_rows,
+    law_rows,
+)
 from kvota.pipeline.kernels.producer_id_law import ID_STATE_SIZE, id_law_rows
 from kvota.pipeline.unpack import Rows
 
@@ -71,7 +76,7 @@ class _Law:
 
     def __init__(self) -> None:
         self._state = np.zeros(STATE_SIZE, np.int64)
-        self._tokens = np.zeros(1)
+        self._tokens = np.zeros(TOKENS_SIZE)
         self._starts = np.zeros(12, np.int64)
         self._lasts = np.zeros(12, np.int64)
         self._totals = np.zeros(12)

@@ -3,61 +3,78 @@
 import re
 
 import numpy as np
-import pyarrow as pa
 
 from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import Part, ints, one_array, texts_of
+from kvota.pipeline.event_columns import Events, Part, flags, ints, texts_of
 from kvota.pipeline.packing_choice import NAMES_OF, Packing
 
 # The tags of Kafka's own counters; groups and shares have others.
 _KAFKA_TAGS = re.compile(f"{CLIENT_ID_TAG}=([^,]*),{USER_TAG}=([^,]*)")
 
 
-def marks_of(table: pa.Table, quota_type: Part, complete: Array, packing_: Packing) -> Array:
-    """Return the bits that ``chunk_schema`` names, of each row."""
-    outcome, algorithm = texts_of(table, "outcome"), texts_of(table, "algorithm")
+def marks_of(
+    events: Events, quota_type: Part, complete: Array | int, packing_: Packing
+) -> Array | int:
+    """Return the bits that ``chunk_schema`` names: of each row, or of all where they are the same."""
+    outcome, algorithm = texts_of(events, "outcome"), texts_of(events, "algorithm")
     of_outcome = np.array([s.outcome_code(text) for text in outcome.texts])
     of_algorithm = np.array(
-        [[_algorithm(kind, text) for text in algorithm.texts] for kind in quota_type.texts]
+        [_algorithm(kind, text) for kind in quota_type.texts for text in algorithm.texts]
     )
-    marks: Array = of_outcome[outcome.codes] | of_algorithm[quota_type.codes, algorithm.codes]
-    marks |= complete * s.COMPLETE
-    marks |= enforced_in(table) * s.ENFORCED
+    every = [
+        _by_code(of_outcome, outcome.codes),
+        _by_code(of_algorithm, quota_type.codes, len(algorithm.texts), algorithm.codes),
+        complete * s.COMPLETE,
+        _where(flags(events, "enforced"), s.ENFORCED),
+    ]
     if packing_.by != "counter" and "tags" in packing_.further:
-        marks |= _limit_binds(table, packing_.by) * s.LIMIT_BINDS
+        binds, is_of_others = _limit_binds(events, packing_.by)
+        every += [_where(binds, s.LIMIT_BINDS), _where(is_of_others, s.OTHER_TAGS)]
     if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
-        marks |= _strict(table, quota_type) * s.STRICT
+        every.append(_where(_strict(events, quota_type), s.STRICT))
+    marks: Array | int = 0
+    for part in every:
+        marks = marks | part
     return marks
 
 
-def enforced_in(table: pa.Table) -> Array:
-    """Return for each row whether it was enforced."""
-    if "enforced" not in table.column_names:
-        return np.zeros(table.num_rows, np.bool_)
-    column = one_array(table["enforced"]).fill_null(False)  # noqa: FBT003
-    enforced: Array = column.to_numpy(zero_copy_only=False)
-    return enforced
+def _by_code(
+    values: Array, codes: Array, further: int = 1, further_codes: Array | int = 0
+) -> Array | int:
+    """Return for each row the value of its code, or pair of codes; one number where all values are the same."""
+    if (values == values[0]).all():
+        return int(values[0])
+    found: Array = values[codes if further == 1 else codes * further + further_codes]
+    return found
 
 
-def _limit_binds(table: pa.Table, by: s.By) -> Array:
-    """Return for each row whether it was charged on a counter of just these names, as Kafka tags them."""
-    tags = texts_of(table, "tags")
+def _where(has_mark: Array, mark: int) -> Array | int:
+    """Return the mark for each row that has it; one number where all rows are the same."""
+    if has_mark.all():
+        return mark
+    return has_mark * mark if has_mark.any() else 0
+
+
+def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
+    """Return for each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
+    tags = texts_of(events, "tags")
     parsed = [_KAFKA_TAGS.fullmatch(text) for text in tags.texts]
-    binds: Array = np.ones(table.num_rows, np.bool_)
+    binds: Array = np.ones(events.rows, np.bool_)
     for column, group in (("client_id", 1), ("user", 2)):
         values = [None if found is None else found[group] for found in parsed]
         if column not in NAMES_OF[by]:
             binds &= np.array([value == "" for value in values])[tags.codes]
             continue
-        names = texts_of(table, column)
+        names = texts_of(events, column)
         code_of = {sanitise(text): code for code, text in enumerate(names.texts) if text}
         codes = np.array([code_of.get(value or "", -1) for value in values])
         binds &= codes[tags.codes] == names.codes
-    return binds
+    is_of_others: Array = np.array([found is None for found in parsed])[tags.codes]
+    return binds, is_of_others
 
 
 def _algorithm(quota_type: str, text: str) -> int:
@@ -67,11 +84,11 @@ def _algorithm(quota_type: str, text: str) -> int:
     return s.algorithm_mark(text)
 
 
-def _strict(table: pa.Table, quota_type: Part) -> Array:
-    key, version = ints(table, "api_key", -1), ints(table, "api_version", -1)
+def _strict(events: Events, quota_type: Part) -> Array:
+    key, version = ints(events, "api_key", -1), ints(events, "api_version", -1)
     is_mutation = np.array([kind == QuotaType.CONTROLLER_MUTATION for kind in quota_type.texts])
     strict: Array = is_mutation[quota_type.codes]
-    is_new = np.zeros(table.num_rows, np.bool_)
+    is_new = np.zeros(events.rows, np.bool_)
     for api, since in STRICT_FROM.items():
         is_new |= (key == api) & (version >= since)
     return strict & is_new

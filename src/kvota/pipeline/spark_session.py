@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from kvota.files.run_folder import RunFolder
 from kvota.java.find import spark_java_home
 from kvota.model.errors import UnreachableError
 from kvota.pipeline import rows_done
+from kvota.pipeline.class_archive import ClassArchive, class_archive
 from kvota.pipeline.interrupts import interruptible, interrupts_later
 from kvota.pipeline.kernels import kept_code
 
@@ -38,6 +40,9 @@ _JVM_OPTIONS = (
 )
 _JVM_OPTIONS_SHORT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
+# A JVM of its own puts the other one's command together.
+_LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+
 _LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
 # A job over at most this many rows counts as short.
@@ -45,6 +50,15 @@ SHORT_ROWS_MAX = 1_000_000
 
 # How much of the JVM's log an error message quotes.
 _LOG_LINES_QUOTED = 15
+
+
+class _Started:
+    """What belongs to the JVM that this process has started."""
+
+    archive: ClassArchive | None = None
+
+
+_started = _Started()
 
 
 def session(
@@ -77,7 +91,9 @@ def session(
     if master.startswith("local"):
         (folder / "rows-done").mkdir()
         wanted[rows_done.SETTING] = str(folder / "rows-done")
-    wanted["spark.driver.defaultJavaOptions"] = f"{_LOG_OPTION} {java_options}"
+    archive = class_archive(folder)
+    options = [_LOG_OPTION, java_options, *([archive.option()] if archive else [])]
+    wanted["spark.driver.defaultJavaOptions"] = " ".join(options)
     conf = (
         SparkConf(loadDefaults=False)
         .setMaster(master)
@@ -89,6 +105,7 @@ def session(
         # While the JVM starts, the other core compiles; the workers then find the machine code.
         with _compiling(), _environment(_jvm_environment(master)):
             _start_jvm(conf, log_path)
+            _started.archive = archive
             with while_it_works():
                 return SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
@@ -118,7 +135,10 @@ def end_session(spark: SparkSession) -> None:
             spark.stop()
             gateway.shutdown()
         jvm.stdin.close()
-        jvm.wait(timeout=30)
+        if _started.archive is None:
+            jvm.wait(timeout=30)
+        else:
+            _started.archive.wait_for(jvm)
         _forget_jvm()
 
 
@@ -165,6 +185,8 @@ def _settings(folder: Path, master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Workers are forked off it.
+        "spark.python.daemon.module": "kvota.pipeline.worker_daemon",
         # Coalescing would put several of the kernels' partitions into one task.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
@@ -193,7 +215,11 @@ def _jvm_environment(master: str) -> dict[str, str | None]:
     }
     if master.startswith("local"):
         # Another Spark on this machine may be of another version than our PySpark.
-        chosen |= {"SPARK_HOME": None, "SPARK_LOCAL_IP": "127.0.0.1"}
+        chosen |= {
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LAUNCHER_OPTS": _LAUNCHER_OPTIONS,
+        }
     return chosen
 
 

@@ -17,12 +17,16 @@ def usage(chunks: Chunks, *, window_s: int = WINDOW_S) -> DataFrame:
 
     In:  chunks by user, client id or both, with ``USAGE_COLUMNS``.
     Out: counter_id long, quota_type, level, user, client_id string (null: not part of the level),
-         node_id int, window_start timestamp (the key), window_s int, events long, value_sum, rate_mean,
+         node_id int, window_start timestamp (the key), window_s int, events, decisions long (beside events:
+         a Fetch's waits for room, and its answers that were emptied), value_sum, rate_mean,
          rate_p50, rate_p95, rate_p99, rate_max, rate_10s_max double (per second; quantiles of the exact
-         sums of seconds, nearest rank, quiet seconds are zeros), busy_s int, throttled, rejected,
-         throttle_ms_sum long, share_throttled double, enforced boolean (false: would be throttled),
+         sums of seconds, nearest rank, quiet seconds are zeros), limit_share double (the largest share of its
+         limit in ten seconds, each second by the limit that it had; null: never a limit of its own), busy_s int,
+         throttled, rejected, throttle_ms_sum long, share_throttled double (0 to 1: of the decisions, throttled
+         or rejected), enforced boolean (false: would be throttled),
          censored boolean (it was throttled, so it may have wanted more), limit_last double,
-         limit_binds boolean (nobody else is charged on the counter of this limit).
+         limit_binds boolean (nobody else is charged on the counter of this limit), has_other_tags boolean
+         (that counter has other tags than Kafka's, as those of a group).
 
     Charges that were rejected and enforced used nothing; give-backs are subtracted. A Produce that
     waited for its turn counts where it went on; until then it is only a sign of wanting more (censored).

@@ -22,14 +22,19 @@ _RATES = {
     "rate_p99": k.P99,
     "rate_max": k.MOST,
     "rate_10s_max": k.MOST_10S,
+    "limit_share": k.LIMIT_SHARE,
 }
 _SUMS = {
     "events": k.EVENTS,
+    "decisions": k.FURTHER,
     "throttled": k.THROTTLED_ROWS,
     "rejected": k.REJECTED_ROWS,
     "throttle_ms_sum": k.TOLD_MS,
 }
 _FLAGS = {"enforced": k.IS_ENFORCED, "censored": k.IS_CENSORED}
+
+# NaN stands for null in these.
+_MAY_LACK = ("limit_last", "limit_share")
 
 WINDOWS = pa.schema(
     [
@@ -42,6 +47,7 @@ WINDOWS = pa.schema(
         ("window_start", pa.timestamp("us", tz="UTC")),
         ("window_s", pa.int32()),
         ("events", pa.int64()),
+        ("decisions", pa.int64()),
         *((name, pa.float64()) for name in _RATES),
         ("busy_s", pa.int32()),
         ("throttled", pa.int64()),
@@ -52,6 +58,7 @@ WINDOWS = pa.schema(
         ("censored", pa.bool_()),
         ("limit_last", pa.float64()),
         ("limit_binds", pa.bool_()),
+        ("has_other_tags", pa.bool_()),
     ]
 )
 
@@ -114,6 +121,7 @@ def _seconds(rows: Rows, held: _Seconds | None) -> _Seconds:
         columns["marks"] & s.OUTCOME_MASK,
         has(rows, s.ENFORCED),
         has(rows, s.LIMIT_BINDS),
+        has(rows, s.OTHER_TAGS),
         columns["throttle_ms"],
         columns["upstream_ms"],
         before,
@@ -130,11 +138,13 @@ def _windows(seconds: _Seconds, windows: Windows) -> pa.RecordBatch:
     rows = len(owner)
     first_rows, starts_s = np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
     rates, ordered = np.empty((k.RATES, rows)), np.empty(rows)
+    limits = np.ascontiguousarray(seconds.used[k.LARGEST])
     k.order_windows(owner, second, used, windows.from_s, windows.window_s, ordered)
     count = k.usage_windows(
         owner,
         second,
         used,
+        limits,
         ordered,
         np.full(rows, windows.from_s),
         np.full(rows, windows.window_s),
@@ -146,14 +156,16 @@ def _windows(seconds: _Seconds, windows: Windows) -> pa.RecordBatch:
     found: dict[str, Array] = {name: rates[place, :count] for name, place in _RATES.items()}
     found |= {name: np.add.reduceat(sums[place], begin) for name, place in _SUMS.items()}
     found |= {name: np.maximum.reduceat(sums[place], begin) > 0 for name, place in _FLAGS.items()}
+    found["decisions"] += found["events"]
     not_admitted = found["throttled"] + found["rejected"]
     found |= {
         "window_start": (starts_s[:count] * 1_000_000).astype("datetime64[us]"),
         "window_s": np.full(count, windows.window_s, np.int32),
         "busy_s": (end - begin).astype(np.int32),
-        "share_throttled": not_admitted / np.maximum(found["events"], 1),
+        "share_throttled": not_admitted / np.maximum(found["decisions"], 1),
         "limit_last": seconds.used[k.LIMIT][end - 1],
         "limit_binds": sums[k.LIMIT_BINDS][end - 1] > 0,
+        "has_other_tags": sums[k.HAS_OTHER_TAGS][end - 1] > 0,
     }
     owners = pa.array(owner[begin])
     named = c.named(seconds.names).take(owners)
@@ -172,5 +184,5 @@ def _column(
     if part.name not in found:
         return named.column(part.name)
     values = found[part.name]
-    mask = np.isnan(values) if part.name == "limit_last" else None
+    mask = np.isnan(values) if part.name in _MAY_LACK else None
     return pa.array(values, mask=mask).cast(part.type)

@@ -4,6 +4,8 @@ import pyarrow as pa
 
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.pipeline.direct import rows_in
+from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
@@ -20,29 +22,30 @@ def compile_kernels() -> None:
 
     Takes about half a minute of CPU where nothing is kept yet, else a fraction of a second.
     """
-    rows = _rows()
+    rows = one_row()
     list(found_by_law(iter([rows])))
     list(usage_stage(Windows("user", 0, 1))(iter([rows])))
     for mode in ("open", "backlog"):
         GridRun(Grid(quotas=(1.0,), mode=mode)).replay(rows)
-    of_ids = _rows(QuotaType.PRODUCER_ID)
+    of_ids = one_row(QuotaType.PRODUCER_ID)
     list(found_by_law(iter([of_ids])))
     list(came(iter([of_ids])))
     list(id_grid_stage((1.0,))(iter([of_ids])))
     note_complete()
 
 
-def _rows(quota_type: QuotaType = QuotaType.PRODUCE) -> Rows:
+def one_row(quota_type: QuotaType = QuotaType.PRODUCE) -> Rows:
+    """Make the least that a kernel can be sent."""
     row: dict[str, object] = {
         column.name: "" if column.type == "string" else 1 for column in EVENT_COLUMNS
     }
     row |= {"quota_type": quota_type.value, "algorithm": Algorithm.SAMPLED_RATE.value}
-    chunk = pack(
-        pa.Table.from_pylist([row | {"enforced": False}], EVENT_SCHEMA),
-        Packing(by="counter", runs={("", ""): (0, True)}),
-    )
+    packing = Packing(by="counter", runs={("", ""): (0, True)})
+    events = Events(pa.Table.from_pylist([row | {"enforced": False}], EVENT_SCHEMA))
+    chunk = pack(events, packing)
     table = pa.Table.from_batches([chunk]).append_column("counter_id", pa.array([1]))
-    *_, rows = unpack(table.to_batches(), as_recorded=True)
+    list(unpack(table.to_batches(), as_recorded=True))
+    (rows,) = rows_in([events], packing)
     return rows
 
 

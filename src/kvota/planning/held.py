@@ -5,13 +5,15 @@ force):
 
     admitted <= elapsed + burst + debt_max + one request
 
-``elapsed`` is how far the decision clock went forward: a step back counts as nothing. Of Fetches their answers are
-charged, so it is one answer in place of the request. Of a sampled rate nothing is claimed, so there is
-nothing to judge.
+where the limit is not raised within the interval: a debt is then as many bytes of the higher one, and what
+holds over the raise is the same under the highest limit. ``elapsed`` is how far the decision clock went
+forward: a step back counts as nothing. Of Fetches their answers are charged, so it is one answer in place of
+the request. Of a sampled rate nothing is claimed, so there is nothing to judge.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 # The sums are of doubles.
@@ -26,6 +28,17 @@ class Decided(NamedTuple):
 
     now_ms: int
     spent_s: float | None
+
+
+class Charged(NamedTuple):
+    """One row of one counter under the limit that was in force, None: none.
+
+    ``value`` is in its unit, below 0: given back; None: rejected, only its time counts.
+    """
+
+    now_ms: int
+    value: float | None
+    limit: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +95,42 @@ def held(rows: Iterable[Decided], promise: Promise) -> Held:
         if found.admitted_s - found.allowed_s > worst.admitted_s - worst.allowed_s:
             worst = found
     return worst
+
+
+def held_by_debt(rows: Iterable[Charged], promise: Promise) -> Held:
+    """Judge a debt bucket whose limit may change; the worst of what is found.
+
+    The promise is kept in every interval in which the limit is not raised; and in every interval of what
+    is worth a second under the highest limit of all rows.
+
+    >>> rows = [Charged(0, 9000.0, 1.0), Charged(0, 1.0, 1e4), Charged(1000, 1.0, 1.0)]
+    >>> held_by_debt(rows, Promise(burst_s=1.0)).holds
+    True
+    >>> held_by_debt(
+    ...     [*rows, Charged(1000, 1.0, 1.0), Charged(1000, 1.0, 1.0)], Promise(burst_s=1.0)
+    ... ).holds
+    False
+    """
+    stretches: list[list[Decided]] = [[]]
+    all_rows = list(rows)
+    last = 0.0
+    for row in all_rows:
+        limit = inf if row.limit is None else row.limit
+        if limit > last:
+            stretches.append([])
+        stretches[-1].append(_decided(row, limit))
+        last = limit
+    highest = max((inf if row.limit is None else row.limit for row in all_rows), default=inf)
+    accounts = [*stretches, [_decided(row, highest) for row in all_rows]]
+    found = (held(account, promise) for account in accounts)
+    return max(found, key=lambda one: one.admitted_s - one.allowed_s)
+
+
+def _decided(row: Charged, limit: float) -> Decided:
+    if row.value is None:
+        return Decided(row.now_ms, None)
+    # What is charged under a limit of 0 adds no debt.
+    return Decided(row.now_ms, row.value / limit if limit > 0 and row.limit != 0 else 0.0)
 
 
 def _judged(admitted_s: float, allowed_s: float, elapsed_s: float) -> Held:

@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 # Rows are looked at as often where no batch gets full: log lines that depend on them are as late.
 LOOK_S = 1.0
 
+# Three batches take milliseconds; an observer that hangs must not keep the process alive.
+_CLOSE_S = 5.0
+
 
 class RowObserver(Protocol):
     """Who sums rows up; called on one thread, which is not the one that decides."""
@@ -68,6 +71,11 @@ class RowCounter:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all is shown, behind the end of the rows; no longer than that."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
 
     def when_counted(self, call: Callable[[], None]) -> None:
         """Call this on the counter's thread once all rows of now have been shown; from any thread.
@@ -139,8 +147,10 @@ class CountingSink:
         self.counter.start()
 
     def close(self) -> None:
-        """Sum up no more."""
+        """Sum up what has come, and no more."""
         self._appender.close()
+        # Who is within Arrow's or NumPy's code when the interpreter ends has the process aborted.
+        self.counter.wait(_CLOSE_S)
 
     def _set_free(self, batch: RowBatch | None) -> None:
         if batch is not None:

@@ -40,7 +40,9 @@ _UNTIL_ITS_TURN = 1 << 62
 
 _PLAIN_TAIL = produce.PLAIN_TAIL
 # Plain ints: the interpreter compares an enum's members the slow way.
-_LOCAL, _TOKEN = int(Due.LOCAL), int(Due.TOKEN)
+_LOCAL, _TOKEN, _EXCHANGE, _SHARE_FETCH = map(
+    int, (Due.LOCAL, Due.TOKEN, Due.EXCHANGE, Due.SHARE_FETCH)
+)
 _FETCHES = frozenset({Due.FETCH, Due.SHARE_FETCH})
 # Behind a place where the chunk ends: nothing of it is left, and what goes on of it is in ``_out``.
 _STOPPED = b"", 0, 0
@@ -298,7 +300,7 @@ class Answers:
         if need:
             if need <= FREE_ANSWER_BYTES:
                 return self._keep(data, pos, begin, need)
-            if entry[1] == Due.EXCHANGE and entry[2].has_front:
+            if entry[1] == _EXCHANGE and entry[2].has_front:
                 return self._take_front(data, pos, begin, frame_end)
             self.whole.take(need)
             return self._keep(data, pos, begin, need)
@@ -352,7 +354,7 @@ class Answers:
         """Charge an answer of which at least the head is here; patch, hide or drop what must be."""
         data, pos, begin = place
         route: Route = entry[2]
-        is_shared = entry[1] == Due.SHARE_FETCH
+        is_shared = entry[1] == _SHARE_FETCH
         if is_shared:
             instead = b""
             data = charge_share_fetch(self._caller, data, pos, frame_end, entry, now_us)

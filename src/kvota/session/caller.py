@@ -132,7 +132,7 @@ class Caller:
         self.dialled = dialled
         self.node_id = node_id
         self.client_host = client_host
-        self.principal = PrincipalWatch(shared.name_claim)
+        self.principal = PrincipalWatch(shared.name_claim, shared.users_of_logins)
         self.routes: dict[int, Route] = {}
         self.fetch_room = FetchRoom(wake, shared.waiting_fetches)
         self._set_aside: dict[int, Route] = {}

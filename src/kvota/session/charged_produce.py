@@ -18,8 +18,12 @@ from kvota.session.heads import read_acks
 from kvota.session.line_place import LinePlace
 from kvota.session.produce_quota import Charge, ProduceRequest
 from kvota.session.route import Route
+from kvota.wire.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES
 from kvota.wire.steps import Steps
 from kvota.wire.varint import Frame
+
+_HEAD = REQUEST_HEAD.unpack_from
+_NO_ACKS = bytes(2)
 
 
 class AnswerInPart(Protocol):
@@ -74,13 +78,39 @@ def take_charged_produce(
     """
     if caller.pausing.passing_until_us and caller.pausing.mute_again(now_us):
         return None
-    size = int.from_bytes(frame[:4], "big")
-    correlation = int.from_bytes(frame[8:12], "big", signed=True)
-    client_id_length = int.from_bytes(frame[12:14], "big", signed=True)
-    awaits_answer = read_acks(frame, 0, size + 4, client_id_length, route) != bytes(2)
+    size, _, _, correlation, client_id_length = _HEAD(frame, 0)
+    awaits_answer = _acks(frame, size, client_id_length, route) != _NO_ACKS
     must_wait = route.enforced and _owes_too_much(route, now_us)
     if must_wait and not place.may_go_on(route, size, awaits_answer=awaits_answer, now_us=now_us):
         return None
+    charges: list[Charge] = []
+    if caller.shared.produce_quotas:
+        refusal = _charge_further(caller, route, frame, charges, now_us)
+        if refusal is not None:
+            append_rows(caller, charges, NO_ANSWER)
+            if refusal:
+                told = caller.told_in(refusal, (route.key, route.version), now_us)
+                caller.answer_locally(correlation, told)
+            place.leave()
+            return b""
+        further_ms = max(charge.mute_ms for charge in charges)
+        if further_ms > 0:
+            caller.mute_to_the_end(further_ms)
+    return AdmittedProduce(route, correlation, size, awaits_answer, charges)
+
+
+def _acks(frame: bytes, size: int, client_id_length: int, route: Route) -> bytes:
+    body = REQUEST_HEAD_BYTES + max(client_id_length, 0)
+    acks = frame[body + 2 : body + 4]
+    if len(acks) == len(_NO_ACKS) and frame[body : body + 2] == route.no_transaction:
+        return acks
+    return read_acks(frame, 0, size + 4, client_id_length, route)
+
+
+def _charge_further(
+    caller: Caller, route: Route, frame: bytes, charges: list[Charge], now_us: int
+) -> bytes | None:
+    """Charge one Produce on each further quota, into ``charges``, until one refuses; returns what that answers."""
     request = ProduceRequest(
         connection=caller.number,
         user=caller.principal.name,
@@ -89,21 +119,12 @@ def take_charged_produce(
         version=route.version,
         frame=frame,
     )
-    charges: list[Charge] = []
     for quota in caller.shared.produce_quotas:
         charged = quota.charge(request, now_us)
         if not isinstance(charged, Charge):
-            append_rows(caller, charges, NO_ANSWER)
-            if charged:
-                told = caller.told_in(charged, (route.key, route.version), now_us)
-                caller.answer_locally(correlation, told)
-            place.leave()
-            return b""
+            return charged
         charges.append(charged)
-    further_ms = max((charge.mute_ms for charge in charges), default=0)
-    if further_ms > 0:
-        caller.mute_to_the_end(further_ms)
-    return AdmittedProduce(route, correlation, size, awaits_answer, charges)
+    return None
 
 
 def charge_bytes(caller: Caller, produce: AdmittedProduce, now_us: int) -> bool:

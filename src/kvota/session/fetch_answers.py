@@ -21,6 +21,9 @@ _INT32 = Struct(">i")
 _READ_INT32 = _INT32.unpack_from
 _WRITE_INT32 = _INT32.pack_into
 _THROTTLE_AND_ERROR = Struct(">ih").unpack_from
+# Plain ints, and one name: the interpreter finds an enum's members the slow way.
+_NO_ERROR, _FETCHING = int(ErrorCode.NONE), int(Reason.FETCHING)
+_TOKEN_BUCKET = Algorithm.TOKEN_BUCKET
 
 
 def charge_fetch(
@@ -51,7 +54,7 @@ def charge_fetch(
         caller.look_up_now(route, client_id, now_us)
     value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
     error_code, session_id = head
-    request_ms = caller.request_throttle_ms if error_code == ErrorCode.NONE else 0
+    request_ms = caller.request_throttle_ms if error_code == _NO_ERROR else 0
     if request_ms:
         verdict = _refused_for_time(route, value, now_us // 1000, request_ms)
     else:
@@ -129,9 +132,9 @@ def _body_offset(data: bytes | bytearray, pos: int, end: int, route: Route) -> i
 def _verdict(route: Route, value: int, error_code: int, now_ms: int) -> Verdict:
     """Deliver it or not; an error, and everything in shadow mode, is delivered."""
     lane = route.lane
-    if route.enforced and error_code == ErrorCode.NONE:
+    if route.enforced and error_code == _NO_ERROR:
         return lane.answer_room().judge(lane, value, now_ms)
-    if lane.algorithm is Algorithm.TOKEN_BUCKET and (lane.is_blocked or lane.turn_in_ms(now_ms)):
+    if lane.algorithm is _TOKEN_BUCKET and (lane.is_blocked or lane.turn_in_ms(now_ms)):
         # Nothing is spent beyond what may be owed: so enforcement never starts with hours of debt.
         throttle_ms = lane.refuse(value, now_ms)
         return Verdict(throttle_ms, lane.peek(now_ms), is_charged=False)
@@ -159,5 +162,5 @@ def _go_on(caller: Caller, route: Route, value: int, now_us: int) -> None:
 
 
 def _resume(caller: Caller) -> None:
-    if caller.pausing.reasons & Reason.FETCHING:
-        caller.commands.append((Do.RESUME, Reason.FETCHING))
+    if caller.pausing.reasons & _FETCHING:
+        caller.commands.append((Do.RESUME, _FETCHING))

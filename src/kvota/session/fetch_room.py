@@ -112,6 +112,11 @@ class FetchRoom:
                 likely_bytes = min(likely_bytes, self._last_bytes)
         return likely_bytes if lane.is_blocked else min(likely_bytes, lane.window_bytes)
 
+    @property
+    def last_bytes(self) -> int:
+        """How large the last answer was that may have brought records."""
+        return self._last_bytes
+
     def go_up(self, lane: Lane, size_bytes: int, asked_bytes: int | None, now_us: int) -> None:
         """A Fetch goes up that is expected to bring so much; ``asked_bytes``: lowered to that."""
         self.leave()

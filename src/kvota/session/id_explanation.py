@@ -57,7 +57,7 @@ def _reading(ids: ProducerIds, user: str, rate: float | None, now_ms: int) -> Pr
     if there is not None:
         seen.layers, seen.recent = there.layers, there.recent
         if there.bucket is not None:
-            seen.restore_owed(there.bucket.packed())
+            seen.restore_owed(*there.bucket.owed)
     reading = imagined.reading(user, now_ms)
     assert reading is not None
     return reading

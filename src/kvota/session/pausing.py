@@ -5,11 +5,15 @@ reasons in ``AT_ONCE`` also leave the rest of the running frame in the socket. A
 deadline: ``next_deadline_ms`` offers it, the driver keeps one timer and calls ``deadline_passed``.
 """
 
-from enum import IntFlag
+from enum import IntEnum
 
 
-class Reason(IntFlag):
-    """The reasons. The hot path compares them as plain ints."""
+class Reason(IntEnum):
+    """The reasons, a bit each.
+
+    No ``IntFlag``: what is made of these with ``|``, ``&`` and ``~`` is a plain int, as the hot path wants it. A flag
+    that once got into ``Pausing.reasons`` would stay in it, and every look at it would be a call.
+    """
 
     MUTED = 1  # a quota says so
     WAITING = 2  # a mutation or a login is under way: a broker, too, has one request in hand

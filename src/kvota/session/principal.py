@@ -4,7 +4,9 @@ The name is believed only when the broker has accepted the login. Passwords and 
 and kept nowhere. Source: Kafka's SASL handshake and authenticate messages, RFC 4616, RFC 5802, RFC 7628.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kvota.model.errors import ProtocolError
 from kvota.session.outside import Owner
@@ -14,11 +16,16 @@ from kvota.wire.bearer_token import bearer_name
 ANONYMOUS = "ANONYMOUS"
 _SCRAM = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _OAUTH = "OAUTHBEARER"
+# These end with an empty token of the broker's: GSSAPI's others are steps of it, and a document that comes for a
+# bearer token is a failure that looks like success.
+_END_WITHOUT_TOKEN = frozenset({"GSSAPI", _OAUTH})
 # Names and texts of peers may be half a megabyte long; the log, and what it remembers, get so many characters.
 SHOWN_MAX = 200
 _NO_OWN_LOGIN = "a gateway with a login of its own asks: client.quota.callback.static.kafka.admin.security.protocol"
+# Logins in which a name can always be read, but for delegation tokens.
+NAMED_LOGINS = frozenset({"PLAIN", *_SCRAM})
 # Logins whose end is seen in the broker's tokens.
-WHOLE_LOGINS = frozenset({"PLAIN", *_SCRAM, _OAUTH})
+WHOLE_LOGINS = NAMED_LOGINS | {_OAUTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +81,13 @@ class PrincipalWatch:
 
     Args:
         claim: of bearer tokens, in which the name stands.
+        users: who one is whose name cannot be read, by mechanism; else ``ANONYMOUS``.
     """
 
-    __slots__ = ("_claim", "_login", "name", "warning")
+    __slots__ = ("_claim", "_login", "_users", "name", "warning")
 
-    def __init__(self, claim: str = "sub") -> None:
-        self._claim = claim
+    def __init__(self, claim: str = "sub", users: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._claim, self._users = claim, users
         self.name = ANONYMOUS
         self.warning: str | None = None
         self._login = Login("")
@@ -113,7 +121,7 @@ class PrincipalWatch:
     def is_complete(self, login: Login, error_code: int, auth_bytes: bytes) -> bool:
         """The broker has answered a token; True when this completes the login: then ``accept`` it.
 
-        The end of a login with another mechanism than these (GSSAPI, one of a vendor's own) cannot be
+        The end of a login with another mechanism than these (one of a vendor's own) cannot be
         seen. Its name cannot be read either, so each token that the broker accepts may be the last one.
 
         Raises:
@@ -131,8 +139,7 @@ class PrincipalWatch:
             raise ProtocolError(msg)
         if login.mechanism in _SCRAM and not sasl.is_server_final(auth_bytes):
             return False
-        # A document here is a failure that looks like success.
-        return not (login.mechanism == _OAUTH and auth_bytes)
+        return login.mechanism not in _END_WITHOUT_TOKEN or not auth_bytes
 
     def accept(self, login: Login, owner: Owner | None = None) -> None:
         """A login is complete: believe its name.
@@ -143,7 +150,8 @@ class PrincipalWatch:
         """
         name, why = login.claimed, login.why
         if not login.readable:
-            name, why = (None, why or self._why_unknown(login)) if owner is None else owner
+            of_rule = self._users.get(login.mechanism)
+            name, why = (of_rule, why or self._why_unknown(login)) if owner is None else owner
         if name is not None:
             self.name = name
             return

@@ -1,7 +1,7 @@
 """Further quotas that a Produce may be charged on, beside the one on its bytes."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvota.model.decision_sink import ChargeMemo
 
@@ -27,8 +27,7 @@ class ProduceRequest:
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """One charge of one Produce: a row, once its answer is here.
 
     ``outcome`` is a code of ``model.decision_sink``.

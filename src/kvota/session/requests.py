@@ -48,7 +48,9 @@ _IN_FLIGHT, _BUDGET, _IN_LINE = map(int, (Reason.IN_FLIGHT, Reason.BUDGET, Reaso
 _NO_ACKS = b"\x00\x00"
 # What requests cost at the worst that are not as usual; of the last kind some have to be looked through.
 _ACKS_US, _OVER_LIMIT_US, _RARER_US, _RARER_BYTES_PER_US = 5, 5, 15, 500
-_CHARGED_PRODUCE = int(Kind.CHARGED_PRODUCE)
+_CHARGED_PRODUCE, _INIT_PRODUCER_ID = int(Kind.CHARGED_PRODUCE), int(Kind.INIT_PRODUCER_ID)
+_FETCH_KIND, _SHARE_FETCH_KIND = int(Kind.FETCH), int(Kind.SHARE_FETCH)
+_EXCHANGE_KIND = int(Kind.EXCHANGE)
 # Of these what is here goes on while the rest arrives; others must be whole.
 _GO_ON_AT_ONCE = frozenset(Kind) - {Kind.FETCH, Kind.SHARE_FETCH, Kind.EXCHANGE}
 
@@ -289,7 +291,7 @@ class Requests:
         if frame_end <= len(data):  # else it is not looked through, and may be kept as it is
             work_us += (frame_end - pos) // _RARER_BYTES_PER_US
         self._caller.spend(work_us, now_us)
-        if route.kind == Kind.EXCHANGE:
+        if route.kind == _EXCHANGE_KIND:
             passing = self._pausing.passing_until_us and route.is_permissive
             if passing and self._pausing.mute_again(now_us):
                 return None
@@ -299,7 +301,7 @@ class Requests:
             head = RequestHead(route.key, route.version, correlation)
             begin = EXCHANGES[route.key].begin
             return begin(self._caller, head, bytes(data[pos:frame_end]), now_us)
-        if route.kind == Kind.INIT_PRODUCER_ID:
+        if route.kind == _INIT_PRODUCER_ID:
             self._count_init(data, body, frame_end, route, now_us)
             self._due.append((correlation, _PASS, route))
             return data
@@ -307,9 +309,9 @@ class Requests:
         is_new = client_id != route.client_id or route.is_outdated
         if is_new and not look_up(self._caller, route, client_id, now_us):
             return None
-        if route.kind == Kind.FETCH:
+        if route.kind == _FETCH_KIND:
             instead = take_fetch(self._caller, data, pos, body, route, now_us)
-        elif route.kind == Kind.SHARE_FETCH:
+        elif route.kind == _SHARE_FETCH_KIND:
             instead = take_share_fetch(self._caller, data, pos, body, route, now_us)
         else:
             instead = self._take_produce(route, data, bytes(data[pos:frame_end]), now_us)

@@ -8,7 +8,7 @@ acknowledgements are applied and nothing is acquired.
 from kvota.engine import Lane
 from kvota.session.caller import Caller
 from kvota.session.due import Due
-from kvota.session.fetch_room import look_again_ms
+from kvota.session.fetch_room import FetchRoom, look_again_ms
 from kvota.session.heads import behind_header_tags
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
@@ -21,6 +21,8 @@ _HEAD = REQUEST_HEAD.unpack_from
 # behind it, while the broker's locks run out (15 s at least, where its settings are Kafka's).
 SHARE_FETCH_WAIT_MS_MAX = 1_000
 _PARTS_OF_WINDOW = 20
+# Who has read nothing of late asks for so small a part: hundreds of them may wait for records side by side.
+_PARTS_OF_WINDOW_AT_FIRST = 500
 
 
 def take_share_fetch(
@@ -46,7 +48,7 @@ def take_share_fetch(
         return None
     most_bytes = asked_bytes
     if is_limited and asked_bytes > 0:
-        most_bytes = min(asked_bytes, _room_bytes(lane, now_us // 1000))
+        most_bytes = min(asked_bytes, _room_bytes(lane, mine, now_us // 1000))
         names_topics = share_fetch.names_topics(data, at, end, version)
         if not most_bytes and not names_topics and _waits(caller, route, end - pos, now_us):
             return None
@@ -54,7 +56,9 @@ def take_share_fetch(
     is_refused = is_lowered and not most_bytes
     caller.expect((correlation, Due.SHARE_FETCH, route, route.client_id, is_refused))
     if is_limited:
-        mine.go_up(lane, most_bytes, most_bytes if is_lowered else None, now_us)
+        # A broker sends a whole batch, however little it is asked for.
+        likely_bytes = max(most_bytes, mine.expected_bytes(lane)) if most_bytes > 0 else 0
+        mine.go_up(lane, likely_bytes, most_bytes if is_lowered else None, now_us)
     else:
         mine.leave()
     if not is_lowered:
@@ -62,16 +66,19 @@ def take_share_fetch(
     return share_fetch.with_max_bytes(data[pos:end], at - pos, most_bytes)
 
 
-def _room_bytes(lane: Lane, now_ms: int) -> int:
+def _room_bytes(lane: Lane, mine: FetchRoom, now_ms: int) -> int:
     """How much may be asked for; 0: there is too little room.
 
-    It is half of what there is, so that others who ask meanwhile find some, too: what comes is delivered.
+    It is no more than half of what there is, so that others who ask meanwhile find some, too: what comes is delivered.
+    And it is no more than twice what came last: many who wait for records that are not there would take all the room
+    from each other, and get more than the limit when the records are there.
     """
     room = lane.answer_room()
     free_bytes = room.free_bytes(lane, now_ms)
     if free_bytes < _least_bytes(lane):
         return 0
-    return max(1, free_bytes // 2 - room.overhead_bytes)
+    grown_bytes = max(2 * mine.last_bytes, lane.window_bytes // _PARTS_OF_WINDOW_AT_FIRST)
+    return max(1, min(free_bytes // 2 - room.overhead_bytes, grown_bytes))
 
 
 def _least_bytes(lane: Lane) -> int:

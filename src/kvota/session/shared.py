@@ -48,6 +48,7 @@ class Shared:
         produce_quotas: what a Produce is charged on beside its bytes.
         producer_ids: which producer ids may produce.
         name_claim: of bearer tokens, in which the user's name stands (``sasl.oauthbearer.sub.claim.name``).
+        users_of_logins: who one is whose name cannot be read, by mechanism.
         finds_token_owners: it can be asked whose a delegation token is.
         init_producer_ids: how often each user has asked for one.
         whole_requests: memory for requests that are kept whole.
@@ -76,6 +77,7 @@ class Shared:
     producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     init_producer_ids: InitProducerIds = field(default_factory=InitProducerIds)
     name_claim: str = "sub"
+    users_of_logins: Mapping[str, str] = field(default_factory=dict)
     finds_token_owners: bool = False
     whole_requests: WholeRequests = field(init=False)
     whole_answers: AnnouncedBudget = field(init=False)

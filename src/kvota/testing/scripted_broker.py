@@ -30,6 +30,7 @@ from kvota.testing.frames import (
 )
 from kvota.testing.script import Script
 from kvota.testing.scripted_cluster import ScriptedCluster, TopicChange, TopicOutcome
+from kvota.testing.share_frames import SHARE_FETCH, share_answer
 
 _SERVER_FIRST = b"r=nonce,s=c2FsdA==,i=4096"
 _SERVER_FINAL = b"v=c2lnbmF0dXJl"
@@ -42,6 +43,7 @@ _NEW_SESSION = 4_711
 _produce_answer = lru_cache(maxsize=1024)(produce_answer)
 _metadata_answer = lru_cache(maxsize=1024)(metadata_answer)
 _fetch_answer = lru_cache(maxsize=256)(fetch_answer)
+_share_answer = lru_cache(maxsize=256)(share_answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ class ScriptedBroker:
         self._answered: dict[int, Callable[[bytes, int, int], Reply]] = {
             PRODUCE: self._produced,
             FETCH: self._fetched,
+            SHARE_FETCH: self._shared,
             METADATA: self._described,
             HEARTBEAT: self._beaten,
             SASL_HANDSHAKE: self._shaken,
@@ -172,6 +175,18 @@ class ScriptedBroker:
         if version >= _FETCH_NAMES_NODES_FROM:
             fields["endpoints"] = self._endpoints(self.script.named_nodes(FETCH))
         made = fetched(version, correlation, throttle_ms=throttle_ms, **fields)
+        return self._made(frame, made, throttle_ms=throttle_ms, fields=tuple(fields.items()))
+
+    def _shared(self, frame: bytes, version: int, correlation: int) -> Reply:
+        asked = decoded(frame, SHARE_FETCH, version, is_answer=False)
+        fields: dict[str, Any] = {
+            # Who asks for nothing acquires nothing.
+            "records": bytes(self.script.fetched_bytes() if asked.max_bytes else 0),
+            "partitions": self.script.fetched_partitions(),
+            "endpoints": self._endpoints(self.script.named_nodes(SHARE_FETCH)),
+        }
+        throttle_ms = self.script.throttle_ms(SHARE_FETCH)
+        made = shared(version, correlation, throttle_ms=throttle_ms, **fields)
         return self._made(frame, made, throttle_ms=throttle_ms, fields=tuple(fields.items()))
 
     def _endpoints(self, node_ids: Sequence[int]) -> tuple[tuple[int, str, int], ...]:
@@ -354,6 +369,12 @@ def _session_id(frame: bytes, version: int) -> int:
 def fetched(version: int, correlation: int, *, throttle_ms: int, **fields: Any) -> bytes:
     """The answer of a ``Reply`` to a Fetch with these fields."""
     made = _fetch_answer(version, correlation=0, throttle_ms=throttle_ms, **fields)
+    return with_correlation(made, correlation)
+
+
+def shared(version: int, correlation: int, *, throttle_ms: int, **fields: Any) -> bytes:
+    """The answer of a ``Reply`` to a ShareFetch with these fields."""
+    made = _share_answer(version, correlation=0, throttle_ms=throttle_ms, **fields)
     return with_correlation(made, correlation)
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 _SEQUENCE, _OID, _VERSION = 0x30, 0x06, 0xA0
-_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_TIMES = _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 # The types that Java writes as text; it takes the bytes of each for UTF-8.
 _TEXTS = frozenset(
     {
@@ -74,6 +74,23 @@ def read_certificate(der: bytes) -> Certificate:
         raise CertificateFormatError(msg) from error
 
 
+def end_of_revocation_list(der: bytes) -> datetime | None:
+    """Return when a list of revoked certificates (CRL) is out of date, as it says itself; None: it does not say so.
+
+    Raises:
+        CertificateFormatError: it cannot be read.
+    """
+    try:
+        (outer,) = _elements(der)
+        to_be_signed = next(_elements(_content(outer, _SEQUENCE)))
+        fields = _elements(_content(to_be_signed, _SEQUENCE))
+        _made, *next_one = [_time(one) for one in fields if one[0] in _TIMES]
+        return next_one[0] if next_one else None
+    except (ValueError, IndexError, StopIteration) as error:
+        msg = f"this is no list of revoked certificates: {error}"
+        raise CertificateFormatError(msg) from error
+
+
 # ------------------------------------------------------------------ DER
 
 _Element = tuple[int, bytes, bytes]  # its tag, its content, all of it
@@ -106,7 +123,7 @@ def _content(element: _Element, tag: int) -> bytes:
 
 def _time(element: _Element) -> datetime:
     tag, content, _ = element
-    if tag not in {_UTC_TIME, _GENERALIZED_TIME}:
+    if tag not in _TIMES:
         msg = f"an element of type {tag} stands where a time is due"
         raise ValueError(msg)
     text = content.decode("ascii")

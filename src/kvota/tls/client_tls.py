@@ -3,8 +3,18 @@
 import ssl
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from kvota.tls.pem import Pem, TlsSettingError, can_be_shown, show, shown_text, state_of, trust
+from kvota.tls.pem import (
+    Pem,
+    TlsSettingError,
+    can_be_shown,
+    refuse_revoked,
+    show,
+    shown_text,
+    state_of,
+    trust,
+)
 
 Version = ssl.TLSVersion
 
@@ -20,6 +30,7 @@ class Tls:
         certfile: our own certificate and its chain, PEM, where brokers ask for one; its key may be in it.
         keyfile: its key, PEM, where it is not in ``certfile``.
         password: of the key, where it is encrypted; it is in no text, as the key is not.
+        crlfile: which of the brokers' certificates are revoked, PEM; None: no list is looked at.
         check_hostname: whether the broker's certificate has to be for the host that was asked.
         version_min: the lowest version of TLS.
         version_max: the highest.
@@ -32,6 +43,7 @@ class Tls:
     certfile: Pem | None = field(default=None, repr=False)
     keyfile: Pem | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
+    crlfile: Path | None = field(default=None, repr=False)
     check_hostname: bool = True
     version_min: Version = Version.TLSv1_2
     version_max: Version = Version.MAXIMUM_SUPPORTED
@@ -81,7 +93,7 @@ class _Kept:
     def context_of(self, tls: Tls) -> ssl.SSLContext:
         """Return it, made anew where a file has changed; what cannot be read leaves the one before in force."""
         with self._lock:
-            states = tuple(map(state_of, (tls.cafile, tls.certfile, tls.keyfile)))
+            states = tuple(map(state_of, (tls.cafile, tls.certfile, tls.keyfile, tls.crlfile)))
             if self._context is None or states != self._states:
                 try:
                     self._context = _made(tls)
@@ -103,6 +115,8 @@ def _made(tls: Tls) -> ssl.SSLContext:
         context.load_default_certs()
     else:
         trust(context, tls.cafile)
+    if tls.crlfile is not None:
+        refuse_revoked(context, tls.crlfile)
     if tls.certfile is not None:
         show(context, tls.certfile, tls.keyfile, tls.password)
     return context

@@ -1,6 +1,8 @@
 """Certificates and keys as PEM (files, or texts) and PKCS #12: read, checked, and handed to OpenSSL."""
 
+import base64
 import os
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from kvota.model.errors import UsageError
 Pem = Path | str
 
 _IS_TEXT = "-----BEGIN "
+_BLOCK = re.compile("-----BEGIN ([^-]+)-----")
+_REVOKED = "X509 CRL"
 _KEY_WORDS = "PRIVATE KEY-----"
 # What a keystore or a truststore of Java's begins with: JKS, JCEKS.
 _JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -27,7 +31,7 @@ class TlsSettingError(UsageError):
     """A certificate, a key or its password cannot be used.
 
     Attributes:
-        setting: which: ``cafile``, ``certfile``, ``keyfile``, ``password``.
+        setting: which: ``cafile``, ``certfile``, ``keyfile``, ``password``, ``crlfile``.
     """
 
     def __init__(self, problem: str, *, setting: str, value: Pem | None = None) -> None:
@@ -65,6 +69,34 @@ def trust(context: ssl.SSLContext, cafile: Pem, *, setting: str = "cafile") -> N
     except (ssl.SSLError, ValueError) as error:
         problem = "has a certificate that is damaged"
         raise TlsSettingError(problem, setting=setting, value=cafile) from error
+
+
+def refuse_revoked(
+    context: ssl.SSLContext, crlfile: Path, *, setting: str = "crlfile"
+) -> list[str]:
+    """Have peers refused whose certificates these lists name; returns the lists (CRLs), in PEM.
+
+    Who has signed a peer's certificate needs a list here that is not out of date, else the peer is refused, too.
+
+    Raises:
+        TlsSettingError: they cannot be used.
+    """
+    content = _content(setting, crlfile)
+    others = {*_BLOCK.findall(content)} - {_REVOKED}
+    lists = _blocks(content, _REVOKED)
+    if others:  # a certificate would be trusted
+        problem = f"has a {min(others)}, too; lists of what is revoked stand in a file of their own"
+        raise TlsSettingError(problem, setting=setting, value=crlfile)
+    if not lists:
+        problem = f"has no list of revoked certificates in PEM (-----BEGIN {_REVOKED}-----)"
+        raise TlsSettingError(problem, setting=setting, value=crlfile)
+    try:
+        context.load_verify_locations(cafile=crlfile)
+    except OSError as error:  # an SSLError is one
+        problem = "has a list of revoked certificates that is damaged"
+        raise TlsSettingError(problem, setting=setting, value=crlfile) from error
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    return lists
 
 
 # ------------------------------------------------------------------ what we show
@@ -238,7 +270,20 @@ def _content(setting: str, value: Pem) -> str:
 
 def certificates_in(content: str) -> list[str]:
     """Return the certificates in a PEM text; people write comments between them."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    return _blocks(content, "CERTIFICATE")
+
+
+def der_of(block: str) -> bytes:
+    """Return what a block of PEM says.
+
+    Raises:
+        ValueError: it is no base64.
+    """
+    return base64.b64decode("".join(block.splitlines()[1:-1]))
+
+
+def _blocks(content: str, kind: str) -> list[str]:
+    begin, end = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
     found = []
     for part in content.split(begin)[1:]:
         inside, ending, _ = part.partition(end)

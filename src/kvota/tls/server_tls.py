@@ -7,9 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kvota.tls.certificate import read_certificate
+from kvota.tls.certificate import end_of_revocation_list, read_certificate
 from kvota.tls.client_tls import Version
-from kvota.tls.pem import TlsSettingError, show, state_of, trust
+from kvota.tls.pem import TlsSettingError, der_of, refuse_revoked, show, state_of, trust
 from kvota.tls.principal_mapping import PrincipalMapper
 from kvota.tls.secret import Secret
 
@@ -42,6 +42,7 @@ class ServerTls:
         password: what opens it.
         client_auth: whether clients are asked for a certificate; one that is shown is always checked.
         client_cafile: who may have signed it, PEM.
+        client_crlfile: which of these certificates are revoked, PEM; None: no list is looked at.
         mapper: makes a principal of the name in it.
         version_min: the lowest version of TLS.
         version_max: the highest.
@@ -53,6 +54,7 @@ class ServerTls:
     password: Secret = field(default_factory=Secret)
     client_auth: ClientAuth = ClientAuth.NONE
     client_cafile: Path | None = None
+    client_crlfile: Path | None = None
     mapper: PrincipalMapper = field(default_factory=PrincipalMapper)
     version_min: Version = Version.TLSv1_2
     version_max: Version = Version.MAXIMUM_SUPPORTED
@@ -61,7 +63,8 @@ class ServerTls:
     @property
     def state(self) -> tuple[object, ...]:
         """What is another one when a file has changed."""
-        files = self.certfile, self.keyfile, self.client_cafile, self.password.file
+        trusted = self.client_cafile, self.client_crlfile
+        files = self.certfile, self.keyfile, *trusted, self.password.file
         return tuple(map(state_of, files))
 
 
@@ -82,10 +85,12 @@ class Made:
     Attributes:
         context: OpenSSL's.
         ends: when the first certificate of the chain ends that is shown.
+        lists_end: when the first list of revoked certificates is out of date; None: none ever is.
     """
 
     context: ssl.SSLContext
     ends: datetime
+    lists_end: datetime | None = None
 
 
 def make_context(tls: ServerTls) -> Made:
@@ -110,7 +115,15 @@ def make_context(tls: ServerTls) -> Made:
     if tls.client_cafile is not None:
         trust(context, tls.client_cafile, setting="client_cafile")
     ends = min(read_certificate(ssl.PEM_cert_to_DER_cert(one)).ends for one in chain)
-    return Made(context, ends)
+    return Made(context, ends, _lists_end(context, tls.client_crlfile))
+
+
+def _lists_end(context: ssl.SSLContext, crlfile: Path | None) -> datetime | None:
+    if crlfile is None:
+        return None
+    lists = refuse_revoked(context, crlfile, setting="client_crlfile")
+    ends = [end_of_revocation_list(der_of(one)) for one in lists]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _hear(tls: Any, name: str | None, _context: ssl.SSLContext) -> None:

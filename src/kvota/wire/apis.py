@@ -70,7 +70,7 @@ class Treatment(IntEnum):
     PASS = 0  # both go through; only their heads are read
     PRODUCE = 1  # the request is charged, its acks are read, the answer is patched
     FETCH = 2  # the request's limits are lowered, the answer is charged and patched
-    REWRITE = 3  # the answer is read whole, and its addresses become the gateway's
+    REWRITE = 3  # the answer is read whole; its addresses become the gateway's, or are hidden
     EXCHANGE = 4  # the request is read whole: what goes on, who the client is, what it is told
     COUNTED = 5  # as PASS; as EXCHANGE for users whose producer ids are counted
     SHARE_FETCH = 6  # as FETCH, but that every answer is delivered: its records are acquired
@@ -239,9 +239,9 @@ _TABLE = (
         treatment=Treatment.COUNTED,
         request_bytes_max=_BIG,
     ),
-    _api(DESCRIBE_ACLS, "DescribeAcls", 3, flexible_from=2),
-    _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG),
-    _api(31, "DeleteAcls", 3, flexible_from=2, request_bytes_max=_BIG),
+    _api(DESCRIBE_ACLS, "DescribeAcls", 3, flexible_from=2, treatment=Treatment.REWRITE),
+    _api(30, "CreateAcls", 3, flexible_from=2, request_bytes_max=_BIG, treatment=Treatment.REWRITE),
+    _api(31, "DeleteAcls", 3, flexible_from=2, request_bytes_max=_BIG, treatment=Treatment.REWRITE),
     _api(
         DESCRIBE_CONFIGS,
         "DescribeConfigs",
@@ -282,7 +282,9 @@ _TABLE = (
     _api(40, "ExpireDelegationToken", 2, flexible_from=2),
     _api(41, "DescribeDelegationToken", 3, flexible_from=2),
     _api(42, "DeleteGroups", 2, flexible_from=2),
-    _api(43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG),
+    _api(
+        43, "ElectLeaders", 2, flexible_from=2, request_bytes_max=_BIG, treatment=Treatment.REWRITE
+    ),
     _api(
         INCREMENTAL_ALTER_CONFIGS,
         "IncrementalAlterConfigs",
@@ -291,8 +293,22 @@ _TABLE = (
         treatment=Treatment.EXCHANGE,
         request_bytes_max=_BIG,
     ),
-    _api(45, "AlterPartitionReassignments", 1, flexible_from=0, request_bytes_max=_BIG),
-    _api(46, "ListPartitionReassignments", 0, flexible_from=0, request_bytes_max=_BIG),
+    _api(
+        45,
+        "AlterPartitionReassignments",
+        1,
+        flexible_from=0,
+        request_bytes_max=_BIG,
+        treatment=Treatment.REWRITE,
+    ),
+    _api(
+        46,
+        "ListPartitionReassignments",
+        0,
+        flexible_from=0,
+        request_bytes_max=_BIG,
+        treatment=Treatment.REWRITE,
+    ),
     _api(47, "OffsetDelete", 0, flexible_from=NEVER, request_bytes_max=_BIG),
     _api(
         DESCRIBE_CLIENT_QUOTAS,
@@ -310,11 +326,11 @@ _TABLE = (
         treatment=Treatment.EXCHANGE,
         request_bytes_max=_MUTATION,
     ),
-    _api(50, "DescribeUserScramCredentials", 0, flexible_from=0),
-    _api(51, "AlterUserScramCredentials", 0, flexible_from=0),
+    _api(50, "DescribeUserScramCredentials", 0, flexible_from=0, treatment=Treatment.REWRITE),
+    _api(51, "AlterUserScramCredentials", 0, flexible_from=0, treatment=Treatment.REWRITE),
     # v2 (KIP-853) lists the controllers' own listeners; v1 is offered, so that no address leaks.
     _api(55, "DescribeQuorum", 1, flexible_from=0, throttle_from=NEVER),
-    _api(57, "UpdateFeatures", 2, flexible_from=0),
+    _api(57, "UpdateFeatures", 2, flexible_from=0, treatment=Treatment.REWRITE),
     _api(
         DESCRIBE_CLUSTER,
         "DescribeCluster",
@@ -323,7 +339,7 @@ _TABLE = (
         addresses_from=0,
     ),
     _api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, flexible_from=0),
-    _api(64, "UnregisterBroker", 0, flexible_from=0),
+    _api(64, "UnregisterBroker", 0, flexible_from=0, treatment=Treatment.REWRITE),
     _api(65, "DescribeTransactions", 0, flexible_from=0),
     _api(66, "ListTransactions", 2, flexible_from=0),
     _api(68, "ConsumerGroupHeartbeat", 1, flexible_from=0),
@@ -360,8 +376,8 @@ _TABLE = (
         addresses_from=0,
         request_bytes_max=_BIG,
     ),
-    _api(80, "AddRaftVoter", 1, flexible_from=0),
-    _api(81, "RemoveRaftVoter", 0, flexible_from=0),
+    _api(80, "AddRaftVoter", 1, flexible_from=0, treatment=Treatment.REWRITE),
+    _api(81, "RemoveRaftVoter", 0, flexible_from=0, treatment=Treatment.REWRITE),
     _api(88, "StreamsGroupHeartbeat", 0, flexible_from=0),
     _api(89, "StreamsGroupDescribe", 0, flexible_from=0),
     _api(90, "DescribeShareGroupOffsets", 1, flexible_from=0),

@@ -24,7 +24,7 @@ def read_brokers_in_steps(frame: bytes, version: int) -> Steps[ClusterBrokers]:
     """Read an answer of any version, without the size before it, up to its topics.
 
     Raises:
-        ProtocolError: it is no such answer, or names more than ``BROKERS_MAX`` brokers.
+        ProtocolError: as ``brokers_in_steps``.
     """
     what = f"Metadata v{version} answer"
     flexible = is_flexible(METADATA, version)
@@ -32,6 +32,15 @@ def read_brokers_in_steps(frame: bytes, version: int) -> Steps[ClusterBrokers]:
     scanner.skip_tags()
     if version >= _THROTTLE_FROM:
         scanner.skip(4)
+    return (yield from brokers_in_steps(scanner, version))
+
+
+def brokers_in_steps(scanner: Scanner, version: int) -> Steps[ClusterBrokers]:
+    """Read on from behind the throttle time up to the topics.
+
+    Raises:
+        ProtocolError: it is no such answer, or names more than ``BROKERS_MAX`` brokers.
+    """
     count = scanner.count(ADDRESS_BYTES_MIN)
     if count > BROKERS_MAX:
         problem = f"{count} brokers; at most {BROKERS_MAX} are taken"

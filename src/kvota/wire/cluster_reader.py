@@ -7,8 +7,9 @@ of each topic are kept: a topic whose bytes are as they were is not read again.
 from struct import Struct
 from types import MappingProxyType
 
-from kvota.model.cluster_view import NO_LEADER, BrokerView, ClusterView, TopicView
+from kvota.model.cluster_view import NO_LEADER, ClusterView, TopicView
 from kvota.wire.apis import METADATA
+from kvota.wire.cluster_brokers import brokers_in_steps
 from kvota.wire.error_code import ErrorCode
 from kvota.wire.headers import is_flexible
 from kvota.wire.scanner import TOPIC_ID_BYTES, Scanner
@@ -44,7 +45,8 @@ class ClusterReader:
         """Read an answer, without the size before it.
 
         Raises:
-            ProtocolError: it is no such answer; what was read before stays.
+            ProtocolError: it is no such answer, or names more than ``BROKERS_MAX`` brokers; what was read before
+                stays.
         """
         flexible = is_flexible(METADATA, version)
         what = f"Metadata v{version} answer"
@@ -55,9 +57,7 @@ class ClusterReader:
         is_same = len(frame) - body_at == len(self._body) and frame.startswith(self._body, body_at)
         if is_same and version == self._version:
             return self._view
-        brokers = dict(_broker(scanner) for _ in range(scanner.count(10)))
-        cluster_id = scanner.text()
-        scanner.skip(4)  # controller
+        head = yield from brokers_in_steps(scanner, version)
         known = self._bytes if version == self._version else {}
         read, topics = yield from self._read_topics(scanner, frame, version, known)
         by_name = {topic.name: topic for topic in topics.values()}
@@ -66,8 +66,8 @@ class ClusterReader:
         self._body = frame[body_at:]
         yield
         view = ClusterView(
-            cluster_id=cluster_id,
-            brokers=MappingProxyType(brokers),
+            cluster_id=head.cluster_id,
+            brokers=MappingProxyType({broker.node_id: broker for broker in head.brokers}),
             topics=MappingProxyType(by_name),
         )
         if view != self._view:
@@ -131,12 +131,6 @@ class ClusterReader:
             return False
         self._work = 0
         return True
-
-
-def _broker(scanner: Scanner) -> tuple[int, BrokerView]:
-    node_id, host, port, rack = scanner.int32(), scanner.name(), scanner.int32(), scanner.text()
-    scanner.skip_tags()
-    return node_id, BrokerView(node_id, (host, port), rack)
 
 
 def _read_partitions(

@@ -1,10 +1,14 @@
 """Finds a Fetch request's limits and an answer's last tags without decoding either."""
 
+from struct import Struct
+
 from kvota.wire.apis import FETCH
 from kvota.wire.fetch_walker import FetchAnswerWalker
 from kvota.wire.headers import ANSWER_HEAD_BYTES, encode_answer, is_flexible
 from kvota.wire.steps import Steps, at_once
 from kvota.wire.varint import Bytes
+
+_ERROR_AND_SESSION = Struct(">hi").unpack_from
 
 # Of the end of an answer, so many may tell that no node endpoints are in it.
 TAIL_BYTES = 7
@@ -87,8 +91,8 @@ def head_of_answer(data: Bytes, at: int, end: int, version: int) -> tuple[int, i
         return 0, 0
     if at + 10 > end:
         return None
-    error = int.from_bytes(data[at + 4 : at + 6], "big", signed=True)
-    return error, int.from_bytes(data[at + 6 : at + 10], "big", signed=True)
+    error_and_session: tuple[int, int] = _ERROR_AND_SESSION(data, at + 4)
+    return error_and_session
 
 
 def empty_answer(

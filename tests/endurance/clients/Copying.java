@@ -1,3 +1,5 @@
+import java.io.FileReader;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -20,6 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *
  * <p>{@code Copying BOOTSTRAP SOURCE TARGET NAME PROTOCOL}: what is read in one go goes to the target in one transaction with
  * the group's offsets, PROTOCOL (classic or consumer) is the group's. "began" behind the first; "copied COUNT" at the end.
+ * The clients' properties are added to by a file, which the variable CLIENT_PROPERTIES of the environment names.
  */
 public final class Copying {
     private static volatile boolean ended;
@@ -29,7 +32,11 @@ public final class Copying {
     private final KafkaConsumer<String, String> consumer;
     private KafkaProducer<String, String> producer;
 
-    private Copying(String[] args) {
+    private Copying(String[] args) throws IOException {
+        if (System.getenv("CLIENT_PROPERTIES") != null)
+            try (FileReader added = new FileReader(System.getenv("CLIENT_PROPERTIES"))) {
+                base.load(added);
+            }
         base.put("bootstrap.servers", args[0]);
         source = args[1];
         target = args[2];

@@ -1,3 +1,4 @@
+import java.io.FileReader;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
@@ -18,6 +19,10 @@ public final class Producing {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
         settings.put("client.id", args[3]);
+        if (System.getenv("CLIENT_PROPERTIES") != null)
+            try (FileReader added = new FileReader(System.getenv("CLIENT_PROPERTIES"))) {
+                settings.load(added);
+            }
         List<KafkaProducer<String, String>> producers = new ArrayList<>();
         AtomicInteger[] delivered = new AtomicInteger[count], told = new AtomicInteger[count];
         int[] sent = new int[count];

@@ -2,19 +2,28 @@
 
     python producing.py BOOTSTRAP TOPIC PARTITIONS CLIENT_ID PRODUCERS RECORDS_PER_S
 
-All settings but the client id are as they are by default. A value is ``PRODUCER-NUMBER``; numbers take turns on
+All settings but the client id are as they are by default, but for those that a file adds, which the variable
+CLIENT_PROPERTIES of the environment names (``key=value`` a line). A value is ``PRODUCER-NUMBER``; numbers take turns on
 the partitions. Lines on standard output: "began" when each producer has a record acknowledged; at the end, when
 each record is acknowledged or has failed, "failed VALUE ERROR" for some and "sent PRODUCER COUNT TOLD" for each, where
 TOLD is of how many records the client has said what became of them.
 """
 
+import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 from confluent_kafka import Producer
 
 ROUND_S = 0.02
+
+
+def added() -> dict[str, str]:
+    path = os.environ.get("CLIENT_PROPERTIES")
+    lines = Path(path).read_text().splitlines() if path else []
+    return dict(line.split("=", 1) for line in lines)  # type: ignore[misc]
 
 
 def say(line: str) -> None:
@@ -32,6 +41,7 @@ class Numbers:
                 "client.id": client_id,
                 "enable.idempotence": True,
                 "log_level": 0,
+                **added(),
             }
         )
         self._topic, self._partitions = topic, partitions

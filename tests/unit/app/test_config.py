@@ -340,6 +340,12 @@ def test_the_claim_and_the_time_of_logins_are_read(tmp_path: Path) -> None:
     assert load_config(written(tmp_path, UPSTREAM)).kafka.name_claim == "sub"
 
 
+def test_whose_quotas_hold_behind_a_login_without_a_name_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, f'[logins]\nGSSAPI = "kerberos"\n{UPSTREAM}')
+
+    assert load_config(path).users_of_logins == {"GSSAPI": "kerberos"}
+
+
 @pytest.mark.parametrize(
     ("interval_s", "told_ms_max"), [(1, 3_000), (4, 12_000), (60, 30_000), (0, 30_000)]
 )

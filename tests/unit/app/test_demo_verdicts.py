@@ -60,6 +60,18 @@ def test_a_limit_that_was_broken_does_not_hold(tmp_path: Path) -> None:
     assert not judged["a", "PRODUCE"].holds
 
 
+def test_behind_a_raise_what_was_admitted_before_counts_no_more(tmp_path: Path) -> None:
+    values = [1e6, 1e6, 2e6]  # 1,000 s of the first limit
+
+    raised = _verdicts(tmp_path, values, limit=[1e3, 1e6, 1e6])
+    lowered = _verdicts(tmp_path, [4e6, *values], limit=[1e6, 1e3, 1e6, 1e6])
+    never = _verdicts(tmp_path, [*values, 1.0], limit=1e6)
+
+    assert raised["a", "PRODUCE"].holds
+    assert not lowered["a", "PRODUCE"].holds
+    assert not never["a", "PRODUCE"].holds
+
+
 def test_what_was_rejected_used_nothing(tmp_path: Path) -> None:
     judged = _verdicts(tmp_path, [3_000.0] * 1_500, outcome="rejected")
 

@@ -126,6 +126,8 @@ def test_the_image_is_of_nobody_who_may_do_more_and_runs_the_gateway() -> None:
     (user,) = [line.split()[1] for line in last if line.startswith("USER ")]
     assert int(user.split(":")[0]) == POD["securityContext"]["runAsUser"] > 0
     assert 'ENTRYPOINT ["/opt/kvota/bin/kvota", "gateway"]' in last
+    # The settings have a login of the gateway's own, and a certificate may be a PKCS #12 file.
+    assert "requirements/image.txt" in "\n".join(lines)
     assert CONTAINER["args"] == ["-c", "/etc/kvota/gateway.toml"]
 
 

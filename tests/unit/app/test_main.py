@@ -1,12 +1,15 @@
 """The command line: exit codes, nearest names, help."""
 
+import ast
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kvota.app.cli import kafka
-from kvota.app.cli.main import main
+from kvota.app.cli.main import COMMANDS, main
 from kvota.localkafka.jars.lock import kafka_versions
 from kvota.localkafka.processes.tools import CLASS_OF_TOOL
 
@@ -70,6 +73,38 @@ def test_hints_say_what_can_be_typed(
     said = capsys.readouterr().out
     assert said.startswith("example:\n  ../kvota/run kvota usage --events kvota-demo/")
     assert "usage: ../kvota/run kvota usage" in said
+
+
+def test_no_text_of_the_program_has_a_command_as_only_some_can_type_it() -> None:
+    """From a clone it is ``./run kvota …``: texts say ``called()`` in place of ``kvota``."""
+    typed = re.compile(rf"\bkvota ({'|'.join(COMMANDS)})\b")
+    source = Path(sys.modules["kvota"].__path__[0])
+
+    fixed = [
+        f"{path.relative_to(source)}:{line}: {text}"
+        for path in sorted(source.rglob("*.py"))
+        for line, text in _texts(ast.parse(path.read_text()))
+        if typed.search(text)
+    ]
+
+    assert not fixed
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Each text in a module with its line, but for the docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
+            yield node.lineno, node.value
 
 
 def test_kafkas_tools_are_those_that_can_be_run() -> None:

@@ -105,6 +105,7 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
         ("kafka up --nodes three", 'argument --nodes: "three" is not a whole number.'),
         ("kafka up --nods 3", 'there is no option "--nods". Did you mean "--nodes"?'),
         ("kafka up --user alice", '"alice" is not NAME=SECRET, e.g. alice=alice-secret'),
+        ("kafka up --racks a,b", "2 racks for 1 nodes: name one for each node"),
         ("kafka up --user a=1 --user a=2", '--user: "a" is there twice; which secret holds?'),
         ("demo --seconds 20s", '"20s" is not a number of seconds from 5 to 600'),
     ],

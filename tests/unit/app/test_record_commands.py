@@ -65,6 +65,20 @@ def wrong(*arguments: str) -> object:
             ["replay", "--events", ".", "--law", "--window", "11"],
             '"11" is not a window, e.g. 11x1s',
         ),
+        (
+            ["replay", "--events", ".", "--law", "--by", "counter"],
+            "--by: --law replays every row by",
+        ),
+        (["replay", "--events", ".", "--law", "--mode", "open"], "--mode: --law replays every row"),
+        (["replay", "--events", ".", "--rows", "--window", "11x1s"], "--window: --rows replays"),
+        (["replay", "--events", ".", "--rows", "--burst", "1s"], "--burst: --rows replays every"),
+        (
+            [
+                *("replay", "--events", ".", "--law"),
+                *("--algorithm", "token_bucket", "--debt-max", "15s"),
+            ],
+            "--algorithm, --debt-max: --law replays every row by the counter, quota and algorithm that it",
+        ),
         (["recommend", "--events", "."], "--capacity"),
         (
             ["recommend", "--events", ".", "--capacity", "DISK=1MB/s"],

@@ -21,6 +21,7 @@ from kvota.tls.server_tls import ClientAuth, make_context
 
 UPSTREAM = '[upstream]\nbootstrap_servers = ["kafka-1:9092"]\n'
 SECRET = "the password of the key"
+ASKING = 'certfile = "server-keystore.pem"\nclient_auth = "required"\nclient_cafile = "ca.pem"\n'
 
 
 @pytest.fixture
@@ -39,6 +40,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "password").write_text(f"{SECRET}\n")
     (tmp_path / "wrong").write_text("another one\n")
     (tmp_path / "empty").touch()
+    revoked = authority.revoke(authority.issue("revoked-client")).read_text()
+    (tmp_path / "both.pem").write_text(revoked + authority.certificate.read_text())
+    (tmp_path / "damaged.pem").write_text(revoked[:100] + "!" + revoked[101:])
     assert plain.key.exists()
     return tmp_path
 
@@ -176,6 +180,27 @@ def test_a_key_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
             "ciphers",
             "has no cipher",
         ),
+        (
+            f'{ASKING}client_crlfile = "none.pem"',
+            "client_crlfile",
+            "none.pem: cannot be read: No such file",
+        ),
+        (
+            f'{ASKING}client_crlfile = "empty"',
+            "client_crlfile",
+            "has no list of revoked certificates in PEM",
+        ),
+        (
+            f'{ASKING}client_crlfile = "both.pem"',
+            "client_crlfile",
+            "has a CERTIFICATE, too; lists of what is revoked stand in a file of their own",
+        ),
+        (f'{ASKING}client_crlfile = "damaged.pem"', "client_crlfile", "that is damaged"),
+        (
+            'certfile = "server-keystore.pem"\nclient_crlfile = "revoked.pem"',
+            "client_crlfile",
+            "no client is asked for a certificate",
+        ),
         ("", "certfile", "missing"),
     ],
 )
@@ -213,6 +238,7 @@ def test_what_cannot_be_used_is_said_with_its_place(
         ("[listeners]\na = 1", "listeners.a", "not a table"),
         ('[upstream.tls]\ncafile = "none.pem"', "upstream.tls.cafile", "cannot be read"),
         ('[upstream.tls]\nkeyfile = "server.key"', "upstream.tls.keyfile", "of a certificate"),
+        ('[upstream.tls]\ncrlfile = "empty"', "upstream.tls.crlfile", "has no list of revoked"),
     ],
 )
 def test_what_else_is_wrong_is_said_with_its_place(
@@ -233,3 +259,20 @@ def test_it_is_said_when_a_certificate_ends(folder: Path) -> None:
     ]
     said = doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas()))
     assert any("has ended; no client takes it" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("is_outdated", [False, True])
+def test_it_is_said_when_a_list_of_revoked_certificates_is_out_of_date(
+    folder: Path, is_outdated: bool
+) -> None:
+    authority = Authority(folder)
+    authority.issue("server")
+    authority.revoke(is_outdated=is_outdated)
+    config, faults = read(folder, f'[gateway.tls]\n{ASKING}client_crlfile = "revoked.pem"\n')
+
+    assert faults == []
+    day = datetime.now(UTC) + timedelta(days=-1 if is_outdated else 1)
+    until = f"gateway.tls: {folder / 'revoked.pem'} is good until {day:%Y-%m-%d}"
+    assert any(line.startswith(until) for line in when_certificates_end(config))
+    said = doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas()))
+    assert any("is out of date since" in sentence for sentence in said) == is_outdated

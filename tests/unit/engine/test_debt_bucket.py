@@ -115,11 +115,11 @@ def test_a_rejected_request_is_told_what_is_owed_without_it() -> None:
 # ------------------------------------------------------------------ changes
 
 
-def test_a_changed_limit_keeps_the_debt_in_seconds() -> None:
+def test_a_higher_limit_keeps_the_debt_in_bytes_and_a_lower_one_in_seconds() -> None:
     bucket = owing(20)
 
     bucket.configure(BURST, 10 * LIMIT)
-    assert bucket.peek(NOW_MS) == 20_000
+    assert bucket.peek(NOW_MS) == 2_000
     bucket.configure(BURST, LIMIT / 10)
 
     assert bucket.peek(NOW_MS) == 20_000
@@ -148,11 +148,21 @@ def test_another_debt_that_may_be_owed_counts_from_the_next_charge_on() -> None:
     assert bucket.charge(1, NOW_MS) == 10_001
 
 
-def test_without_a_limit_nothing_is_owed_but_what_was_owed_before_is() -> None:
+def test_without_a_limit_nothing_is_owed() -> None:
     bucket = owing(20)
 
     bucket.configure(BURST, None)
-    assert (bucket.allowance(NOW_MS), bucket.admit(10**15, NOW_MS)) == (INT32_MAX, 20_000)
+    assert (bucket.peek(NOW_MS), bucket.turn_in_ms(NOW_MS)) == (0, 0)
+    assert (bucket.allowance(NOW_MS), bucket.charge(10**15, NOW_MS)) == (INT32_MAX, 0)
+    bucket.configure(BURST, LIMIT)
+
+    assert bucket.charge(5_000, NOW_MS) == 5_000
+
+
+def test_a_quota_that_is_gone_for_a_moment_changes_nothing_where_nothing_came_meanwhile() -> None:
+    bucket = owing(20)
+
+    bucket.configure(BURST, None)
     bucket.configure(BURST, LIMIT)
 
     assert bucket.peek(NOW_MS + 5_000) == 15_000

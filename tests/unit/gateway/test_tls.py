@@ -181,6 +181,7 @@ async def test_who_shows_no_certificate_is_anonymous_where_it_is_requested(
         (None, "it shows no certificate"),
         ("expired", "certificate has expired"),
         ("foreign", "unable to get local issuer certificate"),
+        ("self-signed", "self-signed certificate"),
         ("unruly", "no rule applies"),
     ],
 )
@@ -196,7 +197,8 @@ async def test_who_cannot_be_taken_is_closed_with_a_reason(  # noqa: PLR0917
     rules = PrincipalMapper("RULE:^CN=[^u].*$/known/")
     world = await worlds(tls=replace(server, client_auth=ClientAuth.REQUIRED, mapper=rules))
     issuer = Authority(tmp_path / "other", name="other") if shown == "foreign" else authority
-    issued = None if shown is None else issuer.issue(shown, is_expired=shown == "expired")
+    ways = {"is_expired": shown == "expired", "is_self_signed": shown == "self-signed"}
+    issued = None if shown is None else issuer.issue(shown, **ways)
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         client = await world.connect_by_tls(trusting(authority, issued))
         await client.ask(heartbeat())

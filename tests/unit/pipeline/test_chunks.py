@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kvota.model.decision_sink import OUTCOMES
 from kvota.model.errors import KvotaError
+from kvota.pipeline import arrange as arrange_module
 from kvota.pipeline import chunk_schema as s
-from kvota.pipeline import pack as packing_module
+from kvota.pipeline.event_columns import Events
 from kvota.pipeline.kernels import packing
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
@@ -51,7 +52,7 @@ def table(rows: list[EventRow]) -> pa.Table:
 
 def chunks(parts: list[list[EventRow]], by: s.By) -> pa.Table:
     how = Packing(by=by, runs=RUNS, further=FURTHER)
-    packed = [batch for rows in parts if (batch := pack(table(rows), how)) is not None]
+    packed = [batch for rows in parts if (batch := pack(Events(table(rows)), how)) is not None]
     return identified(pa.Table.from_batches(packed, s.CHUNK))
 
 
@@ -171,7 +172,7 @@ def test_large_counters_are_cut_and_put_together(
 def test_with_many_names_counters_are_told_apart_by_sorting(
     recorded: list[EventRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing_module, "_COMBINATIONS_MAX", 3)
+    monkeypatch.setattr(arrange_module, "_COMBINATIONS_MAX", 3)
 
     found = in_order(unpack(chunks([recorded], "counter").to_batches(), as_recorded=True))
 
@@ -183,12 +184,12 @@ def test_what_is_not_wanted_is_left_out(recorded: list[EventRow]) -> None:
     period = Period(times[100], times[200])
     how = Packing(by="user", runs=RUNS, quota_types=frozenset({"FETCH"}), period=period)
 
-    batch = pack(table(recorded), how)
+    batch = pack(Events(table(recorded)), how)
 
     wanted = [row for row in recorded if row[5] == "FETCH" and times[100] <= row[0] < times[200]]
     assert sum(batch.column("rows").to_pylist()) == len(wanted) > 10
     assert set(batch.column("quota_type").to_pylist()) == {"FETCH"}
-    assert pack(table([row for row in recorded if row[5] != "FETCH"]), how) is None
+    assert pack(Events(table([row for row in recorded if row[5] != "FETCH"])), how) is None
 
 
 def test_two_counters_of_one_id_are_not_merged(recorded: list[EventRow]) -> None:
@@ -207,7 +208,8 @@ def test_a_name_that_is_missing_is_not_the_other_name() -> None:
     rows = [row | {"user": "x", "client_id": None}, row | {"user": None, "client_id": "x"}]
 
     batch = pack(
-        pa.Table.from_pylist(rows, EVENT_SCHEMA), Packing(by="user-client", runs={run: (0, True)})
+        Events(pa.Table.from_pylist(rows, EVENT_SCHEMA)),
+        Packing(by="user-client", runs={run: (0, True)}),
     )
 
     assert sorted(batch.column("tags").to_pylist()) == ["client-id=,user=x", "client-id=x,user="]

@@ -14,7 +14,7 @@ import pytest
 from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import FACTS, QuotaType
-from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
+from kvota.pipeline.kernels.law_kernel import STATE_SIZE, TOKENS_SIZE, law_rows
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
 COLUMN = {column.name: place for place, column in enumerate(EVENT_COLUMNS)}
@@ -70,7 +70,7 @@ def replayed(
     )
     state = (
         np.zeros(STATE_SIZE, np.int64),
-        np.zeros(1),
+        np.zeros(TOKENS_SIZE),
         np.zeros(SLOTS, np.int64),
         np.zeros(SLOTS, np.int64),
         np.zeros(SLOTS),

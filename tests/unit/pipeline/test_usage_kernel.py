@@ -41,6 +41,27 @@ def windows_of(rows: list[tuple[int, int, float]], window_s: int) -> list[tuple[
     return found
 
 
+def shares_of_limits(
+    values: list[float], limits: list[float], *, window_s: int = 100
+) -> list[float]:
+    """The share of the limit in each window; a value and a limit for each second."""
+    count = len(values)
+    rates = np.zeros((k.RATES, count))
+    found = k.usage_windows(
+        np.zeros(count, np.int64),
+        np.arange(count),
+        np.array(values),
+        np.array(limits),
+        np.sort(values),
+        np.zeros(count, np.int64),
+        np.full(count, window_s, np.int64),
+        np.zeros(count + 1, np.int64),
+        np.zeros(count, np.int64),
+        rates,
+    )
+    return rates[k.LIMIT_SHARE, :found].tolist()
+
+
 def by_kernel(rows: list[tuple[int, int, float]], window_s: int) -> list[tuple[float, ...]]:
     ids, seconds, values = (np.array(column) for column in zip(*rows, strict=True))
     count = len(ids)
@@ -51,6 +72,7 @@ def by_kernel(rows: list[tuple[int, int, float]], window_s: int) -> list[tuple[f
         ids.astype(np.int64),
         seconds.astype(np.int64),
         values,
+        np.full(count, np.inf),
         ordered,
         np.zeros(count, np.int64),
         np.full(count, window_s, np.int64),
@@ -76,3 +98,31 @@ def test_ten_seconds_across_the_border_of_two_windows_are_seen() -> None:
     rows = [(1, second, 100.0) for second in range(55, 65)]
 
     assert [window[-1] for window in by_kernel(rows, 60)] == [50.0, 100.0]
+
+
+@pytest.mark.timeout(120)
+def test_each_second_is_measured_by_the_limit_that_it_had() -> None:
+    none = math.inf
+
+    # All of the limit in each second, before it fell to a tenth and after.
+    assert shares_of_limits([1000.0] * 20 + [100.0] * 20, [1000.0] * 20 + [100.0] * 20) == [1.0]
+    # 300 % of the lowered one in three seconds: 7 at 100 % and 3 at 300 % of ten seconds.
+    lowered = [1000.0] * 20 + [100.0] * 3
+    assert shares_of_limits([1000.0] * 20 + [300.0] * 3, lowered) == [pytest.approx(1.6)]
+    # Seconds without a limit use nothing of one, and who never had one has no share.
+    assert shares_of_limits([9e9] * 10 + [70.0], [none] * 10 + [70.0]) == [0.1]
+    (unknown,) = shares_of_limits([9e9] * 10, [none] * 10)
+    assert math.isnan(unknown)
+    # Where nothing changed it is the largest rate by the limit, to the last bit.
+    values = [0.1 * second for second in range(30)]
+    assert shares_of_limits(values, [0.7] * 30) == [by_kernel_of_one(values) / 0.7]
+    # The windows before count, too.
+    assert shares_of_limits([10.0] * 12, [10.0] * 6 + [1.0] * 6, window_s=6) == [
+        0.6,
+        pytest.approx(6.4),
+    ]
+
+
+def by_kernel_of_one(values: list[float]) -> float:
+    (window,) = by_kernel([(0, second, value) for second, value in enumerate(values)], 100)
+    return window[-1]

@@ -60,6 +60,23 @@ def test_all_rows_are_shown_once_and_in_order_over_many_batches(make_memo, clock
     assert seen.threads == {"kvota-count"}
 
 
+def test_closed_it_has_shown_all_rows_and_its_thread_has_ended(make_memo, clock) -> None:
+    others = {*threading.enumerate()}
+    seen = Seen()
+    sink = CountingSink(seen, clock=clock, rows_max=7)
+    sink.start()
+    append(sink, make_memo(), 20)
+
+    sink.close()
+
+    assert len(seen.rows) == 20
+    assert {*threading.enumerate()} <= others
+
+
+def test_what_was_never_started_is_closed_at_once(clock) -> None:
+    CountingSink(Seen(), clock=clock).close()
+
+
 def test_rows_that_come_faster_than_they_are_shown_are_refused_and_said(make_memo, clock) -> None:
     sink = CountingSink(Seen(), clock=clock, rows_max=7)  # not started: nobody sets a batch free
 

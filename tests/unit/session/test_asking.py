@@ -266,6 +266,21 @@ def test_what_is_charged_afterwards_needs_no_answer_that_is_still_remembered(
     assert sorted(row.value for row in stage.cluster.rows) == [1, 9]
 
 
+def test_what_is_charged_afterwards_is_recorded_on_the_counter_that_it_is_charged_on() -> None:
+    stage = asking(CONTROLLER_MUTATION=7.0)
+    stage.client(create(("a", 1), ("b", 9)))
+    ((token, asked),) = stage.asked
+    question = stage.answer(token, asked.ask(OneForAll()))
+    tell(stage, question, ("b", 0, 3))
+    _is_replaced(stage.cluster.engine)
+
+    stage.broker(created(("a", 0, 1), ("b", 0, 9)))
+
+    before, afterwards = sorted(stage.cluster.rows, key=lambda row: row.value)
+    assert (before.memo.tags, before.memo.limit) == ("group=all", 1_000.0)
+    assert (afterwards.memo.tags, afterwards.memo.limit) == ("client-id=,user=ANONYMOUS", 7.0)
+
+
 def test_a_question_to_a_callback_that_is_not_in_force_any_more_is_asked_anew() -> None:
     stage = asking(PRODUCE=5_000.0)
     stage.client(produce())

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.counted_calls import with_calls
 from tests.unit.steps.hostile import stand
 from tests.unit.steps.stand import Measure
+
+from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer
+from kvota.testing.stage import Cluster, Stage, quotas
 
 BENCH: dict[str, Any] = runpy.run_path(
     str(Path(__file__).parents[3] / "bench" / "round_trip.py"), run_name="round_trip"
@@ -20,6 +24,10 @@ BENCH: dict[str, Any] = runpy.run_path(
 MACHINE_CALLS_MAX = 12
 # The same with the driver that reads and writes the sockets.
 DRIVER_CALLS_MAX = 26
+# Calls and returns for a Produce that comes in two reads, and for a Fetch, each with its answer. A quota that
+# nobody has, or a dataclass where a tuple does, is seen here.
+PRODUCE_IN_PARTS_CALLS_MAX = 160
+FETCH_CALLS_MAX = 190
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -44,6 +52,34 @@ def test_the_driver_adds_no_more_calls() -> None:
         assert made.broker(answer) == answer
 
     assert len(calls.names) <= DRIVER_CALLS_MAX, calls.names
+
+
+def test_a_large_produce_pays_for_no_quota_that_is_off() -> None:
+    machine = Stage(Cluster(quotas(PRODUCE=1e11))).machine
+    request, answer = produce(13, records=b"r" * 65_000), produce_answer(13)
+
+    def both_ways() -> bytes | bytearray | None:
+        machine.from_client(request[:32_768], 1_000_000)
+        machine.from_client(request[32_768:], 1_000_100)
+        return machine.from_upstream(answer, 1_000_200)
+
+    both_ways()  # the first one is looked up
+
+    assert with_calls(both_ways) <= (answer, PRODUCE_IN_PARTS_CALLS_MAX)
+
+
+def test_a_fetch_calls_no_more() -> None:
+    machine = Stage(Cluster(quotas(FETCH=1e11))).machine
+    request, answer = fetch(18), fetch_answer(18, records=b"f" * 60_000)
+
+    def both_ways() -> bytes | bytearray | None:
+        machine.from_client(request, 1_000_000)
+        return machine.from_upstream(answer, 1_000_200)
+
+    both_ways()  # the first ones are looked up, and say what to expect
+    both_ways()
+
+    assert with_calls(both_ways) <= (answer, FETCH_CALLS_MAX)
 
 
 class Calls(Measure):

@@ -393,20 +393,39 @@ def test_switching_enforcement_off_lets_those_who_wait_go_on() -> None:
     assert [row.memo.enforced for row in cluster.rows] == [True, False]
 
 
-def test_a_raised_limit_keeps_the_debt_in_seconds_and_the_place_in_line() -> None:
+def test_a_lowered_limit_keeps_the_debt_in_seconds_and_the_place_in_line() -> None:
     cluster = cluster_of()
     first, second = connections(cluster, 2)
     owe(cluster, 20)
     first.client(produce())
     second.client(produce())
 
-    cluster.engine.replace_quotas(quotas(PRODUCE=10 * LIMIT))
+    cluster.engine.replace_quotas(quotas(PRODUCE=LIMIT / 10))
     pass_time(10, first, second)
     assert (first.to_broker, second.to_broker) == (b"", b"")
     pass_time(5_000, first, second)
 
     assert first.to_broker == produce()
     assert len(cluster.rows) == 2
+
+
+@pytest.mark.parametrize("limit", [10 * LIMIT, None])
+def test_a_raised_or_removed_limit_lets_those_who_wait_go_on_in_their_order(
+    limit: float | None,
+) -> None:
+    cluster = cluster_of()
+    first, second = connections(cluster, 2)
+    owe(cluster, 100)
+    first.client(produce())
+    second.client(produce())
+
+    cluster.engine.replace_quotas(quotas() if limit is None else quotas(PRODUCE=limit))
+    assert first.wakes
+    first.wake_up()
+    assert (first.to_broker, second.to_broker) == (produce(), b"")
+    second.wake_up()
+
+    assert second.to_broker == produce()
 
 
 def test_another_algorithm_lets_those_who_wait_go_on() -> None:

@@ -128,3 +128,14 @@ def test_a_mute_that_was_lifted_does_not_go_on_behind_the_request_let_through() 
     pausing.mute_again(NOW_US + 1)
 
     assert pausing.reasons == 0
+
+
+def test_reasons_come_and_go_as_a_plain_int() -> None:
+    """A flag in their place would make a call of every look at them, for as long as the connection lives."""
+    pausing = Pausing(cap_ms=1_000)
+
+    pausing.reasons |= Reason.DIALLING | Reason.FETCHING
+    pausing.reasons &= ~Reason.DIALLING
+
+    assert type(pausing.reasons) is int
+    assert pausing.reasons == Reason.FETCHING

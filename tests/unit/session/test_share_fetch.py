@@ -1,7 +1,6 @@
 """ShareFetch (KIP-932): charged as a Fetch, held by the counter's room, and never emptied or answered here."""
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
@@ -13,77 +12,28 @@ from kvota.session.standing import Standing
 from kvota.testing.frames import (
     HEADER_TAGS,
     HEARTBEAT,
-    TOPIC_ID,
     answer,
     decoded,
     fetch,
     fetch_answer,
     node_endpoints,
-    parts,
     request,
     split,
     throttle_of,
 )
-from kvota.testing.kafka_messages import throttle
+from kvota.testing.share_frames import (
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    share_answer,
+    share_fetch,
+)
 from kvota.testing.stage import GATEWAY, Cluster, Stage, quotas
 
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 LIMIT = 10_000
 WINDOW = 10 * LIMIT
+AT_FIRST = WINDOW // 500  # so much a connection asks for that has read nothing yet
 BROKERS = [(1, "broker-1.inside", 9092), (2, "broker-2.inside", 9092)]
 BUCKET = {QuotaType.FETCH: BucketSettings(burst_ms=1_000, debt_max_ms=2_000)}
-
-
-def share_fetch(
-    version: int = 2,
-    *,
-    correlation: int = 1,
-    max_bytes: int = 50_000_000,
-    acknowledges: bool = False,
-    tags: bytes = b"\0",
-) -> bytes:
-    batch = parts(
-        SHARE_FETCH, version, "request", "AcknowledgementBatch",
-        {"first_offset": 3, "last_offset": 5, "acknowledge_types": (1,)},
-    )  # fmt: skip
-    partition = parts(
-        SHARE_FETCH, version, "request", "FetchPartition",
-        {"partition_index": 0, "acknowledgement_batches": batch},
-    )  # fmt: skip
-    topic = parts(
-        SHARE_FETCH, version, "request", "FetchTopic",
-        {"topic_id": TOPIC_ID, "partitions": partition},
-    )  # fmt: skip
-    return request(
-        SHARE_FETCH, version, correlation=correlation, tags=tags, group_id="g", member_id="m",
-        share_session_epoch=1, min_bytes=1, max_bytes=max_bytes, max_wait=throttle(500),
-        topics=topic if acknowledges else (), forgotten_topics_data=(),
-    )  # fmt: skip
-
-
-def share_answer(
-    version: int = 2,
-    *,
-    correlation: int = 1,
-    throttle_ms: int = 0,
-    records: bytes = b"f" * 100,
-    partitions: int = 1,
-    named: list[tuple[int, str, int]] | None = None,
-    tags: bytes = b"\0",
-    error: int = 0,
-) -> bytes:
-    row: dict[str, object] = {"records": records, "error_code": ErrorCode(0), "error_message": None}
-    rows = [{**row, "partition_index": index} for index in range(partitions)]
-    topic = {
-        "topic_id": TOPIC_ID,
-        "partitions": parts(SHARE_FETCH, version, "response", "PartitionData", *rows),
-    }
-    return answer(
-        SHARE_FETCH, version, correlation=correlation, throttle_ms=throttle_ms, tags=tags,
-        error_code=ErrorCode(error), error_message=None,
-        responses=parts(SHARE_FETCH, version, "response", "ShareFetchableTopicResponse", topic),
-        node_endpoints=node_endpoints(SHARE_FETCH, version, named or []),
-    )  # fmt: skip
 
 
 def asked(frame: bytes, version: int = 2) -> int:
@@ -96,6 +46,13 @@ def use(cluster: Cluster, share: float) -> None:
     lane.admit(int(WINDOW * share), cluster.now_ms)
 
 
+def read(stage: Stage, size: int) -> int:
+    """The connection reads so much of its topics; returns what that is charged."""
+    stage.client(share_fetch(correlation=900))
+    stage.broker(share_answer(records=b"f" * size, correlation=900))
+    return int(stage.cluster.rows[-1].value)
+
+
 # ------------------------------------------------------------------ on its way up
 
 
@@ -103,17 +60,52 @@ def use(cluster: Cluster, share: float) -> None:
 @pytest.mark.parametrize("tags", [b"\0", HEADER_TAGS])
 def test_it_asks_for_half_of_the_room_there_is(version: int, tags: bytes) -> None:
     stage = Stage(Cluster(quotas(FETCH=LIMIT)))
+    used_bytes = read(stage, 40_000)
 
     up = stage.client(share_fetch(version, tags=tags, acknowledges=True))
 
     message = decoded(up, SHARE_FETCH, version, is_answer=False)
-    assert (message.max_bytes, message.min_bytes) == (WINDOW // 2, 1)
+    assert (message.max_bytes, message.min_bytes) == ((WINDOW - used_bytes) // 2, 1)
     assert message.topics[0].partitions[0].acknowledgement_batches[0].last_offset == 5
+
+
+def test_it_asks_for_twice_of_what_came_last_and_for_little_at_first() -> None:
+    stage = Stage(Cluster(quotas(FETCH=LIMIT)))
+
+    assert asked(stage.client(share_fetch())) == AT_FIRST
+    stage.broker(share_answer(records=b"f" * 5_000))
+    (row,) = stage.cluster.rows
+    assert asked(stage.client(share_fetch(correlation=2))) == 2 * row.value
+    stage.broker(share_answer(partitions=0, correlation=2))
+    assert asked(stage.client(share_fetch(correlation=3))) == AT_FIRST
+
+
+def test_many_that_wait_for_records_do_not_keep_each_other_back() -> None:
+    """Nothing of the quota is used: each of them waits at its broker, who has its records first."""
+    cluster = Cluster(quotas(FETCH=LIMIT))
+
+    ups = [Stage(cluster, number=number).client(share_fetch()) for number in range(1, 101)]
+
+    assert all(up and asked(up) == AT_FIRST for up in ups)
+    assert not cluster.rows
+
+
+def test_who_asks_for_a_byte_takes_the_room_of_what_comes() -> None:
+    """A broker sends a whole batch all the same."""
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    read(Stage(cluster, number=1), 20_000)
+    read(Stage(cluster, number=2), 20_000)
+
+    ups = [
+        Stage(cluster, number=number).client(share_fetch(max_bytes=1)) for number in range(3, 103)
+    ]
+
+    assert 1 <= sum(bool(up) for up in ups) <= 10
 
 
 def test_who_asks_for_less_is_not_changed() -> None:
     stage = Stage(Cluster(quotas(FETCH=LIMIT)))
-    frame = share_fetch(max_bytes=1_000)
+    frame = share_fetch(max_bytes=AT_FIRST)
 
     assert stage.client(frame) == frame
 
@@ -208,11 +200,15 @@ def test_one_is_under_way_at_a_time_and_what_is_behind_it_waits() -> None:
 def test_many_connections_share_the_room() -> None:
     cluster = Cluster(quotas(FETCH=LIMIT))
     stages = [Stage(cluster, number=number) for number in range(1, 30)]
+    for stage in stages:
+        read(stage, 60_000)
+        stage.advance(2 * WINDOW * 1_000 // LIMIT)
 
     ups = [stage.client(share_fetch()) for stage in stages]
 
-    assert sum(asked(up) for up in ups if up) <= WINDOW
-    assert [asked(up) for up in ups[:3]] == [50_000, 25_000, 12_500]
+    # A sample that has just ended is room, too.
+    assert WINDOW // 2 <= asked(ups[0]) <= 1.1 * WINDOW / 2
+    assert sum(asked(up) for up in ups if up) <= 1.1 * WINDOW
 
 
 @pytest.mark.parametrize("cut", range(1, 60))
@@ -222,7 +218,7 @@ def test_a_request_cut_anywhere_goes_up_as_one(cut: int) -> None:
 
     stage.client(frame[:cut], frame[cut:])
 
-    assert asked(stage.to_broker) == WINDOW // 2
+    assert asked(stage.to_broker) == AT_FIRST
 
 
 @pytest.mark.parametrize("end", range(20, 48))
@@ -321,7 +317,7 @@ def test_a_factor_of_zero_lets_acknowledgements_pass() -> None:
 def test_endpoints_of_an_answer_are_the_gateways(version: int, quota: int) -> None:
     stage = Stage(Cluster(quotas(FETCH=quota)))
     stage.client(share_fetch(version))
-    sent = share_answer(version, records=b"f" * 50_000, named=BROKERS)
+    sent = share_answer(version, records=b"f" * 50_000, endpoints=BROKERS)
 
     told = stage.broker(sent)
 
@@ -341,7 +337,7 @@ def test_a_large_answer_goes_on_while_it_arrives_without_its_endpoints(enforced:
     stage = Stage(cluster)
     beat, told_beat = request(HEARTBEAT, 4, correlation=2), answer(HEARTBEAT, 4, correlation=2)
     stage.client(share_fetch() + beat)
-    sent = share_answer(records=b"f" * 90_000, partitions=20, named=BROKERS)
+    sent = share_answer(records=b"f" * 90_000, partitions=20, endpoints=BROKERS)
     both = sent + told_beat
 
     for at in range(0, len(both), 10_000):
@@ -358,7 +354,7 @@ def test_a_large_answer_goes_on_while_it_arrives_without_its_endpoints(enforced:
 def test_an_answer_cut_anywhere_is_the_same(cut: int) -> None:
     for size in (10_000, 200_000):
         whole, cut_up = (Stage(Cluster(quotas(FETCH=LIMIT))) for _ in range(2))
-        sent = share_answer(records=b"f" * size, named=BROKERS)
+        sent = share_answer(records=b"f" * size, endpoints=BROKERS)
         for stage in (whole, cut_up):
             stage.client(share_fetch())
         whole.broker(sent[:-3], sent[-3:])
@@ -430,7 +426,11 @@ def test_while_a_share_fetch_is_under_way_a_connection_is_at_work() -> None:
 def test_what_its_room_was_is_free_when_it_has_gone() -> None:
     cluster = Cluster(quotas(FETCH=LIMIT))
     first, second = Stage(cluster, number=1), Stage(cluster, number=2)
-    first.client(share_fetch())
+    for stage in (first, second):
+        read(stage, 60_000)
+        stage.advance(2 * WINDOW * 1_000 // LIMIT)
+    up = first.client(share_fetch())
     first.end()
 
-    assert asked(second.client(share_fetch())) == WINDOW // 2
+    assert asked(up) >= WINDOW // 2
+    assert asked(second.client(share_fetch())) == asked(up)

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.index import api_key_map
 
 from kvota.testing.kafka_messages import payload_type, versions
+from kvota.wire import refusals
 from kvota.wire.addresses import _REWRITES
 from kvota.wire.apis import (
     APIS,
@@ -116,7 +117,7 @@ def test_what_decides_on_a_connection_is_read_whole_and_what_names_brokers_is_re
     quotas = {48, 49}
 
     assert keys_of(Treatment.EXCHANGE) == logins_and_versions | mutations | error_texts | quotas
-    assert keys_of(Treatment.REWRITE) == {3, 10, 32, 60, 79}
+    assert keys_of(Treatment.REWRITE) == {3, 10, 32, 60, 79} | refusals.KEYS
     assert (keys_of(Treatment.PRODUCE), keys_of(Treatment.FETCH)) == ({0}, {1})
     assert keys_of(Treatment.SHARE_FETCH) == {78}
     assert keys_of(Treatment.COUNTED) == {24, 25, 28}

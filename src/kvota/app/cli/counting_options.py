@@ -38,7 +38,6 @@ def add_counting_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--debt-max",
         type=duration_ms,
-        default=_DEFAULT.debt_max_ms,
         metavar="TIME",
         help="under token_bucket a Produce waits for its turn while more than this is owed; open loop: it "
         "spends nothing and counts as rejected (default: 15s)",
@@ -53,7 +52,7 @@ def counted(args: argparse.Namespace) -> "Counted":
         algorithm=None if args.algorithm is None else Algorithm(args.algorithm),
         window=args.window,
         burst_ms=args.burst,
-        debt_max_ms=args.debt_max,
+        debt_max_ms=_DEFAULT.debt_max_ms if args.debt_max is None else args.debt_max,
     )
 
 

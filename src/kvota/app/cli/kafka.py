@@ -62,6 +62,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a user of the SASL listener, which there is with users only; may be repeated",
     )
     up.add_argument(
+        "--racks",
+        metavar="A,B,...",
+        default="",
+        help="one for each node; consumers with a client.rack read in theirs",
+    )
+    up.add_argument(
+        "--oauth",
+        action="store_true",
+        help="the SASL listener takes OAUTHBEARER, too, with tokens that nobody has signed: who sends one is whom it names",
+    )
+    up.add_argument(
         "--tls",
         action="store_true",
         help="listeners with TLS, too, which ask clients for a certificate; for this cluster it is made",
@@ -185,6 +196,8 @@ def _described(args: argparse.Namespace, folder: Path | None) -> "LocalKafka":
         version=args.version,
         host=args.host,
         users=dict(args.user),
+        oauth=args.oauth,
+        racks=[rack.strip() for rack in args.racks.split(",") if rack.strip()],
         tls="requested" if args.tls else None,
         first_port=args.port,
         folder=folder,
@@ -207,8 +220,10 @@ def _show(running: "RunningKafka", output: str, ends: str) -> None:
         ("PLAINTEXT", running.bootstrap_servers),
     ]
     if running.sasl_bootstrap_servers:
-        users = ", ".join(running.users)
-        rows.append(("SASL_PLAINTEXT", f"{running.sasl_bootstrap_servers}  users {users}"))
+        users = f"users {', '.join(running.users)}" if running.users else ""
+        bearer = "bearer tokens of anybody (OAUTHBEARER)" if running.oauth else ""
+        who = "; ".join(filter(None, (users, bearer)))
+        rows.append(("SASL_PLAINTEXT", f"{running.sasl_bootstrap_servers}  {who}"))
         rows.append(("", "users have names at SASL_PLAINTEXT; at PLAINTEXT all are ANONYMOUS"))
     if running.tls_bootstrap_servers:
         rows.append(("SSL", running.tls_bootstrap_servers))

@@ -12,6 +12,7 @@ from kvota.app.cli.running_options import url_of
 from kvota.app.cli.status import tenant_name
 from kvota.app.http_client import ask
 from kvota.app.shadow_file import digest_of
+from kvota.files.command_name import called
 from kvota.model.client_quotas import CONNECTION_RATE_KEY, PRODUCER_IDS_KEY
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.quota_type import QuotaType
@@ -23,14 +24,17 @@ from kvota.planning.wanted_quotas import WantedQuotas
 _UNTRIED = (CONNECTION_RATE_KEY, PRODUCER_IDS_KEY)
 _ASKED_MAX = 1_000
 _SHOWN = 20
-_HOW = 'name it in gateway.toml ([quotas] shadow = "FILE"), then: kvota gateway reload'
+
+
+def _how() -> str:
+    return f'name it in gateway.toml ([quotas] shadow = "FILE"), then: {called()} gateway reload'
 
 
 def show_shadow(args: argparse.Namespace) -> int:
     """Print who would be held back, worst first."""
     found = _asked(args)
     if found["file"] is None:
-        msg = f"the gateway tries no file of quotas in shadow mode: {_HOW}"
+        msg = f"the gateway tries no file of quotas in shadow mode: {_how()}"
         raise UsageError(msg)
     if args.output == "json":
         print_json({**found, "worst": found["worst"][: args.top]})
@@ -51,7 +55,7 @@ def check_shadowed(args: argparse.Namespace, wanted: WantedQuotas, *, prunes: bo
         raise UsageError(msg)
     found = _asked(args)
     if found["file"] is None:
-        msg = f"the gateway has not tried {args.file} in shadow mode; nothing was changed. To try it {_HOW}"
+        msg = f"the gateway has not tried {args.file} in shadow mode; nothing was changed. To try it {_how()}"
         raise NegativeError(msg)
     if found["digest"] != digest_of(wanted):
         msg = f"the gateway tries {found['file']}, which wants other quotas than {args.file}; nothing was changed"

@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--plan-file",
         type=Path,
         metavar="FILE",
-        help="write the quotas of the plan into this file; kvota quotas apply takes a .yaml",
+        help=f"write the quotas of the plan into this file; {called()} quotas apply takes a .yaml",
     )
     parser.add_argument(
         "--yes", action="store_true", help="write them into the file given with --quotas"

@@ -96,13 +96,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=("counter", "user", "client", "user-client"),
-        default="counter",
         help="counters as recorded, or one per user, client id or both (default: counter)",
     )
     parser.add_argument(
         "--mode",
         choices=("open", "backlog", "think"),
-        default="open",
         help="open: requests come when they came; backlog: throttled ones wait; think: every throttle "
         "shifts all that follows (default: open)",
     )
@@ -111,10 +109,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; return 1 if the law does not hold."""
-    if args.law:
-        return _law(args)
-    return _rows(args) if args.rows else _candidates(args)
+    """Print the answer; return 1 if the law does not hold.
+
+    Raises:
+        UsageError: an option of candidates is given where rows are replayed as recorded.
+    """
+    if args.law or args.rows:
+        _check_as_recorded(args)
+        return _law(args) if args.law else _rows(args)
+    args.by, args.mode = args.by or "counter", args.mode or "open"
+    return _candidates(args)
+
+
+def _check_as_recorded(args: argparse.Namespace) -> None:
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("by", "mode", "algorithm", "window", "burst", "debt_max")
+        if getattr(args, name) is not None
+    ]
+    if given:
+        msg = (
+            f"{', '.join(given)}: {'--law' if args.law else '--rows'} replays every row by the counter, quota and "
+            f"algorithm that it was recorded with, so nothing can be chosen. Leave {'it' if len(given) == 1 else 'them'} "
+            "away, or try quotas with --candidates or --factors"
+        )
+        raise UsageError(msg)
 
 
 def _law(args: argparse.Namespace) -> int:
@@ -350,7 +369,7 @@ def _how_counted(row: Mapping[str, Any], args: argparse.Namespace) -> str:
     if row["quota_type"] in _ID_TYPES:
         return f"new producer ids in windows of {length}"
     if row["quota_type"] in _BYTE_TYPES and row["algorithm"] == Algorithm.TOKEN_BUCKET:
-        most = format_duration_ms(args.debt_max)
+        most = format_duration_ms(counted(args).debt_max_ms)
         return f"token_bucket with a burst of {length} and {most} of debt"
     return f"{row['samples']} samples of {length}"
 

@@ -15,7 +15,7 @@ _CHARS_MAX = 400
 
 def is_of_changed_record(text: str) -> bool:
     """Tell whether a job failed because files went or changed while it read them."""
-    from kvota.pipeline.chunks import FILE_CHANGED
+    from kvota.pipeline.row_groups import FILE_CHANGED
 
     return any(mark in text for mark in (FILE_CHANGED, *_GONE))
 
@@ -32,7 +32,7 @@ def reason_in(text: str, work_folder: str = "") -> str:
     ... )
     'java.io.IOException: closed'
     """
-    from kvota.pipeline.chunks import FILE_CHANGED
+    from kvota.pipeline.row_groups import FILE_CHANGED
 
     lines = text.splitlines()
     folder = work_folder or "a worker's spark.local.dir"

@@ -18,6 +18,7 @@ from kvota.app.cli.spark_events import (
 )
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
 from kvota.app.text_table import sparkline, text_table
+from kvota.files.command_name import called
 from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms
@@ -139,10 +140,8 @@ def _ranked(totals: "DataFrame") -> "DataFrame":
 
     # A timestamp becomes the local time of this process on its way to Python.
     in_utc = totals.withColumn("start_us", F.unix_micros("window_start")).drop("window_start")
-    has_limit = F.col("limit_binds") & F.coalesce(F.col("limit_last") != 0, F.lit(col=False))
-    share = F.try_divide("rate_10s_max", "limit_last")
     return in_utc.orderBy(
-        F.when(has_limit, share).desc_nulls_last(),
+        F.col("limit_share").desc_nulls_last(),
         F.col("value_sum").desc(),
         "quota_type",
         "user",
@@ -150,10 +149,6 @@ def _ranked(totals: "DataFrame") -> "DataFrame":
         "node_id",
         "enforced",
     )
-
-
-def _share_of_quota(row: Row) -> float | None:
-    return row["rate_10s_max"] / row["limit_last"] if _limit(row) else None
 
 
 def _limit(row: Row) -> float | None:
@@ -189,7 +184,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
             f"{row['events']:,}",
             *(_rate(row, name, raw=args.raw) for name in ("rate_mean", "rate_p95", "rate_10s_max")),
             _limit_cell(row, raw=args.raw),
-            "" if (share := _share_of_quota(row)) is None else f"{share:.0%}",
+            "" if row["limit_share"] is None else f"{row['limit_share']:.0%}",
             _would_be(row, row["throttled"]),
             _would_be(row, row["rejected"]),
             sparkline(used.bars[row["counter_id"]]),
@@ -211,8 +206,8 @@ def _limit_cell(row: Row, *, raw: bool) -> str:
 
 
 def _would_be(row: Row, count: int) -> str:
-    """Return a share of requests; in shadow mode nobody was held back."""
-    share = f"{count / max(row['events'], 1):.1%}"
+    """Return a share of decisions; in shadow mode nobody was held back."""
+    share = f"{count / max(row['decisions'], 1):.1%}"
     return share if row["enforced"] or not count else f"would be {share}"
 
 
@@ -220,11 +215,19 @@ def _notes(used: _Used, args: argparse.Namespace) -> list[str]:
     notes = []
     if used.is_anonymous and args.by == "user":
         notes.append("everyone is ANONYMOUS, because nobody logs in: try --by client")
-    if any(row["limit_last"] is not None and not row["limit_binds"] for row in used.totals):
+    shared = [
+        row for row in used.totals if row["limit_last"] is not None and not row["limit_binds"]
+    ]
+    if any(not row["has_other_tags"] for row in shared):
         others = " or ".join(f"--by {way}" for way in _WAYS if way != args.by)
         notes.append(
             f'"{_SHARED}": the limit is of a counter that this line is not alone on, or has only a part '
             f"of: {others} shows it"
+        )
+    if any(row["has_other_tags"] for row in shared):
+        notes.append(
+            f'"{_SHARED}": the limit is that of a group which a quota callback makes, and no --by shows it: '
+            f"{called()} replay --rows names its tags"
         )
     return notes
 
@@ -273,6 +276,8 @@ def _json_row(row: Row) -> dict[str, object]:
         "busy_s": row["busy_s"],
         "limit_per_s": _limit(row),
         "limit_is_shared": row["limit_last"] is not None and not row["limit_binds"],
+        "limit_ratio": row["limit_share"],
+        "decisions": row["decisions"],
         "throttled_events": row["throttled"],
         "rejected_events": row["rejected"],
         "throttled_ratio": row["share_throttled"],

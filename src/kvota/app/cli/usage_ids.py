@@ -39,7 +39,7 @@ def read_ids(record: Record, chunks: "Chunks", args: argparse.Namespace) -> IdsU
     from kvota.pipeline.counters import ID_TYPES
     from kvota.pipeline.producer_ids import ID_COLUMNS, ids_that_came
 
-    if not chunks.of_types(ID_TYPES).table.head(1):
+    if not chunks.of_types(ID_TYPES).has_rows():
         return IdsUsed()
     of_ids = record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES, modes_apart=True)
     share = F.col("most_in_window") / F.col("window_ms") / F.col("limit_last")

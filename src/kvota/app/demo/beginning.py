@@ -28,7 +28,7 @@ def prepare(folder: Path) -> None:
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _MARKER).write_text("made by kvota demo; removed by the next one\n")
+        (folder / _MARKER).write_text("made by kvota's demo; removed by the next one\n")
     except OSError as error:
         msg = f'"{folder}" cannot be written ({error.strerror}). Name another: --folder DIR'
         raise UsageError(msg) from error

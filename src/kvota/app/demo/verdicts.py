@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.event import Outcome
 from kvota.model.quota_type import FACTS, Algorithm, QuotaType
-from kvota.planning.held import Decided, Held, Promise, held
+from kvota.planning.held import Charged, Decided, Held, Promise, held, held_by_debt
 
 # The columns that make a counter.
 _COUNTER = ("gateway", "run_id", "node_id", "quota_type", "tags")
@@ -36,7 +36,7 @@ class _Counter:
     algorithm: Algorithm
     users: set[str] = field(default_factory=set)
     burst_ms: int = 0
-    rows: list[Decided] = field(default_factory=list)
+    rows: list[Charged] = field(default_factory=list)
 
 
 def verdicts(record: Path, buckets: Mapping[QuotaType, BucketSettings]) -> Verdicts:
@@ -52,7 +52,7 @@ def verdicts(record: Path, buckets: Mapping[QuotaType, BucketSettings]) -> Verdi
         promise = _promise(counter, buckets)
         if promise is None:
             continue
-        found = held(counter.rows, promise)
+        found = _judged(counter, promise)
         for user in counter.users:
             key = (user, counter.quota_type.value)
             judged[key] = max(judged.get(key, found), found, key=_excess_s)
@@ -66,8 +66,6 @@ def _counters(record: Path) -> list[_Counter]:
     """
     counters: dict[tuple[object, ...], list[_Counter]] = defaultdict(list)
     for row in pq.read_table(record, columns=[*_COUNTER, *_OTHERS]).sort_by("seq").to_pylist():
-        if row["limit"] is None:
-            continue
         algorithm = Algorithm(row["algorithm"])
         begun = counters[tuple(row[name] for name in _COUNTER)]
         if not begun or begun[-1].algorithm is not algorithm:
@@ -76,13 +74,30 @@ def _counters(record: Path) -> list[_Counter]:
         counter.users.add(row["user"])
         counter.burst_ms = max(counter.burst_ms, row["samples"] * row["sample_ms"])
         is_rejected = row["outcome"] == Outcome.REJECTED.value
-        spent_s = None if is_rejected else row["value"] / row["limit"]
-        counter.rows.append(Decided(row["ts_us"] // 1000, spent_s))
-    return [counter for begun in counters.values() for counter in begun]
+        value = None if is_rejected else row["value"]
+        counter.rows.append(Charged(row["ts_us"] // 1000, value, row["limit"]))
+    every = [counter for begun in counters.values() for counter in begun]
+    return [counter for counter in every if any(row.limit is not None for row in counter.rows)]
+
+
+def _is_kafkas(quota_type: QuotaType) -> bool:
+    """True for the token bucket of mutations."""
+    return FACTS[quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET
+
+
+def _judged(counter: _Counter, promise: Promise) -> Held:
+    if not _is_kafkas(counter.quota_type):
+        return held_by_debt(counter.rows, promise)
+    rows = (
+        Decided(row.now_ms, None if row.value is None else row.value / row.limit)
+        for row in counter.rows
+        if row.limit
+    )
+    return held(rows, promise)
 
 
 def _promise(counter: _Counter, buckets: Mapping[QuotaType, BucketSettings]) -> Promise | None:
-    if FACTS[counter.quota_type].algorithms[0] is Algorithm.TOKEN_BUCKET:
+    if _is_kafkas(counter.quota_type):
         return Promise(burst_s=counter.burst_ms / 1000)
     bucket = buckets.get(counter.quota_type)
     if bucket is None or counter.algorithm is not Algorithm.TOKEN_BUCKET:

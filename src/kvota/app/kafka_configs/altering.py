@@ -97,7 +97,7 @@ def _hint(line: CommandLine, entity: QuotaEntity, message: str) -> str:
     unknown = next((key for key in line.added if key not in fitting), None)
     if unknown is None:
         if PRODUCER_IDS_KEY in line.added:
-            return ". No broker has that quota: it is the gateway's (--bootstrap-server HOST:PORT of a kvota gateway)"
+            return ". No broker has that quota: it is the gateway's (--bootstrap-server HOST:PORT of kvota's gateway)"
         return ". These brokers do not know that key; it came with a later Kafka"
     near = difflib.get_close_matches(unknown, fitting, n=1)
     meant = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(fitting)}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvota.app.quotas_as_code.difference_lines import entity_words
 from kvota.app.quotas_as_code.plan import QuotaPlan
+from kvota.files.command_name import called
 from kvota.model.client_quotas import KEYS, PRODUCER_IDS_KEY, KeyChange, Number
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
 from kvota.planning.wanted_quotas import WantedQuotas, entity_order
@@ -61,7 +62,7 @@ def left_out_of_kafka_configs(changes: Iterable[KeyChange]) -> list[str]:
     """What Kafka's tool refuses, for it sets and deletes only keys that brokers know; a sentence each."""
     return [
         f"{entity_words(change.entity)}: kafka-configs.sh does not know {change.key}; "
-        "kvota configs and kvota quotas apply do"
+        f"{called()} configs and {called()} quotas apply do"
         for change in changes
         if change.key == PRODUCER_IDS_KEY
     ]

@@ -13,6 +13,7 @@ from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, Al
 from kvota.app.quotas_as_code.cluster_quotas import not_shown, raise_refusals
 from kvota.app.quotas_as_code.plan import moved_since
 from kvota.app.quotas_as_code.undo_file import UndoFile, iso_time
+from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.clock import Clock
 from kvota.model.entity_table import is_same
@@ -87,7 +88,8 @@ class Ramping:
         if moved:
             what = f"the ramp of {self.undo.path} stays at step {noted} of {last}: meanwhile somebody has changed"
             so = (
-                "kvota quotas undo goes back; apply --force begins another ramp at what is in force"
+                f"{called()} quotas undo {self.undo.path} goes back; apply --force begins another ramp "
+                "at what is in force"
             )
             raise moved_since(what, moved, so=so)
         return noted if not not_shown(here, found) else noted - 1
@@ -111,7 +113,7 @@ class Ramping:
         try:
             yield
         except KvotaError as error:
-            so = f"the same command goes on with step {step} of {last}, kvota quotas undo {self.undo.path} goes back"
+            so = f"the same command goes on with step {step} of {last}, {called()} quotas undo {self.undo.path} goes back"
             msg = f"{error}\n  {so}"
             raise UnreachableError(msg) from error
 

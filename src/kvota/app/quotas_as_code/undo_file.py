@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kvota.files.command_name import called
 from kvota.model.client_quotas import KeyChange
 from kvota.model.errors import KvotaError, UsageError
 from kvota.planning.wanted_quotas import Difference, WantedQuotas
@@ -161,7 +162,7 @@ class UndoFile:
 
     def _write(self) -> None:
         head = self.head
-        heading = f'What undoes "{head.command}" of {head.made_at}: kvota quotas undo FILE'
+        heading = f'What undoes "{head.command}" of {head.made_at}: {called()} quotas undo FILE'
         write_document(self.path, self._document, heading=heading)
 
 
@@ -173,7 +174,10 @@ def found_undo_file(path: Path) -> UndoFile:
     """
     document = load_document(path)
     if document.undo is None:
-        msg = f'{path} does not undo anything: it has no "undo". kvota quotas apply writes such files beside its own'
+        msg = (
+            f'{path} does not undo anything: it has no "undo". {called()} quotas apply writes such files '
+            "beside its own"
+        )
         raise UsageError(msg)
     return UndoFile(path, document)
 

@@ -13,6 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # Clocks differ a little; a test cluster lives for minutes, one that is left running for weeks.
 _BEGINS_BEFORE, _LASTS = timedelta(hours=1), timedelta(days=365)
+_DAY = timedelta(days=1)
 _OWNER_ONLY = 0o600
 
 
@@ -60,6 +61,7 @@ class Authority:
         hosts: Sequence[str] = (),
         password: str | None = None,
         is_expired: bool = False,
+        is_self_signed: bool = False,
     ) -> Issued:
         """Sign a certificate for a server or a client; its files are called after its name.
 
@@ -68,11 +70,14 @@ class Authority:
             hosts: names and addresses for which a server may show it.
             password: encrypts the key.
             is_expired: it was valid until yesterday.
+            is_self_signed: this authority has nothing to do with it.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         ends = datetime.now(UTC) - timedelta(days=1) if is_expired else None
+        subject = _common_name(name)
+        issuer, signs = (subject, key) if is_self_signed else (self._name, self._key)
         begun = (
-            _begun(_common_name(name), self._name, key.public_key(), self._key, ends)
+            _begun(subject, issuer, key.public_key(), signs, ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(_BOTH_SIDES), critical=False)
@@ -80,7 +85,7 @@ class Authority:
         if hosts:
             names = x509.SubjectAlternativeName([_host(host) for host in hosts])
             begun = begun.add_extension(names, critical=False)
-        chain = _pem(begun.sign(self._key, hashes.SHA256()))
+        chain = _pem(begun.sign(signs, hashes.SHA256()))
         secret = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -98,6 +103,30 @@ class Authority:
             path.touch(mode=_OWNER_ONLY)
             path.write_bytes(content)
         return issued
+
+    def revoke(self, *issued: Issued, is_outdated: bool = False) -> Path:
+        """Write the list of all that are revoked, in the place of the one before (PEM).
+
+        Args:
+            issued: by this authority, and not to be taken any more.
+            is_outdated: there ought to be a newer list since yesterday.
+        """
+        now = datetime.now(UTC)
+        begun = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - 2 * _DAY)
+            .next_update(now - _DAY if is_outdated else now + _DAY)
+        )
+        for one in issued:
+            certificate = x509.load_pem_x509_certificate(one.certificate.read_bytes())
+            revoked = x509.RevokedCertificateBuilder().serial_number(certificate.serial_number)
+            begun = begun.add_revoked_certificate(revoked.revocation_date(now - _DAY).build())
+        path = self._folder / "revoked.pem"
+        path.write_bytes(
+            begun.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        )
+        return path
 
 
 _BOTH_SIDES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]

@@ -53,6 +53,7 @@ class RunningKafka:
     tls_bootstrap_servers: str | None = None
     sasl_tls_bootstrap_servers: str | None = None
     client_properties: str | None = None
+    oauth: bool = False
 
 
 def describe(kafka: LocalKafka) -> RunningKafka:
@@ -60,7 +61,7 @@ def describe(kafka: LocalKafka) -> RunningKafka:
     return RunningKafka(
         version=kafka.version,
         bootstrap_servers=kafka.bootstrap_servers,
-        sasl_bootstrap_servers=kafka.sasl_bootstrap_servers if kafka.users else None,
+        sasl_bootstrap_servers=kafka.sasl_bootstrap_servers if kafka.has_logins else None,
         users=tuple(kafka.users),
         folder=str(kafka.folder),
         nodes=tuple(
@@ -78,9 +79,10 @@ def describe(kafka: LocalKafka) -> RunningKafka:
         ),
         tls_bootstrap_servers=kafka.tls_bootstrap_servers if kafka.has_tls else None,
         sasl_tls_bootstrap_servers=(
-            kafka.sasl_tls_bootstrap_servers if kafka.has_tls and kafka.users else None
+            kafka.sasl_tls_bootstrap_servers if kafka.has_tls and kafka.has_logins else None
         ),
         client_properties=str(kafka.client_properties) if kafka.has_tls else None,
+        oauth=kafka.oauth,
     )
 
 

@@ -27,6 +27,7 @@ from kvota.localkafka.cluster.node import Node, words_of_end
 from kvota.localkafka.cluster.ports import NodePorts, choose_ports
 from kvota.localkafka.cluster.reachable import CLIENT_PROPERTIES, Reachable
 from kvota.localkafka.cluster.server_properties import (
+    RACK_SETTINGS,
     check_users,
     format_properties,
     server_properties,
@@ -73,6 +74,7 @@ class LocalKafka(Reachable):
         acls: Sequence[Acl] | None = None,
         tls: ClientAuth | None = None,
         listeners: Sequence[Listener] = (),
+        racks: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         first_port: int | None = None,
         heap_mb: int | None = None,
@@ -93,6 +95,7 @@ class LocalKafka(Reachable):
             tls: whether clients need a certificate, at a listener SSL that there is then, and with users SASL_SSL,
                 which needs none. Both show a certificate for ``host`` and localhost by an ``authority`` of its own.
             listeners: further ones of each node.
+            racks: one for each node; consumers with a ``client.rack`` read in theirs then (KIP-392).
             properties: settings of ``server.properties`` that win over ours.
             first_port: PLAINTEXT port of the first node, the others follow; free ones if None.
             heap_mb: of each node; 400 for one node, else 300.
@@ -101,17 +104,20 @@ class LocalKafka(Reachable):
             java_options: more options of the nodes' JVMs, ``SHORT_LIVED`` for tests.
 
         Raises:
-            UsageError: the number of nodes, a user, a listener or the first port is no good.
+            UsageError: the number of nodes or racks, a user, a listener or the first port is no good.
         """
         if not 1 <= nodes <= NODES_MAX:
             msg = f"{nodes} nodes cannot be had; take 1 to {NODES_MAX}"
             raise UsageError(msg)
-        self.version, self.users, self._oauth = version, dict(users or {}), oauth
+        if racks and len(racks) != nodes:
+            msg = f"{len(racks)} racks for {nodes} nodes: name one for each node"
+            raise UsageError(msg)
+        self.version, self.users, self.oauth = version, dict(users or {}), oauth
         check_users(self.users)
         listeners = [*listeners_of(users=bool(self.users) or oauth, tls=tls), *listeners]
         check_listeners(listeners, tls)
         super().__init__(host, listeners)
-        self._acls, self._tls = acls, tls
+        self._acls, self._tls, self._racks = acls, tls, tuple(racks)
         self.folder, self._ready = Path(), False
         self._run_folder: RunFolder | None = None
         self._node_count, self._properties = nodes, dict(properties or {})
@@ -357,10 +363,12 @@ class LocalKafka(Reachable):
             data=node.data_path,
             listeners=self._listeners,
             users=self.users,
-            oauth=self._oauth,
+            oauth=self.oauth,
         )
         if self._acls is not None:
             settings |= AUTHORIZER_SETTINGS
+        if self._racks:
+            settings |= RACK_SETTINGS | {"broker.rack": self._racks[own.node_id - 1]}
         node.configure(settings | self._properties)
         format_storage(
             node.data_path, version=self.version, cluster_id=cluster_id, node_id=own.node_id

@@ -73,6 +73,11 @@ class Reachable:
         return ",".join(f"{self.host}:{node.ports.listeners[listener]}" for node in self.nodes)
 
     @property
+    def has_logins(self) -> bool:
+        """Whether there is a listener at which clients log in."""
+        return SASL in (each.name for each in self._listeners)
+
+    @property
     def has_tls(self) -> bool:
         """Whether there are listeners with TLS, and certificates."""
         return self._authority is not None

@@ -10,7 +10,10 @@ from kvota.model.errors import UsageError
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER = "OAUTHBEARER"
 
-
+# By itself a broker sends every consumer to the leader.
+RACK_SETTINGS = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+}
 _MODULES = "org.apache.kafka.common.security"
 # Without the address of somebody's keys a broker takes tokens that nobody has signed: whoever sends one is whom it names.
 _OAUTH_SETTINGS = {

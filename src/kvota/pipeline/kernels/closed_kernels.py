@@ -2,7 +2,7 @@
 
 *Backlog*: the demand stays, a request is sent when it was recorded or when the last throttle is over.
 *Think*: every throttle shifts all later requests. A refused request is sent again after its wait; under a
-token bucket for bandwidth a Produce goes on when its turn comes.
+token bucket for bandwidth a Produce goes on when its turn comes. Sampled rates: ``closed_rate_kernel``.
 """
 
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
@@ -12,25 +12,17 @@ import numpy as np
 
 from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
 from kvota.pipeline.kernels.counter_steps import (
-    UNSTEADY_MS,
     Doubles,
     Flags,
     Int64s,
-    begin_rate,
-    measure_rate,
-    record_rate,
-    steady_rate,
-    sum_from,
 )
 from kvota.pipeline.kernels.grid_sums import (
     BACKLOG,
     DELAY_MS,
     DELAY_MS_MAX,
     LONG_AGO_MS,
-    OWN_CURRENT,
     OWN_FREE_MS,
     OWN_RECORD_MS,
-    OWN_SLOTS,
     OWN_TOUCHED_MS,
     REJECTED,
     SAMPLE_MS,
@@ -45,45 +37,39 @@ from kvota.pipeline.kernels.grid_sums import (
 _TRIES_MAX = 4
 
 # Waits end here (34 years), so that sums of times stay within 64 bits.
-_WAIT_MS_MAX = 2**40
+WAIT_MS_MAX = 2**40
 _FREE_MS_MAX = 2**60
-
-# Places in ``steady``: what ``steady_rate`` returns of the candidate that runs.
-_STEADY_MS, _OLDEST_MS = range(2)
-_STEADY_SIZE = 2
 
 _BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
 _is_blocked = compiled.is_blocked
-_java_round = compiled.java_round
-_sample_complete = compiled.sample_complete
 _burst_tokens = compiled.burst_tokens
 _refill = compiled.refill
 _spend = compiled.spend
-_rate_per_s = compiled.rate_per_s
-_rate_window_ms = compiled.rate_window_ms
 _bucket_throttle_long = compiled.bucket_throttle_long
 _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
 _debt_with = compiled.debt_with
 _debt_throttle = compiled.debt_throttle
+_debt_under = compiled.debt_under
+_worth_with = compiled.worth_with
 
 
 @step
-def _sent_ms(free_ms: int, now_ms: int, mode: int) -> int:
+def sent_ms_of(free_ms: int, now_ms: int, mode: int) -> int:
     """Return when a request that was recorded at ``now_ms`` is sent in this loop."""
     return max(now_ms, free_ms) if mode == BACKLOG else now_ms + free_ms
 
 
 @step
-def _free_again_ms(free_ms: int, sent_ms: int, throttle_ms: int, mode: int) -> int:
+def free_again_ms(free_ms: int, sent_ms: int, throttle_ms: int, mode: int) -> int:
     """Return when the client is free again: a time (backlog), or how much later it all is (think)."""
     after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
     return min(after_ms, _FREE_MS_MAX)
 
 
 @step
-def _note_delay(sums: Doubles, c: int, refusals: int, delay_ms: int) -> None:
+def note_delay(sums: Doubles, c: int, refusals: int, delay_ms: int) -> None:
     """Add how often a request was refused or had to wait, and how much later it was admitted."""
     sums[REJECTED, c] += refusals
     sums[DELAY_MS, c] += delay_ms
@@ -112,7 +98,7 @@ def _closed_bucket(
     have = _refill(tokens[c], own[OWN_TOUCHED_MS, c], sent_ms, limit, burst)
     admitted_ms, refusals = sent_ms, 0
     while check_first and have < 0 and refusals < _TRIES_MAX:
-        wait_ms = min(max(1, _bucket_throttle_long(have, limit)), _WAIT_MS_MAX)
+        wait_ms = min(max(1, _bucket_throttle_long(have, limit)), WAIT_MS_MAX)
         have = _refill(have, admitted_ms, admitted_ms + wait_ms, limit, burst)
         admitted_ms += wait_ms
         refusals += 1
@@ -124,13 +110,14 @@ def _closed_bucket(
     if blocked and amount >= 0:
         throttle_ms = _BLOCKED_THROTTLE_MS
     elif not check_first and amount >= 0 and left < 0:
-        throttle_ms = min(_bucket_throttle_long(left, limit), _WAIT_MS_MAX)
+        throttle_ms = min(_bucket_throttle_long(left, limit), WAIT_MS_MAX)
     return admitted_ms, refusals, throttle_ms
 
 
 @step
 def _closed_debt(
     debts: Doubles,
+    worths: Doubles,
     own: Int64s,
     c: int,
     sent_ms: int,
@@ -144,15 +131,19 @@ def _closed_debt(
 
     Under a blocked limit no turn comes: who has to wait for it gives up.
     """
+    in_force = 0.0 if blocked else limit
     owed_ms = _debt_at(debts[c], own[OWN_TOUCHED_MS, c], sent_ms, burst_ms)
+    owed_ms = _debt_under(owed_ms, worths[c], in_force)
     admitted_ms, waits = sent_ms, 0
     can_wait = debt_max_ms < np.inf and amount >= 0
     if can_wait and (blocked or owed_ms > debt_max_ms):
         admitted_ms += _BLOCKED_THROTTLE_MS if blocked else _debt_throttle(owed_ms - debt_max_ms)
         owed_ms = _debt_at(owed_ms, sent_ms, admitted_ms, burst_ms)
         waits = 1
+    before_ms = owed_ms
     if not blocked:
-        owed_ms = _debt_with(owed_ms, amount, _unit_ms(limit), burst_ms)
+        owed_ms = _debt_with(before_ms, amount, _unit_ms(limit), burst_ms)
+    worths[c] = _worth_with(before_ms, worths[c], amount, in_force, owed_ms)
     debts[c] = owed_ms
     own[OWN_TOUCHED_MS, c] = admitted_ms
     own[OWN_RECORD_MS, c] = admitted_ms
@@ -165,66 +156,7 @@ def _closed_debt(
 
 
 @step
-def _closed_rate(
-    starts: Int64s,
-    lasts: Int64s,
-    totals: Doubles,
-    own: Int64s,
-    steady: Int64s,  # _STEADY_SIZE
-    befores: Doubles,  # the one number more
-    c: int,
-    sent_ms: int,
-    amount: float,
-    limit: float,
-    samples: int,
-    sample_ms: int,
-    blocked: bool,
-    brief: bool,
-) -> int:
-    """Return the throttle from ``sent_ms``; ``brief``: it is no longer than a sample."""
-    current, slots = own[OWN_CURRENT, c], own[OWN_SLOTS, c]
-    is_over = _sample_complete(starts[current], sent_ms, sample_ms)
-    if amount < 0:
-        # Both rows come later here. What is given back must not outlive its charge: only what is in a
-        # sample that is not over yet is taken out of it.
-        if is_over:
-            return 0
-        amount = max(amount, -totals[current])
-        if amount >= 0:
-            return 0
-    own[OWN_RECORD_MS, c] = sent_ms
-    is_steady = sent_ms < steady[_STEADY_MS] and not is_over
-    if is_steady:
-        totals[current] += amount
-        lasts[current] = sent_ms
-    else:
-        steady[_STEADY_MS] = UNSTEADY_MS
-        current, slots = record_rate(
-            starts, lasts, totals, current, slots, amount, sent_ms, samples, sample_ms
-        )
-        own[OWN_CURRENT, c], own[OWN_SLOTS, c] = current, slots
-    if amount < 0:
-        return 0
-    if is_steady:
-        total = sum_from(totals, befores[0], current, slots)
-        window_ms = _rate_window_ms(steady[_OLDEST_MS], sent_ms, samples, sample_ms)
-    else:
-        total, window_ms = measure_rate(starts, lasts, totals, slots, sent_ms, samples, sample_ms)
-        steady[_STEADY_MS], steady[_OLDEST_MS], befores[0] = steady_rate(
-            starts, lasts, totals, current, slots, samples, sample_ms
-        )
-    rate = _rate_per_s(total, window_ms)
-    if rate <= limit and not blocked:
-        return 0
-    over = max(0.0, rate - limit)
-    wait_ms: int = _BLOCKED_THROTTLE_MS if blocked else _java_round(over / limit * window_ms)
-    if brief and not blocked:
-        wait_ms = min(wait_ms, sample_ms)
-    return min(wait_ms, _WAIT_MS_MAX)
-
-
-@step
-def _arrived(
+def arrived(
     clock: Int64s,
     sums: Doubles,
     ts_us: Int64s,
@@ -243,7 +175,7 @@ def _arrived(
 
 
 @kernel
-def closed_rows(  # noqa: PLR0915  (one pass over columns, in the order of the steps)
+def bucket_closed_rows(
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -254,26 +186,16 @@ def closed_rows(  # noqa: PLR0915  (one pass over columns, in the order of the s
     quotas: Doubles,
     relative: bool,
     floor: float,
-    brief: bool,  # no throttle of a sampled rate is longer than a sample
-    bucket: bool,
     mode: int,
     clock: Int64s,
     own: Int64s,
     tokens: Doubles,  # a place per candidate
-    starts: Int64s,  # a row of samples per candidate
-    lasts: Int64s,
-    totals: Doubles,
     sums: Doubles,
 ) -> None:
-    """Replay a sampled rate or a token bucket of mutations in a closed loop: a client that must wait sends later."""
+    """Replay a token bucket of mutations in a closed loop: a client that must wait sends later."""
     before_width, before_ms = clock[SAMPLES], clock[SAMPLE_MS]
-    counts = _arrived(clock, sums, ts_us, value, samples, sample_ms, complete)
-    steady, befores = np.empty(_STEADY_SIZE, np.int64), np.empty(1)
+    counts = arrived(clock, sums, ts_us, value, samples, sample_ms, complete)
     for c in range(len(quotas)):
-        own_starts, own_lasts, own_totals = starts[0], lasts[0], totals[0]
-        if not bucket:  # a bucket has no rows of samples
-            own_starts, own_lasts, own_totals = starts[c], lasts[c], totals[c]
-        steady[_STEADY_MS] = UNSTEADY_MS
         width, length_ms = before_width, before_ms
         bound, blocked = 0.0, False
         for row in range(len(ts_us)):
@@ -284,42 +206,19 @@ def closed_rows(  # noqa: PLR0915  (one pass over columns, in the order of the s
                 width, length_ms = samples[row], sample_ms[row]
                 own[OWN_RECORD_MS, c] = LONG_AGO_MS
             now_ms, amount = ts_us[row] // 1000, value[row]
-            sent_ms = _sent_ms(own[OWN_FREE_MS, c], now_ms, mode)
+            sent_ms = sent_ms_of(own[OWN_FREE_MS, c], now_ms, mode)
             if _counter_expired(own[OWN_RECORD_MS, c], sent_ms):
                 tokens[c] = 0.0
                 own[OWN_TOUCHED_MS, c] = 0
-                own[OWN_CURRENT, c], own[OWN_SLOTS, c] = 0, 1
-                if not bucket:
-                    begin_rate(own_starts, own_lasts, own_totals, sent_ms)
-                    steady[_STEADY_MS] = UNSTEADY_MS
-            admitted_ms, refusals = sent_ms, 0
-            if bucket:
-                burst = _burst_tokens(width, length_ms, bound)
-                check_first = strict[row] and amount >= 0
-                admitted_ms, refusals, throttle_ms = _closed_bucket(
-                    tokens, own, c, sent_ms, amount, bound, burst, check_first, blocked
-                )
-            else:
-                throttle_ms = _closed_rate(
-                    own_starts,
-                    own_lasts,
-                    own_totals,
-                    own,
-                    steady,
-                    befores,
-                    c,
-                    sent_ms,
-                    amount,
-                    bound,
-                    width,
-                    length_ms,
-                    blocked,
-                    brief,
-                )
-            own[OWN_FREE_MS, c] = _free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
+            burst = _burst_tokens(width, length_ms, bound)
+            check_first = strict[row] and amount >= 0
+            admitted_ms, refusals, throttle_ms = _closed_bucket(
+                tokens, own, c, sent_ms, amount, bound, burst, check_first, blocked
+            )
+            own[OWN_FREE_MS, c] = free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
             if counts[row]:
                 note(sums, c, sent_ms, float(throttle_ms), amount)
-                _note_delay(sums, c, refusals, admitted_ms - now_ms)
+                note_delay(sums, c, refusals, admitted_ms - now_ms)
 
 
 @kernel
@@ -338,6 +237,7 @@ def debt_closed_rows(
     clock: Int64s,
     own: Int64s,
     debts: Doubles,  # a place per candidate
+    worths: Doubles,  # the same
     sums: Doubles,
 ) -> None:
     """Replay debt buckets in a closed loop: a client sends later, and goes on when its turn comes."""
@@ -351,15 +251,15 @@ def debt_closed_rows(
         counts = arrive(clock, sums, now_ms, amount, window_ms, complete[row])
         clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
         for c in range(len(quotas)):
-            sent_ms = _sent_ms(own[OWN_FREE_MS, c], now_ms, mode)
+            sent_ms = sent_ms_of(own[OWN_FREE_MS, c], now_ms, mode)
             if own[OWN_RECORD_MS, c] == LONG_AGO_MS:
                 debts[c] = -burst_ms
                 own[OWN_TOUCHED_MS, c] = sent_ms
             blocked = _is_blocked(limits[c], floor)
             admitted_ms, waits, throttle_ms = _closed_debt(
-                debts, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
+                debts, worths, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
             )
-            own[OWN_FREE_MS, c] = _free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
+            own[OWN_FREE_MS, c] = free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
             if counts:
                 note(sums, c, sent_ms, float(throttle_ms), amount)
-                _note_delay(sums, c, waits, admitted_ms - now_ms)
+                note_delay(sums, c, waits, admitted_ms - now_ms)

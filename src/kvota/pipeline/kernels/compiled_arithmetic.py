@@ -52,4 +52,10 @@ def step(function: Callable[..., Any]) -> Callable[..., Any]:
     return cast("Callable[..., Any]", numba.njit(error_model="numpy")(function))
 
 
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a step that would be called otherwise: passing arrays on costs more than it does."""
+    made = numba.njit(error_model="numpy", inline="always")(function)
+    return cast("Callable[..., Any]", made)
+
+
 compiled = _compiled()

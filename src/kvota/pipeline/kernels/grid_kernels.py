@@ -6,7 +6,8 @@ State that outlives the call is in the arrays passed in: of the counter that run
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
 # ruff: noqa: FBT001, PLR0913, PLR0917
 
-from kvota.pipeline.kernels.closed_kernels import closed_rows, debt_closed_rows
+from kvota.pipeline.kernels.closed_kernels import bucket_closed_rows, debt_closed_rows
+from kvota.pipeline.kernels.closed_rate_kernel import APART, closed_rate_rows
 from kvota.pipeline.kernels.compiled_arithmetic import kernel, step
 from kvota.pipeline.kernels.counter_steps import Doubles, Flags, Int64s
 from kvota.pipeline.kernels.grid_sums import (
@@ -14,6 +15,7 @@ from kvota.pipeline.kernels.grid_sums import (
     FIRST_MS,
     LONG_AGO_MS,
     OPEN,
+    OWN_PATH,
     OWN_RECORD_MS,
     OWN_ROWS,
     RECORD_MS,
@@ -44,8 +46,16 @@ def _begin(running: Int64s, clock: Int64s, own: Int64s, tokens: Doubles, sums: D
     sums[COVERED_MS] = LONG_AGO_MS
 
 
+@step
+def _begin_otherwise(clock: Int64s, own: Int64s) -> None:
+    """Begin a counter under another algorithm: nothing is left but who is free when, and what was noted."""
+    clock[RECORD_MS] = LONG_AGO_MS
+    own[OWN_RECORD_MS] = LONG_AGO_MS
+    own[OWN_PATH] = APART
+
+
 @kernel
-def replay_segments(
+def replay_segments(  # noqa: C901, PLR0912  (a call for each way of counting)
     counters: Int64s,  # of each segment
     bounds: Int64s,  # where each segment starts, and the end
     kinds: Int64s,
@@ -69,7 +79,8 @@ def replay_segments(
     clock: Int64s,
     own_of_all: Int64s,  # OWN_ROWS times the most candidates
     tokens_of_all: Doubles,
-    starts: Int64s,  # a row of samples per candidate; in the open loop one
+    worths_of_all: Doubles,
+    starts: Int64s,  # a row of samples; in a closed loop one more per candidate
     lasts: Int64s,
     totals: Doubles,
     sums_of_all: Doubles,  # SUMS times the most candidates
@@ -85,15 +96,14 @@ def replay_segments(
         count = counts[counter]
         own = own_of_all[: OWN_ROWS * count].reshape((OWN_ROWS, count))
         sums = sums_of_all[: SUMS * count].reshape((SUMS, count))
-        tokens = tokens_of_all[:count]
+        tokens, worths = tokens_of_all[:count], worths_of_all[:count]
         if is_new[counter] and (segment == 0 or counters[segment - 1] != counter):
             _begin(running, clock, own, tokens, sums)
         start, end = bounds[segment], bounds[segment + 1]
         if start < end and count > 0:
             kind = kinds[segment]
-            if (kind == DEBT) != (running[KIND] == DEBT):  # a new counter under another algorithm
-                clock[RECORD_MS] = LONG_AGO_MS
-                own[OWN_RECORD_MS] = LONG_AGO_MS
+            if (kind == DEBT) != (running[KIND] == DEBT):
+                _begin_otherwise(clock, own)
             running[KIND] = kind
             running[ROWS] += end - start
             out_limit[counter] = limit[end - 1]
@@ -113,6 +123,7 @@ def replay_segments(
                     debt_max_ms,
                     clock,
                     tokens,
+                    worths,
                     sums,
                 )
             elif mode == OPEN and kind == BUCKET:
@@ -165,10 +176,11 @@ def replay_segments(
                     clock,
                     own,
                     tokens,
+                    worths,
                     sums,
                 )
-            else:
-                closed_rows(
+            elif kind == BUCKET:
+                bucket_closed_rows(
                     ts_us[start:end],
                     value[start:end],
                     limit[start:end],
@@ -179,12 +191,27 @@ def replay_segments(
                     own_quotas,
                     relative,
                     floor,
-                    briefs[segment],
-                    kind == BUCKET,
                     mode,
                     clock,
                     own,
                     tokens,
+                    sums,
+                )
+            else:
+                closed_rate_rows(
+                    ts_us[start:end],
+                    value[start:end],
+                    limit[start:end],
+                    samples[start:end],
+                    sample_ms[start:end],
+                    complete[start:end],
+                    own_quotas,
+                    relative,
+                    floor,
+                    briefs[segment],
+                    mode,
+                    clock,
+                    own,
                     starts,
                     lasts,
                     totals,

@@ -10,7 +10,9 @@ from kvota.pipeline.kernels.counter_steps import Doubles, Int64s
 
 # Places in ``clock``, which all candidates share.
 CURRENT, SLOTS, SAMPLES, SAMPLE_MS, TOUCHED_MS, RECORD_MS, FIRST_MS, JUDGED_MS, EVENTS = range(9)
-CLOCK_SIZE = 9
+# When those clients can send that no candidate has throttled.
+FREE_MS = 9
+CLOCK_SIZE = 10
 
 # Rows of ``sums``, a column per candidate. Throttled time is counted up to COVERED_MS. VALUE is the
 # sum of all recorded values; it is the same for all candidates, so only its first column is used.
@@ -19,8 +21,8 @@ END_MS, COVERED_MS, VALUE = 8, 9, 10
 SUMS = 11
 
 # Rows of ``own``, a column per candidate: in a closed loop each candidate has its own clock.
-OWN_FREE_MS, OWN_TOUCHED_MS, OWN_RECORD_MS, OWN_CURRENT, OWN_SLOTS = range(5)
-OWN_ROWS = 5
+OWN_FREE_MS, OWN_TOUCHED_MS, OWN_RECORD_MS, OWN_CURRENT, OWN_SLOTS, OWN_PATH = range(6)
+OWN_ROWS = 6
 
 OPEN, BACKLOG, THINK = 0, 1, 2
 

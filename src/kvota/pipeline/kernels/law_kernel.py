@@ -53,6 +53,12 @@ _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
 _debt_with = compiled.debt_with
 _debt_throttle = compiled.debt_throttle
+_debt_under = compiled.debt_under
+_worth_with = compiled.worth_with
+
+# Places in ``tokens``: those of a bucket, or what a debt bucket owes; and under which limit that was charged.
+_TOKENS, _WORTH = range(2)
+TOKENS_SIZE = 2
 
 
 @step
@@ -91,7 +97,7 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
     samples: Int64s,
     sample_ms: Int64s,
     state: Int64s,  # STATE_SIZE places
-    tokens: Doubles,  # one place; the debt of a debt bucket
+    tokens: Doubles,  # TOKENS_SIZE places
     starts: Int64s,  # of the samples, at least max(samples) + 1 places
     lasts: Int64s,
     totals: Doubles,
@@ -141,7 +147,8 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
             state[_SAMPLE_MS] = length_ms
             state[_RECORD_MS] = now_ms
             state[_TOUCHED_MS] = now_ms if is_debt else 0
-            tokens[0] = -float(width * length_ms) if is_debt else 0.0  # a full debt bucket
+            tokens[_TOKENS] = -float(width * length_ms) if is_debt else 0.0  # a full debt bucket
+            tokens[_WORTH] = bound
             state[_CURRENT] = 0
             state[_SLOTS] = 1
             begin_rate(starts, lasts, totals, now_ms)
@@ -153,11 +160,16 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
         blocked = _is_blocked(bound, floor[row])
         if is_debt:
             burst_ms = float(width * length_ms)
-            owed_ms = _debt_at(tokens[0], state[_TOUCHED_MS], now_ms, burst_ms)
+            in_force = 0.0 if blocked else bound
+            owed_ms = _debt_at(tokens[_TOKENS], state[_TOUCHED_MS], now_ms, burst_ms)
+            owed_ms = _debt_under(owed_ms, tokens[_WORTH], in_force)
             state[_TOUCHED_MS] = now_ms
-            tokens[0], throttle_ms[row] = _debt_row(
+            left_ms, throttle_ms[row] = _debt_row(
                 owed_ms, value[row], bound, burst_ms, blocked, refused[row], queues[row]
             )
+            charged = 0.0 if refused[row] else value[row]
+            tokens[_WORTH] = _worth_with(owed_ms, tokens[_WORTH], charged, in_force, left_ms)
+            tokens[_TOKENS] = left_ms
             if refused[row]:
                 outcome[row] = REJECTED
             elif throttle_ms[row] > 0:
@@ -169,24 +181,24 @@ def law_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns, in the or
                 outcome[row] = REJECTED
                 continue
             burst = _burst_tokens(width, length_ms, bound)
-            tokens[0] = _refill(tokens[0], state[_TOUCHED_MS], now_ms, bound, burst)
+            tokens[_TOKENS] = _refill(tokens[_TOKENS], state[_TOUCHED_MS], now_ms, bound, burst)
             state[_TOUCHED_MS] = now_ms
             if strict[row] and checked:
-                if tokens[0] < 0:
-                    throttle_ms[row] = _bucket_throttle(tokens[0], bound)
+                if tokens[_TOKENS] < 0:
+                    throttle_ms[row] = _bucket_throttle(tokens[_TOKENS], bound)
                     outcome[row] = REJECTED
                     continue
                 # Kafka refills once more between check and record: only an infinite limit shows it.
-                tokens[0] = _refill(tokens[0], now_ms, now_ms, bound, burst)
-                tokens[0] = _spend(tokens[0], value[row], burst)
+                tokens[_TOKENS] = _refill(tokens[_TOKENS], now_ms, now_ms, bound, burst)
+                tokens[_TOKENS] = _spend(tokens[_TOKENS], value[row], burst)
                 state[_RECORD_MS] = now_ms
                 continue
-            tokens[0] = _spend(tokens[0], value[row], burst)
-            tokens[0] = _refill(tokens[0], now_ms, now_ms, bound, burst)
+            tokens[_TOKENS] = _spend(tokens[_TOKENS], value[row], burst)
+            tokens[_TOKENS] = _refill(tokens[_TOKENS], now_ms, now_ms, bound, burst)
             state[_RECORD_MS] = now_ms
-            if checked and (blocked or tokens[0] < 0):
+            if checked and (blocked or tokens[_TOKENS] < 0):
                 throttle_ms[row] = (
-                    _BLOCKED_THROTTLE_MS if blocked else _bucket_throttle(tokens[0], bound)
+                    _BLOCKED_THROTTLE_MS if blocked else _bucket_throttle(tokens[_TOKENS], bound)
                 )
                 if throttle_ms[row] > 0:  # a tiny debt rounds to 0 and holds nobody back
                     outcome[row] = THROTTLED

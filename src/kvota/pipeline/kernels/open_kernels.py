@@ -50,6 +50,8 @@ _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
 _debt_with = compiled.debt_with
+_debt_under = compiled.debt_under
+_worth_with = compiled.worth_with
 
 
 @kernel
@@ -118,9 +120,10 @@ def debt_open_rows(
     debt_max_ms: float,  # infinite: nobody waits for a turn
     clock: Int64s,
     debts: Doubles,
+    worths: Doubles,
     sums: Doubles,
 ) -> None:
-    """Replay debt buckets in the open loop; ``debts`` has a place per candidate."""
+    """Replay debt buckets in the open loop; ``debts`` and ``worths`` have a place per candidate."""
     limits, units_ms = np.empty(len(quotas)), np.empty(len(quotas))
     throttles_ms, rejected = np.empty(len(quotas)), np.empty(len(quotas))
     for row in range(len(ts_us)):
@@ -142,8 +145,13 @@ def debt_open_rows(
         for c in range(len(quotas)):
             blocked = _is_blocked(limits[c], floor)
             owed_ms = _debt_at(debts[c], before_ms, now_ms, burst_ms)
+            if relative:  # else a candidate's limit stays what it is
+                owed_ms = _debt_under(owed_ms, worths[c], 0.0 if blocked else limits[c])
             refused = can_wait and (blocked or owed_ms > debt_max_ms)
             left_ms = owed_ms if refused else _debt_with(owed_ms, amount, units_ms[c], burst_ms)
+            if relative:
+                charged, bound = 0.0 if refused else amount, 0.0 if blocked else limits[c]
+                worths[c] = _worth_with(owed_ms, worths[c], charged, bound, left_ms)
             debts[c] = left_ms
             throttles_ms[c] = float(_BLOCKED_THROTTLE_MS) if blocked else max(0.0, left_ms)
             rejected[c] = 1.0 if refused else 0.0

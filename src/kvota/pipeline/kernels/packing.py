@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvota.pipeline.kernels.compiled_arithmetic import kernel, step
-from kvota.pipeline.kernels.counter_steps import Doubles, Int64s
+from kvota.pipeline.kernels.counter_steps import Doubles, Flags, Int64s
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -65,22 +65,37 @@ def _comes_before(a: int, b: int, times: Int64s, runs: Int64s, seqs: Int64s) -> 
 
 
 @kernel
-def sort_groups(order: Int64s, starts: Int64s, times: Int64s, runs: Int64s, seqs: Int64s) -> bool:
-    """Sort the rows of each group by (time, run, seq); False where they are too far out of order.
+def sort_groups(
+    order: Int64s, starts: Int64s, times: Int64s, runs: Int64s, seqs: Int64s, is_sorted: Flags
+) -> None:
+    """Sort the rows of each group by (time, run, seq), but for groups that are too far out of order.
 
-    What was moved until then stays moved: ``order`` still has every row once, in its group.
+    What was moved in these stays moved: ``order`` still has every row once, in its group.
+
+    Args:
+        order: in and out: the rows, group by group.
+        starts: where each group starts, and the end.
+        times: of each row; so are the next two.
+        runs: who comes first at the same time.
+        seqs: and then.
+        is_sorted: out: of each group.
     """
     for group in range(len(starts) - 1):
-        for place in range(starts[group] + 1, starts[group + 1]):
-            row = order[place]
-            to = place
-            while to > starts[group] and _comes_before(row, order[to - 1], times, runs, seqs):
-                to -= 1
-                if place - to > _MOVES_MAX:
-                    return False
-            for back in range(place, to, -1):
-                order[back] = order[back - 1]
-            order[to] = row
+        is_sorted[group] = _sort_group(order[starts[group] : starts[group + 1]], times, runs, seqs)
+
+
+@step
+def _sort_group(rows: Int64s, times: Int64s, runs: Int64s, seqs: Int64s) -> bool:
+    for place in range(1, len(rows)):
+        row = rows[place]
+        to = place
+        while to > 0 and _comes_before(row, rows[to - 1], times, runs, seqs):
+            to -= 1
+            if place - to > _MOVES_MAX:
+                return False
+        for back in range(place, to, -1):
+            rows[back] = rows[back - 1]
+        rows[to] = row
     return True
 
 

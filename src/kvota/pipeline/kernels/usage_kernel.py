@@ -10,8 +10,8 @@ from kvota.pipeline.kernels.counter_steps import Doubles, Flags, Int64s
 # ruff: noqa: PLR0913, PLR0917
 
 # Rows of ``rates``, a column per window.
-MEAN, P50, P95, P99, MOST, MOST_10S, VALUE = range(7)
-RATES = 7
+MEAN, P50, P95, P99, MOST, MOST_10S, VALUE, LIMIT_SHARE = range(8)
+RATES = 8
 
 _SPAN_10_S = 10
 
@@ -33,17 +33,43 @@ def _quantile(ordered: Doubles, quiet: int, share: float) -> float:
 
 
 @step
-def _most_of_10_s(seconds: Int64s, values: Doubles, key_row: int, row: int, end: int) -> float:
-    """Return the largest mean of ten seconds that end in these rows; they may begin before them."""
-    most = 0.0
+def _most_of_10_s(
+    seconds: Int64s, values: Doubles, limits: Doubles, key_row: int, row: int, end: int
+) -> tuple[float, float]:
+    """Return the largest mean of ten seconds that end in these rows, and the largest share of the limit in so many.
+
+    They may begin before these rows. Each second is measured by its own limit: who kept a limit that was lowered
+    within these seconds is not beyond it. Without any limit the share is NaN.
+    """
+    most, most_share, has_limit = 0.0, 0.0, False
+    changes = False
+    for place in range(max(key_row, row - _SPAN_10_S), end):
+        changes = changes or limits[place] != limits[row]
+    if not changes:
+        for place in range(row, end):
+            running = 0.0
+            back = place
+            while back >= key_row and seconds[back] > seconds[place] - _SPAN_10_S:
+                running += values[back]
+                back -= 1
+            most = max(most, running / _SPAN_10_S)
+        return most, most / limits[row] if limits[row] < np.inf else np.nan
     for place in range(row, end):
+        has_limit = has_limit or limits[place] < np.inf
         running = 0.0
+        share = under_limit = 0.0  # of seconds with the same limit, which are divided by it at once
+        limit = limits[place]
         back = place
         while back >= key_row and seconds[back] > seconds[place] - _SPAN_10_S:
+            if limits[back] != limit:
+                share += under_limit / _SPAN_10_S / limit
+                under_limit, limit = 0.0, limits[back]
             running += values[back]
+            under_limit += values[back]
             back -= 1
         most = max(most, running / _SPAN_10_S)
-    return most
+        most_share = max(most_share, share + under_limit / _SPAN_10_S / limit)
+    return most, most_share if has_limit else np.nan
 
 
 @kernel
@@ -51,7 +77,8 @@ def usage_windows(
     ids: Int64s,  # sorted by id, then second
     seconds: Int64s,
     values: Doubles,  # what was used in that second
-    ordered: Doubles,  # the same, sorted within id and window
+    limits: Doubles,  # the largest one in that second; infinite: none
+    ordered: Doubles,  # the values, sorted within id and window
     from_s: Int64s,  # where windows begin to be counted
     window_s: Int64s,
     first_rows: Int64s,  # out: where each window's rows begin; one place more than rows
@@ -81,7 +108,9 @@ def usage_windows(
         rates[P95, count] = _quantile(busy, quiet, 0.95)
         rates[P99, count] = _quantile(busy, quiet, 0.99)
         rates[MOST, count] = _quantile(busy, quiet, 1.0)
-        rates[MOST_10S, count] = _most_of_10_s(seconds, values, key_row, row, end)
+        most, share = _most_of_10_s(seconds, values, limits, key_row, row, end)
+        rates[MOST_10S, count] = most
+        rates[LIMIT_SHARE, count] = share
         first_rows[count] = row
         starts_s[count] = start_s
         count += 1
@@ -112,15 +141,15 @@ def order_windows(
 
 # What is summed of a second: rows of ``sums``.
 OWNER, SECOND, EVENTS, THROTTLED_ROWS, REJECTED_ROWS, TOLD_MS, IS_ENFORCED, IS_CENSORED = range(8)
-LIMIT_BINDS = 8
-SUMS = 9
-# … and of ``rates``.
-USED, LIMIT = range(2)
-USED_ROWS = 2
+LIMIT_BINDS, HAS_OTHER_TAGS, FURTHER = 8, 9, 10
+SUMS = 11
+# … where ``FURTHER`` counts decisions that are no events; and of ``used``. ``LARGEST`` is the largest of the counter's own limits in that second, infinite where it had none.
+USED, LIMIT, LARGEST = range(3)
+USED_ROWS = 3
 
 
 @kernel
-def sum_seconds(  # noqa: C901  (one pass over columns)
+def sum_seconds(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
     starts: Int64s,  # where each counter's rows start, and the end
     is_fetch: Flags,  # of each counter
     is_produce: Flags,
@@ -130,6 +159,7 @@ def sum_seconds(  # noqa: C901  (one pass over columns)
     outcome: Int64s,
     enforced: Flags,
     limit_binds: Flags,
+    has_other_tags: Flags,
     throttle_ms: Int64s,
     upstream_ms: Int64s,
     before: int,  # so many columns are filled: what the first counter did so far
@@ -139,7 +169,8 @@ def sum_seconds(  # noqa: C901  (one pass over columns)
     """Sum up what each counter did in each second, and return how many columns are filled.
 
     A request that waited is in the record twice: when its wait began, and where it went on. The second row of a
-    Produce says that it was throttled; that of a Fetch may come when there is room.
+    Produce says that it was throttled; that of a Fetch may come when there is room, or be a wait once more. So what
+    was decided counts beside what was answered: no share of decisions is above 1.
     """
     count = before
     for counter in range(len(starts) - 1):
@@ -160,11 +191,15 @@ def sum_seconds(  # noqa: C901  (one pass over columns)
             throttled = waits_for_room or outcome[row] == THROTTLED
             if not (was_rejected and enforced[row]):
                 used[USED, at] += value[row]
-            if value[row] >= 0 and not waits_for_room and not waits_for_turn:
+            is_event = value[row] >= 0 and not waits_for_room and not waits_for_turn
+            is_refused = was_rejected and not waits_for_room and not waits_for_turn
+            if is_event:
                 sums[EVENTS, at] += 1
+            elif throttled or is_refused:
+                sums[FURTHER, at] += 1
             if throttled:
                 sums[THROTTLED_ROWS, at] += 1
-            if was_rejected and not waits_for_room and not waits_for_turn:
+            if is_refused:
                 sums[REJECTED_ROWS, at] += 1
             if not waits_for_turn:
                 sums[TOLD_MS, at] += max(0, throttle_ms[row])
@@ -173,5 +208,9 @@ def sum_seconds(  # noqa: C901  (one pass over columns)
             if upstream_ms[row] > 0 or (enforced[row] and (was_rejected or throttled)):
                 sums[IS_CENSORED, at] = 1
             used[LIMIT, at] = limit[row]
+            own = limit[row] if limit_binds[row] and limit[row] > 0 else np.inf
+            used[LARGEST, at] = max(used[LARGEST, at], own)
             sums[LIMIT_BINDS, at] = limit_binds[row]
+            if has_other_tags[row]:
+                sums[HAS_OTHER_TAGS, at] = 1
     return count

@@ -229,7 +229,7 @@ class MutationCharges:
         is_strict = self._head.version >= STRICT_FROM[self._head.key]
         if is_strict:
             quota = self._found(strict=False, now_ms=now_us // 1000)
-        memo = self._new_memo(api_version=0)
+        memo = self._new_memo(quota, api_version=0)  # where it counts by now, not where it did
         seq = self._shared.sink.next_seq()
         decision = quota.charge(partitions, now_us // 1000)
         if not is_strict:
@@ -251,11 +251,10 @@ class MutationCharges:
             quota.samples,
             quota.sample_ms,
         ):
-            last = self._last_memo = self._new_memo(api_version=self._head.version)
+            last = self._last_memo = self._new_memo(quota, api_version=self._head.version)
         return last
 
-    def _new_memo(self, *, api_version: int) -> ChargeMemo:
-        quota = self._quota
+    def _new_memo(self, quota: MutationQuota, *, api_version: int) -> ChargeMemo:
         return ChargeMemo(
             node_id=CLUSTER_NODE_ID,
             quota_type=QuotaType.CONTROLLER_MUTATION,

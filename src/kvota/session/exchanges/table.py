@@ -10,8 +10,10 @@ from kvota.session.exchanges.described_brokers import DescribedBrokers
 from kvota.session.exchanges.exchange import Exchange
 from kvota.session.exchanges.login import Authenticate, Handshake
 from kvota.session.exchanges.mutation import Mutation
+from kvota.session.exchanges.refusals import Refusals
 from kvota.session.exchanges.transactions import CountedTransaction
 from kvota.session.exchanges.versions import Versions
+from kvota.wire import refusals
 from kvota.wire.apis import (
     ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
@@ -32,6 +34,7 @@ from kvota.wire.apis import (
 EXCHANGES: Mapping[int, type[Exchange]] = {
     **{key: Addresses for key, api in APIS.items() if api.treatment is Treatment.REWRITE},
     **{key: CountedTransaction for key, api in APIS.items() if api.treatment is Treatment.COUNTED},
+    **dict.fromkeys(refusals.KEYS, Refusals),
     METADATA: AutoCreation,
     API_VERSIONS: Versions,
     SASL_HANDSHAKE: Handshake,

@@ -1,0 +1,242 @@
+"""Puts events together counter by counter, and each counter's in order. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kvota.model.quota_type import CLUSTER_NODE_ID
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
+from kvota.pipeline import chunk_schema as s
+from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.event_columns import Events, Part, doubles, flags, ints, ints_or_one, texts_of
+from kvota.pipeline.kernels import packing
+from kvota.pipeline.marks import marks_of
+from kvota.pipeline.packing_choice import NAMES_OF, Packing
+from kvota.record.period import ALWAYS
+
+# A broker's number that a row lacks: it is not known.
+UNKNOWN_NODE = CLUSTER_NODE_ID - 1
+
+# Counters are told apart by a table of all combinations up to this size, beyond it by sorting.
+_COMBINATIONS_MAX = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """Events and the order they are to have.
+
+    Attributes:
+        columns: ``chunk_schema.INTS`` and ``DOUBLES`` as the events lie; a number where all have the same one.
+        order: the events, counter by counter.
+        starts: where each counter's start in ``order``, and the end.
+        times: of each event, as it lies, its place in its counter's order.
+        names: the parts of a counter's name.
+        codes: of each counter's parts, a row per counter.
+        by: how charges share counters.
+    """
+
+    columns: Mapping[str, Array | int]
+    order: Array
+    starts: Array
+    times: Array
+    names: Sequence[Part]
+    codes: Array
+    by: s.By
+
+    def counter_columns(self, counters: Array) -> list[pa.Array]:
+        """Return ``chunk_schema.COUNTER_COLUMNS`` of some counters."""
+        return _name_columns(self.names, self.codes[counters], self.by)
+
+
+def arranged(every: Events, packing_: Packing) -> Arranged | None:
+    """Return the order of those events that are wanted; None where there are none.
+
+    Args:
+        every: in any order; columns may be missing or null.
+        packing_: what is wanted of them.
+
+    Raises:
+        KeyError: a row is of a run that ``Packing.runs`` does not name.
+    """
+    wanted = _wanted(every, packing_)
+    if not wanted.num_rows:
+        return None
+    events = Events(wanted.unify_dictionaries().combine_chunks(), every.same)
+    part = {name: texts_of(events, name) for name in ("gateway", "run_id", "quota_type")}
+    rank, complete = _runs(part["gateway"], part["run_id"], packing_.runs)
+    ts_us, seq = ints(events, "ts_us", 0), ints(events, "seq", 0)
+    names = _names(events, part, packing_)
+    group, codes = _groups(names)
+    order, starts, codes = _together(group, codes)
+    times = seq if packing_.by == "counter" else ts_us
+    runs = rank if isinstance(rank, np.ndarray) else np.zeros(len(seq), np.int64)
+    _sort(order, starts, (times, runs, seq))
+    columns: dict[str, Array | int] = {
+        "ts_us": ts_us,
+        "seq": seq,
+        "run": rank,
+        "samples": ints_or_one(events, "samples", 0),
+        "sample_ms": ints_or_one(events, "sample_ms", 0),
+        "marks": marks_of(events, part["quota_type"], complete, packing_),
+        "throttle_ms": _further(events, "throttle_ms", packing_, s.NO_NUMBER),
+        s.SHARED_INT: _sharing(events, packing_),
+        **{name: doubles(events, name) for name in s.DOUBLES},
+    }
+    return Arranged(columns, order, starts, times, names, codes, packing_.by)
+
+
+def _wanted(events: Events, packing_: Packing) -> pa.Table:
+    table, mask = events.table, None
+    if packing_.quota_types is not None or packing_.other_types:
+        types = texts_of(events, "quota_type")
+        of_texts = np.array([packing_.wants_type(text) for text in types.texts])
+        mask = pa.array(of_texts[types.codes])
+    if packing_.period != ALWAYS:
+        since = pc.greater_equal(table["ts_us"], packing_.period.since_us)
+        inside = pc.and_(since, pc.less(table["ts_us"], packing_.period.until_us))
+        mask = inside if mask is None else pc.and_(mask, inside)
+    if mask is None or pc.all(mask).as_py():
+        return table
+    return table.filter(mask)
+
+
+def _sort(order: Array, starts: Array, keys: tuple[Array, Array, Array]) -> None:
+    """Sort the rows of each group by these keys; most of them are in order, or nearly so."""
+    is_sorted = np.empty(len(starts) - 1, np.bool_)
+    packing.sort_groups(order, starts, *keys, is_sorted)
+    for group in np.flatnonzero(~is_sorted):
+        rows = order[starts[group] : starts[group + 1]]
+        times, runs, seqs = (key[rows] for key in keys)
+        rows[:] = rows[np.lexsort((seqs, runs, times))]
+
+
+def _further(events: Events, name: str, packing_: Packing, missing: int) -> Array | int:
+    return ints_or_one(events, name, missing) if name in packing_.further else missing
+
+
+def _sharing(events: Events, packing_: Packing) -> Array | int:
+    for name, missing in s.SHARING.items():
+        if name in packing_.further:
+            return ints_or_one(events, name, missing)
+    return 0
+
+
+def _runs(
+    gateway: Part, run_id: Part, runs: Mapping[tuple[str, str], tuple[int, bool]]
+) -> tuple[Array | int, Array | int]:
+    """Return the rank of each row's run, and whether the run is complete; numbers where there is one run."""
+    ranks = np.full((len(gateway.texts), len(run_id.texts)), -1, np.int64)
+    completes = np.zeros(ranks.shape, np.int64)
+    for first, name in enumerate(gateway.texts):
+        for second, run in enumerate(run_id.texts):
+            if (name, run) in runs:
+                ranks[first, second], completes[first, second] = runs[name, run]
+    if ranks.size == 1 and ranks[0, 0] >= 0:
+        return int(ranks[0, 0]), int(completes[0, 0])
+    pair = gateway.codes.astype(np.int64) * len(run_id.texts) + run_id.codes
+    rank, complete = ranks.ravel()[pair], completes.ravel()[pair]
+    if rank.min() < 0:
+        row = int(rank.argmin())
+        raise KeyError((gateway.texts[gateway.codes[row]], run_id.texts[run_id.codes[row]]))
+    return rank, complete
+
+
+def _names(events: Events, part: Mapping[str, Part], packing_: Packing) -> list[Part]:
+    """Return the parts of a counter's name, of which the combinations are the counters."""
+    by = packing_.by
+    enforcing = Part(np.zeros(events.rows, np.int64), np.array([s.ALL_ROWS]))
+    if packing_.modes_apart:
+        modes = np.array([s.SHADOW_ROWS, s.ENFORCED_ROWS])
+        enforcing = Part(flags(events, "enforced").astype(np.int64), modes)
+    node_id = _node_ids(ints(events, "node_id", UNKNOWN_NODE))
+    of_names = [texts_of(events, name) for name in NAMES_OF[by]]
+    if by == "counter":
+        of_names += [part["gateway"], part["run_id"]]
+    return [node_id, part["quota_type"], enforcing, *of_names]
+
+
+def _node_ids(node_id: Array) -> Part:
+    least, most = int(node_id.min()), int(node_id.max())
+    if most - least > _COMBINATIONS_MAX:
+        numbers, codes = np.unique(node_id, return_inverse=True)
+        return Part(codes, numbers)
+    return Part(node_id - least, np.arange(least, most + 1))
+
+
+def _groups(names: Sequence[Part]) -> tuple[Array, Array]:
+    """Return the group of each row, and the codes of each group's parts (a row per group)."""
+    codes = np.zeros(len(names[0].codes), np.int64)
+    parts = np.zeros((1, 0), np.int64)  # of the groups found so far
+    counts: list[int] = []  # of the parts that ``codes`` has beyond them
+    for name in names:
+        count = len(name.texts)
+        counts.append(count)
+        if count > 1:
+            codes = codes * count + name.codes
+        size = len(parts) * prod(counts)
+        if size > _COMBINATIONS_MAX or name is names[-1]:
+            codes, there = _present(codes, size)
+            further = np.empty((len(there), len(counts)), np.int64)
+            for place in reversed(range(len(counts))):
+                there, further[:, place] = np.divmod(there, counts[place])
+            parts = np.column_stack([parts[there], further])
+            counts = []
+    return codes, parts
+
+
+def _present(codes: Array, size: int) -> tuple[Array, Array]:
+    """Number the codes that are there from 0 on; return the numbers and these codes."""
+    if size > _COMBINATIONS_MAX:
+        there, numbered = np.unique(codes, return_inverse=True)
+        return numbered, there
+    is_there = np.zeros(size, np.bool_)
+    is_there[codes] = True
+    number = np.cumsum(is_there) - 1
+    return number[codes], np.flatnonzero(is_there)
+
+
+def _together(group: Array, codes: Array) -> tuple[Array, Array, Array]:
+    """Put the rows of each group together; return the rows, where groups start, and each one's codes."""
+    begins = np.append(0, np.flatnonzero(group[1:] != group[:-1]) + 1)
+    if len(begins) == len(codes):  # they are, as in a compacted file
+        return np.arange(len(group)), np.append(begins, len(group)), codes[group[begins]]
+    order, starts = np.empty(len(group), np.int64), np.empty(len(codes) + 1, np.int64)
+    packing.group_rows(group, order, starts)
+    return order, starts, codes
+
+
+def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Array]:
+    """Return ``COUNTER_COLUMNS`` of each chunk."""
+    node_id, enforcing = (
+        pa.array(np.asarray(names[place].texts)[codes[:, place]].astype(np.int32))
+        for place in (0, 2)
+    )
+    quota_type = _taken(names[1], codes[:, 1])
+    if by == "counter":
+        tags, gateway, run_id = (_taken(names[place], codes[:, place]) for place in (3, 4, 5))
+        return [gateway, run_id, node_id, quota_type, tags, enforcing]
+    none = pa.array([""]).take(pa.array(np.zeros(len(codes), np.int64)))
+    tags = _made_tags(names[3:], codes[:, 3:], by)
+    return [none, none, node_id, quota_type, pa.array(tags, pa.string()), enforcing]
+
+
+def _taken(name: Part, codes: Array) -> pa.Array:
+    return pa.array(name.texts, pa.string()).take(pa.array(codes))
+
+
+def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> list[str]:
+    """Write tags as ``model.tags.tags_text`` writes these two."""
+    encoded = [[sanitise(text) for text in name.texts] for name in names]
+    rows = codes.tolist()
+    if by == "user":
+        return [f"{CLIENT_ID_TAG}=,{USER_TAG}={encoded[0][user]}" for (user,) in rows]
+    if by == "client":
+        return [f"{CLIENT_ID_TAG}={encoded[0][client]},{USER_TAG}=" for (client,) in rows]
+    return [
+        f"{CLIENT_ID_TAG}={encoded[1][client]},{USER_TAG}={encoded[0][user]}"
+        for user, client in rows
+    ]

@@ -1,0 +1,129 @@
+"""Works off a merged record without a shuffle: each task reads its range of counters from all files.
+
+A record in which few rows are not merged yet is read so, too: every task reads those, and takes what is of its range.
+Where that does not pay, or a range is too large for a worker, its rows go as chunks through Spark's shuffle.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from kvota.model.errors import KvotaError
+from kvota.pipeline import chunk_schema as s
+from kvota.pipeline.arrange import arranged
+from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.event_columns import Events
+from kvota.pipeline.kernels.counter_hash import SEED, hash_ints, hash_texts
+from kvota.pipeline.key_ranges import Cut, RowGroup, cut
+from kvota.pipeline.pack import gathered
+from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.unpack import Rows
+
+# About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
+_ROWS_AT_ONCE = 1 << 20
+_BEGUN_MAX = 3 << 20
+
+# So many rows are kept at most, because later ranges need them, too: 50 bytes each.
+_OPEN_MAX = 8 << 20
+
+# Small records are cut as well, so that every task has something to do.
+_RANGES_PER_TASK = 2
+_ROWS_AT_ONCE_MIN = 1 << 14
+
+# It does not pay where tasks together read more than so many times the rows, or most of them are shuffled anyway.
+_READ_MAX = 1.5
+_SHUFFLED_MAX = 0.5
+
+
+def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | None:
+    """Cut a record for at most so many tasks; None: it is better shuffled.
+
+    Args:
+        groups: those with rows that are wanted.
+        tasks: at most.
+        rows: of the whole record.
+    """
+    total = sum(group.rows for group in groups)
+    if not groups:
+        return Cut(tasks=((),), large=())
+    for fewer in (tasks, tasks // 2):
+        if not fewer:
+            break
+        at_once = min(_ROWS_AT_ONCE, max(_ROWS_AT_ONCE_MIN, total // (fewer * _RANGES_PER_TASK)))
+        found = cut(groups, fewer, rows_at_once=at_once, begun_max=_BEGUN_MAX, open_max=_OPEN_MAX)
+        shuffled = sum(one.rows_begun for one in found.large)
+        pays = found.rows_read <= _READ_MAX * rows and shuffled <= _SHUFFLED_MAX * total
+        if pays and (len(found.tasks) == fewer or total <= _ROWS_AT_ONCE):
+            return found
+    return None
+
+
+def rows_in(parts: Iterable[Events], packing: Packing) -> Iterator[Rows]:
+    """Yield the rows of parts that have all rows of their counters.
+
+    The first counter of each ``Rows`` but the first is the last one of those before, without further rows.
+
+    Raises:
+        KvotaError: two counters of a part have the same counter_id.
+    """
+    last: pa.RecordBatch | None = None
+    for events in parts:
+        rows = _rows(events, packing)
+        if rows is None:
+            continue
+        yield rows if last is None else _continued(rows, last)
+        last = rows.names.slice(len(rows.names) - 1)
+
+
+def _continued(rows: Rows, last: pa.RecordBatch) -> Rows:
+    names = pa.Table.from_batches([last, rows.names]).combine_chunks().to_batches()[0]
+    return Rows(names, np.append(0, rows.starts), continues=True, columns=rows.columns)
+
+
+def _rows(events: Events, packing: Packing) -> Rows | None:
+    found = arranged(events, packing)
+    if found is None:
+        return None
+    columns: dict[str, Array] = {}
+    for names, kind in ((s.INTS, np.dtype(np.int64)), (s.DOUBLES, np.dtype(np.float64))):
+        varying = [name for name in names if not isinstance(found.columns[name], int)]
+        arrays = [np.asarray(found.columns[name]) for name in varying]
+        columns |= dict(zip(varying, gathered(arrays, found.order, kind), strict=True))
+        for name in names:
+            if name not in columns:
+                columns[name] = np.full(len(found.order), found.columns[name], kind)
+    counters = found.counter_columns(np.arange(len(found.codes)))
+    ids = counter_ids(counters)
+    if len(np.unique(ids)) < len(ids):
+        msg = "two counters have the same counter_id"
+        raise KvotaError(msg)
+    named = pa.RecordBatch.from_arrays(
+        [pa.array(ids), *counters], names=["counter_id", *s.COUNTER_COLUMNS]
+    )
+    return Rows(named, found.starts, continues=False, columns=columns)
+
+
+def counter_ids(columns: Sequence[pa.Array]) -> Array:
+    """Return the numbers of counters, the same as Spark's ``xxhash64``.
+
+    Args:
+        columns: ``chunk_schema.COUNTER_COLUMNS``.
+    """
+    hashes = np.full(len(columns[0]), SEED, np.uint64)
+    for column in columns:
+        if pa.types.is_string(column.type):
+            hash_texts(*_text_bytes(column), hashes)
+        else:
+            hash_ints(column.to_numpy().astype(np.int64), hashes)
+    ids: Array = hashes.view(np.int64)
+    return ids
+
+
+def _text_bytes(column: pa.Array) -> tuple[Array, Array]:
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
+    content = (
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    )
+    return content.copy(), places.astype(np.int64)

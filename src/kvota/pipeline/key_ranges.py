@@ -1,0 +1,141 @@
+"""Cuts a record whose files are sorted by counter into ranges of keys that are worked off one by one. Pure.
+
+Files say of each row group between which keys its rows lie. A range that is small enough is read by one task, from
+every file: all rows of its counters are then there at once, and nothing has to be shuffled.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+# Quota type, name (tags, user or client id) and broker: what all rows of a counter have in common.
+Key = tuple[str, str, int]
+
+LEAST: Key = ("", "", -(2**63))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a file, with keys that its rows do not lie outside of.
+
+    Attributes:
+        file: which one, counted from 0.
+        group: which one of the file.
+        rows: in it.
+        first: no row has a key below it.
+        last: no row has a key above it; None: nobody knows.
+    """
+
+    file: int
+    group: int
+    rows: int
+    first: Key
+    last: Key | None
+
+    def is_within(self, start: Key, end: Key | None) -> bool:
+        """Return whether all rows have keys from ``start`` to before ``end`` (None: without an end)."""
+        return start <= self.first and (end is None or (self.last is not None and self.last < end))
+
+    def reaches(self, key: Key) -> bool:
+        """Return whether there may be rows with this key or a higher one."""
+        return self.last is None or self.last >= key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Keys from ``start`` to before ``end`` (None: without an end), and the row groups that may have some."""
+
+    start: Key
+    end: Key | None
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def rows_begun(self) -> int:
+        """Return how many rows the groups have that begin in the range: about as many as are in it."""
+        return sum(group.rows for group in self.groups if group.first >= self.start)
+
+    @property
+    def rows_open(self) -> int:
+        """Return how many rows all its groups have."""
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A record, cut.
+
+    Attributes:
+        tasks: the ranges of each task, in order.
+        large: ranges with too many rows for one task's memory.
+    """
+
+    tasks: tuple[tuple[KeyRange, ...], ...]
+    large: tuple[KeyRange, ...]
+
+    @property
+    def rows_read(self) -> int:
+        """Return how many rows tasks read; those of a group that several tasks need count for each."""
+        of_tasks = sum(_rows_of(ranges) for ranges in self.tasks)
+        return of_tasks + _rows_of(self.large)
+
+
+def cut(
+    groups: Iterable[RowGroup], tasks: int, *, rows_at_once: int, begun_max: int, open_max: int
+) -> Cut:
+    """Cut a record.
+
+    Args:
+        groups: of all files.
+        tasks: so many at most.
+        rows_at_once: about so many rows are in a range.
+        begun_max: no range for a task begins more rows.
+        open_max: nor has one groups of more rows.
+    """
+    ranges = _ranges(groups, rows_at_once)
+    is_small = [one.rows_begun <= begun_max and one.rows_open <= open_max for one in ranges]
+    small = [one for one, fits in zip(ranges, is_small, strict=True) if fits]
+    large = tuple(one for one, fits in zip(ranges, is_small, strict=True) if not fits)
+    return Cut(tuple(_shared(small, tasks)), large)
+
+
+def _ranges(groups: Iterable[RowGroup], rows_at_once: int) -> list[KeyRange]:
+    """Cut where groups begin, so that about so many rows begin in each range."""
+    beginning: dict[Key, list[RowGroup]] = {}
+    for group in groups:
+        beginning.setdefault(group.first, []).append(group)
+    cuts = sorted(beginning)
+    found: list[KeyRange] = []
+    still_open: list[RowGroup] = []
+    place = 0
+    while place < len(cuts):
+        start, begun = cuts[place], 0
+        here = [group for group in still_open if group.reaches(start)]
+        while place < len(cuts):
+            more = sum(group.rows for group in beginning[cuts[place]])
+            if begun and begun + more > rows_at_once:
+                break
+            here += beginning[cuts[place]]
+            begun += more
+            place += 1
+        end = cuts[place] if place < len(cuts) else None
+        # In the order of files, as most rows of a counter then are in the order of time.
+        here.sort(key=lambda group: (group.file, group.group))
+        found.append(KeyRange(start, end, tuple(here)))
+        still_open = here
+    return found
+
+
+def _shared(ranges: Sequence[KeyRange], tasks: int) -> list[tuple[KeyRange, ...]]:
+    """Share ranges out, each task about as many rows, and neighbours to one task."""
+    total = sum(one.rows_begun for one in ranges)
+    shares: list[list[KeyRange]] = [[] for _ in range(tasks)]
+    before = accumulate((one.rows_begun for one in ranges), initial=0)
+    for one, begun in zip(ranges, before, strict=False):
+        middle = begun + one.rows_begun // 2
+        shares[min(tasks - 1, middle * tasks // max(1, total))].append(one)
+    return [tuple(share) for share in shares if share]
+
+
+def _rows_of(ranges: Iterable[KeyRange]) -> int:
+    groups = {(group.file, group.group): group.rows for one in ranges for group in one.groups}
+    return sum(groups.values())

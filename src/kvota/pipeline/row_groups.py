@@ -1,0 +1,257 @@
+"""Reads single row groups of a merged file: what its footer says of each, and then only columns that vary.
+
+A merged file (``record/compact``) is sorted by counter and has statistics of all columns, so the footer tells between
+which keys a group's rows lie, and which columns have one value in all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvota.model.event import EVENT_COLUMNS
+from kvota.pipeline import chunk_schema as s
+from kvota.pipeline import rows_done
+from kvota.pipeline.arrange import UNKNOWN_NODE
+from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.event_columns import Events, Value, ints, texts_of
+from kvota.pipeline.key_ranges import LEAST, Key, KeyRange, RowGroup
+from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
+from kvota.record.event_file import EventFile
+
+# Begins the message of an error in a task that read a file which had changed since it was looked at.
+FILE_CHANGED = "kvota: the record changed while it was read"
+
+# The name in a key, by how charges share counters. Who has a user and a client id has a user.
+_NAME_OF = {"counter": "tags", "user": "user", "client": "client_id", "user-client": "user"}
+
+# A floating number's statistics do not tell 0 from -0, nor of NaN; these numbers differ from row to row.
+_VARYING = frozenset({"ts_us", "seq"}) | {c.name for c in EVENT_COLUMNS if c.type == "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFile:
+    """A file of this machine, as it was when it was looked at."""
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+    is_compacted: bool = False
+
+    def refuse_another(self) -> None:
+        """Refuse a file that is not the one that was looked at.
+
+        Raises:
+            RuntimeError: it is gone, or another one.
+        """
+        try:
+            status = Path(self.path).stat()
+        except FileNotFoundError as error:
+            msg = f"{FILE_CHANGED}: {self.path} is gone"
+            raise RuntimeError(msg) from error
+        if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.modified_ns):
+            msg = f"{FILE_CHANGED}: {self.path} is another one now"
+            raise RuntimeError(msg)
+
+
+def group_file(file: EventFile) -> GroupFile:
+    """Return the same file."""
+    return GroupFile(str(file.path), file.size_bytes, file.modified_ns, file.is_compacted)
+
+
+def groups_of(number: int, file: EventFile, by: s.By) -> list[RowGroup]:
+    """Return the row groups of a file; of one that was not merged nobody knows between which keys they lie.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read any more.
+    """
+    footer = pq.read_metadata(file.path)
+    found = []
+    for group in range(footer.num_row_groups):
+        here = footer.row_group(group)
+        first, last = LEAST, None
+        if file.is_compacted:
+            first, last = _bounds(here, by)
+        found.append(RowGroup(number, group, here.num_rows, first, last))
+    return found
+
+
+def _bounds(group: pq.RowGroupMetaData, by: s.By) -> tuple[Key, Key | None]:
+    least: list[Any] = list(LEAST)
+    most: list[Any] = []
+    for place, name in enumerate(("quota_type", _NAME_OF[by], "node_id")):
+        found = _least_and_most(group, name, UNKNOWN_NODE if name == "node_id" else "")
+        if found is None:
+            return (least[0], least[1], least[2]), None
+        least[place] = found[0]
+        most.append(found[1])
+    return (least[0], least[1], least[2]), (most[0], most[1], most[2])
+
+
+def _least_and_most(group: pq.RowGroupMetaData, name: str, missing: Any) -> tuple[Any, Any] | None:
+    """Return bounds of a column's values, or None; null counts as ``missing``."""
+    statistics = _statistics(group, name)
+    if statistics is None or not statistics.has_null_count:
+        return None
+    if statistics.null_count == group.num_rows:
+        return missing, missing
+    if not statistics.has_min_max:
+        return None
+    least, most = statistics.min, statistics.max
+    return (min(least, missing), max(most, missing)) if statistics.null_count else (least, most)
+
+
+def _statistics(group: pq.RowGroupMetaData, name: str) -> pq.Statistics | None:
+    for place in range(group.num_columns):
+        column = group.column(place)
+        if column.path_in_schema == name:
+            return column.statistics
+    return None
+
+
+@dataclass(slots=True)
+class GroupReader:
+    """Reads row groups of some files in a worker, and keeps footers.
+
+    Attributes:
+        files: of the record, by number.
+        packing: which columns are looked at.
+        folder: where rows that were read are counted.
+    """
+
+    files: Sequence[GroupFile]
+    packing: Packing
+    folder: str
+    _footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
+
+    def read(self, group: RowGroup) -> Events:
+        """Read one row group.
+
+        Raises:
+            RuntimeError: the file has changed since it was looked at.
+        """
+        file = self.files[group.file]
+        file.refuse_another()
+        try:
+            footer = self._footers.get(group.file)
+            if footer is None:
+                footer = self._footers[group.file] = pq.read_metadata(file.path)
+            texts = [name for name in footer.schema.names if name in TEXTS]
+            with pq.ParquetFile(file.path, metadata=footer, read_dictionary=texts) as source:
+                wanted = [name for name in self.packing.columns() if name in footer.schema.names]
+                same = _same(footer.row_group(group.group), wanted) if file.is_compacted else {}
+                here = [name for name in wanted if name not in same]
+                table = source.read_row_group(group.group, columns=here, use_threads=False)
+        except FileNotFoundError as error:
+            msg = f"{FILE_CHANGED}: {file.path} is gone"
+            raise RuntimeError(msg) from error
+        rows_done.count(self.folder, "read", table.num_rows)
+        return Events(
+            table.select(here).cast(pa.schema([(n, COLUMN_TYPES[n]) for n in here])), same
+        )
+
+    def parts(self, ranges: Sequence[KeyRange]) -> Iterator[Events]:
+        """Yield the events of each range; a group that several of them need is read once."""
+        kept: dict[RowGroup, Events] = {}
+        for one in ranges:
+            kept = {group: events for group, events in kept.items() if group.reaches(one.start)}
+            found = []
+            for group in one.groups:
+                events = kept.pop(group) if group in kept else self.read(group)
+                if one.end is not None and group.reaches(one.end):
+                    kept[group] = events
+                if not group.is_within(one.start, one.end):
+                    events = within(events, self.packing.by, one.start, one.end)
+                if events.rows:
+                    found.append(events)
+            if found:
+                yield joined(found)
+
+
+def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:
+    """Return the columns with one value in all rows, as the footer has it."""
+    same: dict[str, Value] = {}
+    for place in range(group.num_columns):
+        column = group.column(place)
+        name, statistics = column.path_in_schema, column.statistics
+        if name not in wanted or statistics is None or not statistics.has_null_count:
+            continue
+        if statistics.null_count == group.num_rows:
+            same[name] = None
+        elif name in _VARYING or statistics.null_count or not statistics.has_min_max:
+            continue
+        elif statistics.min == statistics.max:
+            same[name] = statistics.min
+    return same
+
+
+def within(events: Events, by: s.By, start: Key, end: Key | None) -> Events:
+    """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
+    mask = ~_below(events, by, start)
+    if end is not None:
+        mask &= _below(events, by, end)
+    places = np.flatnonzero(mask)
+    if not len(places):
+        return Events(events.table.slice(0, 0), events.same)
+    first, count = int(places[0]), len(places)
+    if int(places[-1]) - first + 1 == count:
+        return Events(events.table.slice(first, count), events.same)
+    return Events(events.table.take(pa.array(places)), events.same)
+
+
+def _below(events: Events, by: s.By, key: Key) -> Array:
+    """Return for each row whether its key is below this one."""
+    below = ints(events, "node_id", UNKNOWN_NODE) < key[2]
+    for name, text in ((_NAME_OF[by], key[1]), ("quota_type", key[0])):
+        column = texts_of(events, name)
+        is_less = np.array([other < text for other in column.texts])
+        is_equal = np.array([other == text for other in column.texts])
+        if len(column.texts) == 1:
+            below = (below & is_equal[0]) | is_less[0]
+        else:
+            below = (below & is_equal[column.codes]) | is_less[column.codes]
+    found: Array = below
+    return found
+
+
+def joined(parts: Sequence[Events]) -> Events:
+    """Put events together; a column of one value stays so where all parts have the same one."""
+    if len(parts) == 1:
+        return parts[0]
+    same = {
+        name: value
+        for name, value in parts[0].same.items()
+        if all(name in part.same and part.same[name] == value for part in parts)
+    }
+    names = dict.fromkeys(
+        name
+        for part in parts
+        for name in (*part.table.column_names, *part.same)
+        if name not in same
+    )
+    tables = [
+        pa.table(
+            {name: _column(part, name) for name in names if part.has(name) or name in part.same}
+        )
+        for part in parts
+    ]
+    return Events(pa.concat_tables(tables, promote_options="default"), same)
+
+
+def _column(events: Events, name: str) -> pa.ChunkedArray | pa.Array:
+    if events.has(name):
+        return events.table[name]
+    kind = COLUMN_TYPES[name]
+    value = events.same[name]
+    if value is None or not pa.types.is_dictionary(kind):
+        return (
+            pa.repeat(pa.scalar(value, kind), events.rows)
+            if value is not None
+            else pa.nulls(events.rows, kind)
+        )
+    codes = pa.array(np.zeros(events.rows, np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value], kind.value_type))

@@ -1,0 +1,30 @@
+"""Starts Spark's Python workers out of a process that has imported what they need: ``python -m`` by Spark.
+
+Each worker would import for itself, while it is waited for. No thread may run when a process is forked, so
+libraries are told to begin none.
+"""
+
+import os
+from contextlib import suppress
+
+from pyspark.daemon import manager
+
+# NumPy's linear algebra would start a thread per core when it is imported; no kernel uses it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def import_all() -> None:
+    """Import what workers need; where something lacks, they say so themselves."""
+    with suppress(Exception):
+        import pyspark.worker  # noqa: F401, PLC0415  (not where somebody only looks at this module)
+
+        import kvota.pipeline.brackets  # noqa: PLC0415
+        import kvota.pipeline.chunks  # noqa: PLC0415
+        import kvota.pipeline.law_stage  # noqa: PLC0415
+        import kvota.pipeline.producer_id_stage  # noqa: PLC0415
+        import kvota.pipeline.usage_stage  # noqa: F401, PLC0415
+
+
+if __name__ == "__main__":
+    import_all()
+    manager()

@@ -1,0 +1,95 @@
+"""What taps share: connections are relayed on a thread with an event loop of its own."""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, Self
+
+Address = tuple[str, int]
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+_START_S = 20.0
+
+
+class TapTls(NamedTuple):
+    """TLS that ends at a tap and begins there anew: it sees what is said in between.
+
+    Attributes:
+        shown: to clients, with a certificate for where the tap listens.
+        upstream: how it trusts whom it relays to, whose certificate has to be for the host that is dialled.
+    """
+
+    shown: ssl.SSLContext
+    upstream: ssl.SSLContext
+
+
+class TapThread(ABC):
+    """Listens until the ``with`` block ends.
+
+    Args:
+        ways: where it listens, and whom a connection there is relayed to.
+        tls: on both sides; None: bytes are relayed as they come.
+    """
+
+    def __init__(self, ways: Mapping[Address, Address], tls: TapTls | None = None) -> None:
+        self._ways = ways
+        self._shown, self._upstream = tls or (None, None)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @abstractmethod
+    async def relay(self, client: Stream, upstream: Stream) -> None:
+        """Relay one connection until it ends; both sides are closed behind that."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_START_S)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(_START_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_START_S)
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        for (host, port), upstream in self._ways.items():
+            server = await asyncio.start_server(
+                lambda reader, writer, upstream=upstream: self._serve((reader, writer), upstream),  # type: ignore[misc]
+                host,
+                port,
+                ssl=self._shown,
+            )
+            self._servers.append(server)
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0.05)  # closed writers have their connections' ends told
+
+    async def _serve(self, client: Stream, upstream_address: Address) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        writers = [client[1]]
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            upstream = await asyncio.open_connection(*upstream_address, ssl=self._upstream)
+            writers.append(upstream[1])
+            await self.relay(client, upstream)
+        for each in writers:
+            each.close()
+        self._tasks.discard(task)

@@ -1,0 +1,270 @@
+"""What is read range by range from merged files is what comes of chunks, to the bit, however a record was cut."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.unit.record.record_files import put
+
+from kvota.model.errors import KvotaError
+from kvota.model.quota_type import QuotaType
+from kvota.pipeline import chunk_schema as s
+from kvota.pipeline import direct
+from kvota.pipeline.direct import counter_ids, cut_for_tasks, rows_in
+from kvota.pipeline.event_columns import Events
+from kvota.pipeline.key_ranges import Cut, cut
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.row_groups import FILE_CHANGED, GroupReader, group_file, groups_of, joined
+from kvota.pipeline.unpack import Rows, unpack
+from kvota.record import event_parquet
+from kvota.record.compact import compact
+from kvota.record.event_file import EventFile
+from kvota.record.event_schema import EVENT_SCHEMA
+from kvota.record.found_events import FoundEvents, find_events
+from kvota.record.period import Period
+from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
+
+TS_US, SEQ, TAGS, USER, LIMIT = (
+    EVENT_SCHEMA.names.index(name) for name in ("ts_us", "seq", "tags", "user", "limit")
+)
+BYS: tuple[s.By, ...] = ("counter", "user", "client", "user-client")
+FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms", "tags"})
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[EventRow]:
+    """Restarted gateways, ties, and a name with characters of all lengths."""
+    of_runs = [
+        *RecordedTraffic(7, run_id="run-1", enforced=False).rows(2_000),
+        *RecordedTraffic(8, run_id="run-2", gateway="gateway 2", enforced=True).rows(700),
+        *RecordedTraffic(9, run_id="run-3", gateway="gateway 2", enforced=True).rows(500),
+    ]
+    made = []
+    for number, row in enumerate(of_runs):
+        changed = list(row)
+        changed[TS_US] -= changed[TS_US] % 40_000  # many at the same time
+        if number % 11 == 0:
+            changed[USER] = "größe\0" * (number % 5)
+            changed[TAGS] = f"client-id=,user={'x' * (number % 70)}"
+        made.append(tuple(changed))
+    return made
+
+
+def record(
+    rows: list[EventRow], folder: Path, monkeypatch: pytest.MonkeyPatch, *, seed: int, unmerged: int
+) -> FoundEvents:
+    """The rows in merged files of several folders, and so many of them in files as gateways write them."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(event_parquet, "_MERGED_GROUP_ROWS", rng.choice((64, 200)))
+    here = rows if seed % 2 else rng.sample(rows, len(rows))
+    merged, raw = here[unmerged:], here[:unmerged]
+    cuts = sorted(rng.sample(range(1, len(merged)), 4))
+    for place, (a, b) in enumerate(zip([0, *cuts], [*cuts, len(merged)], strict=True)):
+        put(folder / str(place), merged[a:b])
+        compact(folder / str(place), now_us=0, every_hour=True)
+    if raw:
+        put(folder / "raw", raw)
+    return find_events([folder])
+
+
+def of_runs(found: FoundEvents, by: s.By, **how: object) -> Packing:
+    runs = {(run.gateway, run.run_id): (rank, rank != 1) for rank, run in enumerate(found.runs)}
+    return Packing(by=by, runs=runs, further=FURTHER, **how)  # type: ignore[arg-type]
+
+
+def files_of(found: FoundEvents) -> list[EventFile]:
+    return sorted(found.files, key=lambda file: (file.first_us, str(file.path)))
+
+
+def read(found: FoundEvents, packing: Packing, how: Cut) -> Iterator[Rows]:
+    files = tuple(map(group_file, files_of(found)))
+    for ranges in (*how.tasks, *((one,) for one in how.large)):
+        yield from rows_in(GroupReader(files, packing, "").parts(ranges), packing)
+
+
+def cut_small(found: FoundEvents, by: s.By, tasks: int, at_once: int) -> Cut:
+    groups = [g for n, file in enumerate(files_of(found)) for g in groups_of(n, file, by)]
+    return cut(groups, tasks, rows_at_once=at_once, begun_max=10_000, open_max=10_000)
+
+
+Found = dict[tuple[object, ...], list[tuple[float, ...]]]
+
+
+def numbers_of(parts: Iterable[Rows]) -> Found:
+    """The numbers of each counter, in order, as bits; a counter may go on from one part to the next."""
+    found: Found = defaultdict(list)
+    before: tuple[object, ...] | None = None
+    for rows in parts:
+        columns = [rows.columns[name] for name in s.INTS]
+        columns += [rows.columns[name].view(np.int64) for name in s.DOUBLES]
+        assert all(column.flags.c_contiguous and column.flags.writeable for column in columns)
+        numbers = list(zip(*(column.tolist() for column in columns), strict=True))
+        for place, name in enumerate(rows.names.to_pylist()):
+            key = tuple(name.values())
+            if place or not rows.continues:
+                assert key not in found
+            else:
+                assert key == before
+            found[key] += numbers[rows.starts[place] : rows.starts[place + 1]]
+            before = key
+    return dict(found)
+
+
+def through_chunks(found: FoundEvents, packing: Packing) -> Found:
+    packed = [
+        chunks
+        for file in found.files
+        if (chunks := pack(Events(pq.read_table(file.path)), packing)) is not None
+    ]
+    table = pa.Table.from_batches(packed, s.CHUNK).combine_chunks()
+    ids = counter_ids([table[name].chunk(0) for name in s.COUNTER_COLUMNS])
+    table = table.append_column("counter_id", pa.array(ids))
+    ordered = table.sort_by([("counter_id", "ascending"), ("first", "ascending")])
+    return numbers_of(unpack(ordered.to_batches(), as_recorded=packing.by == "counter"))
+
+
+@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize(("seed", "unmerged"), [(1, 0), (2, 0), (3, 300), (4, 300)])
+def test_ranges_have_the_rows_of_chunks(
+    rows: list[EventRow],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: s.By,
+    seed: int,
+    unmerged: int,
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=seed, unmerged=unmerged)
+    packing = of_runs(found, by)
+    expected = through_chunks(found, packing)
+
+    for tasks, at_once in ((1, 100_000), (2, 900), (4, 150), (3, 1)):
+        how = cut_small(found, by, tasks, at_once)
+        assert numbers_of(read(found, packing, how)) == expected
+    assert sum(map(len, expected.values())) == len(rows)
+    assert any(len(ranges) > 1 for ranges in how.tasks)
+
+
+@pytest.mark.parametrize("by", ["counter", "user"])
+def test_a_part_of_the_rows_is_the_same_part(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: s.By
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=5, unmerged=100)
+    times = sorted(row[TS_US] for row in rows)
+    packing = of_runs(
+        found,
+        by,
+        quota_types=frozenset({"FETCH", "PRODUCE"}),
+        other_types=frozenset({"FETCH"}),
+        period=Period(times[200], times[2_000]),
+        modes_apart=by == "user",
+    )
+
+    got = numbers_of(read(found, packing, cut_small(found, by, 2, 500)))
+
+    assert got == through_chunks(found, packing)
+    assert {key[4] for key in got} == {"PRODUCE"}
+
+
+def test_columns_of_one_value_are_not_read(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = [(*row[:LIMIT], None, *row[LIMIT + 1 :]) for row in rows[:500]]
+    found = record(same, tmp_path, monkeypatch, seed=1, unmerged=0)
+    reader = GroupReader(tuple(map(group_file, files_of(found))), of_runs(found, "counter"), "")
+
+    (group, *_) = groups_of(0, files_of(found)[0], "counter")
+    events = reader.read(group)
+
+    assert {"gateway", "run_id", "limit"} <= events.same.keys()
+    assert events.same["limit"] is None
+    assert {"ts_us", "seq", "value"} <= set(events.table.column_names)
+    assert not events.same.keys() & set(events.table.column_names)
+
+
+def test_columns_of_one_value_in_some_groups_are_put_together_with_others() -> None:
+    def part(name: str | None, *users: str) -> Events:
+        numbers = pa.table({"seq": pa.array(range(len(users)), pa.int64())})
+        if len(users) < 2:
+            return Events(numbers, {"user": name, "enforced": True, "limit": None})
+        texts = pa.array(users).dictionary_encode()
+        return Events(numbers.append_column("user", texts), {"enforced": True, "limit": None})
+
+    both = joined([part("a", ""), part(None, ""), part("", "b", "c", "b")])
+
+    assert both.same == {"enforced": True, "limit": None}
+    assert both.table["user"].to_pylist() == ["a", None, "b", "c", "b"]
+    assert both.table["seq"].to_pylist() == [0, 0, 0, 1, 2]
+
+
+def test_a_file_that_has_gone_or_changed_is_named(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = record(rows[:300], tmp_path, monkeypatch, seed=1, unmerged=0)
+    first, second, *_ = files_of(found)
+    files, packing = (group_file(first), group_file(second)), of_runs(found, "counter")
+    groups = [groups_of(0, first, "counter")[0], groups_of(1, second, "counter")[0]]
+    second.path.write_bytes(first.path.read_bytes())
+    first.path.unlink()
+
+    with pytest.raises(RuntimeError, match=f"{FILE_CHANGED}.*is gone"):
+        GroupReader(files, packing, "").read(groups[0])
+    with pytest.raises(RuntimeError, match=f"{FILE_CHANGED}.*is another one now"):
+        GroupReader(files, packing, "").read(groups[1])
+
+
+def test_two_counters_of_one_id_are_refused(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = record(rows[:300], tmp_path, monkeypatch, seed=1, unmerged=0)
+    monkeypatch.setattr(direct, "counter_ids", lambda columns: np.zeros(len(columns[0]), np.int64))
+
+    with pytest.raises(KvotaError, match="two counters have the same counter_id"):
+        list(read(found, of_runs(found, "counter"), cut_small(found, "counter", 1, 1_000)))
+
+
+def test_it_is_shuffled_where_reading_ranges_does_not_pay(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=1, unmerged=100)
+    total = found.rows
+    groups = [g for n, file in enumerate(files_of(found)) for g in groups_of(n, file, "counter")]
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE_MIN", 50)
+
+    assert cut_for_tasks(groups, 4, total) is not None
+    monkeypatch.setattr(direct, "_READ_MAX", 1.0)  # every task reads the unmerged rows
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 50)
+    assert cut_for_tasks(groups, 4, total) is None
+    monkeypatch.setattr(direct, "_READ_MAX", 2.0)
+    monkeypatch.setattr(direct, "_OPEN_MAX", 10)
+    assert cut_for_tasks(groups, 4, total) is None
+    assert cut_for_tasks([], 4, total) == Cut(tasks=((),), large=())
+
+
+@pytest.mark.parametrize(
+    ("kinds", "first", "last", "wanted"),
+    [
+        (None, "FETCH", "PRODUCE", True),
+        ({"PRODUCER_ID"}, "FETCH", "PRODUCE", False),
+        ({"PRODUCE"}, "FETCH", "REQUEST", True),
+        ({"FETCH"}, "FETCH", "FETCH", True),
+        ({"FETCH"}, "PRODUCE", "PRODUCE", False),
+        (None, "REQUEST", "REQUEST", False),
+    ],
+)
+def test_groups_without_a_wanted_quota_type_are_passed_over(
+    kinds: set[str] | None, first: str, last: str, wanted: bool
+) -> None:
+    packing = Packing(
+        by="counter",
+        runs={},
+        quota_types=None if kinds is None else frozenset(kinds),
+        other_types=frozenset({QuotaType.REQUEST.value}),
+    )
+
+    assert packing.wants_type_between(first, last) is wanted

@@ -1,0 +1,91 @@
+"""A record is cut so that every key is in one range, and every range names all groups that may have its keys."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvota.pipeline.key_ranges import LEAST, Cut, Key, KeyRange, RowGroup, cut
+
+NAMES = ("a", "b", "c", "d", "e")
+keys = st.tuples(st.sampled_from(("FETCH", "PRODUCE")), st.sampled_from(NAMES), st.integers(0, 2))
+
+
+@st.composite
+def records(draw: st.DrawFn) -> tuple[list[RowGroup], dict[tuple[int, int], list[Key]]]:
+    """Files that are sorted, cut into groups anywhere, and some that are not sorted, with their rows' keys."""
+    groups, rows = [], {}
+    for file in range(draw(st.integers(1, 5))):
+        of_file = draw(st.lists(keys, min_size=1, max_size=30))
+        is_sorted = draw(st.booleans())
+        if is_sorted:
+            of_file.sort()
+        length = draw(st.integers(1, 8)) if is_sorted else len(of_file)
+        for group, start in enumerate(range(0, len(of_file), length)):
+            here = of_file[start : start + length]
+            first, last = (here[0], here[-1]) if is_sorted else (LEAST, None)
+            groups.append(RowGroup(file, group, len(here), first, last))
+            rows[file, group] = here
+    return groups, rows
+
+
+def ranges_of(found: Cut) -> list[KeyRange]:
+    return [*(one for ranges in found.tasks for one in ranges), *found.large]
+
+
+def is_in(key: Key, one: KeyRange) -> bool:
+    return one.start <= key and (one.end is None or key < one.end)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    record=records(), tasks=st.integers(1, 4), at_once=st.integers(1, 20), most=st.integers(1, 60)
+)
+def test_every_row_is_read_once_whatever_the_cut(
+    record: tuple[list[RowGroup], dict[tuple[int, int], list[Key]]],
+    tasks: int,
+    at_once: int,
+    most: int,
+) -> None:
+    groups, rows = record
+
+    found = cut(groups, tasks, rows_at_once=at_once, begun_max=most, open_max=2 * most)
+
+    assert len(found.tasks) <= tasks
+    for (file, group), of_group in rows.items():
+        for key in of_group:
+            holding = [one for one in ranges_of(found) if is_in(key, one)]
+            assert len(holding) == 1
+            assert (file, group) in {(one.file, one.group) for one in holding[0].groups}
+    for one in (one for ranges in found.tasks for one in ranges):
+        assert one.rows_begun <= most
+        assert one.rows_open <= 2 * most
+        assert [group for group in one.groups if not group.reaches(one.start)] == []
+
+
+def test_tasks_get_neighbours_and_about_as_many_rows() -> None:
+    groups = [
+        RowGroup(file, group, 10, ("PRODUCE", f"{group:02}", 0), ("PRODUCE", f"{group:02}", 2))
+        for file in range(3)
+        for group in range(20)
+    ]
+
+    found = cut(groups, 4, rows_at_once=30, begun_max=100, open_max=100)
+
+    assert [len(ranges) for ranges in found.tasks] == [5, 5, 5, 5]
+    assert found.rows_read == 600
+    assert not found.large
+    starts = [one.start for ranges in found.tasks for one in ranges]
+    assert starts == sorted(starts)
+
+
+def test_a_key_with_too_many_rows_is_a_large_range() -> None:
+    hot = ("PRODUCE", "m", 0)
+    groups = [
+        RowGroup(0, 0, 10, ("PRODUCE", "a", 0), hot),
+        *(RowGroup(0, group, 10, hot, hot) for group in range(1, 9)),
+        RowGroup(0, 9, 10, hot, ("PRODUCE", "z", 0)),
+    ]
+
+    found = cut(groups, 2, rows_at_once=10, begun_max=50, open_max=1_000)
+
+    assert [(one.start, one.end) for one in found.large] == [(hot, None)]
+    assert len(found.large[0].groups) == 10
