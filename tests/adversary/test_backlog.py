@@ -81,11 +81,13 @@ async def gateway(
     )
     with GatewayProcess(folder, config=config, quotas="") as process:
         yield first_port, Memory(process.pid)
-    server.close()
+    # Nobody connects any more. Who is still being accepted goes through before the server is closed, which would
+    # leave asyncio's half-made transport of each open.
     for _ in range(5):
-        await asyncio.sleep(0.1)  # who was accepted last is known a little later
+        await asyncio.sleep(0.1)
         while Kept.all:
             Kept.all.pop().abort()
+    server.close()
 
 
 async def _ask(port: int, frame: bytes, count: int) -> None:

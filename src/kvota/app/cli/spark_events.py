@@ -122,43 +122,43 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
     wanted = period(args)
     is_here = all(local_path(place) is not None for place in args.events)
     found = _found(args, wanted) if is_here else None
-    with working("starting Spark"):
-        from pyspark.sql import SparkSession
+    with _py4j_says_nothing():  # also while Spark starts
+        with working("starting Spark"):
+            from pyspark.sql import SparkSession
 
-        from kvota.pipeline.remote_files import find_record
-        from kvota.pipeline.spark_session import (
-            SHORT_ROWS_MAX,
-            end_session,
-            session,
-            while_it_works,
-        )
+            from kvota.pipeline.remote_files import find_record
+            from kvota.pipeline.spark_session import (
+                SHORT_ROWS_MAX,
+                end_session,
+                session,
+                while_it_works,
+            )
 
-        is_ours = SparkSession.getActiveSession() is None
-        is_short = found is not None and found.rows <= SHORT_ROWS_MAX
-        spark = session(args.master, short=is_short, settings=dict(args.conf))
-    root = logging.getLogger()
-    root.addFilter(_is_ours)
-    try:
-        for tries_left in reversed(range(_TRIES)):
-            now = found or find_record(spark, args.events)
-            say_bad(now)
-            title = f"{doing} {now.rows:,} decisions in {len(now.files)} files"
-            try:
-                with (
-                    working(title, how_far=_Rows(spark, now.within(period(args)).rows).how_far),
-                    _spark_errors(spark),
-                    while_it_works() if is_ours else nullcontext(),
-                ):
-                    return work(Record(spark, now, wanted))
-            except _RecordChangedError:
-                if not tries_left:
-                    raise
-            print("kvota: the record changed while it was read; reading it again", file=sys.stderr)
-            found = None
-    finally:
-        if is_ours:
-            end_session(spark)
-        root.removeFilter(_is_ours)
+            is_ours = SparkSession.getActiveSession() is None
+            is_short = found is not None and found.rows <= SHORT_ROWS_MAX
+            spark = session(args.master, short=is_short, settings=dict(args.conf))
+        try:
+            for tries_left in reversed(range(_TRIES)):
+                now = found or find_record(spark, args.events)
+                say_bad(now)
+                title = f"{doing} {now.rows:,} decisions in {len(now.files)} files"
+                try:
+                    with (
+                        working(title, how_far=_Rows(spark, now.within(period(args)).rows).how_far),
+                        _spark_errors(spark),
+                        while_it_works() if is_ours else nullcontext(),
+                    ):
+                        return work(Record(spark, now, wanted))
+                except _RecordChangedError:
+                    if not tries_left:
+                        raise
+                print(
+                    "kvota: the record changed while it was read; reading it again", file=sys.stderr
+                )
+                found = None
+        finally:
+            if is_ours:
+                end_session(spark)
     raise AssertionError(_TRIES)
 
 
@@ -212,8 +212,18 @@ def _found(args: argparse.Namespace, wanted: "Period") -> "FoundEvents":
     return found
 
 
+@contextmanager
+def _py4j_says_nothing() -> Iterator[None]:
+    """Leave out what py4j tells the root logger where it is interrupted: a stack trace of its own."""
+    root = logging.getLogger()
+    root.addFilter(_is_ours)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_ours)
+
+
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Leave out what py4j tells the root logger where a job is interrupted: a stack trace of its own."""
     return "py4j" not in Path(record.pathname).parts
 
 
