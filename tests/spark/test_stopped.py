@@ -130,3 +130,18 @@ def test_a_full_disk_is_named_with_what_to_do(write_for_all: WriteEvents, tmp_pa
         assert "Traceback" not in said
     assert contents(folder) == before
     assert running(tmp_path) == []
+
+
+def test_a_folder_that_may_not_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    before = contents(folder)
+    with small_disks(tmp_path, 1, 40_960) as (disk,):
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        process = start(folder, tmp_path, "--conf", f"spark.local.dir={disk}")
+        printed, said = process.communicate(timeout=200)
+
+    assert (process.returncode, printed) == (3, "")
+    assert f"cannot write to {disk} (Read-only file system)" in without_progress(said)[-1]
+    assert "--conf spark.local.dir=/path" in said
+    assert "Traceback" not in said
+    assert contents(folder) == before
+    assert running(tmp_path) == []

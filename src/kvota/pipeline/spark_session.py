@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -77,7 +78,7 @@ def session(
         settings: further Spark settings; they win over ours; only for a new session.
 
     Raises:
-        UnreachableError: Spark did not start; quotes the end of the JVM's log.
+        UnreachableError: Spark did not start; quotes the end of the JVM's log. Or it has no folder to work in.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -89,6 +90,7 @@ def session(
     wanted = _settings(folder, master) | dict(settings or {})
     wanted.setdefault("spark.driver.memory", memory)
     if master.startswith("local"):
+        _check_local_dirs(wanted["spark.local.dir"])
         (folder / "rows-done").mkdir()
         wanted[rows_done.SETTING] = str(folder / "rows-done")
     archive = class_archive(folder)
@@ -243,6 +245,23 @@ def _start_jvm(conf: SparkConf, log_path: Path) -> None:
             gateway.proc.wait()
             _forget_jvm()
         raise
+
+
+def _check_local_dirs(folders: str) -> None:
+    """Spark needs one of these to write to; where there is none, it says that in its log alone."""
+    faults = []
+    for name in folders.split(","):
+        try:
+            Path(name).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=name):
+                return
+        except OSError as error:
+            faults.append(f"{name} ({error.strerror or error})")
+    msg = (
+        f"Spark cannot write to {', '.join(faults)}, where it keeps what does not fit into memory. "
+        "Name another folder: --conf spark.local.dir=/path"
+    )
+    raise UnreachableError(msg)
 
 
 @contextlib.contextmanager

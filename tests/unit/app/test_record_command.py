@@ -1,6 +1,7 @@
 """``kvota record`` merges, checks and shows a record, for people and for programs."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,23 @@ def test_files_that_cannot_be_merged_are_named(
     assert code == 0
     assert "events-half.parquet: not a complete Parquet file" in capsys.readouterr().err
     assert (folder / "events-half.parquet").exists()
+
+
+def test_the_page_on_the_record_names_every_key(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
+    (folder / "events-half.parquet").write_bytes(b"PAR1")
+    sorted(folder.glob("*.parquet"))[5].unlink()
+
+    for action in ("check", "show", "compact"):
+        main(["record", action, "--events", str(folder), "--output", "json"])
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `record {action}` |"))
+        keys = _keys_of(json.loads(capsys.readouterr().out)) - {"schema"}
+        assert {f"`{key}`" for key in keys} == set(re.findall("`[a-z_]+`", line)), action
+
+
+def _keys_of(said: object) -> set[str]:
+    if isinstance(said, dict):
+        return set(said).union(*map(_keys_of, said.values()))
+    return set().union(*map(_keys_of, said)) if isinstance(said, list) else set()

@@ -23,6 +23,11 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
         ),
         (f"{CALL}: java.io.IOException: first\n{TRACE}Caused by: java.io.IOException: deepest\n", "IOException: deepest"),
         (f"{CALL}: x.Y: RuntimeError: kvota: the record changed while it was read: a is gone\n", "kvota: the record changed"),
+        (
+            'An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File "x.py", '
+            'line 6, in bad\n    raise ValueError("boom")\nValueError: boom: 5 of 3\n',
+            "ValueError: boom: 5 of 3",
+        ),
         ("[UNRESOLVED] a column", "[UNRESOLVED] a column"),
         ("", ""),
     ],

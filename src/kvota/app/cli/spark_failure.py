@@ -10,6 +10,8 @@ _CAUSE = re.compile(r"^(?:Caused by: |: )(?P<reason>.+)", re.MULTILINE)
 _OF_A_STAGE = re.compile(
     r"Job aborted due to stage failure:.*?: (?P<reason>[\w.$]+(?:Exception|Error): .+)"
 )
+# What a worker's Python has raised stands behind its indented trace.
+_OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<reason>\S.*)")
 _CHARS_MAX = 400
 
 
@@ -50,7 +52,8 @@ def reason_in(text: str, work_folder: str = "") -> str:
         return "Spark had too little memory. Give it more: --conf spark.driver.memory=4g"
     if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
         return "a worker died, perhaps for lack of memory; the system's log tells (dmesg)"
-    found = _OF_A_STAGE.search(text)
+    of_python = list(_OF_PYTHON.finditer(text))  # the last one is what the others led to
+    found = of_python[-1] if of_python else _OF_A_STAGE.search(text)
     if found is None:
         causes = list(_CAUSE.finditer(text))
         found = causes[-1] if causes else None
