@@ -6,6 +6,7 @@ from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 
 CALL = "An error occurred while calling o232.collectToPython.\n"
 STAGE = f"{CALL}: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 2.0 failed 1 times, "
+WORKER = "An exception was thrown from the Python worker:\n"
 TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
 
 
@@ -24,8 +25,7 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
         (f"{CALL}: java.io.IOException: first\n{TRACE}Caused by: java.io.IOException: deepest\n", "IOException: deepest"),
         (f"{CALL}: x.Y: RuntimeError: kvota: the record changed while it was read: a is gone\n", "kvota: the record changed"),
         (
-            'An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File "x.py", '
-            'line 6, in bad\n    raise ValueError("boom")\nValueError: boom: 5 of 3\n',
+            f'{WORKER}Traceback (most recent call last):\n  File "x.py", line 6, in bad\n    raise ValueError("boom")\nValueError: boom: 5 of 3\n',
             "ValueError: boom: 5 of 3",
         ),
         ("[UNRESOLVED] a column", "[UNRESOLVED] a column"),
