@@ -1,6 +1,5 @@
 """What ``kvota gateway --check`` says beyond faults: settings that are allowed and probably not meant."""
 
-import asyncio
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,8 +11,6 @@ from kvota.callbacks import GroupQuotaCallback, StaticQuotaCallback
 from kvota.callbacks.grouped import GROUP_PREFIX, group_of
 from kvota.callbacks.loading import is_kvotas_own
 from kvota.files.whole_file import DISK_IS_FULL
-from kvota.gateway.dialling import why_unreachable
-from kvota.gateway.knocking import knock
 from kvota.model.broker_settings import CALLBACK_CLASS
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -207,30 +204,3 @@ def _names_of_another_syntax(config: GatewayConfig, quotas: ConfiguredQuotas) ->
                     f'{config.quotas.file}: {key} = "{name}" is a name like any other; for all that '
                     f"have no quota of their own write {key}_default = true"
                 )
-
-
-def unreachable_brokers(config: GatewayConfig) -> list[str]:
-    """Connect to each bootstrap server once; return a sentence for each that does not answer."""
-    return asyncio.run(_unreachable(config))
-
-
-async def _unreachable(config: GatewayConfig) -> list[str]:
-    tls = config.gateway.upstream_tls
-
-    async def connect(host: str, port: int) -> str:
-        connect_ms = config.gateway.limits.connect_ms
-        try:
-            await knock((host, port), timeout_s=connect_ms / 1000, tls=tls)
-        except (OSError, ValueError, UsageError) as error:
-            timed_out = isinstance(error, TimeoutError)
-            reason = (
-                f"no answer in {connect_ms} ms"
-                if timed_out
-                else why_unreachable(error, (host, port), tls)
-            )
-            return f"upstream.bootstrap_servers: {host}:{port} cannot be reached: {reason}"
-        return ""
-
-    servers = config.gateway.upstream
-    said = await asyncio.gather(*(connect(host, port) for host, port in servers))
-    return [sentence for sentence in said if sentence]

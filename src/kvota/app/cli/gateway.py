@@ -106,9 +106,9 @@ def _check(path: Path, *, connect: bool) -> int:
         check_folder,
         doubts,
         others,
-        unreachable_brokers,
         when_certificates_end,
     )
+    from kvota.app.check_brokers import ask_brokers
     from kvota.app.check_callback import check_files
     from kvota.app.check_login import check_own_login
     from kvota.app.check_source import check_source
@@ -126,7 +126,11 @@ def _check(path: Path, *, connect: bool) -> int:
     for sentence in (*doubts(config, stored, callback), *check_source(config)):
         print(f"warning: {sentence}")
     print(f"{path} and {config.quotas.file}: no fault found")
-    missing = unreachable_brokers(config) if connect else []
-    for sentence in missing:
+    if not connect:
+        return DONE
+    answers = ask_brokers(config)
+    if answers.note:
+        print(answers.note)
+    for sentence in answers.missing:
         print(sentence, file=sys.stderr)
-    return UNREACHABLE if missing else DONE
+    return UNREACHABLE if answers.missing else DONE
