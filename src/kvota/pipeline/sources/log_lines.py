@@ -48,7 +48,7 @@ def open_log(path: Path) -> IO[bytes]:
         OSError: it cannot be opened.
     """
     if path.suffix == ".gz":
-        return io.BufferedReader(gzip.open(path))  # type: ignore[arg-type]  # it is a raw stream, too
+        return io.BufferedReader(gzip.open(path))
     return path.open("rb")
 
 

@@ -1,7 +1,6 @@
 """One range of a request log becomes tables of events, in a worker."""
 
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -107,7 +106,7 @@ class RangeFound:
     rows: int = 0
     bad: list[BadLine] = field(default_factory=list)
     bad_count: int = 0
-    other: Counter[str] = field(default_factory=Counter)
+    other: dict[str, int] = field(default_factory=dict)
     rest: BadLine | None = None
     has_joined: bool = False
     steps_back: int = 0
@@ -144,7 +143,7 @@ class RangeReader:
             try:
                 read = self._read_line(line, is_second=is_second)
             except _OtherLineError:
-                found.other[_OTHER_LINES] += 1
+                _count(_OTHER_LINES, found)
                 continue
             except _OldLogError:
                 found.is_old = True
@@ -264,16 +263,20 @@ class _OldLogError(Exception):
 
 def _take(request: Request, time_us: int, rows: ChargeRows, found: RangeFound) -> None:
     if request.forwarded:
-        found.other[Skipped.FORWARDED.value] += 1
+        _count(Skipped.FORWARDED.value, found)
         if request.charges:
             found.forwarded.append((request.name, time_us, list(request.charges)))
         return
     if request.name:
         found.first_lines.append(request.name)
     if request.skipped is not None:
-        found.other[request.skipped.value] += 1
+        _count(request.skipped.value, found)
     for charge in request.charges:
         rows.add(charge, time_us)
+
+
+def _count(what: str, found: RangeFound) -> None:
+    found.other[what] = found.other.get(what, 0) + 1
 
 
 def _keep_bad(bad: BadLine, found: RangeFound) -> None:
@@ -296,7 +299,6 @@ def parsed_found(text: bytes) -> RangeFound:
     fields = orjson.loads(text)
     fields["bad"] = [BadLine(**bad) for bad in fields["bad"]]
     fields["rest"] = None if fields["rest"] is None else BadLine(**fields["rest"])
-    fields["other"] = Counter(fields["other"])
     fields["forwarded"] = [
         (name, time_us, [Charge(QuotaType(charge[0]), *charge[1:]) for charge in charges])
         for name, time_us, charges in fields["forwarded"]
