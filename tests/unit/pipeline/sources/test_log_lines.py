@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import tracemalloc
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_ranges_have_each_line_once(
     try:
         found = [
             line
-            for start, end in zip(edges[:-1], edges[1:], strict=True)
+            for start, end in itertools.pairwise(edges)
             for line in lines_of(io.BytesIO(content), start or 0, end, longest=LONGEST)
         ]
     finally:
