@@ -213,9 +213,11 @@ def test_each_produce_and_fetch_has_the_bytes_of_its_frame(logged: Logged) -> No
         fields = json.loads(line[line.index(MARK) + len(MARK) : line.rindex(b"}") + 1])
         port = int(fields["connection"].split("-")[1].rpartition(":")[2])
         key = Key(port, fields["requestHeader"]["correlationId"])
-        for charge in request_of(fields).charges:
+        request = request_of(fields)
+        for charge in request.charges:
             if charge.quota_type in {"PRODUCE", "FETCH"} and key in logged.sizes:
-                seen[key] = (f"{charge.user} {charge.quota_type}", charge.value)
+                assert request.who is not None
+                seen[key] = (f"{request.who.user} {charge.quota_type}", charge.value)
 
     assert {key: value for key, (_, value) in seen.items()} == logged.sizes
     assert {kind for kind, _ in seen.values()} == {

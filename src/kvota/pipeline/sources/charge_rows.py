@@ -1,7 +1,7 @@
 """Charges of another record become rows of the events table, in the order in which they were charged."""
 
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow as pa
 from kvota.model.decision_sink import NO_ANSWER, ChargeMemo
 from kvota.model.quota_type import FACTS, QuotaType, Scope, counter_node_id
 from kvota.pipeline.sources.log_quotas import LogQuotas
-from kvota.pipeline.sources.request_line import Charge
+from kvota.pipeline.sources.request_line import Charge, Who
 from kvota.record.event_table import event_table
 from kvota.record.row_batch import ROW_COLUMNS
 
@@ -18,11 +18,7 @@ _MS_MAX = 2**31 - 1
 
 
 class ChargeRows:
-    """Takes charges, and makes a table of them.
-
-    Attributes:
-        count: of rows that are in it.
-    """
+    """Takes charges, and makes a table of them."""
 
     def __init__(self, node_id: int, quotas: LogQuotas) -> None:
         """Begins without rows.
@@ -31,13 +27,11 @@ class ChargeRows:
             node_id: of the broker that charged.
             quotas: in force.
         """
-        self.count = 0
         self._node_id, self._quotas = node_id, quotas
         self._forget()
 
     def _forget(self) -> None:
-        self.count = 0
-        self._places: dict[Hashable, int] = {}
+        self._places: dict[Who, dict[QuotaType, int]] = {}
         self._memos: list[ChargeMemo] = []
         self._memo: list[int] = []
         self._ts_us: list[int] = []
@@ -45,24 +39,33 @@ class ChargeRows:
         self._throttle_ms: list[int] = []
         self._outcome: list[int] = []
 
-    def add(self, charge: Charge, ts_us: int) -> None:
-        """Take a charge.
+    def add(self, charges: Iterable[Charge], who: Who, ts_us: int) -> None:
+        """Take what a request was charged.
 
         Args:
-            charge: what was charged.
+            charges: of the request.
+            who: has sent it.
             ts_us: when, Unix microseconds.
         """
-        key = (charge[:6], charge[9])
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = len(self._memos)
-            self._memos.append(self._memo_of(charge))
-        self._memo.append(place)
-        self._ts_us.append(ts_us)
-        self._value.append(charge.value)
-        self._throttle_ms.append(charge.throttle_ms)
-        self._outcome.append(charge.outcome)
-        self.count += 1
+        places = self._places.get(who)
+        if places is None:
+            places = self._places[who] = {}
+        for charge in charges:
+            quota_type, value, throttle_ms, outcome, producer_id = charge
+            place = places.get(quota_type)
+            if place is None or producer_id is not None:
+                place = places[quota_type] = len(self._memos)
+                self._memos.append(self._memo_of(charge, who))
+            self._memo.append(place)
+            self._ts_us.append(ts_us)
+            self._value.append(value)
+            self._throttle_ms.append(throttle_ms)
+            self._outcome.append(outcome)
+
+    @property
+    def count(self) -> int:
+        """Return how many rows are in it."""
+        return len(self._memo)
 
     def table(self, *, gateway: str, run_id: str) -> pa.Table:
         """Return the rows as a table, in the order of time, seq from 0; then there are none any more.
@@ -86,20 +89,20 @@ class ChargeRows:
         self._forget()
         return table
 
-    def _memo_of(self, charge: Charge) -> ChargeMemo:
+    def _memo_of(self, charge: Charge, who: Who) -> ChargeMemo:
         quota_type = charge.quota_type
-        counted = self._quotas.counted(quota_type, charge.user, charge.client_id)
+        counted = self._quotas.counted(quota_type, who.user, who.client_id)
         # A broker's threads are its own, whatever those of a gateway are.
         is_of_broker = quota_type is QuotaType.REQUEST or FACTS[quota_type].scope is Scope.BROKER
         return ChargeMemo(
             node_id=self._node_id if is_of_broker else counter_node_id(quota_type, self._node_id),
             quota_type=quota_type,
-            connection=_number_of(charge.connection),
-            user=charge.user,
-            client_id=charge.client_id,
+            connection=_number_of(who.connection),
+            user=who.user,
+            client_id=who.client_id,
             tags=counted.tags,
-            api_key=charge.api_key,
-            api_version=charge.api_version,
+            api_key=who.api_key,
+            api_version=who.api_version,
             limit=counted.limit,
             samples=counted.samples,
             sample_ms=counted.sample_ms,

@@ -15,6 +15,8 @@ _FETCH_FLEXIBLE, _FETCH_BY_TOPIC_ID = 12, 13
 _TOPIC_ID_BYTES = 16
 
 # Tagged fields of an answered partition, each with its tag and its size of a byte: KIP-595, KIP-630, KIP-951.
+# A partition without them has eight fields; older ones have fewer.
+_PLAIN_FIELDS = 7
 _PARTITION_TAGS = {"divergingEpoch": 2 + 13, "currentLeader": 2 + 9, "snapshotId": 2 + 13}
 
 
@@ -119,12 +121,14 @@ def _compact_records(records_bytes: int | None) -> int:
 
 def _compact_partition(partition: _Json) -> int:
     """Return the bytes of an answered partition: 36 and its records, where nothing was aborted and nothing is tagged."""
-    aborted = partition.get("abortedTransactions") or ()
-    size = 35 + varint_bytes(len(aborted) + 1) + 17 * len(aborted)
-    for tag, tag_bytes in _PARTITION_TAGS.items():
-        if tag in partition:
-            size += tag_bytes
-    return size + _compact_records(_records_of(partition))
+    aborted = partition.get("abortedTransactions")
+    size = 36 if not aborted else 35 + varint_bytes(len(aborted) + 1) + 17 * len(aborted)
+    if len(partition) > _PLAIN_FIELDS:
+        size += sum(tag_bytes for tag, tag_bytes in _PARTITION_TAGS.items() if tag in partition)
+    records_bytes: int | None = partition.get("recordsSizeInBytes")
+    if records_bytes is None:
+        return size + _compact_records(partition.get("recordSetSizeInBytes"))
+    return size + varint_bytes(records_bytes + 1) + records_bytes
 
 
 def _partitions_of(topic: _Json) -> Sequence[_Json]:

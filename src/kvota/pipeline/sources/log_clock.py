@@ -9,6 +9,7 @@ from kvota.pipeline.sources.log_layout import MONTHS, Layout
 
 # A log has so many different minutes, or is not worth remembering.
 _MINUTES_MAX = 100_000
+_SECONDS_MAX = 10_000
 
 _MINUTE_PARTS = ("year", "month", "day", "hour", "minute")
 _MONTHS = {name.encode(): number for number, name in enumerate(MONTHS, 1)}
@@ -48,8 +49,12 @@ class LogClock:
         names = layout.head.groupindex
         self._is_count = "epoch_ms" in names
         self._has_offset, self._has_fraction = "offset" in names, "fraction" in names
-        self._of_minute = (*_MINUTE_PARTS, *(["offset"] if self._has_offset else []))
+        of_minute = (*_MINUTE_PARTS, *(["offset"] if self._has_offset else []))
+        self._of_minute = [names[name] for name in of_minute if name in names]
+        self._of_second = [*self._of_minute, *([names["second"]] if "second" in names else [])]
+        self._of_fraction = names.get("fraction", 0)
         self._minutes: dict[tuple[bytes, ...], Minute] = {}
+        self._seconds: tuple[dict[tuple[bytes, ...], int], ...] = ({}, {})
 
     def minute(self, head: re.Match[bytes]) -> Minute:
         """Return the minute of a line; of times that are counted since 1970, 1970.
@@ -79,10 +84,25 @@ class LogClock:
         """
         if self._is_count:
             return int(head["epoch_ms"]) * 1000
+        key = head.group(*self._of_second)
+        seconds = self._seconds[is_second]
+        second_us = seconds.get(key)
+        if second_us is None:
+            if len(seconds) >= _SECONDS_MAX:
+                seconds.clear()
+            second_us = seconds[key] = self._second_us(head, is_second=is_second)
+        if not self._has_fraction:
+            return second_us
+        return second_us + int(head[self._of_fraction].ljust(6, b"0")[:6])
+
+    def fraction_in(self, head: re.Match[bytes]) -> tuple[int, int]:
+        """Return where in a line the fraction of its second is; nowhere: two equal places."""
+        return head.span(self._of_fraction) if self._has_fraction else (0, 0)
+
+    def _second_us(self, head: re.Match[bytes], *, is_second: bool) -> int:
         minute = self.minute(head)
         began_us = minute.second_us if is_second else minute.first_us
-        time_us = began_us + int(head["second"]) * 1_000_000
-        return time_us + int(head["fraction"].ljust(6, b"0")[:6]) if self._has_fraction else time_us
+        return began_us + int(head["second"]) * 1_000_000
 
     def is_near_twice(self, time_us: int) -> bool:
         """Return whether a moment's time of day is there twice in the zone."""

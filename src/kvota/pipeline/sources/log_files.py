@@ -257,7 +257,9 @@ def _users(lines: Iterable[bytes]) -> frozenset[str]:
         place = line.find(MARK)
         try:
             json = orjson.loads(line[place + len(MARK) : line.rfind(b"}") + 1])
-            users |= {charge.user for charge in request_of(json).charges}
+            who = request_of(json).who
         except (ValueError, LookupError, TypeError, AttributeError):
             continue  # it is told of when it is converted
+        if who is not None:
+            users.add(who.user)
     return frozenset(users)

@@ -83,7 +83,10 @@ def _every_line(stream: IO[bytes], offset: int, longest: int) -> Iterator[Line]:
     while chunk := stream.read(_READ_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
         for text in whole:
-            yield _line(offset, text, Ending.WHOLE, longest)
+            if len(text) > longest:
+                yield _line(offset, text, Ending.WHOLE, longest)
+            else:
+                yield Line(offset, text, Ending.WHOLE)
             offset += len(text) + 1
         if len(rest) > longest:
             yield _line(offset, rest, Ending.OPEN, longest)

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -15,7 +16,16 @@ from kvota.pipeline.sources.log_clock import LogClock
 from kvota.pipeline.sources.log_layout import KAFKAS_PATTERN, layout_of, zone_of
 from kvota.pipeline.sources.log_lines import Ending, Line, lines_of, open_log
 from kvota.pipeline.sources.log_quotas import LogQuotas
-from kvota.pipeline.sources.request_line import MARK, OLD_MARK, Charge, Request, Skipped, request_of
+from kvota.pipeline.sources.quick_json import needed_json
+from kvota.pipeline.sources.request_line import (
+    MARK,
+    OLD_MARK,
+    Charge,
+    Request,
+    Skipped,
+    Who,
+    request_of,
+)
 
 # So many rows go into one table: about 100 MB of a worker's memory.
 _ROWS_AT_ONCE = 500_000
@@ -23,6 +33,8 @@ _ROWS_AT_ONCE = 500_000
 _STEP_US = 2_000_000
 # What is kept of a bad line, and of how many in one range; the others are counted.
 _SAMPLE_BYTES, _BAD_KEPT = 1024, 20_000
+
+_MICROSECOND_DIGITS = 6
 
 _OTHER_LINES = "lines of other loggers"
 
@@ -96,7 +108,7 @@ class RangeFound:
         has_joined: the last line was cut at a roll, and is whole again.
         steps_back: how often the log's clock was set back.
         first_lines: names of changes of topics that clients sent to this broker.
-        forwarded: of such that were forwarded to it: name, time, charges.
+        forwarded: of such that were forwarded to it: name, time, who, charges.
         is_old: a line is of Kafka 2.7 or earlier.
         tables: files of tables, in order.
     """
@@ -111,9 +123,31 @@ class RangeFound:
     has_joined: bool = False
     steps_back: int = 0
     first_lines: list[str] = field(default_factory=list)
-    forwarded: list[tuple[str, int, list[Charge]]] = field(default_factory=list)
+    forwarded: list[tuple[str, int, Who, list[Charge]]] = field(default_factory=list)
     is_old: bool = False
     tables: list[str] = field(default_factory=list)
+
+
+class _Before(NamedTuple):
+    """How a line began.
+
+    Attributes:
+        begin: up to the fraction of its second.
+        second_us: Unix microseconds.
+        unit_us: of the last digit of the fraction.
+        behind: from behind the fraction to its JSON.
+        place_behind: where that is.
+        place: where its JSON begins.
+        is_second: as ``LogClock.time_us`` has it.
+    """
+
+    begin: bytes
+    second_us: int
+    unit_us: int
+    behind: bytes
+    place_behind: int
+    place: int
+    is_second: bool
 
 
 class RangeReader:
@@ -131,6 +165,7 @@ class RangeReader:
         self._clock = LogClock(self._layout, zone)
         self._quotas = LogQuotas(reading.quotas)
         self._folder = folder
+        self._before: _Before | None = None
 
     def read(self, part: LogRange) -> RangeFound:
         """Return what is in a range; its rows are in tables in the folder then."""
@@ -200,20 +235,9 @@ class RangeReader:
         if line.ending is Ending.TOO_LONG:
             msg = "it is longer than 16 MiB"
             raise _BadLineError(msg)
-        head = self._layout.head.match(text)
-        if head is None:
-            msg = "it does not begin as the log4j pattern says"
-            raise _BadLineError(msg)
-        place = head.end()
-        if not text.startswith(MARK, place):
-            place = text.find(MARK, place)
-            if place < 0:
-                raise _OtherLineError
-        if text.startswith(OLD_MARK, place):
-            raise _OldLogError
         try:
-            time_us = self._clock.time_us(head, is_second=is_second)
-            request = request_of(orjson.loads(text[place + len(MARK) : text.rfind(b"}") + 1]))
+            time_us, place = self._time_and_place(text, is_second=is_second)
+            request = request_of(orjson.loads(needed_json(text, place)))
         except ValueError as error:  # of orjson, too
             cut = ", and it has no end" if line.ending is Ending.OPEN else ""
             msg = f"{error}{cut}"
@@ -225,6 +249,41 @@ class RangeReader:
             msg = f"its JSON is not what Kafka writes ({error})"
             raise _BadLineError(msg) from error
         return time_us, request
+
+    def _time_and_place(self, text: bytes, *, is_second: bool) -> tuple[int, int]:
+        """Return when a line was written and where its JSON begins; most lines begin as the one before."""
+        known = self._before
+        if (
+            known is not None
+            and known.is_second is is_second
+            and text.startswith(known.begin)
+            and text.startswith(known.behind, known.place_behind)
+        ):
+            fraction = text[len(known.begin) : known.place_behind]
+            if fraction.isdigit():
+                return known.second_us + int(fraction) * known.unit_us, known.place
+        return self._searched(text, is_second=is_second)
+
+    def _searched(self, text: bytes, *, is_second: bool) -> tuple[int, int]:
+        head = self._layout.head.match(text)
+        if head is None:
+            msg = "it does not begin as the log4j pattern says"
+            raise _BadLineError(msg)
+        place = text.find(MARK, head.end())
+        if place < 0:
+            raise _OtherLineError
+        if text.startswith(OLD_MARK, place):
+            raise _OldLogError
+        time_us = self._clock.time_us(head, is_second=is_second)
+        place += len(MARK)
+        begin, end = self._clock.fraction_in(head)
+        if 0 < end - begin <= _MICROSECOND_DIGITS:
+            unit_us = 10 ** (_MICROSECOND_DIGITS - (end - begin))
+            second_us = time_us - int(text[begin:end]) * unit_us
+            self._before = _Before(
+                text[:begin], second_us, unit_us, text[end:place], end, place, is_second
+            )
+        return time_us, place
 
     def _set_aside(self, line: Line, reason: str, part: LogRange, found: RangeFound) -> None:
         sample = line.text[:_SAMPLE_BYTES].decode(errors="replace")
@@ -264,15 +323,16 @@ class _OldLogError(Exception):
 def _take(request: Request, time_us: int, rows: ChargeRows, found: RangeFound) -> None:
     if request.forwarded:
         _count(Skipped.FORWARDED.value, found)
-        if request.charges:
-            found.forwarded.append((request.name, time_us, list(request.charges)))
+        if request.charges and request.who is not None:
+            charges = list(request.charges)
+            found.forwarded.append((request.name, time_us, request.who, charges))
         return
     if request.name:
         found.first_lines.append(request.name)
     if request.skipped is not None:
         _count(request.skipped.value, found)
-    for charge in request.charges:
-        rows.add(charge, time_us)
+    if request.who is not None:
+        rows.add(request.charges, request.who, time_us)
 
 
 def _count(what: str, found: RangeFound) -> None:
@@ -288,8 +348,8 @@ def _keep_bad(bad: BadLine, found: RangeFound) -> None:
 def found_text(found: RangeFound) -> bytes:
     """Write what was found as JSON."""
     forwarded = [
-        (name, time_us, [list(charge) for charge in charges])
-        for name, time_us, charges in found.forwarded
+        (name, time_us, list(who), [list(charge) for charge in charges])
+        for name, time_us, who, charges in found.forwarded
     ]
     return orjson.dumps({**asdict(replace(found, forwarded=[])), "forwarded": forwarded})
 
@@ -300,7 +360,7 @@ def parsed_found(text: bytes) -> RangeFound:
     fields["bad"] = [BadLine(**bad) for bad in fields["bad"]]
     fields["rest"] = None if fields["rest"] is None else BadLine(**fields["rest"])
     fields["forwarded"] = [
-        (name, time_us, [Charge(QuotaType(charge[0]), *charge[1:]) for charge in charges])
-        for name, time_us, charges in fields["forwarded"]
+        (name, at_us, Who(*who), [Charge(QuotaType(charge[0]), *charge[1:]) for charge in charges])
+        for name, at_us, who, charges in fields["forwarded"]
     ]
     return RangeFound(**fields)

@@ -21,6 +21,7 @@ OLD_MARK = b"Completed request:RequestHeader("
 _PRODUCE, _FETCH, _CREATE_TOPICS, _DELETE_TOPICS, _INIT_PRODUCER_ID, _CREATE_PARTITIONS = (
     *(0, 1, 19, 20, 22, 37),
 )
+_MUTATIONS = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS})
 # Brokers and controllers among themselves.
 _OF_CLUSTER = frozenset(
     {4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 83, 84, 85, 86, 87}
@@ -40,16 +41,29 @@ class Skipped(StrEnum):
     UNKNOWN_PARTITIONS = "changes of topics of which the log does not say how many partitions"
 
 
-class Charge(NamedTuple):
-    """What a request is charged on one quota.
+class Who(NamedTuple):
+    """Whose request it was, and of what kind.
 
     Attributes:
-        quota_type: whose quota.
         api_key: of the request.
         api_version: of the request.
         user: without ``User:``.
         client_id: empty where it has none.
         connection: as the broker names it.
+    """
+
+    api_key: int
+    api_version: int
+    user: str
+    client_id: str
+    connection: str
+
+
+class Charge(NamedTuple):
+    """What a request is charged on one quota.
+
+    Attributes:
+        quota_type: whose quota.
         value: in the unit of the quota type.
         throttle_ms: that the client was told.
         outcome: ``decision_sink.ADMITTED``, ``THROTTLED`` or ``REJECTED``.
@@ -57,11 +71,6 @@ class Charge(NamedTuple):
     """
 
     quota_type: QuotaType
-    api_key: int
-    api_version: int
-    user: str
-    client_id: str
-    connection: str
     value: float
     throttle_ms: int
     outcome: int
@@ -72,18 +81,18 @@ class Request(NamedTuple):
     """A completed request.
 
     Attributes:
-        charges: none where it is ``skipped``.
-        skipped: why it is left out; None: it is not.
+        charges: none where it is left out.
+        who: has sent it; None where it is left out.
         answered_ms: how long before its line was written it was charged.
-        is_mutation: it changes topics, so a forwarded one counts where no first line of it is found.
+        skipped: why it, or a part of it, is left out; None: nothing is.
         forwarded: it came through a broker, which logs it, too.
-        name: of a change of topics, the same in both lines of one that was forwarded.
+        name: of a change of topics, the same in both lines of one that was forwarded; else empty.
     """
 
     charges: tuple[Charge, ...]
-    skipped: Skipped | None
+    who: Who | None
     answered_ms: float
-    is_mutation: bool = False
+    skipped: Skipped | None = None
     forwarded: bool = False
     name: str = ""
 
@@ -94,97 +103,73 @@ def request_of(line: _Json) -> Request:
     Raises:
         KeyError, TypeError, ValueError, AttributeError: it is not what Kafka writes.
     """
-    header = line["requestHeader"]
-    api_key = header["requestApiKey"]
+    header, request, response = line["requestHeader"], line["request"], line["response"]
+    api_key, client_id = header["requestApiKey"], header["clientId"]
     answered_ms = line["sendTimeMs"] + line["responseQueueTimeMs"]
-    forwarded = bool(line.get("isForwarded"))
-    is_mutation = api_key in {_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS}
-    if forwarded and not is_mutation:
-        return Request((), Skipped.FORWARDED, answered_ms)
-    request = line["request"]
-    if api_key in _OF_CLUSTER or (not forwarded and _is_of_cluster(line, api_key, request)):
-        return Request((), Skipped.CLUSTER, answered_ms)
-    principal: str = line["principal"]
-    client_id: str | None = header["clientId"]
-    user = principal.removeprefix(_USER_KIND)
-    response = line["response"]
-    who = (api_key, header["requestApiVersion"], user, client_id or "", line["connection"])
-    throttle_ms = max(line["throttleTimeMs"], _throttle_in(response))
-    if api_key == _PRODUCE:
-        value = produce_bytes(who[1], client_id, request)
-        charge = Charge(QuotaType.PRODUCE, *who, value, throttle_ms, outcome_of(throttle_ms))
-        own = (charge,) if request["acks"] == 0 else (charge, _request_time(line, who, 0))
-        return Request(own, None, answered_ms)
-    if api_key == _FETCH:
-        return Request(_fetched(line, who, response, throttle_ms), None, answered_ms)
-    if is_mutation:
+    forwarded = line.get("isForwarded", False)
+    if forwarded and api_key not in _MUTATIONS:
+        return Request((), None, answered_ms, Skipped.FORWARDED)
+    is_internal = line.get("listener") == _CONTROLLER_LISTENER and not forwarded
+    if is_internal or api_key in _OF_CLUSTER or (api_key == _FETCH and _is_of_follower(request)):
+        return Request((), None, answered_ms, Skipped.CLUSTER)
+    version, user = header["requestApiVersion"], line["principal"].removeprefix(_USER_KIND)
+    who = Who(api_key, version, user, client_id or "", line["connection"])
+    throttle_ms = line["throttleTimeMs"]
+    if type(response) is dict:  # a Produce that wants no answer has none
+        throttle_ms = max(throttle_ms, response.get("throttleTimeMs", 0))
+    if api_key in _MUTATIONS:
         return _mutated(line, who, throttle_ms, answered_ms)
-    own = (_request_time(line, who, throttle_ms),)
-    if api_key == _INIT_PRODUCER_ID and _is_new_id(response):
-        ids = Charge(QuotaType.PRODUCER_ID, *who, 1, 0, ADMITTED, response["producerId"])
-        own = (*own, ids)
-    return Request(own, None, answered_ms)
+    if api_key == _PRODUCE:
+        value = produce_bytes(version, client_id, request)
+        charge = Charge(QuotaType.PRODUCE, value, throttle_ms, outcome_of(throttle_ms))
+        own = (charge,) if request["acks"] == 0 else (charge, _request_time(line, 0))
+    elif api_key == _FETCH:
+        own = (_fetched(version, response, throttle_ms), _request_time(line, 0))
+    else:
+        own = (_request_time(line, throttle_ms),)
+        if api_key == _INIT_PRODUCER_ID and _is_new_id(response):
+            ids = Charge(QuotaType.PRODUCER_ID, 1, 0, ADMITTED, response["producerId"])
+            own = (*own, ids)
+    return Request(own, who, answered_ms)
 
 
-_Who = tuple[int, int, str, str, str]
-
-
-def _is_of_cluster(line: _Json, api_key: int, request: _Json) -> bool:
-    if line.get("listener") == _CONTROLLER_LISTENER:
-        return True
-    if api_key != _FETCH:
-        return False
+def _is_of_follower(request: _Json) -> bool:
     state = request.get("replicaState") or {}
     replica_ids: tuple[int, int] = (request.get("replicaId", -1), state.get("replicaId", -1))
     return max(replica_ids) >= 0
 
 
-def _throttle_in(response: _Json | str) -> int:
-    """Return the throttle that the answer has; a Produce that wants no answer has none."""
-    if isinstance(response, str):
-        return 0
-    found: int = response.get("throttleTimeMs", 0)
-    return found
-
-
-def _request_time(line: _Json, who: _Who, throttle_ms: int) -> Charge:
+def _request_time(line: _Json, throttle_ms: int) -> Charge:
     percent = line["localTimeMs"] * _PERCENT_PER_MS
-    return Charge(QuotaType.REQUEST, *who, percent, throttle_ms, outcome_of(throttle_ms))
+    return Charge(QuotaType.REQUEST, percent, throttle_ms, outcome_of(throttle_ms))
 
 
-def _fetched(line: _Json, who: _Who, response: _Json, throttle_ms: int) -> tuple[Charge, ...]:
-    """Return the charges of a Fetch: one that is throttled was charged, given back, and answered with nothing."""
-    time = _request_time(line, who, 0)
+def _fetched(version: int, response: _Json, throttle_ms: int) -> Charge:
+    """Return the charge of a Fetch: one that is throttled was charged, given back, and answered with nothing."""
     if throttle_ms > 0 and not response["responses"]:
-        return Charge(QuotaType.FETCH, *who, 0, throttle_ms, REJECTED), time
-    value = fetch_bytes(who[1], response)
-    return Charge(QuotaType.FETCH, *who, value, throttle_ms, outcome_of(throttle_ms)), time
+        return Charge(QuotaType.FETCH, 0, throttle_ms, REJECTED)
+    value = fetch_bytes(version, response)
+    return Charge(QuotaType.FETCH, value, throttle_ms, outcome_of(throttle_ms))
 
 
-def _mutated(line: _Json, who: _Who, throttle_ms: int, answered_ms: float) -> Request:
+def _mutated(line: _Json, who: Who, throttle_ms: int, answered_ms: float) -> Request:
     """Return the charges of a change of topics: one for what was done, one for what was refused."""
-    name = f"{line['principal']}\0{who[3]}\0{line['requestHeader']['correlationId']}\0{who[0]}"
-    forwarded = bool(line.get("isForwarded"))
-    time = () if forwarded else (_request_time(line, who, 0),)
-    counts = _partitions(line["request"], line["response"], who[0])
+    forwarded = line.get("isForwarded", False)
+    correlation_id = line["requestHeader"]["correlationId"]
+    name = f"{line['principal']}\0{who.client_id}\0{correlation_id}\0{who.api_key}"
+    charges = [] if forwarded else [_request_time(line, 0)]
+    counts = _partitions(line["request"], line["response"], who.api_key)
     if counts is None:
-        return Request(
-            time, Skipped.UNKNOWN_PARTITIONS, answered_ms, is_mutation=True, forwarded=forwarded
-        )
+        skipped = Skipped.UNKNOWN_PARTITIONS
+        return Request(tuple(charges), who, answered_ms, skipped, forwarded)
     done, refused = counts
-    found = []
     if done:
-        outcome = outcome_of(0 if refused else throttle_ms)
-        found.append(
-            Charge(
-                QuotaType.CONTROLLER_MUTATION, *who, done, 0 if refused else throttle_ms, outcome
-            )
-        )
+        told_ms = 0 if refused else throttle_ms
+        charge = Charge(QuotaType.CONTROLLER_MUTATION, done, told_ms, outcome_of(told_ms))
+        charges.append(charge)
     if refused:
-        found.append(Charge(QuotaType.CONTROLLER_MUTATION, *who, refused, throttle_ms, REJECTED))
-    return Request(
-        (*found, *time), None, answered_ms, is_mutation=True, forwarded=forwarded, name=name
-    )
+        charges.append(Charge(QuotaType.CONTROLLER_MUTATION, refused, throttle_ms, REJECTED))
+    return Request(tuple(charges), who, answered_ms, None, forwarded, name)
 
 
 def _partitions(request: _Json, response: _Json, api_key: int) -> tuple[int, int] | None:

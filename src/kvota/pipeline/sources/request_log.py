@@ -178,10 +178,9 @@ def _write_all(
         here = [one for part, one in zip(ranges, done, strict=True) if part.gateway == broker.name]
         late = ChargeRows(broker.node_id, LogQuotas(reading.quotas))
         for one in here:
-            for name, time_us, charges in one.forwarded:
+            for name, time_us, who, charges in one.forwarded:
                 if name not in first_lines:
-                    for charge in charges:
-                        late.add(charge, time_us)
+                    late.add(charges, who, time_us)
         run_id = run_id_of(broker)
         rows += write_run(
             folder, _tables(here, late, broker.name, run_id), gateway=broker.name, run_id=run_id

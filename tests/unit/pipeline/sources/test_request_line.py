@@ -4,16 +4,21 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.pipeline.sources.log_text import line, produced
 
 from kvota.model.decision_sink import ADMITTED, REJECTED, THROTTLED
-from kvota.pipeline.sources.request_line import MARK, Charge, Request, Skipped, request_of
+from kvota.pipeline.sources.quick_json import needed_json
+from kvota.pipeline.sources.request_line import MARK, Charge, Request, Skipped, Who, request_of
 
 
 def read(**fields: Any) -> Request:
-    text = line(**fields)
-    begin = text.index(MARK.decode()) + len(MARK)
-    return request_of(json.loads(text[begin : text.rindex("}") + 1]))
+    text = line(**fields).encode()
+    begin = text.index(MARK) + len(MARK)
+    found = request_of(json.loads(text[begin : text.rindex(b"}") + 1]))
+    assert request_of(json.loads(needed_json(text, begin))) == found
+    return found
 
 
 def charged(request: Request) -> list[tuple[str, float, int, int]]:
@@ -36,18 +41,21 @@ def test_a_produce_is_charged_its_bytes_and_its_time() -> None:
     assert found.answered_ms == 0.75
 
 
-def test_it_was_thrown_by_who_has_logged_in() -> None:
-    first = read(principal="User:alice", client_id="<script>alert(1)</script>").charges[0]
-
-    assert first[3:6] == (
-        "alice",
-        "<script>alert(1)</script>",
-        "127.0.0.1:9092-127.0.0.1:37536-1-3",
+def test_it_is_charged_to_whom_it_is_of() -> None:
+    assert read(principal="User:alice", client_id="<script>alert(1)</script>").who == Who(
+        api_key=0,
+        api_version=10,
+        user="alice",
+        client_id="<script>alert(1)</script>",
+        connection="127.0.0.1:9092-127.0.0.1:37536-1-3",
     )
 
 
 def test_a_client_without_a_client_id_has_an_empty_one() -> None:
-    assert read(client_id=None).charges[0].client_id == ""
+    who = read(client_id=None).who
+
+    assert who is not None
+    assert who.client_id == ""
 
 
 def test_a_produce_without_an_answer_takes_no_time_and_has_its_throttle_outside() -> None:
@@ -113,7 +121,7 @@ def creation(*topics: tuple[str, int, int, int]) -> dict[str, Any]:
 def test_new_topics_are_charged_their_partitions() -> None:
     found = read(**creation(("a", 2, 2, 0), ("b", -1, 5, 0), ("there", 9, -1, 36)))
 
-    assert charged(found)[0] == ("CONTROLLER_MUTATION", 7, 0, ADMITTED)
+    assert charged(found)[1] == ("CONTROLLER_MUTATION", 7, 0, ADMITTED)
 
 
 def test_what_a_quota_refused_is_a_row_of_its_own() -> None:
@@ -122,7 +130,7 @@ def test_what_a_quota_refused_is_a_row_of_its_own() -> None:
 
     found = read(**fields)
 
-    assert charged(found)[:2] == [
+    assert charged(found)[1:] == [
         ("CONTROLLER_MUTATION", 2, 0, ADMITTED),
         ("CONTROLLER_MUTATION", 3, 48979, REJECTED),
     ]
@@ -168,3 +176,28 @@ def test_only_a_new_producer_id_counts(epoch: int, ids: list[int]) -> None:
 
     new: list[Charge] = [one for one in found.charges if one.quota_type == "PRODUCER_ID"]
     assert [one.producer_id for one in new] == ids
+
+
+HOSTILE = (
+    '","response":{"throttleTimeMs":9},"x":"',
+    '},"response":{',
+    ',"topics":[',
+    "\\",
+    '\\"',
+    '"requestHeader":{"requestApiKey":1,',
+)
+
+
+@given(name=st.lists(st.sampled_from([*HOSTILE, "a"])).map("".join), topic=st.sampled_from(HOSTILE))
+def test_names_that_look_like_keys_change_nothing(name: str, topic: str) -> None:
+    wanted = produced(1000)
+    wanted["topicData"][0]["name"] = topic
+    plain = read(request=wanted, client_id=name, principal=f"User:{name}")
+    answer = fetched(100)
+    read_ = read(
+        key=1, version=16, request={"topics": [{"topic": topic}]}, response=answer, client_id=name
+    )
+
+    assert plain.who is not None
+    assert (plain.who.user, plain.who.client_id) == (name, name)
+    assert charged(read_)[0] == ("FETCH", 16 + 18 + 36 + 1 + 100, 0, ADMITTED)
