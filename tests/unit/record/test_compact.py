@@ -33,6 +33,7 @@ from kvota.record.event_file import EventFile, runs_in_table
 from kvota.record.event_files import EventFiles
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.found_events import find_events
+from kvota.record.runs import joined_runs
 
 PROCESS = Path(__file__).with_name("compacting_process.py")
 COUNTER = ("quota_type", "tags", "node_id", "gateway", "run_id")
@@ -336,7 +337,7 @@ def test_runs_are_found_where_each_row_group_has_texts_of_its_own(tmp_path: Path
     plain = table.cast(EVENT_SCHEMA)
     pq.write_table(plain, tmp_path / "rewritten.parquet", row_group_size=100)
 
-    assert find_events([tmp_path]).runs == runs_in_table(table)
+    assert find_events([tmp_path]).runs == joined_runs(runs_in_table(table))
 
 
 def test_the_footer_says_what_is_in_a_file(tmp_path: Path) -> None:
