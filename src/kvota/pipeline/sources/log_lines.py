@@ -52,10 +52,36 @@ def open_log(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
+class Block(NamedTuple):
+    """Some whole lines, each with its end.
+
+    Attributes:
+        offset: of the first byte in the (unpacked) file.
+        text: of all of them.
+    """
+
+    offset: int
+    text: bytes
+
+
 def lines_of(
     stream: IO[bytes], start: int = 0, end: int | None = None, *, longest: int = LINE_BYTES_MAX
 ) -> Iterator[Line]:
-    """Yield the lines that begin in a range of a file.
+    """Yield the lines that begin in a range of a file, as ``blocks_of`` one by one."""
+    for part in blocks_of(stream, start, end, longest=longest):
+        if isinstance(part, Line):
+            yield part
+            continue
+        offset = part.offset
+        for text in part.text[:-1].split(b"\n"):
+            yield _line(offset, text, Ending.WHOLE, longest)
+            offset += len(text) + 1
+
+
+def blocks_of(
+    stream: IO[bytes], start: int = 0, end: int | None = None, *, longest: int = LINE_BYTES_MAX
+) -> Iterator[Block | Line]:
+    """Yield the lines that begin in a range of a file, many at once; those that have no end or are too long alone.
 
     Args:
         stream: of the whole file; for a ``start`` above 0 it can seek.
@@ -69,36 +95,48 @@ def lines_of(
     begin = max(0, start - 1)
     if begin:
         stream.seek(begin)
-    lines = _every_line(stream, begin, longest)
+    parts = _every_block(stream, begin, longest)
     if start:
-        next(lines, None)  # what its last byte is of, or ends
-    for line in lines:
-        if end is not None and line.offset >= end:
+        parts = _behind_first_line(parts)  # what its last byte is of, or ends
+    for part in parts:
+        if end is not None and part.offset >= end:
             return
-        yield line
+        if end is None or isinstance(part, Line) or part.offset + len(part.text) <= end:
+            yield part
+        else:
+            cut = part.text.index(b"\n", end - 1 - part.offset) + 1
+            yield Block(part.offset, part.text[:cut])
+            return
 
 
-def _every_line(stream: IO[bytes], offset: int, longest: int) -> Iterator[Line]:
+def _behind_first_line(parts: Iterator[Block | Line]) -> Iterator[Block | Line]:
+    first = next(parts, None)
+    if isinstance(first, Block):
+        cut = first.text.index(b"\n") + 1
+        if cut < len(first.text):
+            yield Block(first.offset + cut, first.text[cut:])
+    yield from parts
+
+
+def _every_block(stream: IO[bytes], offset: int, longest: int) -> Iterator[Block | Line]:
     rest = b""
     while chunk := stream.read(_READ_BYTES):
-        *whole, rest = (rest + chunk).split(b"\n")
-        for text in whole:
-            if len(text) > longest:
-                yield _line(offset, text, Ending.WHOLE, longest)
-            else:
-                yield Line(offset, text, Ending.WHOLE)
-            offset += len(text) + 1
+        rest += chunk
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield Block(offset, rest[:cut])
+            offset += cut
+            rest = rest[cut:]
         if len(rest) > longest:
             yield _line(offset, rest, Ending.OPEN, longest)
             length, behind = _skip_line(stream)
             offset += len(rest) + length
             rest = behind
-    *whole, rest = rest.split(b"\n")
-    for text in whole:
-        yield _line(offset, text, Ending.WHOLE, longest)
-        offset += len(text) + 1
-    if rest:
-        yield _line(offset, rest, Ending.OPEN, longest)
+    cut = rest.rfind(b"\n") + 1
+    if cut:
+        yield Block(offset, rest[:cut])
+    if cut < len(rest):
+        yield _line(offset + cut, rest[cut:], Ending.OPEN, longest)
 
 
 def _line(offset: int, text: bytes, ending: Ending, longest: int) -> Line:

@@ -4,28 +4,22 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
+from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.sources.charge_rows import ChargeRows
 from kvota.pipeline.sources.log_clock import LogClock
 from kvota.pipeline.sources.log_layout import KAFKAS_PATTERN, layout_of, zone_of
-from kvota.pipeline.sources.log_lines import Ending, Line, lines_of, open_log
+from kvota.pipeline.sources.log_line import BadLineError, LineReader, OldLogError, OtherLineError
+from kvota.pipeline.sources.log_lines import Block, Ending, Line, blocks_of, lines_of, open_log
 from kvota.pipeline.sources.log_quotas import LogQuotas
-from kvota.pipeline.sources.quick_json import needed_json
-from kvota.pipeline.sources.request_line import (
-    MARK,
-    OLD_MARK,
-    Charge,
-    Request,
-    Skipped,
-    Who,
-    request_of,
-)
+from kvota.pipeline.sources.quick_lines import QuickReader
+from kvota.pipeline.sources.request_line import Charge, Request, Skipped, Who
 
 # So many rows go into one table: about 100 MB of a worker's memory.
 _ROWS_AT_ONCE = 500_000
@@ -34,7 +28,7 @@ _STEP_US = 2_000_000
 # What is kept of a bad line, and of how many in one range; the others are counted.
 _SAMPLE_BYTES, _BAD_KEPT = 1024, 20_000
 
-_MICROSECOND_DIGITS = 6
+_NEWLINE = ord("\n")
 
 _OTHER_LINES = "lines of other loggers"
 
@@ -128,28 +122,6 @@ class RangeFound:
     tables: list[str] = field(default_factory=list)
 
 
-class _Before(NamedTuple):
-    """How a line began.
-
-    Attributes:
-        begin: up to the fraction of its second.
-        second_us: Unix microseconds.
-        unit_us: of the last digit of the fraction.
-        behind: from behind the fraction to its JSON.
-        place_behind: where that is.
-        place: where its JSON begins.
-        is_second: as ``LogClock.time_us`` has it.
-    """
-
-    begin: bytes
-    second_us: int
-    unit_us: int
-    behind: bytes
-    place_behind: int
-    place: int
-    is_second: bool
-
-
 class RangeReader:
     """Reads ranges of a log."""
 
@@ -160,57 +132,42 @@ class RangeReader:
             reading: how.
             folder: for the tables.
         """
-        self._layout = layout_of(reading.pattern)
+        layout = layout_of(reading.pattern)
         zone = None if reading.zone is None else zone_of(reading.zone)
-        self._clock = LogClock(self._layout, zone)
+        self._lines = LineReader(layout, LogClock(layout, zone))
+        self._quick = QuickReader()
         self._quotas = LogQuotas(reading.quotas)
         self._folder = folder
-        self._before: _Before | None = None
 
     def read(self, part: LogRange) -> RangeFound:
         """Return what is in a range; its rows are in tables in the folder then."""
-        found = RangeFound(part.number)
-        rows = ChargeRows(part.node_id, self._quotas)
-        latest_us = 0
-        for line in self._lines(part, found):
-            found.lines += 1
-            is_second = part.second_from is not None and line.offset >= part.second_from
-            try:
-                read = self._read_line(line, is_second=is_second)
-            except _OtherLineError:
-                _count(_OTHER_LINES, found)
-                continue
-            except _OldLogError:
-                found.is_old = True
-                return found
-            except _BadLineError as error:
-                self._set_aside(line, str(error), part, found)
-                continue
-            time_us, request = read
-            found.steps_back += time_us < latest_us - _STEP_US
-            latest_us = time_us
-            _take(request, time_us - round(request.answered_ms * 1000), rows, found)
-            if rows.count >= _ROWS_AT_ONCE:
-                self._write(rows, part, found)
-        if rows.count:
-            self._write(rows, part, found)
-        return found
+        work = _Work(part, ChargeRows(part.node_id, self._quotas), self._lines, self._quick)
+        try:
+            for some in self._parts(work):
+                work.take(some)
+                if work.rows.count >= _ROWS_AT_ONCE:
+                    self._write(work)
+        except OldLogError:
+            work.found.is_old = True
+        if work.rows.count:
+            self._write(work)
+        return work.found
 
-    def _lines(self, part: LogRange, found: RangeFound) -> Iterator[Line]:
+    def _parts(self, work: "_Work") -> Iterator[Block | Line]:
         """Yield the lines of a range; one that was cut at a roll is put together with what is in the next file."""
-        offset = part.start
+        part, offset = work.part, work.part.start
         try:
             with open_log(Path(part.path)) as stream:
-                for line in lines_of(stream, part.start, part.end):
-                    offset = line.offset
-                    if line.ending is Ending.OPEN and part.behind:
-                        yield self._joined(line, part.behind, found)
-                    elif line.text:
-                        yield line
+                for some in blocks_of(stream, part.start, part.end):
+                    offset = some.offset
+                    if isinstance(some, Line) and some.ending is Ending.OPEN and part.behind:
+                        yield self._joined(some, part.behind, work.found)
+                    else:
+                        yield some
         except (EOFError, zlib.error, OSError) as error:
             reason = f"the file cannot be read further ({error})"
-            found.lines += 1
-            _keep_bad(BadLine(part.path, offset, reason, ""), found)
+            work.found.lines += 1
+            _keep_bad(BadLine(part.path, offset, reason, ""), work.found)
 
     def _joined(self, line: Line, behind: str, found: RangeFound) -> Line:
         try:
@@ -218,85 +175,21 @@ class RangeReader:
                 rest = next(lines_of(stream), None)
         except (EOFError, zlib.error, OSError):
             return line
-        if rest is None or self._layout.head.match(rest.text):
+        if rest is None or self._lines.is_begun(rest.text):
             return line
         whole = Line(line.offset, line.text + rest.text, rest.ending)
         try:
-            self._read_line(whole, is_second=False)
-        except _OtherLineError:
+            self._lines.read(whole, is_second=False)
+        except OtherLineError:
             found.has_joined = True
-        except _BadLineError:
+        except BadLineError:
             return line
         found.has_joined = True
         return whole
 
-    def _read_line(self, line: Line, *, is_second: bool) -> tuple[int, Request]:
-        text = line.text
-        if line.ending is Ending.TOO_LONG:
-            msg = "it is longer than 16 MiB"
-            raise _BadLineError(msg)
-        try:
-            time_us, place = self._time_and_place(text, is_second=is_second)
-            request = request_of(orjson.loads(needed_json(text, place)))
-        except ValueError as error:  # of orjson, too
-            cut = ", and it has no end" if line.ending is Ending.OPEN else ""
-            msg = f"{error}{cut}"
-            raise _BadLineError(msg) from error
-        except LookupError as error:
-            msg = f"its JSON has no {error}"
-            raise _BadLineError(msg) from error
-        except (TypeError, AttributeError, OverflowError) as error:
-            msg = f"its JSON is not what Kafka writes ({error})"
-            raise _BadLineError(msg) from error
-        return time_us, request
-
-    def _time_and_place(self, text: bytes, *, is_second: bool) -> tuple[int, int]:
-        """Return when a line was written and where its JSON begins; most lines begin as the one before."""
-        known = self._before
-        if (
-            known is not None
-            and known.is_second is is_second
-            and text.startswith(known.begin)
-            and text.startswith(known.behind, known.place_behind)
-        ):
-            fraction = text[len(known.begin) : known.place_behind]
-            if fraction.isdigit():
-                return known.second_us + int(fraction) * known.unit_us, known.place
-        return self._searched(text, is_second=is_second)
-
-    def _searched(self, text: bytes, *, is_second: bool) -> tuple[int, int]:
-        head = self._layout.head.match(text)
-        if head is None:
-            msg = "it does not begin as the log4j pattern says"
-            raise _BadLineError(msg)
-        place = text.find(MARK, head.end())
-        if place < 0:
-            raise _OtherLineError
-        if text.startswith(OLD_MARK, place):
-            raise _OldLogError
-        time_us = self._clock.time_us(head, is_second=is_second)
-        place += len(MARK)
-        begin, end = self._clock.fraction_in(head)
-        if 0 < end - begin <= _MICROSECOND_DIGITS:
-            unit_us = 10 ** (_MICROSECOND_DIGITS - (end - begin))
-            second_us = time_us - int(text[begin:end]) * unit_us
-            self._before = _Before(
-                text[:begin], second_us, unit_us, text[end:place], end, place, is_second
-            )
-        return time_us, place
-
-    def _set_aside(self, line: Line, reason: str, part: LogRange, found: RangeFound) -> None:
-        sample = line.text[:_SAMPLE_BYTES].decode(errors="replace")
-        bad = BadLine(part.path, line.offset, reason, sample)
-        is_first = line.offset == 0 and part.before
-        if is_first and self._layout.head.match(line.text) is None:
-            found.rest = bad
-            found.lines -= 1
-        else:
-            _keep_bad(bad, found)
-
-    def _write(self, rows: ChargeRows, part: LogRange, found: RangeFound) -> None:
-        table = rows.table(gateway=part.gateway, run_id=part.run_id)
+    def _write(self, work: "_Work") -> None:
+        part, found = work.part, work.found
+        table = work.rows.table(gateway=part.gateway, run_id=part.run_id)
         path = self._folder / f"range-{found.number:08}-{len(found.tables):04}.arrow"
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with (
@@ -308,19 +201,99 @@ class RangeReader:
         found.tables.append(str(path))
 
 
-class _BadLineError(Exception):
-    """A line cannot be used; the text says why."""
+class _Work:
+    """Takes the lines of one range."""
+
+    def __init__(
+        self, part: LogRange, rows: ChargeRows, lines: LineReader, quick: QuickReader
+    ) -> None:
+        self.part, self.rows = part, rows
+        self.found = RangeFound(part.number)
+        self._lines, self._quick = lines, quick
+        self._latest_us = 0
+
+    def take(self, some: Block | Line) -> None:
+        """Take some lines.
+
+        Raises:
+            OldLogError: one is of Kafka 2.7 or earlier.
+        """
+        if isinstance(some, Line):
+            times_us = [self._take_line(some)] if some.text else []
+        else:
+            times_us = self._take_block(some)
+        known = [self._latest_us, *(time_us for time_us in times_us if time_us)]
+        self.found.steps_back += int(np.count_nonzero(np.diff(known) < -_STEP_US))
+        self._latest_us = known[-1]
+
+    def _take_block(self, block: Block) -> list[int]:
+        """Take lines, most of them by a kernel; return when each was written, 0 where nobody knows."""
+        text = block.text
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        is_there = starts < ends
+        starts, ends = starts[is_there], ends[is_there]
+        times_us = np.zeros(len(starts), np.int64)
+        place = 0
+        while place < len(starts):
+            place = self._take_minute(block, (starts, ends), times_us, place)
+        found: list[int] = times_us.tolist()
+        return found
+
+    def _take_minute(
+        self, block: Block, bounds: tuple[Array, Array], times_us: Array, place: int
+    ) -> int:
+        """Take lines up to one that begins another minute; return the place behind it."""
+        starts, ends = bounds
+        first_line, begin = self.found.lines, self._lines.begin
+        read, unknown = None, np.arange(place, len(starts))
+        if begin is not None and self.part.second_from is None:
+            read = self._quick.read(block.text, starts[place:], ends[place:], begin)
+            unknown = np.delete(unknown, read.places)
+        until = len(starts)
+        for line in unknown.tolist():
+            start, end = int(starts[line]), int(ends[line])
+            whole = Line(block.offset + start, block.text[start:end], Ending.WHOLE)
+            self.found.lines = first_line + line - place
+            times_us[line] = self._take_line(whole)
+            if self._lines.begin is not begin:
+                until = line + 1
+                break
+        self.found.lines = first_line + until - place
+        if read is not None:
+            read = read.up_to(until - place)
+            times_us[place + read.places] = read["line_us"]
+            self.rows.add_quick(read, first_line)
+        return until
+
+    def _take_line(self, line: Line) -> int:
+        """Take a line; return when it was written, 0 where nobody knows."""
+        number = self.found.lines
+        self.found.lines += 1
+        part = self.part
+        is_second = part.second_from is not None and line.offset >= part.second_from
+        try:
+            time_us, request = self._lines.read(line, is_second=is_second)
+        except OtherLineError:
+            _count(_OTHER_LINES, self.found)
+            return 0
+        except BadLineError as error:
+            self._set_aside(line, str(error))
+            return 0
+        at_us = time_us - round(request.answered_ms * 1000)
+        _take(request, at_us, number, self.rows, self.found)
+        return time_us
+
+    def _set_aside(self, line: Line, reason: str) -> None:
+        sample = line.text[:_SAMPLE_BYTES].decode(errors="replace")
+        bad = BadLine(self.part.path, line.offset, reason, sample)
+        if line.offset == 0 and self.part.before and not self._lines.is_begun(line.text):
+            self.found.rest = bad
+        else:
+            _keep_bad(bad, self.found)
 
 
-class _OtherLineError(Exception):
-    """A line is of another logger."""
-
-
-class _OldLogError(Exception):
-    """A line is of Kafka 2.7 or earlier."""
-
-
-def _take(request: Request, time_us: int, rows: ChargeRows, found: RangeFound) -> None:
+def _take(request: Request, time_us: int, line: int, rows: ChargeRows, found: RangeFound) -> None:
     if request.forwarded:
         _count(Skipped.FORWARDED.value, found)
         if request.charges and request.who is not None:
@@ -332,7 +305,7 @@ def _take(request: Request, time_us: int, rows: ChargeRows, found: RangeFound) -
     if request.skipped is not None:
         _count(request.skipped.value, found)
     if request.who is not None:
-        rows.add(request.charges, request.who, time_us)
+        rows.add(request.charges, request.who, time_us, line)
 
 
 def _count(what: str, found: RangeFound) -> None:

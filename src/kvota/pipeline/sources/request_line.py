@@ -30,7 +30,7 @@ _CONTROLLER_LISTENER = "CONTROLLER"
 _NO_ERROR, _QUOTA_EXCEEDED = 0, 89
 _USER_KIND = "User:"
 # Request time is a percentage of a thread's second.
-_PERCENT_PER_MS = 0.1
+PERCENT_PER_MS = 0.1
 
 
 class Skipped(StrEnum):
@@ -140,7 +140,7 @@ def _is_of_follower(request: _Json) -> bool:
 
 
 def _request_time(line: _Json, throttle_ms: int) -> Charge:
-    percent = line["localTimeMs"] * _PERCENT_PER_MS
+    percent = line["localTimeMs"] * PERCENT_PER_MS
     return Charge(QuotaType.REQUEST, percent, throttle_ms, outcome_of(throttle_ms))
 
 

@@ -180,7 +180,7 @@ def _write_all(
         for one in here:
             for name, time_us, who, charges in one.forwarded:
                 if name not in first_lines:
-                    late.add(charges, who, time_us)
+                    late.add(charges, who, time_us, late.count)
         run_id = run_id_of(broker)
         rows += write_run(
             folder, _tables(here, late, broker.name, run_id), gateway=broker.name, run_id=run_id
@@ -212,7 +212,7 @@ def _summed(ranges: Sequence[LogRange], done: Sequence[RangeFound], rows: int) -
     for one in done:
         other.update(one.other)
     return Converted(
-        lines=sum(one.lines for one in done) + len(rests),
+        lines=sum(one.lines - (one.rest is not None) for one in done) + len(rests),
         rows=rows,
         bad=(*(bad for one in done for bad in one.bad), *rests),
         bad_count=sum(one.bad_count for one in done) + len(rests),

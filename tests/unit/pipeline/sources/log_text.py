@@ -4,6 +4,7 @@ import json
 from dataclasses import MISSING, fields
 from typing import Any
 
+_NAMES = {0: "PRODUCE", 1: "FETCH"}
 _SIZES = {"records": "recordsSizeInBytes"}
 
 
@@ -26,7 +27,7 @@ def line(
         "requestApiVersion": version,
         "correlationId": correlation_id,
         "clientId": client_id,
-        "requestApiKeyName": "ANY",
+        "requestApiKeyName": _NAMES.get(key, "ANY"),
     }
     fields_ = {
         "isForwarded": forwarded,
