@@ -1,5 +1,6 @@
 """Compiles the kernels before they are needed, once per machine: ``python -m kvota.pipeline.warm_up``."""
 
+import numpy as np
 import pyarrow as pa
 
 from kvota.model.event import EVENT_COLUMNS
@@ -12,6 +13,7 @@ from kvota.pipeline.law_stage import found_by_law
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.producer_id_stage import came, id_grid_stage
+from kvota.pipeline.sources.quick_lines import LineBegin, QuickReader
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.pipeline.usage_stage import Windows, usage_stage
 from kvota.record.event_schema import EVENT_SCHEMA
@@ -31,6 +33,9 @@ def compile_kernels() -> None:
     list(found_by_law(iter([of_ids])))
     list(came(iter([of_ids])))
     list(id_grid_stage((1.0,))(iter([of_ids])))
+    QuickReader().read(
+        b"\n", np.zeros(1, np.int64), np.zeros(1, np.int64), LineBegin(b"", 0, 0, b"")
+    )
     note_complete()
 
 

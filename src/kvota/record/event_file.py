@@ -212,7 +212,9 @@ def runs_in_table(rows: pa.Table) -> tuple[Run, ...]:
 
     In: gateway, run_id, seq, ts_us.
     """
-    of_runs = rows.group_by(["gateway", "run_id"], use_threads=False).aggregate(
+    # Each row group may have texts of its own, which cannot be grouped together.
+    same_texts = rows.unify_dictionaries()
+    of_runs = same_texts.group_by(["gateway", "run_id"], use_threads=False).aggregate(
         [("seq", "min"), ("seq", "max"), ("seq", "count"), ("ts_us", "min"), ("ts_us", "max")]
     )
     names_of = ("gateway", "run_id", "seq_min", "seq_max", "seq_count", "ts_us_min", "ts_us_max")

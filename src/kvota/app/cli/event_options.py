@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from kvota.record.period import Period
 
 
-def add_place_option(parser: argparse.ArgumentParser) -> None:
+def add_place_option(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
     """Add ``--events``."""
     parser.add_argument(
         "--events",
         nargs="+",
-        required=True,
+        required=required,
         metavar="DIR",
         help="folders (or files) the gateway recorded into; or URIs (s3a://bucket/record), which Spark reads",
     )

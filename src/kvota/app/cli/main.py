@@ -44,6 +44,7 @@ EXTRA_OF = {
     "pandas": "spark",
     "numba": "spark",
     "rich": "spark",
+    "orjson": "spark",
     "numpy": "spark",
     "kio": "client",
     "yaml": "client",

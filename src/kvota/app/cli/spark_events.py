@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from kvota.app.cli.event_options import (
     say_bad,
 )
 from kvota.app.cli.progress import HowFar, working
+from kvota.app.cli.request_log import RequestLog, add_log_options, request_log
 from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
 from kvota.model.errors import KvotaError, NegativeError
@@ -40,7 +41,9 @@ _Answer = TypeVar("_Answer")
 
 def add_event_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all commands over the record have."""
-    add_place_option(parser)
+    place = parser.add_mutually_exclusive_group(required=True)
+    add_place_option(place, required=False)
+    add_log_options(parser, place)
     add_period_options(parser)
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
     parser.add_argument(
@@ -105,61 +108,94 @@ class Record:
 
 
 def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _Answer]) -> _Answer:
-    """Do some work on the record of ``--events``; a Spark that this started ends with it.
+    """Do some work on the record of ``--events``, or what the log of ``--request-log`` becomes.
 
-    Files of this machine are looked at before Spark starts, so that a wrong path is reported at once. Where
-    a file has gone while the work read it, as old ones do under a running gateway, the work is done anew.
+    Files of this machine are looked at before Spark starts, so that a wrong path is reported at once. A Spark
+    that this started ends with it.
 
     Raises:
         UsageError: there is no such record, or it holds rows twice.
         NegativeError: it has no decision of that time.
         KvotaError: Spark failed.
     """
-    from kvota.record.places import local_path
-
     if find_spec("pyspark") is None:  # said before files are looked at, which needs less
         raise ModuleNotFoundError(name="pyspark")
     wanted = period(args)
-    is_here = all(local_path(place) is not None for place in args.events)
-    found = _found(args, wanted) if is_here else None
-    with _py4j_says_nothing():  # also while Spark starts
-        with working("starting Spark"):
-            from pyspark.sql import SparkSession
+    with request_log(args) as log:
+        found = None
+        if log is None:
+            found = _found_here(args, wanted)
+        rows = log.rows if log is not None else None if found is None else found.rows
+        with _py4j_says_nothing():  # also while Spark starts
+            with working("starting Spark"):
+                from pyspark.sql import SparkSession
 
-            from kvota.pipeline.remote_files import find_record
-            from kvota.pipeline.spark_session import (
-                SHORT_ROWS_MAX,
-                end_session,
-                session,
-                while_it_works,
-            )
-
-            is_ours = SparkSession.getActiveSession() is None
-            is_short = found is not None and found.rows <= SHORT_ROWS_MAX
-            spark = session(args.master, short=is_short, settings=dict(args.conf))
-        try:
-            for tries_left in reversed(range(_TRIES)):
-                now = found or find_record(spark, args.events)
-                say_bad(now)
-                title = f"{doing} {now.rows:,} decisions in {len(now.files)} files"
-                try:
-                    with (
-                        working(title, how_far=_Rows(spark, now.within(period(args)).rows).how_far),
-                        _spark_errors(spark),
-                        while_it_works() if is_ours else nullcontext(),
-                    ):
-                        return work(Record(spark, now, wanted))
-                except _RecordChangedError:
-                    if not tries_left:
-                        raise
-                print(
-                    "kvota: the record changed while it was read; reading it again", file=sys.stderr
+                from kvota.pipeline.spark_session import (
+                    SHORT_ROWS_MAX,
+                    end_session,
+                    session,
                 )
-                found = None
-        finally:
-            if is_ours:
-                end_session(spark)
+
+                is_ours = SparkSession.getActiveSession() is None
+                is_short = rows is not None and rows <= SHORT_ROWS_MAX
+                spark = session(args.master, short=is_short, settings=dict(args.conf))
+            try:
+                if log is not None:
+                    found = _converted(spark, log, wanted, is_ours=is_ours)
+                return _worked(_Job(spark, args, wanted, doing, is_ours), found, work)
+            finally:
+                if is_ours:
+                    end_session(spark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be done with a record, and in which session; ``is_ours``: it was started for this."""
+
+    spark: "SparkSession"
+    args: argparse.Namespace
+    wanted: "Period"
+    doing: str
+    is_ours: bool
+
+    def while_it_works(self) -> AbstractContextManager[None]:
+        from kvota.pipeline.spark_session import while_it_works
+
+        return while_it_works() if self.is_ours else nullcontext()
+
+
+def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _Answer]) -> _Answer:
+    """Do the work; where a file has gone while it was read, as old ones do under a running gateway, anew."""
+    from kvota.pipeline.remote_files import find_record
+
+    spark = job.spark
+    for tries_left in reversed(range(_TRIES)):
+        now = found or find_record(spark, job.args.events)
+        say_bad(now)
+        title = f"{job.doing} {now.rows:,} decisions in {len(now.files)} files"
+        try:
+            with (
+                working(title, how_far=_Rows(spark, now.within(job.wanted).rows).how_far),
+                _spark_errors(spark),
+                job.while_it_works(),
+            ):
+                return work(Record(spark, now, job.wanted))
+        except _RecordChangedError:
+            if not tries_left or not job.args.events:
+                raise
+        print("kvota: the record changed while it was read; reading it again", file=sys.stderr)
+        found = None
     raise AssertionError(_TRIES)
+
+
+def _converted(
+    spark: "SparkSession", log: RequestLog, wanted: "Period", *, is_ours: bool
+) -> "FoundEvents":
+    from kvota.pipeline.spark_session import while_it_works
+
+    with _spark_errors(spark), while_it_works() if is_ours else nullcontext():
+        found = log.converted(spark)
+    return _of_period(found, wanted)
 
 
 class _RecordChangedError(KvotaError):
@@ -203,10 +239,17 @@ def say_hidden(shown: int, found: int, what: str) -> None:
         print(f"kvota: {note}", file=sys.stderr)
 
 
-def _found(args: argparse.Namespace, wanted: "Period") -> "FoundEvents":
+def _found_here(args: argparse.Namespace, wanted: "Period") -> "FoundEvents | None":
+    """Return the files of a record on this machine; None where some of it is elsewhere."""
     from kvota.record.found_events import find_events
+    from kvota.record.places import local_path
 
-    found = find_events(args.events)
+    if any(local_path(place) is None for place in args.events):
+        return None
+    return _of_period(find_events(args.events), wanted)
+
+
+def _of_period(found: "FoundEvents", wanted: "Period") -> "FoundEvents":
     if not found.within(wanted).files:
         raise NegativeError(other_times(found))
     return found

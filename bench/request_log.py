@@ -1,0 +1,328 @@
+"""Kafka's request log becomes events, against a bare scan of its text by Spark, and against ``from_json``.
+
+    ./run bench request_log [--lines 400000] [--rounds 3] [--files 4] [--data FOLDER]
+
+All contestants run in turn within each round, on the same log. The first round warms up and is not counted; the ratio
+of a round is what counts, its median is told. *text scan*: Spark reads the lines and sums their lengths. *from_json*:
+Spark's own parser with the smallest schema that has client, version, sizes of records and throttle; what comes out is
+summed, not written. *events*: what ``kvota usage --request-log`` does before it counts: rebuilt bytes, times in a
+zone, files of events. Their sums of records' bytes are compared, and the events' have to be larger by headers only.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from kvota.pipeline import end_session, session
+from kvota.pipeline.sources.log_clock import LogClock
+from kvota.pipeline.sources.log_files import find_request_log
+from kvota.pipeline.sources.log_layout import layout_of, zone_of
+from kvota.pipeline.sources.log_range import LogReading
+from kvota.pipeline.sources.request_log import convert_log
+from process_peaks import cpu_s, forget_peaks, peaks_mb
+
+RESULT = Path(__file__).parent / "results" / "request_log.json"
+READING = LogReading(zone="UTC")
+USERS, CONNECTIONS = 200, 1_000
+# Headers and names beside the records, of one request.
+HEAD_BYTES_MAX = 1_000
+PARTITION = "STRUCT<recordsSizeInBytes: BIGINT>"
+SCHEMA = f"""
+    requestHeader STRUCT<requestApiKey: INT, requestApiVersion: INT, clientId: STRING>,
+    request STRUCT<topicData: ARRAY<STRUCT<partitionData: ARRAY<{PARTITION}>>>>,
+    response STRUCT<throttleTimeMs: INT, responses: ARRAY<STRUCT<partitions: ARRAY<{PARTITION}>>>>,
+    throttleTimeMs INT, principal STRING, sendTimeMs DOUBLE, responseQueueTimeMs DOUBLE
+"""
+
+
+def lines(count: int) -> Iterator[str]:
+    """Yield lines of a broker of Kafka 4.3: half of them Produces, nearly all others Fetches."""
+    rng = random.Random(16)
+    began = datetime(2026, 11, 21, tzinfo=UTC)
+    for number in range(count):
+        at = f"{began + timedelta(milliseconds=number):%Y-%m-%d %H:%M:%S,%f}"[:-3]
+        connection = rng.randrange(CONNECTIONS)
+        kind = rng.random()
+        if kind < 0.5:
+            key, version, request, response = produce(rng)
+        elif kind < 0.95:
+            key, version, request, response = fetch(rng)
+        else:
+            key, version, request, response = 12, 4, {"groupId": "g"}, {"throttleTimeMs": 0}
+        fields = {
+            "isForwarded": False,
+            "requestHeader": {
+                "requestApiKey": key,
+                "requestApiVersion": version,
+                "correlationId": number,
+                "clientId": f"app-{connection % 300}",
+                "requestApiKeyName": ("PRODUCE", "FETCH")[key] if key < 2 else "HEARTBEAT",
+            },
+            "request": request,
+            "response": response,
+            "connection": f"10.0.0.1:9092-10.0.{connection % 250}.7:{30_000 + connection}-1-{connection}",
+            **{name: round(rng.random() * 3, 3) for name in TIMES[:4]},
+            "throttleTimeMs": 0,
+            **{name: round(rng.random() * 3, 3) for name in TIMES[4:]},
+            "securityProtocol": "SASL_SSL",
+            "principal": f"User:user-{connection % USERS}",
+            "listener": "CLIENTS",
+            "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "3.9.1"},
+        }
+        text = json.dumps(fields, separators=(",", ":"))
+        yield f"[{at}] DEBUG Completed request:{text} (kafka.request.logger)\n"
+
+
+TIMES = (
+    "totalTimeMs",
+    "requestQueueTimeMs",
+    "localTimeMs",
+    "remoteTimeMs",
+    "responseQueueTimeMs",
+    "sendTimeMs",
+)
+
+
+def produce(rng: random.Random) -> tuple[int, int, dict[str, object], dict[str, object]]:
+    parts = [(index, rng.randrange(100, 100_000)) for index in range(rng.randrange(1, 6))]
+    taken = [{"index": index, "recordsSizeInBytes": size} for index, size in parts]
+    topic = f"orders-{rng.randrange(50)}"
+    request = {
+        "transactionalId": None,
+        "acks": -1,
+        "timeoutMs": 30_000,
+        "topicData": [{"name": topic, "partitionData": taken}],
+    }
+    answers = [
+        {
+            "index": index,
+            "errorCode": 0,
+            "baseOffset": rng.randrange(2**40),
+            "logAppendTimeMs": -1,
+            "logStartOffset": 0,
+            "recordErrors": [],
+            "errorMessage": None,
+        }
+        for index, _ in parts
+    ]
+    named = {"responses": [{"name": topic, "partitionResponses": answers}], "throttleTimeMs": 0}
+    return 0, 11, request, named
+
+
+def fetch(rng: random.Random) -> tuple[int, int, dict[str, object], dict[str, object]]:
+    parts = [(index, rng.randrange(100, 100_000)) for index in range(rng.randrange(1, 6))]
+    topic_id = "7Xg_UzSDTVyndBdb0Zc6Ww"
+    asked = [
+        {
+            "partition": index,
+            "currentLeaderEpoch": 0,
+            "fetchOffset": rng.randrange(2**40),
+            "lastFetchedEpoch": -1,
+            "logStartOffset": -1,
+            "partitionMaxBytes": 1_048_576,
+        }
+        for index, _ in parts
+    ]
+    request = {
+        "maxWaitMs": 500,
+        "minBytes": 1,
+        "maxBytes": 52_428_800,
+        "isolationLevel": 1,
+        "sessionId": 7,
+        "sessionEpoch": 3,
+        "topics": [{"topicId": topic_id, "partitions": asked}],
+        "forgottenTopicsData": [],
+        "rackId": "",
+    }
+    given = [
+        {
+            "partitionIndex": index,
+            "errorCode": 0,
+            "highWatermark": rng.randrange(2**40),
+            "lastStableOffset": rng.randrange(2**40),
+            "logStartOffset": 0,
+            "abortedTransactions": [],
+            "preferredReadReplica": -1,
+            "recordsSizeInBytes": size,
+        }
+        for index, size in parts
+    ]
+    answered = [{"topicId": topic_id, "partitions": given}]
+    return (
+        1,
+        16,
+        request,
+        {"throttleTimeMs": 0, "errorCode": 0, "sessionId": 7, "responses": answered},
+    )
+
+
+def write_log(folder: Path, count: int, files: int) -> None:
+    """Write a log that was rolled some times."""
+    each = -(-count // files)
+    every = lines(count)
+    for number in range(files):
+        suffix = f".{files - 1 - number}" if number < files - 1 else ""
+        with (folder / f"kafka-request.log{suffix}").open("w") as out:
+            for _, text in zip(range(each), every, strict=False):
+                out.write(text)
+
+
+class Contest:
+    """The contestants, by name; each returns the bytes it has found."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self._folder, self._spark = folder, spark
+        self._text = spark.read.text(str(folder))
+
+    def text_scan(self) -> int:
+        """Return the length of all lines."""
+        return int(self._text.agg(F.sum(F.length("value"))).collect()[0][0])
+
+    def from_json(self) -> int:
+        """Return the bytes of records, by Spark's parser."""
+        found = F.regexp_extract("value", r"Completed request:(\{.*\})", 1)
+        row = F.from_json(found, SCHEMA)
+        parsed = self._text.where(F.contains("value", F.lit("Completed request:"))).select(
+            row.alias("r"),
+            F.to_timestamp(F.substring("value", 2, 23), "yyyy-MM-dd HH:mm:ss,SSS").alias("at"),
+        )
+        sizes = (
+            F.flatten(F.col("r.request.topicData.partitionData")),
+            F.flatten(F.col("r.response.responses.partitions")),
+        )
+        amounts = [
+            F.coalesce(
+                F.aggregate(size.recordsSizeInBytes, F.lit(0).cast("long"), lambda a, b: a + b),
+                F.lit(0),
+            )
+            for size in sizes
+        ]
+        summed = parsed.select(
+            (amounts[0] + amounts[1]).alias("bytes"),
+            F.greatest("r.throttleTimeMs", "r.response.throttleTimeMs").alias("throttle_ms"),
+            F.unix_micros("at").alias("ts_us"),
+            F.concat("r.principal", "r.requestHeader.clientId").alias("who"),
+        ).agg(F.sum("bytes"), F.sum("throttle_ms"), F.max("ts_us"), F.sum(F.length("who")))
+        return int(summed.collect()[0][0])
+
+    def events(self) -> int:
+        """Return the rebuilt bytes of Produces and Fetches."""
+        folder = Path(tempfile.mkdtemp(prefix="kvota-bench-"))
+        try:
+            layout = layout_of()
+            found = find_request_log([self._folder], layout, LogClock(layout, zone_of("UTC")))
+            done = convert_log(self._spark, found, READING, folder)
+            assert not done.bad_count, done.bad[:3]
+            self.rows = done.rows
+            return self._sum_of(folder)
+        finally:
+            shutil.rmtree(folder)
+
+    def _sum_of(self, folder: Path) -> int:
+        total = 0
+        for path in folder.glob("*.parquet"):
+            rows = pq.read_table(path, columns=["quota_type", "value"])
+            is_bytes = pc.is_in(
+                rows["quota_type"], pc.cast(["PRODUCE", "FETCH"], rows["quota_type"].type)
+            )
+            total += int(pc.sum(rows.filter(is_bytes)["value"]).as_py())
+        return total
+
+
+def measure(contest: Contest, count: int, rounds: int) -> dict[str, object]:
+    contestants: dict[str, Callable[[], int]] = {
+        "text scan": contest.text_scan,
+        "from_json": contest.from_json,
+        "events": contest.events,
+    }
+    wall: dict[str, list[float]] = {name: [] for name in contestants}
+    cpu: dict[str, list[float]] = {name: [] for name in contestants}
+    peaks: dict[str, dict[str, int]] = {}
+    load = os.getloadavg()[0]
+    for number in range(rounds + 1):
+        found = {}
+        for name, work in contestants.items():
+            forget_peaks()
+            cpu_before, began = cpu_s(), time.perf_counter()
+            found[name] = work()
+            wall[name].append(time.perf_counter() - began)
+            cpu[name].append(cpu_s() - cpu_before)
+            peaks[name] = peaks_mb()
+            print(
+                f"round {number} {name}: {wall[name][-1]:.2f} s, {cpu[name][-1]:.2f} CPU-s",
+                file=sys.stderr,
+            )
+        more = found["events"] - found["from_json"]
+        assert 0 < more < count * HEAD_BYTES_MAX, found
+    return {
+        "lines": count,
+        "bytes": found["text scan"],
+        "events": contest.rows,
+        "rounds": rounds,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "load_at_start_and_end": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "contestants": {
+            name: {
+                "seconds": [round(taken, 3) for taken in wall[name][1:]],
+                "cpu_seconds": [round(taken, 3) for taken in cpu[name][1:]],
+                "mb_per_s": round(found["text scan"] / 1e6 / statistics.median(wall[name][1:])),
+                "times_the_scan": ratio(wall[name], wall["text scan"]),
+                "peak_mb": peaks[name],
+            }
+            for name in contestants
+        },
+        "from_json_takes_times_as_long": ratio(wall["from_json"], wall["events"]),
+    }
+
+
+def ratio(ours: list[float], theirs: list[float]) -> float:
+    return round(statistics.median(a / b for a, b in zip(ours[1:], theirs[1:], strict=True)), 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", type=int, default=4)
+    parser.add_argument("--data", type=Path, help="folder for the log, kept and used again")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as own:
+        folder = args.data or Path(own) / "broker-1"
+        if not folder.is_dir():
+            print(f"writing {args.lines:,} lines", file=sys.stderr)
+            folder.mkdir(parents=True)
+            write_log(folder, args.lines, args.files)
+        spark = session(memory="1g")
+        try:
+            result = measure(Contest(folder, spark), args.lines, args.rounds)
+        finally:
+            end_session(spark)
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"{result['lines']:,} lines, {result['bytes']:,} bytes, {result['events']:,} events")
+    for name, row in result["contestants"].items():  # type: ignore[attr-defined]
+        print(
+            f"{name:10} {row['mb_per_s']:>6} MB/s {row['times_the_scan']:>6} x the text scan  {row['peak_mb']}"
+        )
+    print(
+        f"from_json takes {result['from_json_takes_times_as_long']} times as long as events; load: {result['load_at_start_and_end']}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,309 @@
+"""Gives commands over a record the option to work on a broker's request log in place of it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvota.app.cli.plan_values import percent
+from kvota.app.cli.progress import working
+from kvota.model.configured_quotas import ConfiguredQuotas
+from kvota.model.errors import KvotaError, NegativeError, UnreachableError, UsageError
+from kvota.model.plain_text import name_on_screen, on_one_line, shortened
+from kvota.model.units import format_bytes, format_duration_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kvota.pipeline.sources.log_files import FoundLog
+    from kvota.pipeline.sources.log_range import BadLine, LogReading
+    from kvota.pipeline.sources.request_log import Converted
+    from kvota.record.found_events import FoundEvents
+
+_MAX_BAD = 0.01
+# So many users, brokers and bad lines are named; the others are counted.
+_NAMED, _BAD_SHOWN = 5, 3
+_SAMPLE_CHARS = 80
+# How many rows a line becomes at most, nearly always.
+_ROWS_PER_LINE = 2
+
+
+def add_log_options(parser: argparse.ArgumentParser, place: argparse._ActionsContainer) -> None:
+    """Add the options.
+
+    Args:
+        parser: of the command.
+        place: the group of options of which one says where the record is.
+    """
+    place.add_argument(
+        "--request-log",
+        nargs="+",
+        type=Path,
+        metavar="PLACE",
+        help="folders (or files, .gz too) of brokers' request logs: kafka.request.logger at DEBUG or TRACE, "
+        "Kafka 2.8 or newer; no gateway is needed",
+    )
+    group = parser.add_argument_group("request log")
+    group.add_argument(
+        "--log-zone",
+        metavar="ZONE",
+        help="in which zone the brokers wrote it, e.g. UTC or Europe/Berlin; needed where its times do not say",
+    )
+    group.add_argument(
+        "--log-quotas",
+        type=Path,
+        metavar="FILE",
+        help="quotas that were in force in Kafka, quotas.toml or quotas.yaml (default: none)",
+    )
+    group.add_argument(
+        "--log-pattern",
+        metavar="PATTERN",
+        help='log4j pattern of its lines (default: Kafka\'s own, "[%%d] %%p %%m (%%c)%%n")',
+    )
+    group.add_argument(
+        "--max-bad",
+        type=percent,
+        metavar="PERCENT",
+        help="no answer where more lines than that cannot be read (default: 1%%)",
+    )
+    group.add_argument(
+        "--bad-file",
+        type=Path,
+        metavar="FILE",
+        help="write the lines that cannot be read into this file, each with its place and the reason, as JSON",
+    )
+    group.add_argument(
+        "--keep-events",
+        type=Path,
+        metavar="FOLDER",
+        help="keep what the log becomes in this folder, which is made; --events reads it, in a tenth of the time",
+    )
+
+
+def check_log_options(args: argparse.Namespace) -> None:
+    """Refuse options of a log where there is none.
+
+    Raises:
+        UsageError: there are some.
+    """
+    names = ("log_zone", "log_quotas", "log_pattern", "max_bad", "bad_file", "keep_events")
+    given = [
+        f"--{name.replace('_', '-')}" for name in names if getattr(args, name, None) is not None
+    ]
+    if given and not args.request_log:
+        msg = f"{', '.join(given)}: only with --request-log, and --events is no request log"
+        raise UsageError(msg)
+
+
+class RequestLog:
+    """A request log that was looked at.
+
+    Attributes:
+        rows: about so many it becomes.
+    """
+
+    def __init__(
+        self, found: "FoundLog", reading: "LogReading", folder: Path, args: argparse.Namespace
+    ) -> None:
+        self._found, self._reading = found, reading
+        self._folder = folder
+        self._args = args
+        self.rows = found.lines * _ROWS_PER_LINE
+
+    def converted(self, spark: "SparkSession") -> "FoundEvents":
+        """Return it as a record.
+
+        Raises:
+            KvotaError: too many lines cannot be read.
+            NegativeError: none of them charges anything.
+            UsageError: it is of Kafka 2.7 or earlier.
+            UnreachableError: there is no room for it.
+        """
+        from kvota.pipeline.sources.request_log import convert_log
+        from kvota.record.found_events import find_events
+
+        title = f"reading {format_bytes(self._found.size_bytes)} of request log"
+        with working(title):
+            done = convert_log(spark, self._found, self._reading, self._folder)
+        for line in _counts(done):
+            print(f"kvota: {line}", file=sys.stderr)
+        if self._args.bad_file is not None:
+            _write_bad(self._args.bad_file, done.bad)
+        _refuse_bad(done, self._args)
+        if not done.rows:
+            msg = "the request log has no request of a client that is charged on a quota"
+            raise NegativeError(msg)
+        return find_events([self._folder])
+
+
+@contextmanager
+def request_log(args: argparse.Namespace) -> Iterator[RequestLog | None]:
+    """Look at the log of ``--request-log`` and say what was found; None where there is no such option.
+
+    What it becomes goes at the end, but for ``--keep-events``.
+
+    Raises:
+        UsageError: there is no such log, or an option of it is wrong.
+        UnreachableError: a file cannot be read, or a folder not be made.
+    """
+    check_log_options(args)
+    if not args.request_log:
+        yield None
+        return
+    reading = _reading(args)
+    found = _looked_at(args, reading)
+    for line in _found_lines(found, reading):
+        print(f"kvota: {line}", file=sys.stderr)
+    if args.keep_events is not None:
+        yield RequestLog(found, reading, _new_folder(args.keep_events), args)
+        print(
+            f"kvota: its events are kept in {args.keep_events}: --events {args.keep_events}",
+            file=sys.stderr,
+        )
+        return
+    if not args.master.startswith("local"):
+        msg = (
+            f"--request-log with --master {args.master}: name a folder that all workers share with "
+            "--keep-events, and a log that they all can read"
+        )
+        raise UsageError(msg)
+    from kvota.files.run_folder import RunFolder
+
+    with RunFolder("events-") as folder:
+        yield RequestLog(found, reading, folder.path, args)
+
+
+def _reading(args: argparse.Namespace) -> "LogReading":
+    from kvota.app.plan_file import load_quotas_in_force
+    from kvota.pipeline.sources.log_layout import KAFKAS_PATTERN, layout_of, zone_of
+    from kvota.pipeline.sources.log_range import LogReading
+
+    pattern = args.log_pattern or KAFKAS_PATTERN
+    layout = layout_of(pattern)
+    if args.log_zone is not None:
+        zone_of(args.log_zone)
+    elif layout.needs_zone:
+        msg = (
+            "the times of this log do not say in which zone they are: name the brokers' with --log-zone, e.g. UTC or "
+            "Europe/Berlin (timedatectl on a broker's machine tells)"
+        )
+        raise UsageError(msg)
+    quotas = ConfiguredQuotas()
+    if args.log_quotas is not None:
+        quotas = load_quotas_in_force(args.log_quotas).configured()
+    return LogReading(pattern, args.log_zone, quotas)
+
+
+def _looked_at(args: argparse.Namespace, reading: "LogReading") -> "FoundLog":
+    from kvota.pipeline.sources.log_clock import LogClock
+    from kvota.pipeline.sources.log_files import find_request_log
+    from kvota.pipeline.sources.log_layout import layout_of, zone_of
+    from kvota.pipeline.sources.log_twice import with_second_hours
+
+    layout = layout_of(reading.pattern)
+    clock = LogClock(layout, None if reading.zone is None else zone_of(reading.zone))
+    with working("looking at the request log"):
+        found = find_request_log(args.request_log, layout, clock)
+        return with_second_hours(found, layout, clock)
+
+
+def _found_lines(found: "FoundLog", reading: "LogReading") -> Iterator[str]:
+    """Say what was found, before the work."""
+    span = format_duration_ms(max(0, found.last_us - found.first_us) // 1000)
+    zone = "" if reading.zone is None else f", written in {reading.zone}"
+    yield (
+        f"request log: {len(found.files)} files of {len(found.brokers)} brokers, "
+        f"{format_bytes(found.size_bytes)}, about {found.lines:,} requests, {_moment(found.first_us)} to "
+        f"{_moment(found.last_us)} UTC ({span}{zone})"
+    )
+    users = sorted(found.users)
+    yield f"  users at the begin of its files: {_some([name_on_screen(user) for user in users])}"
+    yield "  units: bytes as Kafka charges them, percent of a thread, partitions; times to the millisecond"
+    for broker in found.brokers[:_NAMED]:
+        number = (
+            f"broker {broker.node_id}"
+            if broker.node_id >= 0
+            else f"a broker, shown as {broker.node_id}"
+        )
+        yield f"  {name_on_screen(broker.name)}: {number}, {len(broker.files)} files"
+    if len(found.brokers) > _NAMED:
+        yield f"  and {len(found.brokers) - _NAMED} brokers more"
+    twice = sum(file.second_from is not None for file in found.files)
+    if twice:
+        yield f"  clocks were put back: {twice} files have lines of the second hour, told by their order"
+    for other in found.others[:_NAMED]:
+        yield f"  left out: {on_one_line(other)}"
+
+
+def _counts(done: "Converted") -> Iterator[str]:
+    """Say what became of it."""
+    parts = [f"{done.lines:,} lines became {done.rows:,} events"]
+    parts += [f"{count:,} {what}" for what, count in sorted(done.other.items())]
+    if done.joined:
+        parts.append(f"{done.joined:,} were cut at a roll and put together")
+    parts.append(f"{done.bad_count:,} could not be read")
+    yield "; ".join(parts)
+    if done.steps_back:
+        yield (
+            f"  a broker's clock was set back {done.steps_back:,} times by over 2 s: the order of requests there is "
+            "not known"
+        )
+    for bad in done.bad[:_BAD_SHOWN]:
+        yield f"  {_bad_text(bad)}"
+    if done.bad_count > _BAD_SHOWN:
+        yield f"  and {done.bad_count - _BAD_SHOWN:,} more: --bad-file FILE keeps them"
+
+
+def _bad_text(bad: "BadLine") -> str:
+    sample = on_one_line(shortened(bad.sample, _SAMPLE_CHARS))
+    return f"{bad.path}, byte {bad.offset:,}: {on_one_line(bad.reason)}: {sample}"
+
+
+def _refuse_bad(done: "Converted", args: argparse.Namespace) -> None:
+    most = _MAX_BAD if args.max_bad is None else args.max_bad
+    if done.bad_share > most:
+        msg = (
+            f"{done.bad_count:,} of {done.lines:,} lines of the request log cannot be read ({done.bad_share:.1%}), "
+            f"more than --max-bad {most:.1%}. Is the pattern right (--log-pattern)? --bad-file FILE shows them"
+        )
+        raise KvotaError(msg)
+
+
+def _write_bad(path: Path, bad: Sequence["BadLine"]) -> None:
+    from kvota.files.whole_file import write_whole
+
+    lines = [json.dumps({"source": "request log", **asdict(one)}) + "\n" for one in bad]
+    try:
+        write_whole(path, "".join(lines).encode())
+    except OSError as error:
+        msg = f"--bad-file {path} cannot be written: {error.strerror}"
+        raise UnreachableError(msg) from error
+
+
+def _new_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(folder.iterdir())
+    except OSError as error:
+        msg = f"--keep-events {folder}: {error.strerror}. Name a folder that can be made"
+        raise UsageError(msg) from error
+    if not is_empty:
+        msg = (
+            f"--keep-events {folder}: there is something in it. Name a folder that is not there yet"
+        )
+        raise UsageError(msg)
+    return folder
+
+
+def _moment(ts_us: int) -> str:
+    return f"{datetime.fromtimestamp(ts_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED]) or "none"
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

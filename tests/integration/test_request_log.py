@@ -1,0 +1,254 @@
+"""A real broker's request log: every Produce and Fetch of real clients has the bytes of its frame, and quotas hold as they held."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, Producer
+from pyspark.sql import SparkSession
+from tests.tap_thread import Address, Stream, TapThread
+
+from kvota.admin import AdminClient, ClientQuotaAlteration, QuotaEntity
+from kvota.app.cli.main import main
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.cluster.ports import free_ports, is_free
+from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.pipeline import LAW_COLUMNS, chunks_of_files, find_events
+from kvota.pipeline.law import replay_rows
+from kvota.pipeline.sources.request_line import MARK, request_of
+
+LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
+BROKER_HOST, TAP_HOST = "127.0.0.2", "127.0.0.3"
+# Controller, PLAINTEXT and SASL, one behind the other.
+PORTS = 3
+PRODUCE, FETCH = 0, 1
+FLEXIBLE_FETCH = 12
+QUOTA_PER_S = 50_000
+# Kafka lets pass what its window holds at once, and then throttles: so many come after that.
+MESSAGES, MESSAGE_BYTES = 320, 2_500
+RECORDS = 2_000
+
+
+class Key(NamedTuple):
+    """One request: by the port of its connection to the broker, and its number there."""
+
+    port: int
+    correlation_id: int
+
+
+class FrameTap(TapThread):
+    """Keeps the size of each Produce's frame and of each Fetch's answer, as quotas charge them."""
+
+    def __init__(self, ways: dict[Address, Address]) -> None:
+        super().__init__(ways)
+        self.sizes: dict[Key, int] = {}
+
+    async def relay(self, client: Stream, upstream: Stream) -> None:
+        """Relay frame by frame."""
+        port = upstream[1].get_extra_info("sockname")[1]
+        fetches: dict[int, int] = {}
+        await asyncio.gather(
+            self._requests(client[0], upstream[1], port, fetches),
+            self._answers(upstream[0], client[1], port, fetches),
+        )
+
+    async def _requests(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        port: int,
+        fetches: dict[int, int],
+    ) -> None:
+        async for frame in frames(reader, writer):
+            key, version = (int.from_bytes(frame[at : at + 2]) for at in (0, 2))
+            number = int.from_bytes(frame[4:8])
+            if key == PRODUCE:
+                self.sizes[Key(port, number)] = len(frame)
+            elif key == FETCH:
+                fetches[number] = version
+
+    async def _answers(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        port: int,
+        fetches: dict[int, int],
+    ) -> None:
+        async for frame in frames(reader, writer):
+            number = int.from_bytes(frame[:4])
+            if number in fetches:
+                tags_of_header = fetches.pop(number) >= FLEXIBLE_FETCH
+                self.sizes[Key(port, number)] = len(frame) - tags_of_header
+
+
+async def frames(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> AsyncIterator[bytes]:
+    """Yield each frame, and send it on when it has been looked at."""
+    while True:
+        try:
+            length = await reader.readexactly(4)
+            frame = await reader.readexactly(int.from_bytes(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+            return
+        yield frame
+        writer.write(length + frame)
+        await writer.drain()
+
+
+@dataclass
+class Logged:
+    """What a broker has logged, and what a tap has seen."""
+
+    folder: Path
+    sizes: dict[Key, int]
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    folder = tmp_path_factory.mktemp("logs") / "broker-1"
+    folder.mkdir()
+    first = next(
+        port
+        for port in free_ports(BROKER_HOST, 20)
+        if all(is_free(BROKER_HOST, port + more) for more in range(PORTS))
+    )
+    plaintext, sasl = first, first + 1
+    advertised = f"PLAINTEXT://{BROKER_HOST}:{plaintext},SASL://{TAP_HOST}:{sasl}"
+    kafka = LocalKafka(
+        host=BROKER_HOST,
+        users={name: f"{name}-secret" for name in ("alice", "bob")},
+        first_port=first,
+        properties={"advertised.listeners": advertised},
+        java_options=(
+            *SHORT_LIVED,
+            f"-Dlog4j2.configurationFile={LOG4J}",
+            f"-Dkvota.request.log={folder / 'kafka-request.log'}",
+            "-Duser.timezone=Europe/Berlin",
+        ),
+    )
+    with ExitStack() as stack:
+        stack.enter_context(kafka)
+        tap = stack.enter_context(FrameTap({(TAP_HOST, sasl): (BROKER_HOST, sasl)}))
+        traffic(kafka, f"{TAP_HOST}:{sasl}", folder.parent)
+    return Logged(folder, tap.sizes)
+
+
+def traffic(kafka: LocalKafka, servers: str, folder: Path) -> None:
+    """Have librdkafka, as alice with a quota, and Kafka's Java clients, as bob, write and read."""
+    asyncio.run(set_quota(kafka))
+    kafka.create_topic("of-alice", partitions=3)
+    kafka.create_topic("of-bob", partitions=1)
+    java = threading.Thread(target=by_java, args=(kafka, servers, folder))
+    java.start()
+    by_librdkafka(servers)
+    java.join()
+
+
+async def set_quota(kafka: LocalKafka) -> None:
+    async with AdminClient(kafka.bootstrap_servers) as admin:
+        quota = {"producer_byte_rate": float(QUOTA_PER_S)}
+        await admin.alter_client_quotas([ClientQuotaAlteration(QuotaEntity(user="alice"), quota)])
+
+
+def login(name: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": name,
+        "sasl.password": f"{name}-secret",
+    }
+
+
+def by_librdkafka(servers: str) -> None:
+    settings = {"bootstrap.servers": servers, "client.id": "<script>", **login("alice")}
+    producer = Producer({**settings, "linger.ms": 0, "batch.num.messages": 1})
+    for number in range(MESSAGES):
+        producer.produce("of-alice", bytes(MESSAGE_BYTES), partition=number % 3)
+    assert producer.flush(60) == 0
+    consumer = Consumer({**settings, "group.id": "alice", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["of-alice"])
+    count = 0
+    while count < MESSAGES:
+        message = consumer.poll(10)
+        assert message is not None, f"{count} messages"
+        count += message.error() is None
+    for _ in range(3):  # empty answers
+        consumer.poll(0.5)
+    consumer.close()
+
+
+def by_java(kafka: LocalKafka, servers: str, folder: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path = folder / "bob.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="bob" password="bob-secret";\n'
+    )
+    produced = kafka.run_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", servers, "--topic", "of-bob", "--num-records", str(RECORDS)),
+        *("--record-size", "200", "--throughput", "-1", "--command-config", str(path)),
+    )
+    assert produced.returncode == 0, produced.stderr
+    read = kafka.run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", servers, "--topic", "of-bob", "--from-beginning"),
+        *("--command-config", str(path), "--max-messages", str(RECORDS)),
+    )
+    assert read.stdout.count("\n") == RECORDS, read.stderr
+
+
+def test_each_produce_and_fetch_has_the_bytes_of_its_frame(logged: Logged) -> None:
+    seen: dict[Key, tuple[str, float]] = {}
+    for line in (logged.folder / "kafka-request.log").read_bytes().splitlines():
+        fields = json.loads(line[line.index(MARK) + len(MARK) : line.rindex(b"}") + 1])
+        port = int(fields["connection"].split("-")[1].rpartition(":")[2])
+        key = Key(port, fields["requestHeader"]["correlationId"])
+        request = request_of(fields)
+        for charge in request.charges:
+            if charge.quota_type in {"PRODUCE", "FETCH"} and key in logged.sizes:
+                assert request.who is not None
+                seen[key] = (f"{request.who.user} {charge.quota_type}", charge.value)
+
+    assert {key: value for key, (_, value) in seen.items()} == logged.sizes
+    assert {kind for kind, _ in seen.values()} == {
+        *("alice PRODUCE", "alice FETCH", "bob PRODUCE", "bob FETCH")
+    }
+
+
+def test_a_replay_throttles_whom_the_broker_throttled(
+    logged: Logged, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text(f'[[quota]]\nuser = "alice"\nproducer_byte_rate = {QUOTA_PER_S}\n')
+    kept = tmp_path / "kept"
+
+    code = main(
+        [
+            *("usage", "--request-log", str(logged.folder), "--log-zone", "Europe/Berlin"),
+            *("--log-quotas", str(quotas), "--keep-events", str(kept), "--output", "json"),
+        ]
+    )
+
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    used = {(row["user"], row["quota_type"]): row for row in json.loads(said.out)["rows"]}
+    assert used["alice", "PRODUCE"]["events"] == MESSAGES
+    assert used["alice", "PRODUCE"]["limit_per_s"] == QUOTA_PER_S
+    rows = replay_rows(chunks_of_files(spark, find_events([kept]), further=LAW_COLUMNS))
+    produced = rows.where("quota_type = 'PRODUCE' and limit is not null").toArrow()
+    recorded, replayed = (
+        produced[name].to_numpy() for name in ("throttle_ms", "replayed_throttle_ms")
+    )
+    assert np.count_nonzero(recorded) > 20
+    assert np.mean((recorded > 0) == (replayed > 0)) >= 0.99
+    assert np.percentile(np.abs(recorded - replayed)[recorded > 0], 95) <= 20
