@@ -204,7 +204,7 @@ def _runs_in(file: pq.ParquetFile) -> tuple[Run, ...]:
         gateway, run_id = (texts[0].as_py() for texts in pair)
         return (Run(gateway, run_id, *seqs, file.metadata.num_rows, *times),)
     rows = file.read(["gateway", "run_id", "seq", "ts_us"], use_threads=False)
-    return runs_in_table(rows.unify_dictionaries())  # each row group has its own
+    return runs_in_table(rows)
 
 
 def runs_in_table(rows: pa.Table) -> tuple[Run, ...]:

@@ -19,7 +19,6 @@ from tests.unit.record.record_files import (
     HOUR_US,
     LATER_US,
     ROWS,
-    as_table,
     in_order,
     put,
     put_record,
@@ -29,11 +28,10 @@ from tests.unit.record.record_files import (
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.record import compact_plan
 from kvota.record.compact import compact
-from kvota.record.event_file import EventFile, runs_in_table
+from kvota.record.event_file import EventFile
 from kvota.record.event_files import EventFiles
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.found_events import find_events
-from kvota.record.runs import joined_runs
 
 PROCESS = Path(__file__).with_name("compacting_process.py")
 COUNTER = ("quota_type", "tags", "node_id", "gateway", "run_id")
@@ -330,14 +328,6 @@ def test_a_footer_that_lies_about_runs_is_not_believed(
     pq.write_table(table.replace_schema_metadata(metadata), file)
 
     assert find_events([file]).runs == (true,)
-
-
-def test_runs_are_found_where_each_row_group_has_texts_of_its_own(tmp_path: Path) -> None:
-    table = as_table(ROWS)
-    plain = table.cast(EVENT_SCHEMA)
-    pq.write_table(plain, tmp_path / "rewritten.parquet", row_group_size=100)
-
-    assert find_events([tmp_path]).runs == joined_runs(runs_in_table(table))
 
 
 def test_the_footer_says_what_is_in_a_file(tmp_path: Path) -> None:
