@@ -76,6 +76,29 @@ def test_of_two_claims_of_one_name_the_last_counts() -> None:
     assert bearer_name(first(unsecured('{"sub":"bob","sub":"alice"}')), "sub").name == "alice"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"sub":"alice"} and more',
+        '{"sub":"alice"}{"sub":"bob"}',
+        '{"sub":"alice"}]',
+        '\ufeff \r\n{"sub":"alice"}',
+        '{"\\u0073ub":"alice"}',
+        '{"sub":"\\u0061lice"}',
+        '{"iat":' + "1" * 5_000 + ',"sub":"alice"}',
+        '{"of":{"sub":"bob"},"sub":"alice"}',
+    ],
+)
+def test_claims_are_read_as_far_as_a_broker_reads_them(text: str) -> None:
+    assert bearer_name(first(unsecured(text)), "sub").name == "alice"
+
+
+def test_bytes_that_are_no_utf_8_are_replaced_as_java_replaces_them() -> None:
+    part = base64.urlsafe_b64encode(b'{"sub":"al\xffice"}').rstrip(b"=").decode()
+
+    assert bearer_name(first(f"{encoded({'alg': 'none'})}.{part}."), "sub").name == "al\ufffdice"
+
+
 def test_half_of_a_surrogate_pair_is_a_name_that_can_be_stored() -> None:
     found = bearer_name(first(unsecured('{"sub":"al\\ud800ice"}')), "sub")
 
