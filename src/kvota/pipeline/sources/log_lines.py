@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 # A Fetch of 10,000 partitions has a line of 2 MB.
 LINE_BYTES_MAX = 16 << 20
 
-_READ_BYTES = 2 << 20
+_READ_BYTES = 1 << 20
 # What is kept of a line that is too long.
 _KEPT_BYTES = 1024
 
