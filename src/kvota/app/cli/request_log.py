@@ -81,7 +81,7 @@ def add_log_options(parser: argparse.ArgumentParser, place: argparse._ActionsCon
         "--keep-events",
         type=Path,
         metavar="FOLDER",
-        help="keep what the log becomes in this folder, which is made; --events reads it, in a tenth of the time",
+        help="keep what the log becomes in this folder, which is made: --events reads it",
     )
 
 

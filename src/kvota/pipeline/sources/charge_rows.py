@@ -41,6 +41,9 @@ class ChargeRows:
     def _forget(self) -> None:
         self._count = 0  # of rows in arrays
         self._arrays: list[tuple[Array, ...]] = []
+        self._of_quick = np.empty(
+            (2, 0), np.int64
+        )  # memos by a quick reader's codes; below 0: none yet
         self._places: dict[Who, dict[QuotaType, int]] = {}
         self._memos: list[ChargeMemo] = []
         self._memo: list[int] = []
@@ -79,24 +82,15 @@ class ChargeRows:
         outcome = np.where(
             refused, REJECTED, np.where(read["throttle_ms"] > 0, THROTTLED, ADMITTED)
         )
-        of_bytes = np.array(
-            [self._place_of(_QUICK_TYPES[who.api_key], who, None) for who in read.whos], np.int64
-        )
-        of_time = np.array(
-            [self._place_of(QuotaType.REQUEST, who, None) for who in read.whos], np.int64
-        )
+        of_bytes, of_time = self._places_of(read)
         ts_us = read["line_us"] - np.rint(read.answered_ms * 1000).astype(np.int64)
         line = read.places + first_line
         value = np.where(refused, 0, read["value"]).astype(np.float64)
-        self._arrays.append(
-            (of_bytes[read.codes], line, ts_us, value, read["throttle_ms"], outcome)
-        )
+        self._arrays.append((of_bytes, line, ts_us, value, read["throttle_ms"], outcome))
         timed = np.flatnonzero(read["acks"] != 0)
         nothing = np.zeros(len(timed), np.int64)
         percent = read.local_ms[timed] * PERCENT_PER_MS
-        self._arrays.append(
-            (of_time[read.codes][timed], line[timed], ts_us[timed], percent, nothing, nothing)
-        )
+        self._arrays.append((of_time[timed], line[timed], ts_us[timed], percent, nothing, nothing))
         self._count += len(line) + len(timed)
 
     @property
@@ -136,6 +130,17 @@ class ChargeRows:
         table = event_table(packed, self._memos, gateway=gateway, run_id=run_id)
         self._forget()
         return table
+
+    def _places_of(self, read: QuickLines) -> tuple[Array, Array]:
+        """Return the places of each line's two memos: of its bytes, and of its time."""
+        more = len(read.whos) - self._of_quick.shape[1]
+        if more > 0:
+            self._of_quick = np.pad(self._of_quick, ((0, 0), (0, more)), constant_values=-1)
+        for code in np.unique(read.codes[self._of_quick[0, read.codes] < 0]).tolist():
+            who = read.whos[code]
+            self._of_quick[0, code] = self._place_of(_QUICK_TYPES[who.api_key], who, None)
+            self._of_quick[1, code] = self._place_of(QuotaType.REQUEST, who, None)
+        return self._of_quick[0, read.codes], self._of_quick[1, read.codes]
 
     def _place_of(self, quota_type: QuotaType, who: Who, producer_id: int | None) -> int:
         """Return the place of the memo; each new producer id has one of its own."""

@@ -40,7 +40,7 @@ class QuickLines:
         numbers: a row of ``kernels.request_lines.COLUMNS`` for each.
         answered_ms: as ``Request`` has it.
         local_ms: how long a thread worked on it.
-        whos: everybody who has sent some.
+        whos: everybody who has ever sent some, to the same reader.
         codes: of each line, its place in ``whos``.
     """
 
@@ -75,7 +75,8 @@ class QuickReader:
     def __init__(self) -> None:
         # Nobody can choose names whose hashes are the same.
         self._seed = np.uint64(secrets.randbits(64))
-        self._whos: dict[int, Who] = {}
+        self._codes: dict[int, int] = {}
+        self._whos: list[Who] = []
 
     def read(self, text: bytes, starts: Array, ends: Array, begin: LineBegin) -> QuickLines:
         """Return what could be read of some lines of a block."""
@@ -99,20 +100,19 @@ class QuickReader:
         places = np.flatnonzero(numbers[:, COLUMNS.index("known")])
         known = numbers[places]
         unique, firsts, codes = np.unique(hashes[places], return_index=True, return_inverse=True)
-        whos = [
-            self._who(text, int(name), known[first])
-            for name, first in zip(unique, firsts, strict=True)
-        ]
-        return QuickLines(places, known, reals[places, 0], reals[places, 1], whos, codes)
+        found = np.array([self._codes.get(name, -1) for name in unique.tolist()], np.int64)
+        for new in np.flatnonzero(found < 0).tolist():
+            found[new] = self._codes[int(unique[new])] = len(self._whos)
+            self._whos.append(_who(text, known[firsts[new]]))
+        return QuickLines(
+            places, known, reals[places, 0], reals[places, 1], self._whos, found[codes]
+        )
 
-    def _who(self, text: bytes, name: int, row: Array) -> Who:
-        found = self._whos.get(name)
-        if found is None:
-            fields = dict(zip(COLUMNS, row.tolist(), strict=True))
-            user, client_id, connection = (
-                text[fields[f"{part}_from"] : fields[f"{part}_to"]].decode("ascii")
-                for part in ("user", "client", "connection")
-            )
-            found = Who(fields["api_key"], fields["api_version"], user, client_id, connection)
-            self._whos[name] = found
-        return found
+
+def _who(text: bytes, row: Array) -> Who:
+    fields = dict(zip(COLUMNS, row.tolist(), strict=True))
+    user, client_id, connection = (
+        text[fields[f"{part}_from"] : fields[f"{part}_to"]].decode("ascii")
+        for part in ("user", "client", "connection")
+    )
+    return Who(fields["api_key"], fields["api_version"], user, client_id, connection)
