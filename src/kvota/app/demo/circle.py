@@ -35,7 +35,7 @@ from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaTyp
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 from kvota.store.quotas_file import dump_quotas
 
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
