@@ -73,9 +73,7 @@ def test_nobody_can_be_raised_without_lowering_somebody_with_no_more_per_weight(
             and found.spare[broker] <= most[broker] * 1e-9
             and all(
                 used * nearly <= max(other.weight * level, other.at_least)
-                for other, used in zip(
-                    all_claims, taken(all_claims, found, broker), strict=True
-                )
+                for other, used in zip(all_claims, taken(all_claims, found, broker), strict=True)
             )
         ]
         assert stopped_by

@@ -28,7 +28,7 @@ class Days:
     def learnt(cls, first_us: int, split_us: int) -> "Days":
         """Return the whole days before ``split_us``; where it is less than two, all of the time as one."""
         count = (split_us - first_us) // DAY_US
-        if count < 2:  # noqa: PLR2004
+        if count < 2:
             return cls(first_us, max(1, split_us - first_us), 1)
         count = min(count, DAYS_MAX)
         return cls(split_us - count * DAY_US, DAY_US, count)
@@ -87,4 +87,6 @@ class Days:
         keys = self.key(names.column("counter_id").to_numpy(), days)
         place = names.schema.get_field_index("counter_id")
         names = names.set_column(place, names.schema.field(place), pa.array(keys))
-        return Rows(names, np.append(begins, rows.starts[-1]), continues=False, columns=rows.columns)
+        return Rows(
+            names, np.append(begins, rows.starts[-1]), continues=False, columns=rows.columns
+        )

@@ -143,7 +143,9 @@ class Wishes:
     tolerance: Tolerance = field(default_factory=Tolerance)
     headroom: float = HEADROOM
     learn: float = LEARN  # of the record's time, from its beginning; above 0, below 1
-    gateways: int | None = None  # that will hold tenants to the quotas; None: as many as the record names
+    gateways: int | None = (
+        None  # that will hold tenants to the quotas; None: as many as the record names
+    )
     overcommit: float = 0.0  # so much more than a capacity may be promised, as a share of it
     counted: Counted = AS_RECORDED  # as the charges will be under the plan
     counters_max: int = COUNTERS_MAX  # planned for; a tenant has one per gateway and broker
@@ -190,7 +192,7 @@ def recommend(
 class _Planner:
     """Makes one recommendation."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (those of ``recommend``)
+    def __init__(
         self,
         chunks: Chunks,
         clients: DataFrame,

@@ -16,9 +16,9 @@ from kvota.model.errors import UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
-from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.brackets import Ends
+from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.habits import habits
 from kvota.pipeline.usage import span_s
 from kvota.planning.need import Need
@@ -126,7 +126,7 @@ class Tenants:
                 msg = f'{what} is given to "{name}": {hint}'
                 raise UsageError(msg)
 
-    def _observed(  # noqa: PLR0913, PLR0917  (those of ``observed``)
+    def _observed(
         self,
         key: TenantKey,
         counter_ids: Sequence[int],

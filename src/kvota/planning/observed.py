@@ -78,7 +78,7 @@ class Observed:
             at_most=at_most,
         )
 
-    def keeps(self, rules: Guardrails, headroom: float) -> dict[int, float]:
-        """What it may take of each broker if its quota stays as it is."""
+    def keeps(self, rules: Guardrails) -> dict[int, float]:
+        """What is set aside for it on each broker where its quota stays as it is."""
         most = inf if self.current is None else self.current
-        return {broker: min(most, rate) for broker, rate in self.wants(rules, headroom).items()}
+        return {broker: min(most, rate) for broker, rate in self.wants(rules, 0.0).items()}

@@ -99,6 +99,7 @@ class _PlanOfType:
         self._room = room
         self._rules = rules
         self._headroom = headroom
+        self._wants: list[dict[int, float]] = []
         self.brokers = sorted({broker for tenant in observed for broker in tenant.needs}) or [-1]
         self._lines = self._planned(frozenset())
         unchanged: frozenset[QuotaEntity] = frozenset()
@@ -112,7 +113,7 @@ class _PlanOfType:
 
     def spare(self) -> float:
         """Return what is left of the broker of which most is taken."""
-        taken = self._taken(self._wants())
+        taken = self._taken(self._wants)
         return self._room - max(taken.values())
 
     def lacking(self) -> float:
@@ -126,13 +127,10 @@ class _PlanOfType:
                     for broker in self.brokers
                     if broker != away
                 }
-                for wanted in self._wants()
+                for wanted in self._wants
             ]
             most = max(most, *self._taken(moved).values())
         return max(0.0, most - self._room)
-
-    def _wants(self) -> list[dict[int, float]]:
-        return [tenant.wants(self._rules, self._headroom) for tenant in self._observed]
 
     def _taken(self, wants: Iterable[Mapping[int, float]]) -> dict[int, float]:
         """Return what is taken of each broker under the quotas of the lines."""
@@ -147,10 +145,14 @@ class _PlanOfType:
         rules, headroom = self._rules, self._headroom
         stays = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in self._observed}
         movable = [tenant for tenant in self._observed if stays[tenant.entity] is None]
+        self._wants = [
+            tenant.wants(rules, headroom) if stays[tenant.entity] is None else tenant.keeps(rules)
+            for tenant in self._observed
+        ]
         room = dict.fromkeys(self.brokers, self._room)
-        for tenant in self._observed:
+        for tenant, wanted in zip(self._observed, self._wants, strict=True):
             if stays[tenant.entity] is not None:
-                for broker, rate in tenant.keeps(rules, headroom).items():
+                for broker, rate in wanted.items():
                     room[broker] -= rate
         claims = [tenant.claim(rules, headroom) for tenant in movable]
         found = fair_shares(claims, {broker: max(0.0, rate) for broker, rate in room.items()})
@@ -227,7 +229,7 @@ def _decided(
         behaves=need <= proposed,
         guardrails=bound_by,
     )
-    return replace(decided, evidence=evidence(reason, decided, rules))
+    return replace(decided, evidence=evidence(reason, decided))
 
 
 def _why(

@@ -77,9 +77,7 @@ def kept(line: PlanLine, reason: Reason, rules: Guardrails) -> PlanLine:
             evidence="nothing learnt of it was enough for a quota; "
             "--learn 90% learns from more of the record",
         )
-    because = (
-        f"other changes are larger (at most {rules.changes_max} at a time; --max-changes allows more)"
-    )
+    because = f"other changes are larger (at most {rules.changes_max} at a time; --max-changes allows more)"
     return replace(line, reason=reason, guardrails=("changes_max",), evidence=because)
 
 
@@ -93,7 +91,7 @@ def not_confirmed(line: PlanLine, found: str) -> PlanLine:
     )
 
 
-def evidence(reason: Reason, line: PlanLine, rules: Guardrails) -> str:
+def evidence(reason: Reason, line: PlanLine) -> str:
     """Return why a line is as it is, in one sentence, with the option that would let it be otherwise."""
 
     def text(rate: float | None) -> str:

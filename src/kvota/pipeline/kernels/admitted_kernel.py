@@ -79,7 +79,7 @@ def _rated(
 
 
 @kernel
-def admit(  # noqa: PLR0912, PLR0915  (one pass over columns)
+def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
     rows_of: Int64s,  # where each counter's rows start, and the end
     continues: bool,  # the first counter goes on
     kinds: Int64s,  # of each row
@@ -163,9 +163,7 @@ def admit(  # noqa: PLR0912, PLR0915  (one pass over columns)
                 throttle_ms = throttle_of(
                     rate, window_ms, quota, blocked, briefs[counter], length_ms
                 )
-            own[OWN_FREE_MS, 0] = free_again_ms(
-                own[OWN_FREE_MS, 0], sent_ms, throttle_ms, BACKLOG
-            )
+            own[OWN_FREE_MS, 0] = free_again_ms(own[OWN_FREE_MS, 0], sent_ms, throttle_ms, BACKLOG)
             admitted_ms[row] = let_in_ms
             if ts_us[row] >= from_us and amount >= 0:
                 proofs[EVENTS, counter] += 1.0

@@ -6,7 +6,6 @@ from kvota.pipeline.kernels.compiled_arithmetic import kernel
 from kvota.pipeline.kernels.counter_steps import Doubles, Int64s
 
 # Columns and results go in as arrays, one by one and by position: Numba knows no better way.
-# ruff: noqa: PLR0913, PLR0917
 
 # Rows of ``habits``, a column per counter. ``HELD`` is the share of the time in which it sent, or waited to,
 # in which it was held back, over the last day with its traffic.
