@@ -112,7 +112,7 @@ def proofs(chunks: Chunks, planned: Planned) -> dict[int, Proof]:
 
     def stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
         last: pa.RecordBatch | None = None
-        for rows, found in _replayed(parts, planned):
+        for rows, found in replayed_parts(parts, planned):
             batch = _proofs(rows, found.proofs)
             wanted = [key in planned.quotas for key in batch.column("counter_id").to_pylist()]
             batch = batch.filter(pa.array([*wanted[:-1], False]))
@@ -132,8 +132,8 @@ def together(
     """Replay all counters; return what is let in of each broker; this runs a Spark job."""
 
     def stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
-        for rows, found in _replayed(parts, planned):
-            batch = _seconds(rows, found.admitted_ms, planned)
+        for rows, found in replayed_parts(parts, planned):
+            batch = seconds_of(rows, found.admitted_ms, planned)
             if len(batch):
                 yield batch
 
@@ -175,12 +175,14 @@ def _at(largest: Sequence[float], place: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
+    """What became of rows: ``PROOFS`` of each counter so far, and when each row was let in."""
+
     proofs: Array
     admitted_ms: Array
 
 
-def _replayed(parts: Iterator[Rows], planned: Planned) -> Iterator[tuple[Rows, _Found]]:
+def replayed_parts(parts: Iterator[Rows], planned: Planned) -> Iterator[tuple[Rows, Found]]:
     """Replay one task's counters; a counter may go on in the next rows, and what is known of it does, too."""
     replay = _replay_of(planned)
     for every_row in parts:
@@ -188,14 +190,14 @@ def _replayed(parts: Iterator[Rows], planned: Planned) -> Iterator[tuple[Rows, _
         yield rows, replay(rows)
 
 
-def _replay_of(planned: Planned) -> Callable[[Rows], _Found]:
+def _replay_of(planned: Planned) -> Callable[[Rows], Found]:
     own = np.zeros((k.STATE_INTS, 1), np.int64)
     doubles = np.zeros(k.STATE_DOUBLES)
     ring = [np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)]
     last = np.zeros(k.PROOFS)
     mode = grid_sums.BACKLOG if planned.loop == "backlog" else grid_sums.OPEN
 
-    def replay(rows: Rows) -> _Found:
+    def replay(rows: Rows) -> Found:
         how = counting(rows, planned.counted)
         kinds = rows.spread(np.where(how.bucket, grid_kernels.BUCKET, grid_kernels.RATE))
         kinds = np.where(how.debt, grid_kernels.DEBT, kinds).astype(np.int64)
@@ -229,7 +231,7 @@ def _replay_of(planned: Planned) -> Callable[[Rows], _Found]:
             admitted_ms,
         )
         last[:] = found[:, -1]
-        return _Found(found, admitted_ms)
+        return Found(found, admitted_ms)
 
     return replay
 
@@ -246,7 +248,7 @@ def _proofs(rows: Rows, found: Array) -> pa.RecordBatch:
     )
 
 
-def _seconds(rows: Rows, admitted_ms: Array, planned: Planned) -> pa.RecordBatch:
+def seconds_of(rows: Rows, admitted_ms: Array, planned: Planned) -> pa.RecordBatch:
     """Sum up what was let in, by broker and second."""
     first, end = planned.from_us // 1_000_000, -(-planned.until_us // 1_000_000)
     second = admitted_ms // 1000

@@ -47,10 +47,11 @@ def habits(chunks: Chunks) -> DataFrame:
          seconds of the minutes with its traffic), hours double (with its traffic), share_throttled double
          (of the time in which it sent or waited to on the last day of its traffic, really held back).
     """
-    return chunks.stage(_stage, HABITS)
+    return chunks.stage(habits_stage, HABITS)
 
 
-def _stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
+def habits_stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
+    """Sum up all counters of a task."""
     for seconds in of_whole_counters(parts):
         yield _habits(seconds)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvota.app.cli.recommend import wishes
+from kvota.app.cli.recommend import understood
 from kvota.app.demo import circle, ending, tables
 from kvota.app.demo.held_ids import HeldIds
 from kvota.app.demo.screen import WIDTH, Screen, coloured, shows_colour, wrapped
@@ -93,8 +93,8 @@ def test_the_plan_fits_and_every_limit_has_a_reason() -> None:
         )
         for (tenant, quota_type), use in USED.items()
     ]
-    options = circle.plan_options(["--events", ".", *circle.PLAN_OPTIONS])
-    plan = make_plan(observed, dict(options.capacity), wishes(options).guardrails)
+    capacities, wishes = understood(["--events", ".", *circle.PLAN_OPTIONS])
+    plan = make_plan(observed, capacities, wishes.guardrails)
 
     text = tables.plan_table(plan.lines, USED, plan.capacities)
 

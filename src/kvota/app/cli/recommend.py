@@ -210,11 +210,19 @@ def _plan(
         events.where(events["quota_type"].isin(types)),
         quotas,
         capacities,
-        wishes(args),
+        _wishes(args),
     )
 
 
-def wishes(args: argparse.Namespace) -> "Wishes":
+def understood(words: Sequence[str]) -> "tuple[Mapping[QuotaType, float], Wishes]":
+    """Return the capacities and wishes that words behind ``kvota recommend`` mean."""
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    args = parser.parse_args(words)
+    return dict(args.capacity), _wishes(args)
+
+
+def _wishes(args: argparse.Namespace) -> "Wishes":
     """Return what the options say, beside capacities and quotas.
 
     Raises:

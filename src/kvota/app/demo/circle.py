@@ -4,14 +4,12 @@ Shadow mode with first-guess quotas → the record → usage, replay and a plan 
 the same tenants again → the law and the limits, judged from the record.
 """
 
-import argparse
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvota.app.cli.recommend import configure, wishes
 from kvota.app.demo import ending, tables
 from kvota.app.demo.beginning import prepare, terminated_as_interrupt
 from kvota.app.demo.held_ids import HeldIds, held_ids
@@ -46,7 +44,9 @@ if TYPE_CHECKING:  # Spark is imported when the first traffic has run
     from kvota.pipeline.chunk_schema import By
     from kvota.pipeline.chunks import Chunks
     from kvota.pipeline.law import LawResult
-    from kvota.pipeline.recommend import Recommendation
+    from kvota.pipeline.recommend import Recommendation, Wishes
+
+    Understood = Callable[[Sequence[str]], tuple[Mapping[QuotaType, float], Wishes]]
 
 STEPS = 8
 # Small, so that the rates of a run of 20 s can be compared with the limits: what a bucket lets a client
@@ -76,8 +76,13 @@ PARTITIONS = 2
 _SHADOW, _ENFORCED = "shadow", "enforced"
 
 
-def run_demo(folder: Path, *, seconds: float) -> int:
+def run_demo(folder: Path, *, seconds: float, understood: "Understood") -> int:
     """Run the demo; its record and quotas stay in ``folder``. Return 1 if a promise was broken.
+
+    Args:
+        folder: is made anew.
+        seconds: how long the tenants run, each time.
+        understood: what words behind ``kvota recommend`` mean.
 
     Raises:
         KvotaError: Kafka, the gateway or a tenant failed; nothing is left running.
@@ -92,7 +97,7 @@ def run_demo(folder: Path, *, seconds: float) -> int:
             for tenant in PRODUCING:
                 kafka.create_topic(topic_of(tenant), partitions=PARTITIONS)
             said.append(f"broker at {kafka.sasl_bootstrap_servers}")
-        code = _Circle(screen, folder, kafka, passwords, seconds).run(stack)
+        code = _Circle(screen, folder, kafka, passwords, seconds, understood).run(stack)
     print(f"\n{format_duration_ms(screen.elapsed_s * 1000)} in all; nothing is left running")
     return code
 
@@ -105,7 +110,9 @@ class _Circle:
         kafka: LocalKafka,
         passwords: dict[str, str],
         seconds: float,
+        understood: "Understood",
     ) -> None:
+        self._understood = understood
         self._screen = screen
         self._folder = folder
         self._kafka = kafka
@@ -236,8 +243,7 @@ class _Circle:
         from kvota.pipeline.recommend import recommend
         from kvota.pipeline.usage import USAGE_COLUMNS
 
-        options = plan_options(self._plan_words())
-        capacities = dict(options.capacity)
+        capacities, wishes = self._understood(self._plan_words())
         planned = [quota_type.value for quota_type in capacities]
         chunks = self._chunks(
             spark,
@@ -248,7 +254,7 @@ class _Circle:
             gateways_apart=True,
         )
         clients = read_events(spark, self._record(_SHADOW))
-        return recommend(chunks, clients, FIRST_GUESS, capacities, wishes(options))
+        return recommend(chunks, clients, FIRST_GUESS, capacities, wishes)
 
     def _plan_words(self) -> list[str]:
         """Return the words behind ``kvota recommend`` that make the same plan."""
@@ -282,13 +288,6 @@ class _Circle:
             quota_types=quota_types,
             gateways_apart=gateways_apart,
         )
-
-
-def plan_options(words: Sequence[str]) -> argparse.Namespace:
-    """Read the options of ``kvota recommend`` as the command does."""
-    parser = argparse.ArgumentParser()
-    configure(parser)
-    return parser.parse_args(words)
 
 
 def _with_new_ids(quotas: ConfiguredQuotas) -> ClientQuotas:

@@ -36,7 +36,9 @@ from kvota.pipeline.kernels.grid_sums import (
 EVENTS, OVER, WORST_MS = range(3)
 PROOFS = 3
 
-STATE_INTS = OWN_ROWS
+# Behind the rows of ``own``: the window of the last request.
+_SAMPLES, _SAMPLE_MS = OWN_ROWS, OWN_ROWS + 1
+STATE_INTS = OWN_ROWS + 2
 STATE_DOUBLES = 2
 
 _is_blocked = compiled.is_blocked
@@ -112,7 +114,6 @@ def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
             doubles[:] = 0.0
         quota = quotas[counter]
         blocked = _is_blocked(quota, floors[counter])
-        width, length_ms = 0, 0
         for row in range(rows_of[counter], rows_of[counter + 1]):
             now_ms, amount = ts_us[row] // 1000, value[row]
             if quota == np.inf:
@@ -121,14 +122,15 @@ def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
                     proofs[EVENTS, counter] += 1.0
                 continue
             sent_ms = max(now_ms, own[OWN_FREE_MS, 0]) if mode == BACKLOG else now_ms
-            is_first = row == rows_of[counter] and (counter > 0 or not continues)
-            is_other_way = own[OWN_PATH, 0] != kinds[row] or (
-                width > 0 and (samples[row] != width or sample_ms[row] != length_ms)
-            )
             width, length_ms = samples[row], sample_ms[row]
-            if is_first or is_other_way:
+            # A debt stays under another burst; whatever else begins anew with another window.
+            is_other_window = kinds[row] != DEBT and (
+                own[_SAMPLES, 0] != width or own[_SAMPLE_MS, 0] != length_ms
+            )
+            if own[OWN_PATH, 0] != kinds[row] or is_other_window:
                 own[OWN_PATH, 0] = kinds[row]
                 own[OWN_RECORD_MS, 0] = LONG_AGO_MS
+            own[_SAMPLES, 0], own[_SAMPLE_MS, 0] = width, length_ms
             let_in_ms, throttle_ms = sent_ms, 0
             if kinds[row] == DEBT:
                 burst_ms = float(width * length_ms)
