@@ -16,6 +16,7 @@ NAMES = (
     "share_groups",
     "pipeline",
     "pipeline_start",
+    "planning",
     "hold",
     "clients",
     "record_cost",

@@ -1,8 +1,8 @@
 """Replays a plan as a whole: who waits under it, and how much it lets in of each broker in each second."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -86,7 +86,7 @@ class Together:
     Attributes:
         quota_type: of which.
         node_id: the broker; -1: the cluster.
-        seconds: that were judged.
+        seconds: that were judged: those in which anything was let in.
         seconds_over: in which more than the capacity was let in.
         most: in a second.
         usual_most: what is not exceeded in 99.9 % of the seconds.
@@ -137,7 +137,6 @@ def together(
             if len(batch):
                 yield batch
 
-    seconds = max(1, ceil((planned.until_us - planned.from_us) / 1_000_000))
     table = (
         chunks.of_types([quota_type.value for quota_type in capacities])
         .stage(stage, _SECONDS)
@@ -149,10 +148,16 @@ def together(
         most = F.when(F.col("quota_type") == quota_type.value, F.lit(capacity)).otherwise(most)
     # A capacity is met to a rounding error: quotas are rounded, sums of doubles too.
     over = F.sum((F.col("value") > most * (1 + 1e-9)).cast("long"))
-    rank = F.slice(F.sort_array(F.collect_list("value"), asc=False), 1, 1 + seconds // 1000)
+    place = (F.floor(F.count("*") / 1000) + 1).cast("int")
+    usual = F.element_at(F.sort_array(F.collect_list("value"), asc=False), place)
     rows = (
         table.groupBy("quota_type", "node_id")
-        .agg(over.alias("over"), F.max("value").alias("most"), rank.alias("largest"))
+        .agg(
+            F.count("*").alias("seconds"),
+            over.alias("over"),
+            F.max("value").alias("most"),
+            usual.alias("usual"),
+        )
         .orderBy("quota_type", "node_id")
         .collect()
     )
@@ -160,18 +165,13 @@ def together(
         Together(
             quota_type=QuotaType(row["quota_type"]),
             node_id=row["node_id"],
-            seconds=seconds,
+            seconds=row["seconds"],
             seconds_over=row["over"],
             most=row["most"],
-            usual_most=_at(row["largest"], seconds // 1000),
+            usual_most=row["usual"],
         )
         for row in rows
     )
-
-
-def _at(largest: Sequence[float], place: int) -> float:
-    """Return the number at a place; seconds in which nothing happened have none."""
-    return largest[place] if place < len(largest) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.unpack import Rows
 
 DAY_US = 86_400_000_000
-DAYS_MAX = 14  # the latest ones
+DAYS_MAX = 28  # the latest ones
 
 # Makes one number of a counter's id and a day; odd, so that no two days of a counter are one.
 _SPREAD = np.int64(0x61C8864680B583EB)

@@ -73,7 +73,7 @@ def bracket(trials: Sequence[Trial], tolerance: Tolerance) -> Bracket:
 
 # A tenant's need is that of a busy day, so that one day of a lifetime does not decide for good.
 _QUANTILE = 0.9
-_OUTSIDE = 0.05  # the chance that the true quantile is beyond one end of the interval
+_OUTSIDE = 0.1  # the chance that the true quantile is beyond one end of the interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Need:
 
     Attributes:
         rate: the 90 % quantile of its daily needs, nearest rank: the largest one of up to nine days.
-        low: the lower end of a 90 % interval of that quantile; None: too few days to say.
+        low: the lower end of an 80 % interval of that quantile; None: too few days to say.
         high: the upper end; None: too few days to say.
         days: on which it did something.
     """
