@@ -2,7 +2,7 @@
 
     ./run bench planning [--seeds 3] [--days 10]
 
-Seven tenants come through three gateways to two brokers of 40 MB/s, three hours on each day: *steady*; *diurnal*, which
+Seven tenants come through three gateways to two brokers of 48 MB/s, three hours on each day: *steady*; *diurnal*, which
 swings by half; *bursty*, which does ten times its usual for 20 s in five minutes; *quiet*; *newcomer*, which comes on the
 second day and to one broker only; *greedy-1* and *greedy-2*, which want 18 MB/s of each broker and have the
 weights 1 and 2. ``kvota recommend`` learns on the first 70 % of the time with the guardrails as they are. Bars, on the
@@ -42,7 +42,7 @@ from verdict import judged
 
 RESULT = Path(__file__).parent / "results" / "planning.json"
 MB = 1e6
-CAPACITY = 40 * MB
+CAPACITY = 48 * MB
 GATEWAYS = 3
 BROKERS = (0, 1)
 HOURS = 3

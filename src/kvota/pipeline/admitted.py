@@ -252,7 +252,8 @@ def seconds_of(rows: Rows, admitted_ms: Array, planned: Planned) -> pa.RecordBat
     """Sum up what was let in, by broker and second."""
     first, end = planned.from_us // 1_000_000, -(-planned.until_us // 1_000_000)
     second = admitted_ms // 1000
-    inside = (second >= first) & (second < end)
+    # A value that is no number, which no gateway records, is no part of any sum.
+    inside = (second >= first) & (second < end) & np.isfinite(rows.columns["value"])
     counters = rows.spread(np.arange(len(rows.names)))[inside]
     names = rows.names.select(["quota_type", "node_id"]).to_pylist()
     keys = list(dict.fromkeys((name["quota_type"], name["node_id"]) for name in names))

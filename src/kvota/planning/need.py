@@ -124,7 +124,7 @@ def daily_need(needs: Sequence[float | None]) -> Need | None:
     high = ordered[highs[0] - 1] if highs else inf
     return Need(
         rate=rate,
-        low=ordered[lows[-1] - 1] if lows else None,
+        low=ordered[lows[-1] - 1] if lows and days > 1 else None,
         high=None if high == inf else high,
         days=days,
     )

@@ -119,8 +119,9 @@ def _interval(line: PlanLine) -> str:
     if need is None or need.low is None:
         return ""
     low = format_quota(line.quota_type, need.low)
-    high = "no upper end yet" if need.high is None else format_quota(line.quota_type, need.high)
-    return f" ({low} to {high}, {need.days} days)"
+    if need.high is None:
+        return f" ({low} or more, of {need.days} days)"
+    return f" ({low} to {format_quota(line.quota_type, need.high)}, of {need.days} days)"
 
 
 def format_quota(quota_type: QuotaType, quota: float) -> str:

@@ -27,7 +27,7 @@ def plan_text(found: "Recommendation", *, raw: bool) -> str:
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
     now = {(line.entity, line.quota_type): line.current for line in found.plan.lines}
     parts += [
-        f"  {_change(change, now.get((change.entity, change.quota_type)))}"
+        f"  {change_text(change, now.get((change.entity, change.quota_type)))}"
         for change in found.changes
     ]
     if found.effects:
@@ -40,7 +40,7 @@ def plan_text(found: "Recommendation", *, raw: bool) -> str:
     return "\n".join(parts)
 
 
-def _change(change: "Change", now: float | None) -> str:
+def change_text(change: "Change", now: float | None) -> str:
     """Say what is set, and what holds now: a quota may come from a default that the plan leaves alone."""
     if change.old is None and now is not None:
         in_force = format_quota(change.quota_type, now)
