@@ -258,7 +258,8 @@ def test_a_plan_of_one_type_is_not_changed_by_another_one(
     # At each gateway a broker has 3 MB/s: 1 at broker 0 and 2 at broker 1 are needed, so nobody is stopped.
     assert (lines["spread"].reason, alone.gateways) == (Reason.NEED, 2)
     assert 2.4 * MB <= (lines["spread"].proposed or 0.0) <= 2.8 * MB
-    assert alone.plan.brokers[QuotaType.PRODUCE] == 2
+    # With one broker fewer the other would have to bear both loads.
+    assert alone.plan.lacking[QuotaType.PRODUCE] > 0
 
 
 def test_more_gateways_than_were_recorded_share_what_is_needed(

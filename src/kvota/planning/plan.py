@@ -43,14 +43,12 @@ class Plan:
         capacities: as stated: per broker, over all gateways.
         spare: of the broker where least is left; below 0: the guardrails keep more in force than there is.
         lacking: of a broker's capacity where one broker fewer has to do; 0: it is enough, or there is but one.
-        brokers: that the tenants use.
     """
 
     lines: tuple[PlanLine, ...]
     capacities: Mapping[QuotaType, float]
     spare: Mapping[QuotaType, float]
     lacking: Mapping[QuotaType, float] = field(default_factory=dict)
-    brokers: Mapping[QuotaType, int] = field(default_factory=dict)
 
 
 def make_plan(
@@ -74,7 +72,6 @@ def make_plan(
     lines: list[PlanLine] = []
     spare: dict[QuotaType, float] = {}
     lacking: dict[QuotaType, float] = {}
-    brokers: dict[QuotaType, int] = {}
     for quota_type, capacity in capacities.items():
         of_type = sorted(
             (tenant for tenant in observed if tenant.quota_type is quota_type),
@@ -85,8 +82,7 @@ def make_plan(
         lines += made.lines()
         spare[quota_type] = made.spare() * how.gateways
         lacking[quota_type] = made.lacking() * how.gateways
-        brokers[quota_type] = len(made.brokers)
-    return Plan(tuple(lines), dict(capacities), spare, lacking, brokers)
+    return Plan(tuple(lines), dict(capacities), spare, lacking)
 
 
 class _PlanOfType:

@@ -82,10 +82,16 @@ def kept(line: PlanLine, reason: Reason, rules: Guardrails) -> PlanLine:
 
 
 def not_confirmed(line: PlanLine, found: str) -> PlanLine:
-    """Return the line with its quota as it is, because the held-out time does not bear the change out."""
+    """Return the line without its cut or its first quota, because the held-out time does not bear that out.
+
+    A raise stands: it is not enough, but the quota as it is would be less.
+    """
+    is_raise = (
+        line.current is not None and line.proposed is not None and line.proposed > line.current
+    )
     return replace(
         line,
-        proposed=line.current,
+        proposed=line.proposed if is_raise else line.current,
         reason=Reason.NOT_CONFIRMED,
         evidence=f"needed {line.need_text} in the time learnt from, but {found} (--headroom gives more)",
     )

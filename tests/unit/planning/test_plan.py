@@ -10,7 +10,7 @@ from kvota.planning.guardrails import Guardrails
 from kvota.planning.need import Need
 from kvota.planning.observed import Observed
 from kvota.planning.plan import Plan, Sharing, make_plan
-from kvota.planning.plan_line import PlanLine, Reason
+from kvota.planning.plan_line import PlanLine, Reason, not_confirmed
 
 MB = 1_000_000.0
 RELAXED = Guardrails(hours_min=0, events_min=50, keeps_median=False, floors={})
@@ -215,6 +215,22 @@ def test_lower_bounds_above_the_capacity_are_reported_as_a_lack() -> None:
     )
 
     assert plan.spare[QuotaType.PRODUCE] == pytest.approx(-10 * MB)
+
+
+@pytest.mark.parametrize(("current_mb", "proposed_mb"), [(None, None), (3.0, 3.0), (1.5, 2.4)])
+def test_what_is_not_confirmed_is_not_lowered(
+    current_mb: float | None, proposed_mb: float | None
+) -> None:
+    line = line_of(planned(tenant("orders", 2.0, current_mb=current_mb)), "orders")
+
+    found = not_confirmed(line, "9 % would wait")
+
+    assert line.proposed == 2.4 * MB
+    assert found.proposed == (None if proposed_mb is None else proposed_mb * MB)
+    assert found.reason is Reason.NOT_CONFIRMED
+    assert found.evidence == (
+        "needed 2.00 MB/s in the time learnt from, but 9 % would wait (--headroom gives more)"
+    )
 
 
 def test_mutations_keep_fractions() -> None:

@@ -106,7 +106,7 @@ def notes(found: "Recommendation") -> list[str]:
                 "another; state a smaller --capacity to leave room for that"
             )
     said += [
-        f"not confirmed, so left as it is: the {line.quota_type} quota of {name_on_screen(str(line.entity))}"
+        f"not confirmed, so not lowered: the {line.quota_type} quota of {name_on_screen(str(line.entity))}"
         for line in found.plan.lines
         if line.reason is Reason.NOT_CONFIRMED
     ]
