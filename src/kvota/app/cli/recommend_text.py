@@ -90,6 +90,12 @@ def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
     ]
 
 
+def _held_out(found: "Recommendation", line: PlanLine) -> int:
+    """Return how many of its requests judged its quota."""
+    proof = found.verified.get((line.quota_type, line.entity))
+    return 0 if proof is None else proof.events
+
+
 def notes(found: "Recommendation") -> list[str]:
     """Return what a plan's reader has to know beside it."""
     said = [*found.notes]
@@ -110,6 +116,13 @@ def notes(found: "Recommendation") -> list[str]:
         for line in found.plan.lines
         if line.reason is Reason.NOT_CONFIRMED
     ]
+    unseen = [line for line in found.plan.lines if line.is_change and not _held_out(found, line)]
+    if unseen:
+        said.append(
+            f"{len(unseen):,} of these quotas are of tenants that sent nothing in what was held out, so nothing "
+            f"confirms them: {name_on_screen(str(unseen[0].entity))} {unseen[0].quota_type}"
+            f"{', …' if len(unseen) > 1 else ''}"
+        )
     for whole in found.together:
         if not whole.is_kept:
             where = "" if whole.node_id < 0 else f" of broker {whole.node_id}"
