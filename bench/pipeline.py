@@ -183,7 +183,12 @@ class Contest:
     def _recommend(self) -> None:
         types = [QuotaType.PRODUCE.value]
         chunks = chunks_of_files(
-            self.spark, self._raw, "user", further=USAGE_COLUMNS, quota_types=types
+            self.spark,
+            self._raw,
+            "user",
+            further=USAGE_COLUMNS,
+            quota_types=types,
+            gateways_apart=True,
         )
         clients = read_files(self.spark, self._raw.good)
         recommend(chunks, clients, ConfiguredQuotas(), {QuotaType.PRODUCE: 50e6})

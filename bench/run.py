@@ -17,6 +17,7 @@ NAMES = (
     "pipeline",
     "pipeline_start",
     "request_log",
+    "planning",
     "hold",
     "clients",
     "record_cost",

@@ -88,8 +88,10 @@ def folder(write_for_all: WriteEvents, tmp_path_factory: pytest.TempPathFactory)
     return write_for_all(tmp_path_factory.mktemp("hostile"), list(decided()), files=2)
 
 
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[dict[str, str]]]:
-    assert main([*arguments, "--output", "json"]) == 0
+def answer(
+    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
+) -> dict[str, list[dict[str, str]]]:
+    assert main([*arguments, "--output", "json"]) == code
     found: dict[str, list[dict[str, str]]] = json.loads(capsys.readouterr().out)
     return found
 
@@ -109,7 +111,8 @@ def test_names_come_back_as_they_are(folder: Path, capsys: pytest.CaptureFixture
 
     used = answer(capsys, "usage", *events, "--by", "user-client", *top)["rows"]
     tried = answer(capsys, "replay", *events, "--candidates", "9KB/s", *top)["rows"]
-    lines = answer(capsys, "recommend", *events, "--by", "client", *RELAXED)["lines"]
+    plan = ("recommend", *events, "--by", "client", *RELAXED)
+    lines = answer(capsys, *plan, code=1)["lines"]
 
     assert {row["user"] or "" for row in used} == {row["client_id"] or "" for row in used} == every
     assert {row["user"] or "" for row in tried} == every
@@ -148,7 +151,10 @@ def test_an_amount_that_is_no_number_is_named_and_stops_nothing(
             table.set_column(place, EVENT_SCHEMA.field("value"), values), tmp_path / file.name
         )
 
-    for words in (["usage"], ["replay", "--candidates", "9KB/s"], ["recommend", *RELAXED]):
+    for words in (["usage"], ["replay", "--candidates", "9KB/s"]):
         assert main([*words, "--events", str(tmp_path)]) == 0
+    # No plan keeps those who ask for 2^63 bytes within a capacity.
+    assert main(["recommend", *RELAXED, "--events", str(tmp_path)]) == 1
+    assert "together would be let in more PRODUCE" in capsys.readouterr().err
     assert main(["record", "check", "--events", str(tmp_path)]) == 1
     assert f"the value of seq 0 is {value}, which no gateway records" in capsys.readouterr().out

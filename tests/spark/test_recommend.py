@@ -1,20 +1,21 @@
 """From a record to a plan, and the plan against the record."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from kvota.app.cli.main import main
 from kvota.engine import QuotaType
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import USAGE_COLUMNS, Recommendation, Wishes, chunks_of_table, read_events
 from kvota.pipeline import recommend as recommend_chunks
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import Reason
+from kvota.planning.plan_line import Reason
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -33,7 +34,7 @@ def recommend(
     wishes: Wishes | None = None,
 ) -> Recommendation:
     level = Wishes().level if wishes is None else wishes.level
-    chunks = chunks_of_table(events, level, further=USAGE_COLUMNS)
+    chunks = chunks_of_table(events, level, further=USAGE_COLUMNS, gateways_apart=True)
     return recommend_chunks(chunks, events, quotas, capacities, wishes)
 
 
@@ -48,6 +49,42 @@ def produce(
     ]
 
 
+def events_of(requests: Iterable[tuple[int, str, int, int, str, str]]) -> list[EventRow]:
+    """Rows of requests: when, by whom, at which broker, how much, through which gateway, of which quota type."""
+    seqs: dict[str, int] = {}
+    rows: list[EventRow] = []
+    for ts_us, user, node_id, value, gateway, quota_type in sorted(requests):
+        seqs[gateway] = seq = seqs.get(gateway, -1) + 1
+        rows.append(
+            (
+                1_900_000_000_000_000 + ts_us,
+                seq,
+                gateway,
+                "r",
+                node_id,
+                quota_type,
+                1 if quota_type == "FETCH" else 0,
+                user,
+                f"{user}-app",
+                f"client-id={user}-app,user=",
+                0,
+                9,
+                float(value),
+                None,
+                0,
+                0,
+                "sampled_rate",
+                "admitted",
+                False,
+                0,
+                0,
+                None,
+                None,
+            )
+        )
+    return rows
+
+
 @pytest.fixture(scope="module")
 def two_tenants(
     spark: SparkSession, write_for_all: WriteEvents, tmp_path_factory: pytest.TempPathFactory
@@ -60,34 +97,7 @@ def two_tenants(
             *produce("rare", 1, 10_000)[:30],
         ]
     )
-    rows: list[EventRow] = [
-        (
-            1_900_000_000_000_000 + ts_us,
-            seq,
-            "g",
-            "r",
-            node_id,
-            "PRODUCE",
-            1,
-            user,
-            f"{user}-app",
-            f"client-id={user}-app,user=",
-            0,
-            9,
-            float(value),
-            None,
-            0,
-            0,
-            "sampled_rate",
-            "admitted",
-            False,
-            0,
-            0,
-            None,
-            None,
-        )
-        for seq, (ts_us, user, node_id, value) in enumerate(requests)
-    ]
+    rows = events_of((*request, "g", "PRODUCE") for request in requests)
     return read_events(spark, write_for_all(tmp_path_factory.mktemp("tenants"), rows))
 
 
@@ -100,10 +110,10 @@ def test_the_steady_tenant_gets_its_need_and_the_hog_what_is_left(planned: Recom
     lines = {line.entity.user: line for line in planned.plan.lines}
     orders, analytics, rare = lines["orders"], lines["analytics"], lines["rare"]
     # 2 MB/s; an 11 s window starts at 10 s, so a little more is needed.
-    assert 2 * MB <= orders.need <= 2.3 * MB
-    assert orders.proposed == pytest.approx(orders.need * 1.2, rel=0.01)
+    assert 2 * MB <= orders.need.rate <= 2.3 * MB
+    assert orders.proposed == pytest.approx(orders.need.rate * 1.2, rel=0.01)
     assert (orders.reason, orders.behaves) == (Reason.NEED, True)
-    assert analytics.need >= 40 * MB
+    assert analytics.need.rate >= 40 * MB
     assert (analytics.reason, analytics.behaves) == (Reason.SHARE, False)
     assert rare.reason is Reason.TOO_LITTLE_DATA
     assert orders.proposed + analytics.proposed <= 20 * MB
@@ -191,3 +201,75 @@ def test_whom_a_wish_names_is_planned_for_however_little_it_does(two_tenants: Da
 
     rare = next(line for line in found.plan.lines if line.entity.user == "rare")
     assert rare.weight == 2.0
+
+
+@pytest.fixture(scope="module")
+def two_gateways(write_for_all: WriteEvents, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``spread`` comes through both gateways and to two brokers; ``grown`` does five times as much in the end."""
+    rows = events_of(
+        [
+            *((*each, "g-1", "PRODUCE") for each in produce("spread", 20, 50_000)),
+            *((*each, "g-2", "PRODUCE") for each in produce("spread", 20, 50_000, seed=2)),
+            *((*each, "g-2", "PRODUCE") for each in produce("spread", 20, 100_000, node_id=1)),
+            *((*each, "g-1", "PRODUCE") for each in produce("grown", 10, 100_000)),
+            *(
+                (*each, "g-1", "PRODUCE")
+                for each in produce("grown", 40, 100_000, seed=3)
+                if each[0] > 0.7 * SECONDS * 1_000_000
+            ),
+            *((*each, "g-1", "FETCH") for each in produce("spread", 2, 10_000)[:20]),
+        ]
+    )
+    return write_for_all(tmp_path_factory.mktemp("gateways"), rows)
+
+
+def test_who_outgrows_what_was_learnt_is_left_as_it_is_and_the_exit_code_says_so(
+    spark: SparkSession, two_gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--min-hours", "0", "--min-events", "50", "--allow-below-median"]
+
+    code = main(
+        ["recommend", "--events", str(two_gateways), "--capacity", "PRODUCE=40MB/s", *options]
+    )
+
+    said = capsys.readouterr()
+    assert spark is not None
+    assert code == 1
+    assert "not_confirmed: needed 1." in said.out
+    assert "(--headroom gives more)" in said.out
+    assert "the PRODUCE quota of user-principal 'grown'" in said.err
+    assert "over 2 gateways" in said.out
+    assert "+ user-principal 'spread' PRODUCE none -> 2." in said.out
+    assert "user-principal 'grown' PRODUCE none ->" not in said.out
+
+
+def test_a_plan_of_one_type_is_not_changed_by_another_one(
+    spark: SparkSession, two_gateways: Path
+) -> None:
+    events = read_events(spark, two_gateways)
+    most = {QuotaType.PRODUCE: 6.0 * MB}
+
+    alone = recommend(events, ConfiguredQuotas(), most, RELAXED)
+    both = recommend(events, ConfiguredQuotas(), {**most, QuotaType.FETCH: 20.0 * MB}, RELAXED)
+
+    produced = [line for line in both.plan.lines if line.quota_type is QuotaType.PRODUCE]
+    assert produced == list(alone.plan.lines)
+    lines = {line.entity.user: line for line in produced}
+    # At each gateway a broker has 3 MB/s: 1 at broker 0 and 2 at broker 1 are needed, so nobody is stopped.
+    assert (lines["spread"].reason, alone.gateways) == (Reason.NEED, 2)
+    assert 2.4 * MB <= (lines["spread"].proposed or 0.0) <= 2.8 * MB
+    # With one broker fewer the other would have to bear both loads.
+    assert alone.plan.lacking[QuotaType.PRODUCE] > 0
+
+
+def test_more_gateways_than_were_recorded_share_what_is_needed(
+    spark: SparkSession, two_gateways: Path
+) -> None:
+    events = read_events(spark, two_gateways)
+
+    found = recommend(
+        events, ConfiguredQuotas(), {QuotaType.PRODUCE: 40.0 * MB}, replace(RELAXED, gateways=4)
+    )
+
+    spread = next(line for line in found.plan.lines if line.entity.user == "spread")
+    assert 1.2 * MB <= (spread.proposed or 0.0) <= 1.4 * MB

@@ -2,7 +2,7 @@
 
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_bytes
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 
 
 def amount_of_limit(quota_type: QuotaType, rate: float, limit: float | None) -> str:

@@ -30,7 +30,7 @@ from kvota.model.quota_type import (
     Algorithm,
     QuotaType,
 )
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 from kvota.store.file_store import FileStore
 from kvota.store.quota_limit import value_text
 from kvota.store.quota_store import QuotaStore, TomlStore

@@ -8,7 +8,7 @@ from kvota.metrics.cells import ADMITTED, REJECTED, THROTTLE_MS, THROTTLED, Cell
 from kvota.metrics.counter_key import CounterKey
 from kvota.model.quota_type import CLUSTER_NODE_ID
 from kvota.model.units import format_duration_ms
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 
 log = logging.getLogger("kvota.gateway")
 

@@ -6,6 +6,7 @@
 as a filtered one of ``read_events``.
 """
 
+from kvota.pipeline.admitted import Together
 from kvota.pipeline.charged import Counted
 from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
 from kvota.pipeline.events import bad_input, read_events, read_files
@@ -29,6 +30,7 @@ __all__ = [
     "LawResult",
     "OfCounters",
     "Recommendation",
+    "Together",
     "Verified",
     "Wishes",
     "bad_input",

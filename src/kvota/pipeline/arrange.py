@@ -154,8 +154,10 @@ def _names(events: Events, part: Mapping[str, Part], packing_: Packing) -> list[
         enforcing = Part(flags(events, "enforced").astype(np.int64), modes)
     node_id = _node_ids(ints(events, "node_id", UNKNOWN_NODE))
     of_names = [texts_of(events, name) for name in NAMES_OF[by]]
+    if by == "counter" or packing_.gateways_apart:
+        of_names.append(part["gateway"])
     if by == "counter":
-        of_names += [part["gateway"], part["run_id"]]
+        of_names.append(part["run_id"])
     return [node_id, part["quota_type"], enforcing, *of_names]
 
 
@@ -220,8 +222,10 @@ def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Arra
         tags, gateway, run_id = (_taken(names[place], codes[:, place]) for place in (3, 4, 5))
         return [gateway, run_id, node_id, quota_type, tags, enforcing]
     none = pa.array([""]).take(pa.array(np.zeros(len(codes), np.int64)))
-    tags = _made_tags(names[3:], codes[:, 3:], by)
-    return [none, none, node_id, quota_type, pa.array(tags, pa.string()), enforcing]
+    end = 3 + len(NAMES_OF[by])
+    tags = _made_tags(names[3:end], codes[:, 3:end], by)
+    gateway = _taken(names[end], codes[:, end]) if len(names) > end else none
+    return [gateway, none, node_id, quota_type, pa.array(tags, pa.string()), enforcing]
 
 
 def _taken(name: Part, codes: Array) -> pa.Array:

@@ -142,6 +142,7 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
     quota_types: Iterable[str] | None = None,
     period: Period = ALWAYS,
     modes_apart: bool = False,
+    gateways_apart: bool = False,
 ) -> Chunks:
     """Pack the charges in a record's files; workers read them without Spark's rows in between.
 
@@ -153,9 +154,12 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
         quota_types: None: all.
         period: other rows are left out, and files without any inside are not read.
         modes_apart: counters made anew are two, one for rows that were enforced, one for shadow mode.
+        gateways_apart: counters made anew are one per gateway, as quotas are.
     """
     packing = replace(
-        _packing(by, found.runs, further, quota_types, period), modes_apart=modes_apart
+        _packing(by, found.runs, further, quota_types, period),
+        modes_apart=modes_apart,
+        gateways_apart=gateways_apart,
     )
     wanted = [file for file in found.files if file.is_within(period)]
     remote = [file for file in wanted if file.uri]
@@ -203,6 +207,7 @@ def chunks_of_table(
     *,
     further: Iterable[str] = (),
     quota_types: Iterable[str] | None = None,
+    gateways_apart: bool = False,
 ) -> Chunks:
     """Pack the charges of an events table that is no folder of files: filtered, or somebody else's.
 
@@ -210,7 +215,9 @@ def chunks_of_table(
     looks for the runs.
     """
     runs = _runs_of_table(events)
-    packing = _packing(by, runs, further, quota_types, ALWAYS)
+    packing = replace(
+        _packing(by, runs, further, quota_types, ALWAYS), gateways_apart=gateways_apart
+    )
     here = [F.col(name) for name in packing.columns() if name in events.columns]
     packed = events.select(*here).mapInArrow(_table_packer(packing), spark_ddl(s.CHUNK))
     tasks = _tasks(events.sparkSession, sum(run.rows for run in runs))

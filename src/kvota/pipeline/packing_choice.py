@@ -58,6 +58,7 @@ class Packing:
         other_types: these are left out.
         period: rows outside of it are left out.
         modes_apart: counters made anew are two, one for rows that were enforced, one for shadow mode.
+        gateways_apart: counters made anew are one per gateway, as quotas are.
     """
 
     by: s.By
@@ -67,6 +68,7 @@ class Packing:
     other_types: frozenset[str] = field(default=frozenset())
     period: Period = ALWAYS
     modes_apart: bool = False
+    gateways_apart: bool = False
 
     def wants_type(self, quota_type: str) -> bool:
         """Return whether rows of a quota type are packed."""

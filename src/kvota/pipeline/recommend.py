@@ -1,38 +1,56 @@
-"""Recommends a quota for every tenant: needs from replay, shares from planning, proof by replay."""
+"""Recommends a quota for every tenant: needs learnt from replay, shares from planning, proof by what was held out."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
 from kvota.model.quota_type import QuotaType
+from kvota.pipeline.admitted import Loop, Planned, Proof, Together, proofs, together
 from kvota.pipeline.brackets import brackets
 from kvota.pipeline.charged import AS_RECORDED, Counted
 from kvota.pipeline.chunks import Chunks
+from kvota.pipeline.days import Days
 from kvota.pipeline.reached import EFFECTS_MAX, reached
-from kvota.pipeline.replay import Mode, OfCounters, replay
 from kvota.pipeline.tenants import COUNTERS_MAX, TenantKey, Tenants, read_tenants
+from kvota.pipeline.usage import span_s
 from kvota.planning.diff import Change, Effect, changes, with_plan
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.need import Tolerance, between
-from kvota.planning.plan import HEADROOM, Plan, PlanLine, format_quota, make_plan
+from kvota.planning.need import Need, Tolerance, daily_need
+from kvota.planning.plan import HEADROOM, Plan, Sharing, make_plan
+from kvota.planning.plan_line import PlanLine, Reason, format_quota, not_confirmed
 
 Level = Literal["user", "client", "user-client"]
+
+# The first part of the record, of which needs are learnt; the rest judges the plan.
+LEARN = 0.7
+
+# Where a plan decides nothing there is nothing to confirm.
+_NOT_DECIDED = frozenset({Reason.EXEMPT, Reason.TOO_LITTLE_DATA})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The replay of one tenant's planned quota against what was recorded."""
+    """The replay of one tenant's planned quota against the time that was held out.
 
-    share_open: float  # of its requests, had they come as they came
-    share_closed: float  # of its requests, had its clients waited (backlog)
-    worst_ms: float  # the longest single throttle, open loop
-    is_kept: bool  # behaves, and the replay agrees; or it was to be capped anyway
+    Attributes:
+        events: its requests in that time.
+        share_open: of these over the quota, had they come as they came.
+        share_closed: the same, had its clients waited (backlog).
+        worst_ms: the longest single throttle, open loop.
+        is_kept: it behaves and the replay agrees; or it was to be capped anyway.
+    """
+
+    events: int
+    share_open: float
+    share_closed: float
+    worst_ms: float
+    is_kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +65,9 @@ class Recommendation:
         new: those of the plan.
         effects: the first clients in the record that the plan reaches.
         affected: how many it reaches in all.
+        together: what the plan lets in of each broker in each second of the time that was held out.
+        gateways: that hold tenants to their quotas, each by itself.
+        overcommit: so much more than the capacities may be let in, as a share of them.
         notes: what the plan's reader has to know.
     """
 
@@ -57,7 +78,17 @@ class Recommendation:
     new: ConfiguredQuotas
     effects: tuple[Effect, ...]
     affected: int
+    together: tuple[Together, ...] = ()
+    gateways: int = 1
+    overcommit: float = 0.0
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether what was held out bears the plan out: of each tenant, and of all together."""
+        return all(proof.is_kept for proof in self.verified.values()) and all(
+            found.is_kept for found in self.together
+        )
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -83,7 +114,10 @@ class Recommendation:
             "user": line.entity.user,
             "client_id": line.entity.client_id,
             "weight": line.weight,
-            "need": line.need,
+            "need": None if line.need is None else line.need.rate,
+            "need_low": None if line.need is None else line.need.low,
+            "need_high": None if line.need is None else line.need.high,
+            "censored": line.is_censored,
             "fair_share": line.fair_share,
             "current": line.current,
             "proposed": line.proposed,
@@ -91,7 +125,7 @@ class Recommendation:
             "behaves": line.behaves,
             "share_open": None if verified is None else verified.share_open,
             "share_closed": None if verified is None else verified.share_closed,
-            "share_holdout": None,
+            "events_holdout": None if verified is None else verified.events,
             "events": line.events,
             "days": line.hours / 24,
             "guardrails": list(line.guardrails),
@@ -108,8 +142,13 @@ class Wishes:
     guardrails: Guardrails = field(default_factory=Guardrails)
     tolerance: Tolerance = field(default_factory=Tolerance)
     headroom: float = HEADROOM
+    learn: float = LEARN  # of the record's time, from its beginning; above 0, below 1
+    gateways: int | None = (
+        None  # that will hold tenants to the quotas; None: as many as the record names
+    )
+    overcommit: float = 0.0  # so much more than a capacity may be promised, as a share of it
     counted: Counted = AS_RECORDED  # as the charges will be under the plan
-    counters_max: int = COUNTERS_MAX  # planned for; a tenant has one per broker
+    counters_max: int = COUNTERS_MAX  # planned for; a tenant has one per gateway and broker
     effects_max: int = EFFECTS_MAX  # named; the others are only counted
 
 
@@ -124,17 +163,18 @@ def recommend(
 ) -> Recommendation:
     """Make a plan for the tenants in the record under the capacities stated; this runs Spark jobs.
 
-    Needs are learnt on the whole record by two grids of 20 candidates, open loop; the finished plan
-    is replayed on the same record, open and backlog. There is no hold-out yet.
+    Needs are learnt day by day on the first part of the record, by two grids of 20 candidates, open loop. The
+    finished plan is replayed over the record and judged on the rest of it, open and backlog: each tenant whose need
+    it covers has to stay within it, and all together within the capacities.
 
     However many tenants are in the record, what comes to the driver is bounded: the plan is for those with
     the most requests, and the capacity for them is what the others leave on average.
 
     Args:
-        chunks: what was recorded, by the level of the wishes, with ``USAGE_COLUMNS``.
+        chunks: what was recorded, by the level of the wishes, gateways apart, with ``USAGE_COLUMNS``.
         clients: whom a changed quota may reach; of this table ``user`` and ``client_id`` are read.
         quotas: those in force.
-        capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION.
+        capacities: per broker for PRODUCE and FETCH, per cluster for CONTROLLER_MUTATION; over all gateways.
         wishes: weights, guardrails, level.
         progress: called with a few words at the beginning of each step.
     """
@@ -142,41 +182,166 @@ def recommend(
     if chunks.by != wanted.level:
         msg = f"the chunks are by {chunks.by}, the plan is by {wanted.level}"
         raise UsageError(msg)
-    in_force = DefaultQuotaCallback(quotas)
     kept = chunks.of_types(quota_type.value for quota_type in capacities).persist()
     try:
-        progress("reading usage")
-        exempt = wanted.guardrails.exempt_users
-        tenants = read_tenants(kept, {*wanted.weights, *exempt}, counters_max=wanted.counters_max)
-        tenants.refuse_strangers(wanted.weights, exempt)
-        progress("finding needs, first 20 candidates each")
-        needs = _needs(kept, wanted, tenants, progress)
-        observed = tenants.observed(needs, in_force, wanted.weights)
-        taken = {kind: others.rate_mean for kind, others in tenants.others.items()}
-        plan = make_plan(
-            observed, capacities, wanted.guardrails, headroom=wanted.headroom, taken=taken
-        )
-        progress("replaying the plan")
-        verified = _verify(kept, wanted, plan, tenants)
+        return _Planner(kept, clients, quotas, capacities, wanted, progress).recommended()
     finally:
         kept.unpersist()
-    new = with_plan(quotas, plan)
-    first, affected = reached(clients, quotas, new, capacities, most=wanted.effects_max)
-    return Recommendation(
-        wanted.level, plan, verified, quotas, new, first, affected, _notes(tenants)
-    )
 
 
-def _needs(
-    chunks: Chunks, wishes: Wishes, tenants: Tenants, progress: Callable[[str], None]
-) -> dict[int, float | None]:
-    """Return the need of each counter that used anything; None where no candidate was good enough."""
-    first = brackets(chunks, tenants.first_grid(), wishes.tolerance, wishes.counted)
-    progress("finding needs, 20 candidates in between")
-    inner = {key: between(found) for key, found in first.items()}
-    second = brackets(chunks, inner, wishes.tolerance, wishes.counted)
-    # The second grid ends where the first one passed, so it says all that both say.
-    return {key: second.get(key, found).passes for key, found in first.items()}
+class _Planner:
+    """Makes one recommendation."""
+
+    def __init__(
+        self,
+        chunks: Chunks,
+        clients: DataFrame,
+        quotas: ConfiguredQuotas,
+        capacities: Mapping[QuotaType, float],
+        wishes: Wishes,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._chunks = chunks
+        self._clients = clients
+        self._quotas = quotas
+        self._capacities = capacities
+        self._wishes = wishes
+        self._progress = progress
+        self._recorded = max(1, len({run.gateway for run in chunks.runs}))
+        self._gateways = wishes.gateways or self._recorded
+        first_s, span = span_s(chunks)
+        self._first_us, self._until_us = first_s * 1_000_000, (first_s + span) * 1_000_000
+        # Whole seconds, which is what is summed up of what a plan lets in.
+        self._split_us = (first_s + max(1, round(span * wishes.learn))) * 1_000_000
+
+    def recommended(self) -> Recommendation:
+        wanted, capacities = self._wishes, self._capacities
+        self._progress("reading usage")
+        exempt = wanted.guardrails.exempt_users
+        tenants = read_tenants(
+            self._chunks, {*wanted.weights, *exempt}, counters_max=wanted.counters_max
+        )
+        tenants.refuse_strangers(wanted.weights, exempt)
+        needs = self._needs(tenants)
+        in_force = DefaultQuotaCallback(self._quotas)
+        # A gateway of the plan gets its part of what those of the record had together.
+        spread = self._recorded / self._gateways
+        observed = tenants.observed(needs, in_force, wanted.weights, spread)
+        taken = {kind: others.rate_mean for kind, others in tenants.others.items()}
+        sharing = Sharing(
+            headroom=wanted.headroom,
+            gateways=self._gateways,
+            overcommit=wanted.overcommit,
+            taken=taken,
+        )
+        plan = make_plan(observed, capacities, wanted.guardrails, sharing)
+        self._progress("replaying the plan over what was held out")
+        verified = self._verified(plan, tenants)
+        plan = _confirmed(plan, verified)
+        whole = together(
+            self._chunks,
+            self._planned(plan, tenants, "backlog"),
+            {kind: most * (1 + wanted.overcommit) for kind, most in capacities.items()},
+        )
+        new = with_plan(self._quotas, plan)
+        first, affected = reached(
+            self._clients, self._quotas, new, capacities, most=wanted.effects_max
+        )
+        return Recommendation(
+            wanted.level,
+            plan,
+            verified,
+            self._quotas,
+            new,
+            first,
+            affected,
+            whole,
+            self._gateways,
+            wanted.overcommit,
+            _notes(tenants),
+        )
+
+    def _needs(self, tenants: Tenants) -> dict[int, Need | None]:
+        """Return the need of each counter that used anything; None: no candidate was good enough."""
+        days = Days.learnt(self._first_us, self._split_us)
+        tolerance, counted = self._wishes.tolerance, self._wishes.counted
+        self._progress("finding needs, first 20 candidates each")
+        first = brackets(self._chunks, days, tenants.first_grids(), tolerance, counted)
+        self._progress("finding needs, 20 candidates in between")
+        both = first.refined(brackets(self._chunks, days, first, tolerance, counted))
+        return {key: daily_need(of_days) for key, of_days in both.by_counter().items()}
+
+    def _planned(self, plan: Plan, tenants: Tenants, loop: Loop) -> Planned:
+        quota_of = {
+            (line.quota_type, line.entity): line.proposed
+            for line in plan.lines
+            if line.proposed is not None
+        }
+        # The record's gateways together let in what those of the plan do.
+        spread = self._gateways / self._recorded
+        return Planned(
+            quotas={
+                counter_id: quota_of[key] * spread
+                for counter_id, key in tenants.of_counter.items()
+                if key in quota_of
+            },
+            from_us=self._split_us,
+            until_us=self._until_us,
+            loop=loop,
+            counted=self._wishes.counted,
+        )
+
+    def _verified(self, plan: Plan, tenants: Tenants) -> dict[TenantKey, Verified]:
+        found: dict[Loop, dict[TenantKey, Proof]] = {"open": {}, "backlog": {}}
+        for loop, of_tenant in found.items():
+            of_counter = proofs(self._chunks, self._planned(plan, tenants, loop))
+            for counter_id, proof in of_counter.items():
+                key = tenants.of_counter[counter_id]
+                of_tenant[key] = proof if key not in of_tenant else of_tenant[key].plus(proof)
+        must_keep = {
+            (line.quota_type, line.entity)
+            for line in plan.lines
+            if line.behaves and line.need is not None and line.reason not in _NOT_DECIDED
+        }
+        return {
+            key: Verified(
+                events=proof.events,
+                share_open=proof.share_over,
+                share_closed=found["backlog"][key].share_over,
+                worst_ms=proof.worst_ms,
+                is_kept=key not in must_keep
+                or all(self._is_kept(of_tenant[key]) for of_tenant in found.values()),
+            )
+            for key, proof in found["open"].items()
+        }
+
+    def _is_kept(self, proof: Proof) -> bool:
+        """One request of few proves nothing."""
+        tolerance = self._wishes.tolerance
+        return (
+            proof.over <= max(1, proof.events * tolerance.share_over_max)
+            and proof.worst_ms <= tolerance.worst_ms_max
+        )
+
+
+def _confirmed(plan: Plan, verified: Mapping[TenantKey, Verified]) -> Plan:
+    """Return the plan without the changes that the held-out time does not bear out."""
+    lines = []
+    for line in plan.lines:
+        proof = verified.get((line.quota_type, line.entity))
+        if proof is None or proof.is_kept:
+            lines.append(line)
+            continue
+        quota = format_quota(line.quota_type, line.proposed or 0.0)
+        share = max(proof.share_open, proof.share_closed)
+        lines.append(
+            not_confirmed(
+                line,
+                f"of its {proof.events:,} requests held out {share:.2%} would wait at {quota}, "
+                f"{proof.worst_ms:,.0f} ms at most",
+            )
+        )
+    return replace(plan, lines=tuple(lines))
 
 
 def _notes(tenants: Tenants) -> tuple[str, ...]:
@@ -191,49 +356,3 @@ def _notes(tenants: Tenants) -> tuple[str, ...]:
             f"which together keep {format_quota(kind, others.rate_mean)} of the capacity, their mean in the record"
         )
     return tuple(notes)
-
-
-def _replayed(
-    chunks: Chunks, wishes: Wishes, candidates: Mapping[int, Sequence[float]], mode: Mode
-) -> Iterable[Row]:
-    wanted = {key: quotas for key, quotas in candidates.items() if quotas}
-    if not wanted:
-        return []
-    columns = ("counter_id", "quota", "share_over", "worst_ms")
-    replayed = replay(chunks, OfCounters(wanted), counted=wishes.counted, mode=mode)
-    return replayed.select(*columns).collect()
-
-
-def _verify(
-    chunks: Chunks, wishes: Wishes, plan: Plan, tenants: Tenants
-) -> dict[TenantKey, Verified]:
-    tolerance = wishes.tolerance
-    quota_of = {
-        (line.quota_type, line.entity): line.proposed
-        for line in plan.lines
-        if line.proposed is not None
-    }
-    candidates = {
-        counter_id: (quota_of[key],)
-        for counter_id, key in tenants.of_counter.items()
-        if key in quota_of
-    }
-    shares: dict[Mode, dict[TenantKey, float]] = {"open": {}, "backlog": {}}
-    worst_ms: dict[TenantKey, float] = {}
-    for mode, share_of in shares.items():
-        for row in _replayed(chunks, wishes, candidates, mode):
-            key = tenants.of_counter[row["counter_id"]]
-            share_of[key] = max(share_of.get(key, 0.0), row["share_over"])
-            if mode == "open":
-                worst_ms[key] = max(worst_ms.get(key, 0.0), row["worst_ms"])
-    behaving = {(line.quota_type, line.entity) for line in plan.lines if line.behaves}
-    return {
-        key: Verified(
-            share_open=share_open,
-            share_closed=shares["backlog"].get(key, 0.0),
-            worst_ms=worst_ms[key],
-            is_kept=key not in behaving
-            or (share_open <= tolerance.share_over_max and worst_ms[key] <= tolerance.worst_ms_max),
-        )
-        for key, share_open in shares["open"].items()
-    }

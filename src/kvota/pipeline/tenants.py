@@ -7,6 +7,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -15,12 +16,15 @@ from kvota.model.errors import UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
+from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.brackets import Ends
 from kvota.pipeline.chunks import Chunks
-from kvota.pipeline.usage import usage_total
-from kvota.planning.need import geometric_grid
-from kvota.planning.plan import Observed
+from kvota.pipeline.habits import habits
+from kvota.pipeline.usage import span_s
+from kvota.planning.need import Need
+from kvota.planning.observed import Observed
 
-# A plan has at most so many counters: of each a few hundred bytes come to the driver. A tenant has one per broker.
+# A plan has at most so many counters: of each a few hundred bytes come to the driver. A tenant has one per gateway and broker.
 COUNTERS_MAX = 60_000
 
 # The first grid: from a quarter of the mean to four times the busiest second.
@@ -31,13 +35,14 @@ _TENANT = ("quota_type", "user", "client_id")
 _USED = (
     "counter_id",
     *_TENANT,
+    "gateway",
     "node_id",
-    "window_s",
     "events",
     "rate_mean",
-    "rate_p50",
     "rate_max",
-    "censored",
+    "rate_usual",
+    "hours",
+    "share_throttled",
 )
 
 # Sums of these do not depend on who adds them up in which order; what does not fit is no rate.
@@ -61,7 +66,7 @@ class Tenants:
 
     Attributes:
         of_counter: whose each counter is, by counter_id.
-        used_of: what was used of each counter, as ``usage_total`` has it.
+        used_of: what was used of each counter, as ``habits`` has it, and ``rate_mean`` over the record.
         others: by quota type; none where all are planned for.
         nameless: requests that have no name of the level.
     """
@@ -71,30 +76,39 @@ class Tenants:
     others: Mapping[QuotaType, Others]
     nameless: int
 
-    def first_grid(self) -> dict[int, tuple[float, ...]]:
-        """Return the first candidates of every counter that used anything."""
-        return {
-            key: geometric_grid(
-                used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX
-            )
+    def first_grids(self) -> Ends:
+        """Return the ends of the first candidates of every counter that used anything."""
+        ends = {
+            key: (used["rate_mean"] * _GRID_BELOW_MEAN, used["rate_max"] * _GRID_ABOVE_MAX)
             for key, used in self.used_of.items()
             if used["rate_mean"] * _GRID_BELOW_MEAN > 0
             and used["rate_mean"] <= used["rate_max"]
             and isfinite(used["rate_max"] * _GRID_ABOVE_MAX)
         }
+        keys: Array = np.array(sorted(ends), np.int64)
+        lows, highs = (np.array([ends[key][end] for key in sorted(ends)]) for end in (0, 1))
+        return Ends(keys, lows, highs)
 
     def observed(
         self,
-        needs: Mapping[int, float | None],
+        needs: Mapping[int, Need | None],
         in_force: DefaultQuotaCallback,
         weights: Mapping[str, float],
+        spread: float,
     ) -> list[Observed]:
-        """Return one per tenant; the broker where it needs most decides: a quota is per broker."""
+        """Return one per tenant; of several gateways the one where it needs most decides: a quota is per gateway.
+
+        Args:
+            needs: by counter_id; a counter that is not there learnt nothing.
+            in_force: gives the quotas in force.
+            weights: by name; others have 1.
+            spread: what a gateway of the plan gets of what one of the record had.
+        """
         of_tenant: dict[TenantKey, list[int]] = {}
         for counter_id, key in self.of_counter.items():
             of_tenant.setdefault(key, []).append(counter_id)
         return [
-            self._observed(key, of_tenant[key], needs, in_force, weights)
+            self._observed(key, of_tenant[key], needs, in_force, weights, spread)
             for key in sorted(of_tenant, key=lambda key: (key[0], str(key[1])))
         ]
 
@@ -116,26 +130,43 @@ class Tenants:
         self,
         key: TenantKey,
         counter_ids: Sequence[int],
-        needs: Mapping[int, float | None],
+        needs: Mapping[int, Need | None],
         in_force: DefaultQuotaCallback,
         weights: Mapping[str, float],
+        spread: float,
     ) -> Observed:
         quota_type, entity = key
         used = [self.used_of[counter_id] for counter_id in counter_ids]
-        found = [needs[counter_id] for counter_id in counter_ids if counter_id in needs]
-        known = [need for need in found if need is not None]
+        of_broker: dict[int, list[Need | None]] = {}
+        for counter_id in counter_ids:
+            learnt = of_broker.setdefault(self.used_of[counter_id]["node_id"], [])
+            if counter_id in needs:
+                learnt.append(needs[counter_id])
+        # Where nothing was learnt, it may need what it needs elsewhere.
+        elsewhere = _largest([need for learnt in of_broker.values() for need in learnt], spread)
         tags = {USER_TAG: str(entity.user or ""), CLIENT_ID_TAG: str(entity.client_id or "")}
         return Observed(
             quota_type=quota_type,
             entity=entity,
-            need=max(known) if known and len(known) == len(found) else None,
-            rate_p50=max(row["rate_p50"] for row in used),
+            needs={
+                broker: _largest(learnt, spread) if learnt else elsewhere
+                for broker, learnt in of_broker.items()
+            },
+            rate_usual=max(row["rate_usual"] for row in used) * spread,
             events=sum(row["events"] for row in used),
-            hours=used[0]["window_s"] / 3600,
+            hours=max(row["hours"] for row in used),
             current=in_force.quota_limit(quota_type, tags),
             weight=weights.get(_name(entity), 1.0),
-            is_censored=any(row["censored"] for row in used),
+            share_throttled=max(row["share_throttled"] for row in used),
         )
+
+
+def _largest(needs: Sequence[Need | None], spread: float) -> Need | None:
+    """Return the need at the gateway where it is largest; None: at one of them it is not known."""
+    known = [need for need in needs if need is not None]
+    if not known or len(known) < len(needs):
+        return None
+    return max(known, key=lambda need: need.rate).times(spread)
 
 
 def read_tenants(
@@ -148,7 +179,9 @@ def read_tenants(
         always: users (or client ids) that are among them, however few requests they have.
         counters_max: of all tenants, about.
     """
-    used = usage_total(chunks).select(*_USED).persist()
+    _, span = span_s(chunks)
+    mean = (F.col("value_sum") / F.lit(float(span))).alias("rate_mean")
+    used = habits(chunks).select("*", mean).select(*_USED).persist()
     try:
         return _tenants(used, sorted(set(always)), counters_max)
     finally:
@@ -163,7 +196,8 @@ def _tenants(used: DataFrame, always: Sequence[str], counters_max: int) -> Tenan
         .agg(F.sum(F.col("rate_mean").try_cast(_EXACT)).alias("rate"), F.count("*").alias("count"))
         .collect()
     )
-    brokers = max(1, len({row["node_id"] for row in of_brokers}))
+    gateways = named.select("gateway").distinct().count()
+    brokers = max(1, len({row["node_id"] for row in of_brokers}) * gateways)
     counters = _of_the_busiest(named, counters_max // brokers + 1, always).toArrow().to_pylist()
     nameless = used.where(~has_name).agg(F.sum("events").alias("events")).head()
     others: dict[QuotaType, Others] = {}

@@ -76,32 +76,39 @@ def usage_stage(windows: Windows) -> Callable[[Iterator[Rows]], Iterator[pa.Reco
     """Make the function that sums up all tenants of a task."""
 
     def stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
-        held: _Seconds | None = None
-        for rows in parts:
-            seconds = _seconds(rows, held)
-            last = int(np.searchsorted(seconds.sums[k.OWNER], len(rows.names) - 1))
-            if last:
-                yield _windows(seconds.part(0, last), windows)
-            held = seconds.part(last, seconds.sums.shape[1])
-        if held is not None and held.sums.shape[1]:
-            yield _windows(held, windows)
+        for seconds in of_whole_counters(parts):
+            yield _windows(seconds, windows)
 
     return stage
 
 
 @dataclass(frozen=True, slots=True)
-class _Seconds:
+class Seconds:
     """What tenants did in the seconds in which they did something; a column per second."""
 
     names: pa.RecordBatch
     sums: Array
     used: Array
 
-    def part(self, start: int, end: int) -> "_Seconds":
-        return _Seconds(self.names, self.sums[:, start:end], self.used[:, start:end])
+    def part(self, start: int, end: int) -> "Seconds":
+        """Return some of the seconds."""
+        return Seconds(self.names, self.sums[:, start:end], self.used[:, start:end])
 
 
-def _seconds(rows: Rows, held: _Seconds | None) -> _Seconds:
+def of_whole_counters(parts: Iterator[Rows]) -> "Iterator[Seconds]":
+    """Yield the seconds of all rows, each counter's at once."""
+    held: Seconds | None = None
+    for rows in parts:
+        seconds = _seconds(rows, held)
+        last = int(np.searchsorted(seconds.sums[k.OWNER], len(rows.names) - 1))
+        if last:
+            yield seconds.part(0, last)
+        held = seconds.part(last, seconds.sums.shape[1])
+    if held is not None and held.sums.shape[1]:
+        yield held
+
+
+def _seconds(rows: Rows, held: Seconds | None) -> Seconds:
     """Sum up seconds; those that are held are of the first tenant, whose last second may go on."""
     length = int(rows.starts[-1])
     before = 0 if held is None else held.sums.shape[1]
@@ -128,10 +135,10 @@ def _seconds(rows: Rows, held: _Seconds | None) -> _Seconds:
         sums,
         used,
     )
-    return _Seconds(rows.names, sums[:, :count], used[:, :count])
+    return Seconds(rows.names, sums[:, :count], used[:, :count])
 
 
-def _windows(seconds: _Seconds, windows: Windows) -> pa.RecordBatch:
+def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
     sums = seconds.sums
     owner, second = np.ascontiguousarray(sums[k.OWNER]), np.ascontiguousarray(sums[k.SECOND])
     used = np.ascontiguousarray(seconds.used[k.USED])

@@ -5,9 +5,11 @@ import pyarrow as pa
 
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.pipeline.admitted import Planned, replayed_parts
 from kvota.pipeline.direct import rows_in
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
+from kvota.pipeline.habits import habits_stage
 from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
 from kvota.pipeline.pack import pack
@@ -27,6 +29,8 @@ def compile_kernels() -> None:
     rows = one_row()
     list(found_by_law(iter([rows])))
     list(usage_stage(Windows("user", 0, 1))(iter([rows])))
+    list(habits_stage(iter([rows])))
+    list(replayed_parts(iter([rows]), Planned(quotas={1: 1.0}, from_us=0, until_us=1)))
     for mode in ("open", "backlog"):
         GridRun(Grid(quotas=(1.0,), mode=mode)).replay(rows)
     of_ids = one_row(QuotaType.PRODUCER_ID)

@@ -8,7 +8,8 @@ from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
-from kvota.planning.plan import Plan, format_quota
+from kvota.planning.plan import Plan
+from kvota.planning.plan_line import format_quota
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, comb, fsum, inf
 
 # How many candidates one replay tries.
 CANDIDATES = 20
@@ -68,3 +69,62 @@ def bracket(trials: Sequence[Trial], tolerance: Tolerance) -> Bracket:
         else:
             fails, passes = trial.quota, None
     return Bracket(fails, passes)
+
+
+# A tenant's need is that of a busy day, so that one day of a lifetime does not decide for good.
+_QUANTILE = 0.9
+_OUTSIDE = 0.1  # the chance that the true quantile is beyond one end of the interval
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a tenant needs on a busy day.
+
+    Attributes:
+        rate: the 90 % quantile of its daily needs, nearest rank: the largest one of up to nine days.
+        low: the lower end of an 80 % interval of that quantile; None: too few days to say.
+        high: the upper end; None: too few days to say.
+        days: on which it did something.
+    """
+
+    rate: float
+    low: float | None
+    high: float | None
+    days: int
+
+    def times(self, factor: float) -> "Need":
+        """Return so many times as much."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Need(self.rate * factor, low, high, self.days)
+
+
+def daily_need(needs: Sequence[float | None]) -> Need | None:
+    """Return what is needed on a busy day, of one need per day; None: on too many days no candidate was enough.
+
+    The interval is that of order statistics: it assumes days that have nothing to do with each other, and
+    nothing of how needs are distributed.
+
+    >>> daily_need([3.0, 1.0, 2.0])
+    Need(rate=3.0, low=2.0, high=None, days=3)
+    """
+    ordered = sorted(inf if need is None else need for need in needs)
+    days = len(ordered)
+    if not days:
+        return None
+    rate = ordered[ceil(_QUANTILE * days) - 1]
+    if rate == inf:
+        return None
+    # So many days are at or below the quantile, with this chance.
+    chances = [
+        comb(days, below) * _QUANTILE**below * (1 - _QUANTILE) ** (days - below)
+        for below in range(days + 1)
+    ]
+    lows = [rank for rank in range(1, days + 1) if fsum(chances[:rank]) <= _OUTSIDE]
+    highs = [rank for rank in range(1, days + 1) if fsum(chances[rank:]) <= _OUTSIDE]
+    high = ordered[highs[0] - 1] if highs else inf
+    return Need(
+        rate=rate,
+        low=ordered[lows[-1] - 1] if lows and days > 1 else None,
+        high=None if high == inf else high,
+        days=days,
+    )

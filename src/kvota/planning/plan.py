@@ -1,15 +1,15 @@
 """Makes a plan: a limit for each tenant, with the reason."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from math import floor, inf, isclose, log, log10
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import floor, fsum, inf, isclose, log, log10
 
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import BYTE_RATE_TYPES, FACTS, QuotaType, Unit
-from kvota.model.units import format_byte_rate, format_percent, format_rate
+from kvota.model.quota_type import BYTE_RATE_TYPES, QuotaType
 from kvota.planning.fair_share import Claim, fair_shares
 from kvota.planning.guardrails import Guardrails
+from kvota.planning.observed import Observed
+from kvota.planning.plan_line import PlanLine, Reason, evidence, kept
 
 # A tenant gets this much above its need, so that the first busier day does not throttle it.
 HEADROOM = 0.2
@@ -17,139 +17,182 @@ HEADROOM = 0.2
 _FIGURES = 3
 
 
-class Reason(StrEnum):
-    """The reason for a tenant's limit."""
-
-    NEED = "need"  # its need and the headroom
-    SHARE = "share"  # it wants more than its fair share
-    FLOOR = "floor"  # not below its median rate or the floor of the type
-    STEP = "step"  # not further from the quota in force at a time
-    KEPT = "kept"  # no change worth making, or none could be found
-    TOO_LITTLE_DATA = "too_little_data"
-    CENSORED = "censored"  # throttled while it was observed, so never lowered
-    EXEMPT = "exempt"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """One tenant as the record and the replay show it."""
+class Sharing:
+    """How capacities are shared.
 
-    quota_type: QuotaType
-    entity: QuotaEntity
-    need: float | None  # None: no candidate was good enough
-    rate_p50: float
-    events: int
-    hours: float
-    current: float | None  # the quota in force; None: unlimited
-    weight: float = 1.0
-    is_censored: bool = False  # it was throttled while it was observed, so it may want more
+    Attributes:
+        headroom: above the need, as a share of it.
+        gateways: each holds a tenant to the quota by itself, so each gets its part of a capacity.
+        overcommit: so much more than there is, as a share of it, may be promised.
+        taken: what others take of each broker, per second; they keep it.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanLine:
-    """One tenant's line of the plan; no quota is set where ``proposed`` is None."""
-
-    quota_type: QuotaType
-    entity: QuotaEntity
-    weight: float
-    need: float | None
-    fair_share: float
-    current: float | None
-    proposed: float | None
-    reason: Reason
-    behaves: bool  # gets at least its need
-    guardrails: tuple[str, ...]  # those that decided
-    events: int
-    hours: float
-    evidence: str
-
-    @property
-    def is_change(self) -> bool:
-        """True when applying the plan would touch this quota."""
-        return self.proposed != self.current
+    headroom: float = HEADROOM
+    gateways: int = 1
+    overcommit: float = 0.0
+    taken: Mapping[QuotaType, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All lines in a stable order, with what is left of each capacity."""
+    """All lines in a stable order, with what is left of each capacity.
+
+    Attributes:
+        lines: one per tenant and quota type.
+        capacities: as stated: per broker, over all gateways.
+        spare: of the broker where least is left; below 0: the guardrails keep more in force than there is.
+        lacking: of a broker's capacity where one broker fewer has to do; 0: it is enough, or there is but one.
+    """
 
     lines: tuple[PlanLine, ...]
     capacities: Mapping[QuotaType, float]
-    spare: Mapping[QuotaType, float]  # below 0: the guardrails keep more in force than there is
+    spare: Mapping[QuotaType, float]
+    lacking: Mapping[QuotaType, float] = field(default_factory=dict)
 
 
 def make_plan(
     observed: Sequence[Observed],
     capacities: Mapping[QuotaType, float],
     guardrails: Guardrails | None = None,
-    *,
-    headroom: float = HEADROOM,
-    taken: Mapping[QuotaType, float] | None = None,
+    sharing: Sharing | None = None,
 ) -> Plan:
     """Share each stated capacity by weighted max-min fairness, within the guardrails.
 
-    A capacity counts where its quotas do: per broker for bandwidth, per cluster for mutations.
+    A capacity counts where its quotas do: per broker for bandwidth, per cluster for mutations. Each of several
+    gateways holds a tenant to its quota by itself, so a quota is at most its part of what all may let through.
 
     Args:
-        observed: those who share it.
-        capacities: per second, by quota type.
+        observed: those who share it; what they need is per gateway.
+        capacities: per second, by quota type, over all gateways.
         guardrails: what may change, and by how much.
-        headroom: above the need, as a share of it.
-        taken: what others take of a capacity, per second; they keep it.
+        sharing: how.
     """
-    rules = guardrails or Guardrails()
+    rules, how = guardrails or Guardrails(), sharing or Sharing()
     lines: list[PlanLine] = []
     spare: dict[QuotaType, float] = {}
+    lacking: dict[QuotaType, float] = {}
     for quota_type, capacity in capacities.items():
         of_type = sorted(
             (tenant for tenant in observed if tenant.quota_type is quota_type),
             key=lambda tenant: str(tenant.entity),
         )
+        room = (capacity * (1 + how.overcommit) - how.taken.get(quota_type, 0.0)) / how.gateways
+        made = _PlanOfType(of_type, room, rules, how.headroom)
+        lines += made.lines()
+        spare[quota_type] = made.spare() * how.gateways
+        lacking[quota_type] = made.lacking() * how.gateways
+    return Plan(tuple(lines), dict(capacities), spare, lacking)
+
+
+class _PlanOfType:
+    """Plans one quota type."""
+
+    def __init__(
+        self, observed: Sequence[Observed], room: float, rules: Guardrails, headroom: float
+    ) -> None:
+        self._observed = observed
+        self._room = room
+        self._rules = rules
+        self._headroom = headroom
+        self._wants: list[dict[int, float]] = []
+        self.brokers = sorted({broker for tenant in observed for broker in tenant.needs}) or [-1]
+        self._lines = self._planned(frozenset())
         unchanged: frozenset[QuotaEntity] = frozenset()
-        room = capacity - (taken or {}).get(quota_type, 0.0)
-        planned, left = _plan_type(of_type, room, rules, headroom, unchanged)
         # This repeats because what one tenant leaves unused can change another's limit.
-        while beyond := _beyond_changes_max(planned, rules.changes_max):
+        while beyond := _beyond_changes_max(self._lines, rules.changes_max):
             unchanged |= beyond
-            planned, left = _plan_type(of_type, room, rules, headroom, unchanged)
-        lines += planned
-        spare[quota_type] = left
-    return Plan(tuple(lines), dict(capacities), spare)
+            self._lines = self._planned(unchanged)
 
+    def lines(self) -> list[PlanLine]:
+        return self._lines
 
-def _plan_type(
-    observed: Sequence[Observed],
-    capacity: float,
-    rules: Guardrails,
-    headroom: float,
-    unchanged: frozenset[QuotaEntity],
-) -> tuple[list[PlanLine], float]:
-    fixed = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in observed}
-    taken = sum(_takes(tenant) for tenant in observed if fixed[tenant.entity] is not None)
-    movable = [tenant for tenant in observed if fixed[tenant.entity] is None]
-    claims = [_claim(tenant, rules, headroom) for tenant in movable]
-    shares = fair_shares(claims, max(0.0, capacity - taken))
-    level = shares.level
-    if level == inf:  # nobody is capped, so the level is what all could have had
-        weights = sum(tenant.weight for tenant in observed) or 1.0
-        level = max(0.0, capacity) / weights
-    granted = dict(zip([tenant.entity for tenant in movable], shares.shares, strict=True))
-    claim_of = dict(zip([tenant.entity for tenant in movable], claims, strict=True))
-    lines = []
-    for tenant in observed:
-        reason = fixed[tenant.entity]
-        line = _blank(tenant, tenant.weight * level)
-        if reason is not None:
-            lines.append(_kept(line, reason, rules))
-        else:
-            lines.append(
-                _decided(line, tenant, claim_of[tenant.entity], granted[tenant.entity], rules)
+    def spare(self) -> float:
+        """Return what is left of the broker of which most is taken."""
+        taken = self._taken(self._wants)
+        return self._room - max(taken.values())
+
+    def lacking(self) -> float:
+        """Return what lacks on the fullest of the others if one broker is away and they share its load evenly."""
+        most = 0.0
+        for away in self.brokers if len(self.brokers) > 1 else ():
+            others = len(self.brokers) - 1
+            moved = [
+                {
+                    broker: wanted.get(broker, 0.0) + wanted.get(away, 0.0) / others
+                    for broker in self.brokers
+                    if broker != away
+                }
+                for wanted in self._wants
+            ]
+            most = max(most, *self._taken(moved).values())
+        return max(0.0, most - self._room)
+
+    def _taken(self, wants: Iterable[Mapping[int, float]]) -> dict[int, float]:
+        """Return what is taken of each broker under the quotas of the lines."""
+        taken: dict[int, list[float]] = {broker: [] for broker in self.brokers}
+        for wanted, line in zip(wants, self._lines, strict=True):
+            most = inf if line.proposed is None else line.proposed
+            for broker, rate in wanted.items():
+                taken[broker].append(min(most, rate))
+        return {broker: fsum(rates) for broker, rates in taken.items()}
+
+    def _planned(self, unchanged: frozenset[QuotaEntity]) -> list[PlanLine]:
+        rules, headroom = self._rules, self._headroom
+        stays = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in self._observed}
+        movable = [tenant for tenant in self._observed if stays[tenant.entity] is None]
+        self._wants = [
+            tenant.wants(rules, headroom) if stays[tenant.entity] is None else tenant.keeps(rules)
+            for tenant in self._observed
+        ]
+        room = dict.fromkeys(self.brokers, self._room)
+        for tenant, wanted in zip(self._observed, self._wants, strict=True):
+            if stays[tenant.entity] is not None:
+                for broker, rate in wanted.items():
+                    room[broker] -= rate
+        claims = [tenant.claim(rules, headroom) for tenant in movable]
+        found = fair_shares(claims, {broker: max(0.0, rate) for broker, rate in room.items()})
+        granted = {
+            tenant.entity: _decided(self._blank(tenant, level), tenant, claim, share, rules)
+            for tenant, claim, share, level in zip(
+                movable, claims, found.shares, found.levels, strict=True
             )
-    left = capacity - sum(
-        line.proposed if line.is_change and line.proposed is not None else _takes(tenant)
-        for line, tenant in zip(lines, observed, strict=True)
-    )
-    return lines, left
+        }
+        lines = []
+        for tenant in self._observed:
+            reason = stays[tenant.entity]
+            if reason is not None:
+                level = max((level for level in found.levels if level < inf), default=inf)
+                lines.append(kept(self._blank(tenant, level), reason, rules))
+            else:
+                lines.append(granted[tenant.entity])
+        return lines
+
+    def _blank(self, tenant: Observed, level: float) -> PlanLine:
+        need = tenant.need
+        if level == inf:  # nobody stops it, so its part is what weights alone would give it
+            level = min(
+                max(0.0, self._room)
+                / (fsum(each.weight for each in self._observed if broker in each.needs) or 1.0)
+                for broker in (tenant.needs or self.brokers)
+            )
+        return PlanLine(
+            quota_type=tenant.quota_type,
+            entity=tenant.entity,
+            weight=tenant.weight,
+            need=need,
+            is_censored=tenant.is_censored,
+            fair_share=tenant.weight * level,
+            current=tenant.current,
+            proposed=tenant.current,
+            reason=Reason.KEPT,
+            behaves=tenant.current is None or (need is not None and need.rate <= tenant.current),
+            guardrails=(),
+            events=tenant.events,
+            hours=tenant.hours,
+            share_throttled=tenant.share_throttled,
+            evidence="",
+        )
 
 
 def _left_alone(
@@ -164,59 +207,6 @@ def _left_alone(
     return None
 
 
-def _takes(tenant: Observed) -> float:
-    """Return a tenant's part of the capacity if its quota stays: the quota, else its need."""
-    if tenant.current is not None:
-        return tenant.current
-    return tenant.need or tenant.rate_p50
-
-
-def _claim(tenant: Observed, rules: Guardrails, headroom: float) -> Claim:
-    need = (tenant.need or 0.0) * (1 + headroom)
-    median = tenant.rate_p50 if rules.keeps_median else 0.0
-    at_least = max(median, rules.floors.get(tenant.quota_type, 0.0))
-    at_most = inf
-    if tenant.current is not None:
-        down = tenant.current if tenant.is_censored else tenant.current * rules.step_down_max
-        at_most = tenant.current * rules.step_up_max
-        at_least = min(max(at_least, down), at_most)
-    return Claim(claim=need, weight=tenant.weight, at_least=at_least, at_most=at_most)
-
-
-def _blank(tenant: Observed, fair_share: float) -> PlanLine:
-    return PlanLine(
-        quota_type=tenant.quota_type,
-        entity=tenant.entity,
-        weight=tenant.weight,
-        need=tenant.need,
-        fair_share=fair_share,
-        current=tenant.current,
-        proposed=tenant.current,
-        reason=Reason.KEPT,
-        behaves=tenant.current is None
-        or (tenant.need is not None and tenant.need <= tenant.current),
-        guardrails=(),
-        events=tenant.events,
-        hours=tenant.hours,
-        evidence="",
-    )
-
-
-def _kept(line: PlanLine, reason: Reason, rules: Guardrails) -> PlanLine:
-    if reason is Reason.EXEMPT:
-        return replace(line, reason=reason, guardrails=("exempt",), evidence="exempt from plans")
-    if reason is Reason.TOO_LITTLE_DATA:
-        evidence = (
-            f"{line.events:,} requests in {line.hours:.1f} h; a change needs "
-            f"{rules.events_min:,} requests and {rules.hours_min:g} h"
-        )
-        return replace(line, reason=reason, guardrails=("too_little_data",), evidence=evidence)
-    if line.need is None:
-        return replace(line, reason=reason, evidence="no quota tried was good enough for it")
-    evidence = f"other changes are larger (at most {rules.changes_max} at a time)"
-    return replace(line, reason=reason, guardrails=("changes_max",), evidence=evidence)
-
-
 def _decided(
     line: PlanLine, tenant: Observed, claim: Claim, share: float, rules: Guardrails
 ) -> PlanLine:
@@ -227,44 +217,31 @@ def _decided(
     )
     if tenant.current is not None and is_right:
         proposed = tenant.current
-    return replace(
+    need = 0.0 if tenant.need is None else tenant.need.rate
+    decided = replace(
         line,
         proposed=proposed,
-        reason=Reason.KEPT if is_right and reason is not Reason.CENSORED else reason,
-        behaves=(tenant.need or 0.0) <= proposed,
+        reason=Reason.KEPT if is_right else reason,
+        behaves=need <= proposed,
         guardrails=bound_by,
-        evidence=_evidence(reason, line, proposed),
     )
+    return replace(decided, evidence=evidence(reason, decided))
 
 
 def _why(
     tenant: Observed, claim: Claim, share: float, rules: Guardrails
 ) -> tuple[Reason, tuple[str, ...]]:
-    if share == claim.at_most and claim.claim > claim.at_most:
+    most_wanted = max(claim.wants.values())
+    if share == claim.at_most and most_wanted > claim.at_most:
         return Reason.STEP, ("step_up",)
-    if share == claim.at_least and claim.at_least > 0:
-        if tenant.is_censored and share == tenant.current:
-            return Reason.CENSORED, ("censored",)
+    if share == claim.at_least and claim.at_least > 0 and most_wanted != share:
         if tenant.current is not None and share == tenant.current * rules.step_down_max:
             return Reason.STEP, ("step_down",)
-        return Reason.FLOOR, ("floor",)
-    return (Reason.NEED if share == claim.claim else Reason.SHARE), ()
-
-
-def _evidence(reason: Reason, line: PlanLine, proposed: float) -> str:
-    def text(rate: float) -> str:
-        return format_quota(line.quota_type, rate)
-
-    need = text(line.need or 0.0)
-    current = "no quota" if line.current is None else text(line.current)
-    sentences = {
-        Reason.NEED: f"needs {need}; with headroom {text(proposed)}",
-        Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}",
-        Reason.FLOOR: f"needs {need}; not below its usual rate or the floor ({text(proposed)})",
-        Reason.STEP: f"needs {need}; one step from {current} goes to {text(proposed)}",
-        Reason.CENSORED: f"was throttled while observed, so {current} is not lowered",
-    }
-    return sentences[reason]
+        is_median = share > rules.floors.get(tenant.quota_type, 0.0)
+        return Reason.FLOOR, ("median",) if is_median else ("floor",)
+    if share == most_wanted:
+        return (Reason.CENSORED if tenant.is_censored else Reason.NEED), ()
+    return Reason.SHARE, ()
 
 
 def _rounded_down(share: float, at_least: float, quota_type: QuotaType) -> float:
@@ -290,12 +267,3 @@ def _beyond_changes_max(lines: Sequence[PlanLine], changes_max: int) -> frozense
 
     changed = sorted((line for line in lines if line.is_change), key=size, reverse=True)
     return frozenset(line.entity for line in changed[changes_max:])
-
-
-def format_quota(quota_type: QuotaType, quota: float) -> str:
-    """Write a quota with the unit of its type: ``8.00 MB/s``, ``5.00 /s``, ``20.0 %`` or, of producer ids, ``100 /h``."""
-    if FACTS[quota_type].unit is Unit.IDS_PER_S:
-        return f"{format_rate(quota * 3600).removesuffix(' /s')} /h"
-    if FACTS[quota_type].unit is Unit.PERCENT:
-        return format_percent(quota)
-    return format_byte_rate(quota) if quota_type in BYTE_RATE_TYPES else format_rate(quota)

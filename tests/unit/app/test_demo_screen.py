@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvota.app.cli.recommend import understood
 from kvota.app.demo import circle, ending, tables
 from kvota.app.demo.held_ids import HeldIds
 from kvota.app.demo.screen import WIDTH, Screen, coloured, shows_colour, wrapped
@@ -13,7 +14,9 @@ from kvota.app.demo.tenants import TENANTS, TenantReport
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.planning.held import Held
-from kvota.planning.plan import Observed, make_plan
+from kvota.planning.need import Need
+from kvota.planning.observed import Observed
+from kvota.planning.plan import make_plan
 
 # As large as they get on a large machine.
 USED = {
@@ -82,21 +85,22 @@ def test_the_plan_fits_and_every_limit_has_a_reason() -> None:
         Observed(
             quota_type=QuotaType(quota_type),
             entity=QuotaEntity(user=tenant),
-            need=use.rate * 1.5,
-            rate_p50=use.rate,
+            needs={0: Need(use.rate * 1.5, None, None, 1)},
+            rate_usual=use.rate,
             events=100_000,
             hours=1.0,
-            current=use.limit,
+            current=None,
         )
         for (tenant, quota_type), use in USED.items()
     ]
-    plan = make_plan(observed, circle.CAPACITIES, circle.RELAXED)
+    capacities, wishes = understood(["--events", ".", *circle.PLAN_OPTIONS])
+    plan = make_plan(observed, capacities, wishes.guardrails)
 
-    text = tables.plan_table(plan.lines, USED, circle.CAPACITIES)
+    text = tables.plan_table(plan.lines, USED, plan.capacities)
 
     assert not _too_wide(text)
     assert "a fair share: it needs more" in text
-    assert "what it needs, and 20% more" in text
+    assert "what it needs, and the headroom" in text
 
 
 def test_the_closing_table_fits_and_each_column_stands_under_its_run() -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kvota.app.cli.recommend import understood
 from kvota.app.demo.circle import run_demo
 from kvota.app.demo.traffic import percentile
 from kvota.app.demo.verdicts import Verdicts, verdicts
@@ -149,7 +150,7 @@ def test_the_demo_writes_over_nobody_elses_folder(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
 
     with pytest.raises(UsageError, match="not empty and not from an earlier demo"):
-        run_demo(tmp_path, seconds=5)
+        run_demo(tmp_path, seconds=5, understood=understood)
 
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
@@ -159,7 +160,7 @@ def test_the_demo_names_a_file_that_is_in_its_way(tmp_path: Path) -> None:
     file.write_text("mine")
 
     with pytest.raises(UsageError, match="is a file"):
-        run_demo(file, seconds=5)
+        run_demo(file, seconds=5, understood=understood)
 
 
 def test_a_percentile_has_its_share_of_the_values_below_it() -> None:

@@ -109,6 +109,14 @@ def wrong(*arguments: str) -> object:
             '"lots" is not a percentage, e.g. 20%',
         ),
         (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--gateways", "0"],
+            '"0" is not a whole number from 1 on',
+        ),
+        (
+            ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--learn", "100%"],
+            '"100%" is not a part, above 0% and below 100%, e.g. 70%',
+        ),
+        (
             ["recommend", "--events", ".", "--capacity", "PRODUCE=1MB/s", "--step-up", "0.5"],
             "the first is above 0 and at most 1, the second at least 1",
         ),

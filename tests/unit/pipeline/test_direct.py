@@ -30,8 +30,8 @@ from kvota.record.found_events import FoundEvents, find_events
 from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
-TS_US, SEQ, TAGS, USER, LIMIT = (
-    EVENT_SCHEMA.names.index(name) for name in ("ts_us", "seq", "tags", "user", "limit")
+TS_US, SEQ, GATEWAY, TAGS, USER, LIMIT = (
+    EVENT_SCHEMA.names.index(name) for name in ("ts_us", "seq", "gateway", "tags", "user", "limit")
 )
 BYS: tuple[s.By, ...] = ("counter", "user", "client", "user-client")
 FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms", "tags"})
@@ -148,6 +148,20 @@ def test_ranges_have_the_rows_of_chunks(
         assert numbers_of(read(found, packing, how)) == expected
     assert sum(map(len, expected.values())) == len(rows)
     assert any(len(ranges) > 1 for ranges in how.tasks)
+
+
+def test_gateways_apart_are_counters_of_their_own(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=6, unmerged=100)
+    packing = of_runs(found, "user", gateways_apart=True)
+
+    got = numbers_of(read(found, packing, cut_small(found, "user", 3, 500)))
+
+    recorded = {row[GATEWAY] for row in rows}
+    assert got == through_chunks(found, packing)
+    assert {key[1] for key in got} == recorded
+    assert len(recorded) > 1
 
 
 @pytest.mark.parametrize("by", ["counter", "user"])

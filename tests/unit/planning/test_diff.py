@@ -6,7 +6,9 @@ from kvota.model.configured_quotas import ConfiguredQuotas, QuotaChange
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.planning.diff import changes, effects, with_plan
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import Observed, make_plan
+from kvota.planning.need import Need
+from kvota.planning.observed import Observed
+from kvota.planning.plan import make_plan
 
 ALICE = QuotaEntity(user="alice")
 
@@ -71,8 +73,8 @@ def test_a_plan_touches_only_the_quotas_it_changes() -> None:
     observed = Observed(
         quota_type=QuotaType.PRODUCE,
         entity=ALICE,
-        need=2e6,
-        rate_p50=0.0,
+        needs={0: Need(2e6, None, None, 1)},
+        rate_usual=0.0,
         events=5000,
         hours=48,
         current=None,

@@ -7,18 +7,27 @@ import pytest
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import Observed, Plan, PlanLine, Reason, make_plan
+from kvota.planning.need import Need
+from kvota.planning.observed import Observed
+from kvota.planning.plan import Plan, Sharing, make_plan
+from kvota.planning.plan_line import PlanLine, Reason, not_confirmed
 
 MB = 1_000_000.0
 RELAXED = Guardrails(hours_min=0, events_min=50, keeps_median=False, floors={})
 
 
-def tenant(user: str, need_mb: float | None, current_mb: float | None = None) -> Observed:
+def need(rate: float) -> Need:
+    return Need(rate, None, None, 1)
+
+
+def tenant(
+    user: str, need_mb: float | None, current_mb: float | None = None, *, broker: int = 0
+) -> Observed:
     return Observed(
         quota_type=QuotaType.PRODUCE,
         entity=QuotaEntity(user=user),
-        need=None if need_mb is None else need_mb * MB,
-        rate_p50=0.1 * MB,
+        needs={broker: None if need_mb is None else need(need_mb * MB)},
+        rate_usual=0.1 * MB,
         events=5_000,
         hours=48.0,
         current=None if current_mb is None else current_mb * MB,
@@ -30,9 +39,12 @@ def line_of(plan: Plan, user: str) -> PlanLine:
 
 
 def planned(
-    *observed: Observed, capacity_mb: float = 20.0, rules: Guardrails | None = None
+    *observed: Observed,
+    capacity_mb: float = 20.0,
+    rules: Guardrails | None = None,
+    sharing: Sharing | None = None,
 ) -> Plan:
-    return make_plan(observed, {QuotaType.PRODUCE: capacity_mb * MB}, rules)
+    return make_plan(observed, {QuotaType.PRODUCE: capacity_mb * MB}, rules, sharing)
 
 
 def test_who_needs_little_gets_it_with_headroom_and_the_hog_gets_its_share() -> None:
@@ -68,15 +80,16 @@ def test_a_cut_stops_at_half_the_quota_in_force() -> None:
 
 
 def test_nobody_is_cut_below_its_usual_rate() -> None:
-    busy = replace(tenant("batch", 30.0), rate_p50=15 * MB)
+    busy = replace(tenant("batch", 30.0), rate_usual=15 * MB)
 
     line = line_of(planned(busy, tenant("orders", 8.0), capacity_mb=20.0), "batch")
 
     assert (line.proposed, line.reason) == (15 * MB, Reason.FLOOR)
+    assert "--allow-below-median" in line.evidence
 
 
 def test_the_relaxed_form_may_cut_below_the_usual_rate() -> None:
-    busy = replace(tenant("batch", 30.0), rate_p50=15 * MB)
+    busy = replace(tenant("batch", 30.0), rate_usual=15 * MB)
 
     plan = planned(busy, tenant("orders", 8.0), capacity_mb=20.0, rules=RELAXED)
 
@@ -86,12 +99,69 @@ def test_the_relaxed_form_may_cut_below_the_usual_rate() -> None:
     )
 
 
-def test_who_was_throttled_keeps_what_it_has() -> None:
-    slowed = replace(tenant("orders", 1.0, current_mb=8.0), is_censored=True)
+def test_who_is_held_back_gets_a_step_more_than_was_seen() -> None:
+    slowed = replace(tenant("orders", 4.0, current_mb=4.0), share_throttled=0.3)
 
     line = line_of(planned(slowed), "orders")
 
     assert (line.proposed, line.reason) == (8 * MB, Reason.CENSORED)
+    assert line.evidence == (
+        "was held back for 30% of the time, so it needs ≥ 4.00 MB/s; a step more is 8.00 MB/s"
+    )
+
+
+def test_a_throttle_once_in_a_while_decides_nothing() -> None:
+    once = replace(tenant("orders", 1.0, current_mb=2.0), share_throttled=0.005)
+
+    line = line_of(planned(once), "orders")
+
+    assert (line.proposed, line.reason) == (1.2 * MB, Reason.NEED)
+
+
+def test_a_hog_held_at_its_quota_and_a_newcomer_share_evenly() -> None:
+    hog = replace(tenant("hog", 18.0, current_mb=18.0), rate_usual=18 * MB, share_throttled=0.9)
+
+    plan = planned(hog, tenant("newcomer", 10.0))
+
+    assert [line.proposed for line in plan.lines] == [10 * MB, 10 * MB]
+    assert [line.reason for line in plan.lines] == [Reason.SHARE, Reason.SHARE]
+
+
+def test_a_hog_that_nobody_holds_back_shares_evenly_if_that_is_allowed() -> None:
+    hog = replace(tenant("hog", 18.0, current_mb=18.0), rate_usual=17 * MB)
+    allowed = Guardrails(keeps_median=False)
+
+    kept = planned(hog, tenant("newcomer", 10.0))
+    shared = planned(hog, tenant("newcomer", 10.0), rules=allowed)
+
+    assert line_of(kept, "hog").proposed == 17 * MB
+    assert [line.proposed for line in shared.lines] == [10 * MB, 10 * MB]
+
+
+def test_needs_on_different_brokers_do_not_take_from_each_other() -> None:
+    plan = planned(tenant("here", 12.0), tenant("there", 12.0, broker=1))
+
+    assert [line.proposed for line in plan.lines] == [14.4 * MB, 14.4 * MB]
+    assert plan.lacking[QuotaType.PRODUCE] == pytest.approx(8.8 * MB)
+
+
+def test_one_broker_fewer_is_enough_where_there_is_room() -> None:
+    plan = planned(tenant("here", 5.0), tenant("there", 5.0, broker=1))
+
+    assert plan.lacking[QuotaType.PRODUCE] == 0
+
+
+def test_each_of_several_gateways_gets_its_part_of_the_capacity() -> None:
+    plan = planned(tenant("a", 30.0), tenant("b", 2.0), sharing=Sharing(gateways=2))
+
+    # Two gateways hold each to these: 15.2 and 4.8 MB/s, together 20.
+    assert [line.proposed for line in plan.lines] == [7.6 * MB, 2.4 * MB]
+
+
+def test_more_than_there_is_may_be_promised_if_that_is_said() -> None:
+    plan = planned(tenant("a", 30.0), tenant("b", 30.0), sharing=Sharing(overcommit=0.5))
+
+    assert [line.proposed for line in plan.lines] == [15 * MB, 15 * MB]
 
 
 def test_a_day_and_a_thousand_requests_are_asked_for() -> None:
@@ -100,7 +170,10 @@ def test_a_day_and_a_thousand_requests_are_asked_for() -> None:
     line = line_of(planned(young), "orders")
 
     assert (line.proposed, line.reason) == (None, Reason.TOO_LITTLE_DATA)
-    assert line.evidence == "5,000 requests in 3.0 h; a change needs 1,000 requests and 24 h"
+    assert line.evidence == (
+        "5,000 requests in 3 h with traffic of its own; a change needs 1,000 requests (--min-events) "
+        "and 24 h (--min-hours 0 for a trial)"
+    )
 
 
 def test_an_exempt_user_is_left_alone_and_its_need_is_set_aside() -> None:
@@ -137,14 +210,33 @@ def test_weight_decides_how_the_rest_is_shared() -> None:
 
 def test_lower_bounds_above_the_capacity_are_reported_as_a_lack() -> None:
     plan = planned(
-        replace(tenant("a", 30.0), rate_p50=15 * MB), replace(tenant("b", 30.0), rate_p50=15 * MB)
+        replace(tenant("a", 30.0), rate_usual=15 * MB),
+        replace(tenant("b", 30.0), rate_usual=15 * MB),
     )
 
     assert plan.spare[QuotaType.PRODUCE] == pytest.approx(-10 * MB)
 
 
+@pytest.mark.parametrize(("current_mb", "proposed_mb"), [(None, None), (3.0, 3.0), (1.5, 2.4)])
+def test_what_is_not_confirmed_is_not_lowered(
+    current_mb: float | None, proposed_mb: float | None
+) -> None:
+    line = line_of(planned(tenant("orders", 2.0, current_mb=current_mb)), "orders")
+
+    found = not_confirmed(line, "9 % would wait")
+
+    assert line.proposed == 2.4 * MB
+    assert found.proposed == (None if proposed_mb is None else proposed_mb * MB)
+    assert found.reason is Reason.NOT_CONFIRMED
+    assert found.evidence == (
+        "needed 2.00 MB/s in the time learnt from, but 9 % would wait (--headroom gives more)"
+    )
+
+
 def test_mutations_keep_fractions() -> None:
-    slow = replace(tenant("ci", None), quota_type=QuotaType.CONTROLLER_MUTATION, need=0.21)
+    slow = replace(
+        tenant("ci", None), quota_type=QuotaType.CONTROLLER_MUTATION, needs={-1: need(0.21)}
+    )
 
     plan = make_plan([slow], {QuotaType.CONTROLLER_MUTATION: 1.0}, RELAXED)
 

@@ -34,9 +34,10 @@ def run(args: argparse.Namespace) -> int:
         from kvota.app.demo.filling_disk import run_filling_disk
 
         return run_filling_disk(args.folder, seconds=args.seconds)
+    from kvota.app.cli.recommend import understood
     from kvota.app.demo.circle import run_demo
 
-    return run_demo(args.folder, seconds=args.seconds)
+    return run_demo(args.folder, seconds=args.seconds, understood=understood)
 
 
 def _seconds(text: str) -> float:

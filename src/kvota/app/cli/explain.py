@@ -160,7 +160,7 @@ def _level_lines(quota: _Json) -> Iterator[str]:
 
 def _level_texts(quota: _Json, level: _Json) -> tuple[str, str]:
     """Who is meant by it, as long as fits with the rest into a line, and what they may use."""
-    from kvota.planning.plan import format_quota
+    from kvota.planning.plan_line import format_quota
 
     if level["entity"] is None:
         return "(a client id, which this client has not)", "-"
@@ -188,7 +188,7 @@ def _counter_lines(quota: _Json, counter: _Json) -> Iterator[str]:
 
 
 def _limit_text(quota_type: QuotaType, counter: _Json) -> str:
-    from kvota.planning.plan import format_quota
+    from kvota.planning.plan_line import format_quota
 
     text = format_quota(quota_type, counter["limit_per_s"])
     if counter["factor"] != 1.0:
@@ -202,7 +202,7 @@ def _limit_text(quota_type: QuotaType, counter: _Json) -> str:
 
 def _now_text(quota_type: QuotaType, counter: _Json) -> str:
     from kvota.app.amounts import room_text
-    from kvota.planning.plan import format_quota
+    from kvota.planning.plan_line import format_quota
 
     if counter["tokens"] is not None:
         left = f"{counter['tokens']:.1f} partitions left in the bucket"

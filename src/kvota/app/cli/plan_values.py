@@ -105,3 +105,29 @@ def percent(text: str) -> float:
         msg = f'"{text}" is not a percentage, e.g. 20%'
         raise argparse.ArgumentTypeError(msg)
     return share
+
+
+def part(text: str) -> float:
+    """Read a percentage above 0 and below 100; return it as a share.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    share = percent(text)
+    if not 0 < share < 1:
+        msg = f'"{text}" is not a part, above 0% and below 100%, e.g. 70%'
+        raise argparse.ArgumentTypeError(msg)
+    return share
+
+
+def number(text: str) -> int:
+    """Read a whole number from 1 on.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    found = count(text)
+    if not found:
+        msg = f'"{text}" is not a whole number from 1 on'
+        raise argparse.ArgumentTypeError(msg)
+    return found

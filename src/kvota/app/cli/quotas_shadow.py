@@ -17,7 +17,7 @@ from kvota.model.client_quotas import CONNECTION_RATE_KEY, PRODUCER_IDS_KEY
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 from kvota.planning.wanted_quotas import WantedQuotas
 
 # Of addresses and of producers there are no rows that other quotas could be tried on.

@@ -10,28 +10,27 @@ from typing import TYPE_CHECKING
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
-from kvota.app.cli.plan_values import capacity, count, hours, percent, weight
+from kvota.app.cli.plan_values import capacity, count, hours, number, part, percent, weight
+from kvota.app.cli.recommend_text import notes, plan_json, plan_text
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
-from kvota.app.text_table import text_table
 from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import QuotaType
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import HEADROOM, PlanLine, format_quota
+from kvota.planning.plan import HEADROOM
 
 if TYPE_CHECKING:
-    from kvota.pipeline.recommend import Recommendation
+    from kvota.pipeline.recommend import Recommendation, Wishes
 
 EXAMPLE = (
     "{kvota} recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
 
-# The most affected clients that are listed; JSON has the first 10,000.
-_EFFECTS_SHOWN = 20
+# Of the record's time, from its beginning.
+_LEARN = 0.7
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +60,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a user (or client id) counts for so many; may be repeated",
     )
     parser.add_argument("--by", choices=("user", "client", "user-client"), default="user")
+    parser.add_argument(
+        "--gateways",
+        type=number,
+        metavar="N",
+        help="that will hold tenants to the quotas, each by itself: a capacity is divided by them "
+        "(default: as many as the record names)",
+    )
+    parser.add_argument(
+        "--overcommit",
+        type=percent,
+        default=0.0,
+        metavar="PERCENT",
+        help="so much more than a capacity may be promised (default: 0%%)",
+    )
+    parser.add_argument(
+        "--learn",
+        type=part,
+        default=_LEARN,
+        metavar="PERCENT",
+        help="of the record's time, from its beginning; the rest judges the plan (default: 70%%)",
+    )
     add_counting_options(parser)
     _add_guardrails(parser)
     parser.add_argument(
@@ -89,7 +109,7 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
         type=hours,
         default=rules.hours_min,
         metavar="HOURS",
-        help="of record, e.g. 24 or 2d (default: 24)",
+        help="with traffic of the tenant's own, e.g. 24 or 2d; 0 for a trial (default: 24)",
     )
     group.add_argument(
         "--min-events",
@@ -124,18 +144,18 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allow-below-median",
         action="store_true",
-        help="a tenant above its share may get less than its median rate",
+        help="a tenant above its share may get less than its usual rate, the median",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the plan and its proof, write if asked; return 1 if the replay does not confirm it."""
+    """Show the plan and its proof, write if asked; return 1 if what was held out does not confirm it."""
     if args.yes and args.quotas is None:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
     _refuse_twice("--capacity", [quota_type for quota_type, _ in args.capacity])
     _refuse_twice("--weight", [name for name, _ in args.weight])
-    rules = _guardrails(args)
+    _guardrails(args)  # said before Spark starts
     for path in (args.plan_file, args.quotas if args.yes else None):
         if path is not None:
             _check_writable(path)
@@ -144,17 +164,15 @@ def run(args: argparse.Namespace) -> int:
     written = load_quotas_in_force(args.quotas) if args.quotas else ClientQuotas()
     quotas = written.configured()
     capacities = dict(args.capacity)
-    found = on_record(
-        args, "planning from", lambda record: _plan(record, args, quotas, capacities, rules)
-    )
+    found = on_record(args, "planning from", lambda record: _plan(record, args, quotas, capacities))
     if args.output == "json":
-        print_json(_json(found))
+        print_json(plan_json(found))
     else:
-        print(_text(found, raw=args.raw))
-    for note in _notes(found):
+        print(plan_text(found, raw=args.raw))
+    for note in notes(found):
         print(f"kvota: {note}", file=sys.stderr)
     _write(found, args, written)
-    return DONE if all(proof.is_kept for proof in found.verified.values()) else NEGATIVE
+    return DONE if found.is_confirmed else NEGATIVE
 
 
 def _check_writable(path: Path) -> None:
@@ -181,25 +199,46 @@ def _plan(
     args: argparse.Namespace,
     quotas: ConfiguredQuotas,
     capacities: Mapping[QuotaType, float],
-    rules: Guardrails,
 ) -> "Recommendation":
-    from kvota.pipeline.recommend import Wishes, recommend
+    from kvota.pipeline.recommend import recommend
     from kvota.pipeline.usage import USAGE_COLUMNS
 
     types = [quota_type.value for quota_type in capacities]
     events = record.table()
     return recommend(
-        record.chunks(args.by, further=USAGE_COLUMNS, quota_types=types),
+        record.chunks(args.by, further=USAGE_COLUMNS, quota_types=types, gateways_apart=True),
         events.where(events["quota_type"].isin(types)),
         quotas,
         capacities,
-        Wishes(
-            level=args.by,
-            weights=dict(args.weight),
-            guardrails=rules,
-            headroom=args.headroom,
-            counted=counted(args),
-        ),
+        _wishes(args),
+    )
+
+
+def understood(words: Sequence[str]) -> "tuple[Mapping[QuotaType, float], Wishes]":
+    """Return the capacities and wishes that words behind ``kvota recommend`` mean."""
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    args = parser.parse_args(words)
+    return dict(args.capacity), _wishes(args)
+
+
+def _wishes(args: argparse.Namespace) -> "Wishes":
+    """Return what the options say, beside capacities and quotas.
+
+    Raises:
+        UsageError: steps that go the wrong way.
+    """
+    from kvota.pipeline.recommend import Wishes
+
+    return Wishes(
+        level=args.by,
+        weights=dict(args.weight),
+        guardrails=_guardrails(args),
+        headroom=args.headroom,
+        learn=args.learn,
+        gateways=args.gateways,
+        overcommit=args.overcommit,
+        counted=counted(args),
     )
 
 
@@ -226,120 +265,6 @@ def _guardrails(args: argparse.Namespace) -> Guardrails:
         raise UsageError(msg) from error
 
 
-def _text(found: "Recommendation", *, raw: bool) -> str:
-    header = ["tenant", "quota", "now", "", "planned", "over (open / backlog)"]
-    lines = [_line(found, line, raw=raw) for line in found.plan.lines]
-    reasons = [f"{line.reason.value}: {line.evidence}" for line in found.plan.lines]
-    parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
-    parts.append(
-        text_table(header, lines, left=2, below=reasons) if lines else "no tenant in the record"
-    )
-    parts.append("")
-    for quota_type, most in found.plan.capacities.items():
-        spare = found.plan.spare[quota_type]
-        word = "spare" if spare >= 0 else "lacking"
-        parts.append(
-            f"{quota_type}: capacity {format_quota(quota_type, most)}, "
-            f"{format_quota(quota_type, abs(spare))} {word}"
-        )
-    parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
-    parts += [f"  {change}" for change in found.changes]
-    if found.effects:
-        parts.append(f"\n{found.affected:,} clients in the record are affected:")
-        parts += [f"  {effect}" for effect in found.effects[:_EFFECTS_SHOWN]]
-        if found.affected > _EFFECTS_SHOWN:
-            parts.append(
-                f"  … and {found.affected - _EFFECTS_SHOWN:,} more (--output json names {len(found.effects):,})"
-            )
-    return "\n".join(parts)
-
-
-def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
-    proof = found.verified.get((line.quota_type, line.entity))
-
-    def text(quota: float | None) -> str:
-        if quota is None:
-            return "none"
-        return f"{quota!r}/s" if raw else format_quota(line.quota_type, quota)
-
-    open_and_closed = "" if proof is None else f"{proof.share_open:.1%} / {proof.share_closed:.1%}"
-    return [
-        name_on_screen(str(line.entity)),
-        line.quota_type.value,
-        text(line.current),
-        "→" if line.is_change else "=",
-        text(line.proposed),
-        open_and_closed,
-    ]
-
-
-def _notes(found: "Recommendation") -> list[str]:
-    notes = [*found.notes]
-    for quota_type, spare in found.plan.spare.items():
-        if spare < 0:
-            notes.append(
-                f"the guardrails keep {format_quota(quota_type, -spare)} more {quota_type} in force "
-                "than the capacity stated; repeat the plan later, or relax them"
-            )
-    unproven = [key for key, proof in found.verified.items() if not proof.is_kept]
-    for quota_type, entity in unproven:
-        notes.append(
-            f"the replay does not confirm the {quota_type} quota of {name_on_screen(str(entity))}"
-        )
-    if not found.changes:
-        notes.append("nothing would change; the reasons are in the table")
-    return notes
-
-
-def _json(found: "Recommendation") -> dict[str, object]:
-    return {
-        "plan_id": found.plan_id,
-        "level": found.level,
-        "capacity_per_s": {key.value: rate for key, rate in found.plan.capacities.items()},
-        "spare_per_s": {key.value: rate for key, rate in found.plan.spare.items()},
-        "lines": [_json_line(row) for row in found.rows()],
-        "changes": [
-            {
-                "user": _name(change.entity.user),
-                "client_id": _name(change.entity.client_id),
-                "quota_type": change.quota_type.value,
-                "old_per_s": change.old,
-                "new_per_s": change.new,
-            }
-            for change in found.changes
-        ],
-        "hidden_affected": found.affected - len(found.effects),
-        "affected": [
-            {
-                "user": effect.user,
-                "client_id": effect.client_id,
-                "quota_type": effect.quota_type.value,
-                "old_per_s": effect.old_limit,
-                "new_per_s": effect.new_limit,
-                "on_another_counter": effect.moves,
-            }
-            for effect in found.effects
-        ],
-    }
-
-
-def _json_line(row: dict[str, object]) -> dict[str, object]:
-    units = {
-        "need": "need_per_s",
-        "fair_share": "fair_share_per_s",
-        "current": "current_per_s",
-        "proposed": "proposed_per_s",
-        "share_open": "open_over_ratio",
-        "share_closed": "backlog_over_ratio",
-        "share_holdout": "holdout_over_ratio",
-    }
-    return {units.get(name, name): value for name, value in row.items() if name != "plan_id"}
-
-
-def _name(name: object) -> str | None:
-    return None if name is None else str(name)
-
-
 def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuotas) -> None:
     """Write what the plan makes of the quotas; what it says nothing of, such as an ip's, stays."""
     from kvota.app.plan_file import write_planned_quotas
@@ -352,7 +277,7 @@ def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuot
         write_planned_quotas(
             args.plan_file, new, found.plan, plan_id=found.plan_id, computed_from=before
         )
-        print(f"kvota: wrote {args.plan_file}", file=sys.stderr)
+        print(f"kvota: wrote {args.plan_file}{_applied_by(args.plan_file)}", file=sys.stderr)
     if args.yes and found.changes:
         copy = args.quotas.with_name(f"{args.quotas.name}.before-{found.plan_id}")
         try:
@@ -364,3 +289,16 @@ def _write(found: "Recommendation", args: argparse.Namespace, before: ClientQuot
         follows = "quotas apply" if args.quotas.suffix in SUFFIXES else "gateway reload"
         print(f"kvota: wrote {args.quotas}; in force with: {called()} {follows}", file=sys.stderr)
         print(f"kvota: to undo: mv {copy} {args.quotas}", file=sys.stderr)
+
+
+def _applied_by(path: Path) -> str:
+    """Say how a plan comes into force, and how it goes."""
+    from kvota.store.quotas_yaml import SUFFIXES
+
+    if path.suffix not in SUFFIXES:
+        return ""
+    undo = path.with_suffix(f".undo{path.suffix}")
+    return (
+        f"; in force with: {called()} quotas apply {path}, which notes in {undo} what was before; "
+        f"back with: {called()} quotas undo {undo}"
+    )

@@ -84,6 +84,7 @@ class Record:
         further: Iterable[str] = (),
         quota_types: Iterable[str] | None = None,
         modes_apart: bool = False,
+        gateways_apart: bool = False,
     ) -> "Chunks":
         """Return its charges, packed."""
         from kvota.pipeline.chunks import chunks_of_files
@@ -96,6 +97,7 @@ class Record:
             quota_types=quota_types,
             period=self.period,
             modes_apart=modes_apart,
+            gateways_apart=gateways_apart,
         )
 
     def table(self) -> "DataFrame":

@@ -22,7 +22,7 @@ from kvota.files.command_name import called
 from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 from kvota.session.principal import ANONYMOUS
 
 if TYPE_CHECKING:

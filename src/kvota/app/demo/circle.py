@@ -5,7 +5,7 @@ the same tenants again → the law and the limits, judged from the record.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from kvota.app.demo.tenants import (
 from kvota.app.demo.traffic import run_tenants
 from kvota.app.demo.verdicts import verdicts
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
+from kvota.files.command_name import called
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
@@ -34,8 +35,7 @@ from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms
-from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import format_quota
+from kvota.planning.plan_line import format_quota
 from kvota.store.quotas_file import dump_quotas
 
 if TYPE_CHECKING:  # Spark is imported when the first traffic has run
@@ -44,7 +44,9 @@ if TYPE_CHECKING:  # Spark is imported when the first traffic has run
     from kvota.pipeline.chunk_schema import By
     from kvota.pipeline.chunks import Chunks
     from kvota.pipeline.law import LawResult
-    from kvota.pipeline.recommend import Recommendation
+    from kvota.pipeline.recommend import Recommendation, Wishes
+
+    Understood = Callable[[Sequence[str]], tuple[Mapping[QuotaType, float], Wishes]]
 
 STEPS = 8
 # Small, so that the rates of a run of 20 s can be compared with the limits: what a bucket lets a client
@@ -62,24 +64,25 @@ FIRST_GUESS = ConfiguredQuotas(
         }
     }
 )
-# The operator says that this cluster can take this much.
-CAPACITIES = {
-    QuotaType.PRODUCE: 10e6,
-    QuotaType.FETCH: 20e6,
-    QuotaType.CONTROLLER_MUTATION: 8.0,
-}
+# The operator says how much this cluster can take, and that a trial of some seconds is enough for a plan.
+PLAN_OPTIONS = (
+    *("--capacity", "PRODUCE=10MB/s", "--capacity", "FETCH=20MB/s"),
+    *("--capacity", "CONTROLLER_MUTATION=8/s"),
+    *("--min-hours", "0", "--min-events", "1", "--headroom", "50%", "--allow-below-median"),
+)
 # As well: how many producers a tenant may start in an hour, all at once if it likes.
 NEW_IDS, NEW_IDS_WINDOW_S = 10.0, 3_600
 PARTITIONS = 2
-# The plan is made from 20 s of traffic, for a cluster that nobody depends on.
-RELAXED = Guardrails(
-    hours_min=0, events_min=1, step_up_max=1e6, step_down_max=1e-6, keeps_median=False
-)
 _SHADOW, _ENFORCED = "shadow", "enforced"
 
 
-def run_demo(folder: Path, *, seconds: float) -> int:
+def run_demo(folder: Path, *, seconds: float, understood: "Understood") -> int:
     """Run the demo; its record and quotas stay in ``folder``. Return 1 if a promise was broken.
+
+    Args:
+        folder: is made anew.
+        seconds: how long the tenants run, each time.
+        understood: what words behind ``kvota recommend`` mean.
 
     Raises:
         KvotaError: Kafka, the gateway or a tenant failed; nothing is left running.
@@ -94,7 +97,7 @@ def run_demo(folder: Path, *, seconds: float) -> int:
             for tenant in PRODUCING:
                 kafka.create_topic(topic_of(tenant), partitions=PARTITIONS)
             said.append(f"broker at {kafka.sasl_bootstrap_servers}")
-        code = _Circle(screen, folder, kafka, passwords, seconds).run(stack)
+        code = _Circle(screen, folder, kafka, passwords, seconds, understood).run(stack)
     print(f"\n{format_duration_ms(screen.elapsed_s * 1000)} in all; nothing is left running")
     return code
 
@@ -107,7 +110,9 @@ class _Circle:
         kafka: LocalKafka,
         passwords: dict[str, str],
         seconds: float,
+        understood: "Understood",
     ) -> None:
+        self._understood = understood
         self._screen = screen
         self._folder = folder
         self._kafka = kafka
@@ -128,7 +133,9 @@ class _Circle:
         screen.show(f"\n{replayed}\n")
         with screen.step("Spark: a plan under the capacity stated"):
             found = self._recommended(spark)
-        screen.show(f"\n{tables.plan_table(found.plan.lines, before, CAPACITIES)}\n")
+        table = tables.plan_table(found.plan.lines, before, found.plan.capacities)
+        command = tables.as_typed([called(), "recommend", *self._plan_words()])
+        screen.show(f"\n{command}\n\n{table}\n\n{tables.confirmed(found.together)}\n")
         after_seen = self._traffic(_ENFORCED, found.new)
         with screen.step("Spark: the law and the limits, judged from the record"):
             after = self._usage(spark, _ENFORCED)
@@ -233,14 +240,26 @@ class _Circle:
 
     def _recommended(self, spark: "SparkSession") -> "Recommendation":
         from kvota.pipeline.events import read_events
-        from kvota.pipeline.recommend import Wishes, recommend
+        from kvota.pipeline.recommend import recommend
         from kvota.pipeline.usage import USAGE_COLUMNS
 
-        planned = [quota_type.value for quota_type in CAPACITIES]
-        chunks = self._chunks(spark, [_SHADOW], "user", further=USAGE_COLUMNS, quota_types=planned)
+        capacities, wishes = self._understood(self._plan_words())
+        planned = [quota_type.value for quota_type in capacities]
+        chunks = self._chunks(
+            spark,
+            [_SHADOW],
+            "user",
+            further=USAGE_COLUMNS,
+            quota_types=planned,
+            gateways_apart=True,
+        )
         clients = read_events(spark, self._record(_SHADOW))
-        wishes = Wishes(guardrails=RELAXED)
-        return recommend(chunks, clients, FIRST_GUESS, CAPACITIES, wishes)
+        return recommend(chunks, clients, FIRST_GUESS, capacities, wishes)
+
+    def _plan_words(self) -> list[str]:
+        """Return the words behind ``kvota recommend`` that make the same plan."""
+        quotas = self._folder / _SHADOW / "quotas.toml"
+        return ["--events", str(self._record(_SHADOW)), "--quotas", str(quotas), *PLAN_OPTIONS]
 
     def _law(self, spark: "SparkSession") -> "LawResult":
         from kvota.pipeline.law import LAW_COLUMNS, law
@@ -255,12 +274,20 @@ class _Circle:
         *,
         further: Iterable[str] = (),
         quota_types: Iterable[str] | None = None,
+        gateways_apart: bool = False,
     ) -> "Chunks":
         from kvota.pipeline.chunks import chunks_of_files
         from kvota.record.found_events import find_events
 
         found = find_events(self._record(mode) for mode in modes)
-        return chunks_of_files(spark, found, by, further=further, quota_types=quota_types)
+        return chunks_of_files(
+            spark,
+            found,
+            by,
+            further=further,
+            quota_types=quota_types,
+            gateways_apart=gateways_apart,
+        )
 
 
 def _with_new_ids(quotas: ConfiguredQuotas) -> ClientQuotas:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvota.app.demo.screen import WIDTH, wrapped
 from kvota.app.demo.tenants import (
@@ -20,7 +21,13 @@ from kvota.app.text_table import text_table
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_byte_rate, format_duration_ms
 from kvota.planning.need import Tolerance
-from kvota.planning.plan import HEADROOM, PlanLine, Reason, format_quota
+from kvota.planning.plan_line import PlanLine, Reason, format_quota
+
+if TYPE_CHECKING:
+    from kvota.pipeline.admitted import Together
+
+# A path may make a line longer.
+_COMMAND_WIDTH = WIDTH - 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ def plan_table(lines: Sequence[PlanLine], used: Uses, capacities: Mapping[QuotaT
             text_table(header, rows, left=2, last_left=True, width=WIDTH),
             "",
             wrapped(
-                "used: its mean rate. needs: the smallest quota under which no more than "
+                "used: its mean rate. needs: the smallest quota under which, in the first 70 % of the time, no more than "
                 f"{tolerance.share_over_max:.1%} of its requests would have been throttled, and none for "
                 f"more than {format_duration_ms(tolerance.worst_ms_max)}. Its busiest moments "
                 "decide that, so it is above the mean."
@@ -152,18 +159,46 @@ def _plan_row(line: PlanLine, used: Uses) -> list[str]:
     tenant = str(line.entity.user)
     use = used.get((tenant, line.quota_type))
     because = {
-        Reason.NEED: f"what it needs, and {HEADROOM:.0%} more",
+        Reason.NEED: "what it needs, and the headroom",
         Reason.SHARE: "a fair share: it needs more",
         Reason.FLOOR: "the least that is planned",
+        Reason.STEP: "one step from the first guess",
+        Reason.KEPT: "the first guess is right",
+        Reason.NOT_CONFIRMED: "as it was: not confirmed",
     }
     return [
         tenant,
         line.quota_type.value,
         _amount(line.quota_type, use.rate if use else 0.0),
-        "-" if line.need is None else _amount(line.quota_type, line.need),
+        "-" if line.need is None else _amount(line.quota_type, line.need.rate),
         _amount(line.quota_type, line.proposed),
         because.get(line.reason, line.reason.value.replace("_", " ")),
     ]
+
+
+def as_typed(words: Sequence[str]) -> str:
+    """Return a command as a user would type it, an option to a line where it is long."""
+    lines = [""]
+    for word in words:
+        if word.startswith("--") and len(lines[-1]) + len(word) > _COMMAND_WIDTH:
+            lines.append("   ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)
+
+
+def confirmed(whole: "Sequence[Together]") -> str:
+    """Return whether all tenants together stay within the capacities in the time that was held out."""
+    kept = [f"{each.quota_type}" for each in whole if each.is_kept]
+    over = [
+        f"{each.quota_type} is above it in {each.seconds_over} of {each.seconds} s"
+        for each in whole
+        if not each.is_kept
+    ]
+    parts = [f"{', '.join(kept)} within the capacity"] if kept else []
+    return wrapped(
+        "The plan, replayed over the 30 % of the time that it was not learnt from: all tenants together: "
+        + "; ".join([*parts, *over])
+    )
 
 
 def before_and_after(before: Uses, after: Uses, marks: Mapping[tuple[str, str], str]) -> str:

@@ -77,7 +77,7 @@ def note_delay(sums: Doubles, c: int, refusals: int, delay_ms: int) -> None:
 
 
 @step
-def _closed_bucket(
+def closed_bucket(
     tokens: Doubles,
     own: Int64s,
     c: int,
@@ -115,7 +115,7 @@ def _closed_bucket(
 
 
 @step
-def _closed_debt(
+def closed_debt(
     debts: Doubles,
     worths: Doubles,
     own: Int64s,
@@ -212,7 +212,7 @@ def bucket_closed_rows(
                 own[OWN_TOUCHED_MS, c] = 0
             burst = _burst_tokens(width, length_ms, bound)
             check_first = strict[row] and amount >= 0
-            admitted_ms, refusals, throttle_ms = _closed_bucket(
+            admitted_ms, refusals, throttle_ms = closed_bucket(
                 tokens, own, c, sent_ms, amount, bound, burst, check_first, blocked
             )
             own[OWN_FREE_MS, c] = free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
@@ -256,7 +256,7 @@ def debt_closed_rows(
                 debts[c] = -burst_ms
                 own[OWN_TOUCHED_MS, c] = sent_ms
             blocked = _is_blocked(limits[c], floor)
-            admitted_ms, waits, throttle_ms = _closed_debt(
+            admitted_ms, waits, throttle_ms = closed_debt(
                 debts, worths, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
             )
             own[OWN_FREE_MS, c] = free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)

@@ -141,9 +141,9 @@ def order_windows(
 
 # What is summed of a second: rows of ``sums``.
 OWNER, SECOND, EVENTS, THROTTLED_ROWS, REJECTED_ROWS, TOLD_MS, IS_ENFORCED, IS_CENSORED = range(8)
-LIMIT_BINDS, HAS_OTHER_TAGS, FURTHER = 8, 9, 10
-SUMS = 11
-# … where ``FURTHER`` counts decisions that are no events; and of ``used``. ``LARGEST`` is the largest of the counter's own limits in that second, infinite where it had none.
+LIMIT_BINDS, HAS_OTHER_TAGS, FURTHER, HELD_MS = 8, 9, 10, 11
+SUMS = 12
+# … where ``FURTHER`` counts decisions that are no events, and ``HELD_MS`` is the longest time for which somebody was really held back; and of ``used``. ``LARGEST`` is the largest of the counter's own limits in that second, infinite where it had none.
 USED, LIMIT, LARGEST = range(3)
 USED_ROWS = 3
 
@@ -207,6 +207,8 @@ def sum_seconds(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
                 sums[IS_ENFORCED, at] = 1
             if upstream_ms[row] > 0 or (enforced[row] and (was_rejected or throttled)):
                 sums[IS_CENSORED, at] = 1
+                held_ms = max(upstream_ms[row], throttle_ms[row] if enforced[row] else 0)
+                sums[HELD_MS, at] = max(sums[HELD_MS, at], held_ms)
             used[LIMIT, at] = limit[row]
             own = limit[row] if limit_binds[row] and limit[row] > 0 else np.inf
             used[LARGEST, at] = max(used[LARGEST, at], own)
