@@ -38,6 +38,7 @@ NAMES = (
     "pods",
     "first_sequence",
     "broker_memory",
+    "client_matrix",
 )
 
 
