@@ -1,7 +1,6 @@
 """Client libraries, each directly at three brokers with TLS, SCRAM and ACLs and through the gateway: they are told the same."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.integration.matrix.matrix import THROUGH, Outcome, run_matrix, secured_place
@@ -21,9 +20,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TappedGateway]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(
-    place: TappedGateway, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Outcome]:
+def outcomes(place: TappedGateway, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     return run_matrix(place, tmp_path_factory.mktemp("clients"), CLIENTS, records=RECORDS)
 
 

@@ -83,6 +83,8 @@ def secured_place(folder: Path) -> Iterator[TappedGateway]:
         users={USER: SECRET},
         acls=_ACLS,
         tls="none",
+        # kafka-python asks for the topic that it deletes again: it may have it made anew before.
+        properties={"auto.create.topics.enable": "false"},
         java_options=SHORT_LIVED,
     )
     with kafka:

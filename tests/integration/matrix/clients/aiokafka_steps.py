@@ -32,7 +32,8 @@ def config(secret: str = SECRET) -> dict[str, object]:
 
 def say(step: str, result: object) -> None:
     """One line of the result."""
-    print(f"{step}: {result}", flush=True)
+    sys.stdout.write(f"{step}: {result}\n")
+    sys.stdout.flush()
 
 
 async def error_of(act: Awaitable[object]) -> str:
@@ -104,9 +105,7 @@ async def main() -> None:
     again = (await admin.create_topics(topics[:1])).topic_errors[0][1]
     say("created", f"again: {for_code(again).__name__}")
     [described] = await admin.describe_topics([NAME])
-    parts = sorted(
-        (one["partition"], sorted(one["replicas"])) for one in described["partitions"]
-    )
+    parts = sorted((one["partition"], sorted(one["replicas"])) for one in described["partitions"])
     say("described", parts)
     say("produced", f"{await produce(NAME, range(RECORDS), 3)} acknowledged")
     say("ends", await ends(NAME, 3))

@@ -25,7 +25,8 @@ logging.disable(logging.CRITICAL)
 
 def say(step: str, result: object) -> None:
     """One line of the result."""
-    print(f"{step}: {result}", flush=True)
+    sys.stdout.write(f"{step}: {result}\n")
+    sys.stdout.flush()
 
 
 def error_of(act) -> str:

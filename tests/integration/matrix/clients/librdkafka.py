@@ -29,7 +29,8 @@ CONFIG = {
 
 def say(step: str, result: object) -> None:
     """One line of the result."""
-    print(f"{step}: {result}", flush=True)
+    sys.stdout.write(f"{step}: {result}\n")
+    sys.stdout.flush()
 
 
 def error_of(act) -> str:

@@ -48,8 +48,6 @@ func main() {
 	produce(ctx)
 	say("ends", ends(ctx, admin, name, 3))
 	say("classic", consume(ctx, name, name+"-classic", records))
-	// KIP-848: franz-go asks for it where its context is marked so.
-	say("consumer", consume(context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true), name, name+"-consumer", records))
 	committed(ctx, admin)
 	transactions(ctx)
 	say("transactions' end", ends(ctx, admin, name+"-t", 1))
