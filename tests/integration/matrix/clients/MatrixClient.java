@@ -48,6 +48,7 @@ public final class MatrixClient {
             NewTopic first = new NewTopic(name, 3, (short) 3);
             NewTopic second = new NewTopic(name + "-t", 1, (short) 3);
             admin.createTopics(List.of(first, second)).all().get();
+            Thread.sleep(1_500); // brokers learn of topics a moment later
             say("created", "again: " + errorOf(admin.createTopics(List.of(first)).all()));
             describe(admin, isNew ? "topicNameValues" : "values");
             produce();

@@ -103,6 +103,7 @@ async def main() -> None:
     topics = [NewTopic(NAME, 3, 3), NewTopic(f"{NAME}-t", 1, 3)]
     await admin.create_topics(topics)
     again = (await admin.create_topics(topics[:1])).topic_errors[0][1]
+    await asyncio.sleep(1.5)  # brokers learn of topics a moment later
     say("created", f"again: {for_code(again).__name__}")
     [described] = await admin.describe_topics([NAME])
     parts = sorted((one["partition"], sorted(one["replicas"])) for one in described["partitions"])

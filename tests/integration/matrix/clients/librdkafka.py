@@ -105,6 +105,7 @@ def main() -> None:
     topics = [NewTopic(NAME, 3, 3), NewTopic(f"{NAME}-t", 1, 3)]
     for answer in admin.create_topics(topics).values():
         answer.result()
+    time.sleep(1.5)  # brokers learn of topics a moment later
     say("created", "again: " + error_of(admin.create_topics(topics[:1])[NAME].result))
     described = admin.list_topics(NAME).topics[NAME].partitions
     say("described", [(one.id, sorted(one.replicas)) for one in described.values()])

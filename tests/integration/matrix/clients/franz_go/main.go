@@ -43,6 +43,7 @@ func main() {
 	say("cluster", fmt.Sprint(*cluster.ClusterID, nodes))
 	create(ctx, admin, name, 3)
 	create(ctx, admin, name+"-t", 1)
+	time.Sleep(1500 * time.Millisecond) // brokers learn of topics a moment later
 	say("created", "again: "+create(ctx, admin, name, 3))
 	describe(ctx, admin)
 	produce(ctx)
