@@ -40,6 +40,7 @@ NAMES = (
     "pods",
     "first_sequence",
     "broker_memory",
+    "client_matrix",
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kvota.files.cache import cache_folder
 from kvota.localkafka.jars.jar_store import JarStore
-from kvota.localkafka.jars.lock import ECJ_SET, Jar, jars_of
+from kvota.localkafka.jars.lock import CLIENTS_PREFIX, ECJ_SET, Jar, jars_of
 
 KAFKA_VERSION = "4.3.1"
 
@@ -25,6 +25,18 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
         CorruptDataError: a jar that was fetched twice is not the one the lock names.
     """
     return _class_path(f"Kafka {version}", jars_of(version))
+
+
+@functools.cache
+def clients_classpath(version: str) -> str:
+    """Return the class path with the Java clients alone of a Kafka of which there is no broker here: ``2.5.1``.
+
+    Raises:
+        UsageError: the lock has no such clients.
+        UnreachableError: jars are missing and could not be fetched.
+        CorruptDataError: a jar that was fetched twice is not the one the lock names.
+    """
+    return _class_path(f"Kafka's clients {version}", jars_of(f"{CLIENTS_PREFIX}{version}"))
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kvota.files.whole_file import write_whole
 from kvota.localkafka.jars.ivy import FETCHED, Fetched, fetch, run_ivy
-from kvota.localkafka.jars.lock import ECJ_SET, LOCK_FILE, Jar, format_lock
+from kvota.localkafka.jars.lock import CLIENTS_PREFIX, ECJ_SET, LOCK_FILE, Jar, format_lock
 from kvota.model.errors import UnreachableError
 
 # Each set begins with these jars. Kafka 3.9 brings a logging back end, Kafka 4 does not.
@@ -28,6 +28,8 @@ ROOTS: dict[str, list[str]] = {
         "org.apache.kafka:kafka_2.13:3.9.2",
         "org.apache.kafka:kafka-tools:3.9.2",
     ],
+    # The oldest clients that are tried.
+    f"{CLIENTS_PREFIX}2.5.1": ["org.apache.kafka:kafka-clients:2.5.1"],
     ECJ_SET: ["org.eclipse.jdt:ecj:3.45.0"],
 }
 

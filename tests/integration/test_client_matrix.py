@@ -1,0 +1,47 @@
+"""Client libraries, each directly at three brokers with TLS, SCRAM and ACLs and through the gateway: they are told the same."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.integration.matrix.matrix import THROUGH, Outcome, run_matrix, secured_place
+from tests.integration.tapped_gateway import TappedGateway
+
+CLIENTS = ("Java 4.3.1", "Java 2.5.1", "librdkafka", "aiokafka", "kafka-python")
+RECORDS = 300
+READ_ALL = f"{RECORDS} records, sum {sum(range(RECORDS))}"
+ALL_READ = {f"{group}: {READ_ALL}" for group in ("classic", "consumer", "share")}
+GROUPS_OF = {"Java 4.3.1": 3, "librdkafka": 2}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TappedGateway]:
+    with secured_place(tmp_path_factory.mktemp("matrix")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def outcomes(place: TappedGateway, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    return run_matrix(place, tmp_path_factory.mktemp("clients"), CLIENTS, records=RECORDS)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_is_told_the_same_through_the_gateway(
+    outcomes: dict[str, Outcome], name: str
+) -> None:
+    outcome = outcomes[name]
+    assert outcome.is_same, "\n".join(outcome.differences())
+    said = outcome.steps[THROUGH]
+    assert len(ALL_READ & set(said)) == GROUPS_OF.get(name, 1)
+    assert "transactions: 10 records, sum 45" in said
+    # Two markers of transactions are behind the 20 records.
+    assert any(line.startswith("transactions' end") and "22" in line for line in said)
+    assert [line for line in said if line.startswith("denied") and line.endswith("none")] == []
+    assert not said[-1].endswith("none"), said[-1]
+
+
+def test_no_client_gets_a_brokers_address(
+    place: TappedGateway, outcomes: dict[str, Outcome]
+) -> None:
+    assert len(outcomes) == len(CLIENTS)
+    place.assert_no_address_leaked()
+    assert "Traceback" not in place.log
