@@ -13,7 +13,9 @@ from kvota.files.command_name import called
 _CHOICE = re.compile(r"(?P<place>.+): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.+)\)")
 _NUMBER = re.compile(r"(?P<place>.+): invalid (?P<kind>int|float) value: '(?P<word>.*)'")
 _SURPLUS = re.compile(r"unrecognized arguments: (?P<word>\S+).*", re.DOTALL)
-_REQUIRED = re.compile(r"the following arguments are required: (?P<option>--[a-z-]+)")
+_REQUIRED = re.compile(
+    r"(?:the following arguments are required:|one of the arguments) (?P<option>--[a-z-]+)(?: .*)?"
+)
 # What other programs call it.
 _OTHERWISE_CALLED = {
     "--json": "--output json",
@@ -82,7 +84,9 @@ class Parser(argparse.ArgumentParser):
         required = _REQUIRED.fullmatch(message)
         if required is not None and self._words and not self._words[0].startswith("-"):
             option = required["option"]
-            return f"{message}.{_meant(f'{option} {self._words[0]}')}"
+            takes_words = self._option_string_actions[option].nargs != 0
+            near = f"{option} {self._words[0]}" if takes_words else None
+            return f"{message}.{_meant(near)}"
         return f"{message}."
 
     def _said_of_surplus(self, word: str) -> str:
