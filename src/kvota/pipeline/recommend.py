@@ -22,13 +22,10 @@ from kvota.pipeline.usage import span_s
 from kvota.planning.diff import Change, Effect, changes, with_plan
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.need import Need, Tolerance, daily_need
-from kvota.planning.plan import HEADROOM, Plan, Sharing, make_plan
+from kvota.planning.plan import HEADROOM, LEARN, Plan, Sharing, make_plan
 from kvota.planning.plan_line import PlanLine, Reason, format_quota, not_confirmed
 
 Level = Literal["user", "client", "user-client"]
-
-# The first part of the record, of which needs are learnt; the rest judges the plan.
-LEARN = 0.7
 
 # Where a plan decides nothing there is nothing to confirm.
 _NOT_DECIDED = frozenset({Reason.EXEMPT, Reason.TOO_LITTLE_DATA})

@@ -13,6 +13,8 @@ from kvota.planning.plan_line import PlanLine, Reason, evidence, kept
 
 # A tenant gets this much above its need, so that the first busier day does not throttle it.
 HEADROOM = 0.2
+# The first part of a record's time, of which needs are learnt; the rest judges the plan.
+LEARN = 0.7
 
 _FIGURES = 3
 
@@ -97,6 +99,10 @@ class _PlanOfType:
         self._headroom = headroom
         self._wants: list[dict[int, float]] = []
         self.brokers = sorted({broker for tenant in observed for broker in tenant.needs}) or [-1]
+        self._weights = {
+            broker: fsum(each.weight for each in observed if broker in each.needs) or 1.0
+            for broker in self.brokers
+        }
         self._lines = self._planned(frozenset())
         unchanged: frozenset[QuotaEntity] = frozenset()
         # This repeats because what one tenant leaves unused can change another's limit.
@@ -158,12 +164,12 @@ class _PlanOfType:
                 movable, claims, found.shares, found.levels, strict=True
             )
         }
+        highest = max((level for level in found.levels if level < inf), default=inf)
         lines = []
         for tenant in self._observed:
             reason = stays[tenant.entity]
             if reason is not None:
-                level = max((level for level in found.levels if level < inf), default=inf)
-                lines.append(kept(self._blank(tenant, level), reason, rules))
+                lines.append(kept(self._blank(tenant, highest), reason, rules))
             else:
                 lines.append(granted[tenant.entity])
         return lines
@@ -172,8 +178,7 @@ class _PlanOfType:
         need = tenant.need
         if level == inf:  # nobody stops it, so its part is what weights alone would give it
             level = min(
-                max(0.0, self._room)
-                / (fsum(each.weight for each in self._observed if broker in each.needs) or 1.0)
+                max(0.0, self._room) / self._weights[broker]
                 for broker in (tenant.needs or self.brokers)
             )
         return PlanLine(

@@ -19,7 +19,7 @@ from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_type import QuotaType
 from kvota.planning.guardrails import Guardrails
-from kvota.planning.plan import HEADROOM
+from kvota.planning.plan import HEADROOM, LEARN
 
 if TYPE_CHECKING:
     from kvota.pipeline.recommend import Recommendation, Wishes
@@ -28,9 +28,6 @@ EXAMPLE = (
     "{kvota} recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
     "--capacity CONTROLLER_MUTATION=10/s --min-hours 0"
 )
-
-# Of the record's time, from its beginning.
-_LEARN = 0.7
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--learn",
         type=part,
-        default=_LEARN,
+        default=LEARN,
         metavar="PERCENT",
         help="of the record's time, from its beginning; the rest judges the plan (default: 70%%)",
     )
