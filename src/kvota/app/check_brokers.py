@@ -43,21 +43,31 @@ async def _asked(config: GatewayConfig) -> Answers:
     if len(missing) == len(servers):
         return Answers(missing, "")
     try:
-        cluster = _cluster(config)
-        named = await _named(cluster, config)
+        count, others = await _all_of_the_cluster(config)
     except KvotaError as error:
         note = (
             f"only {_BOOTSTRAP} were tried: which brokers there are could not be asked ({error}). "
             f"{ADMIN_PREFIXES[0]}* of [kafka] tell how the gateway itself logs in"
         )
         return Answers(missing, note)
+    missing += others
+    brokers = f"{count} broker{'s' if count > 1 else ''}"
+    return Answers(missing, "" if missing else f"all {brokers} of the cluster answer")
+
+
+async def _all_of_the_cluster(config: GatewayConfig) -> tuple[int, list[str]]:
+    """Return how many brokers there are, and a sentence for each that does not answer.
+
+    Raises:
+        KvotaError: which ones there are cannot be asked.
+    """
+    cluster = _cluster(config)
     try:
-        others = await asyncio.gather(*(_broker(cluster, node, config) for node in named.items()))
+        named = await _named(cluster, config)
+        said = await asyncio.gather(*(_broker(cluster, node, config) for node in named.items()))
     finally:
         await cluster.close()
-    missing += [sentence for sentence in others if sentence]
-    count = f"{len(named)} broker{'s' if len(named) > 1 else ''}"
-    return Answers(missing, "" if missing else f"all {count} of the cluster answer")
+    return len(named), [sentence for sentence in said if sentence]
 
 
 def _cluster(config: GatewayConfig) -> "Cluster":
@@ -77,12 +87,8 @@ async def _named(cluster: "Cluster", config: GatewayConfig) -> dict[int, Address
         async with asyncio.timeout(connect_ms / 1000):
             told = await cluster.metadata([])
     except TimeoutError as error:
-        await cluster.close()
         msg = f"no answer in {connect_ms} ms"
         raise UsageError(msg) from error
-    except KvotaError:
-        await cluster.close()
-        raise
     return {node_id: (one.host, one.port) for node_id, one in sorted(told.brokers.items())}
 
 

@@ -113,12 +113,12 @@ def proofs(chunks: Chunks, planned: Planned) -> dict[int, Proof]:
     def stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
         last: pa.RecordBatch | None = None
         for rows, found in replayed_parts(parts, planned):
-            batch = _proofs(rows, found.proofs)
-            wanted = [key in planned.quotas for key in batch.column("counter_id").to_pylist()]
-            batch = batch.filter(pa.array([*wanted[:-1], False]))
-            if len(batch):
-                yield batch
-            last = _proofs(rows, found.proofs).slice(len(wanted) - 1) if wanted[-1] else None
+            of_all = _proofs(rows, found.proofs)
+            wanted = [key in planned.quotas for key in of_all.column("counter_id").to_pylist()]
+            done = of_all.filter(pa.array([*wanted[:-1], False]))
+            if len(done):
+                yield done
+            last = of_all.slice(len(wanted) - 1) if wanted[-1] else None
         if last is not None:
             yield last
 

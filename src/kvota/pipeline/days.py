@@ -1,12 +1,13 @@
 """Cuts counters by days: each day of a counter is replayed by itself. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from kvota.pipeline.arrow_columns import Array
+from kvota.pipeline.direct import continued
 from kvota.pipeline.unpack import Rows
 
 DAY_US = 86_400_000_000
@@ -53,40 +54,27 @@ class Days:
             rows = every_row.where((day >= 0) & (day < self.count))
             if not rows.starts[-1]:
                 continue
-            cut = self._cut(rows)
-            names, days = cut.names, self._days(rows)
-            keys = names.column("counter_id").to_numpy()
-            if last is not None:
-                # What goes on stands first, and may be without further rows here.
-                continues = keys[0] == last[1]
-                if not continues:
-                    names = pa.Table.from_batches([last[0], names]).combine_chunks().to_batches()[0]
-                    days = np.append(last[2], days)
-                    cut = Rows(names, np.append(0, cut.starts), continues=True, columns=cut.columns)
-                else:
-                    cut = Rows(names, cut.starts, continues=True, columns=cut.columns)
-            last = (names.slice(len(names) - 1), int(keys[-1]), int(days[-1]))
+            cut, days = self._cut(rows)
+            keys = cut.names.column("counter_id").to_numpy()
+            # What goes on stands first, and may be without further rows here.
+            if last is not None and keys[0] == last[1]:
+                cut = replace(cut, continues=True)
+            elif last is not None:
+                cut, days = continued(cut, last[0]), np.append(last[2], days)
+            last = (cut.names.slice(len(cut.names) - 1), int(keys[-1]), int(days[-1]))
             yield cut, days
 
-    def _days(self, rows: Rows) -> Array:
-        found: Array = self._begins(rows)[1]
-        return found
-
-    def _begins(self, rows: Rows) -> tuple[Array, Array, Array]:
-        """Return where days of counters begin, which they are, and whose."""
+    def _cut(self, rows: Rows) -> tuple[Rows, Array]:
+        """Return the rows with a counter per day, and the day of each."""
         day = (rows.columns["ts_us"] - self.from_us) // self.day_us
         owner = rows.spread(np.arange(len(rows.names)))
         is_new = np.ones(len(day), np.bool_)
         is_new[1:] = (day[1:] != day[:-1]) | (owner[1:] != owner[:-1])
         begins = np.flatnonzero(is_new)
-        return begins, day[begins], owner[begins]
-
-    def _cut(self, rows: Rows) -> Rows:
-        begins, days, owners = self._begins(rows)
-        names = rows.names.take(pa.array(owners))
+        days = day[begins]
+        names = rows.names.take(pa.array(owner[begins]))
         keys = self.key(names.column("counter_id").to_numpy(), days)
         place = names.schema.get_field_index("counter_id")
         names = names.set_column(place, names.schema.field(place), pa.array(keys))
-        return Rows(
-            names, np.append(begins, rows.starts[-1]), continues=False, columns=rows.columns
-        )
+        starts = np.append(begins, rows.starts[-1])
+        return Rows(names, starts, continues=False, columns=rows.columns), days

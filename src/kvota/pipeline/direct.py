@@ -72,11 +72,12 @@ def rows_in(parts: Iterable[Events], packing: Packing) -> Iterator[Rows]:
         rows = _rows(events, packing)
         if rows is None:
             continue
-        yield rows if last is None else _continued(rows, last)
+        yield rows if last is None else continued(rows, last)
         last = rows.names.slice(len(rows.names) - 1)
 
 
-def _continued(rows: Rows, last: pa.RecordBatch) -> Rows:
+def continued(rows: Rows, last: pa.RecordBatch) -> Rows:
+    """Return rows that come behind others: their last counter stands first, without further rows."""
     names = pa.Table.from_batches([last, rows.names]).combine_chunks().to_batches()[0]
     return Rows(names, np.append(0, rows.starts), continues=True, columns=rows.columns)
 

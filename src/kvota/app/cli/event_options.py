@@ -65,6 +65,14 @@ def other_times(found: "FoundEvents") -> str:
     )
 
 
+def moment_on_screen(time_us: int) -> str:
+    """Return a time (Unix microseconds) for people, UTC; one that no calendar has as it is."""
+    try:
+        return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{time_us} us"
+
+
 def _moment_text(ts_us: int) -> str:
     return f"{datetime.fromtimestamp(ts_us / 1e6, UTC):%Y-%m-%dT%H:%M:%S}"
 

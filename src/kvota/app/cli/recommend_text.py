@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import name_on_screen
+from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_type import QuotaType
 from kvota.planning.plan_line import PlanLine, Reason, format_quota
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def plan_text(found: "Recommendation", *, raw: bool) -> str:
     )
     parts += ["", *_capacities(found)]
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
-    now = {(line.entity, line.quota_type): line.current for line in found.plan.lines}
+    now = _in_force(found)
     parts += [
         f"  {change_text(change, now.get((change.entity, change.quota_type)))}"
         for change in found.changes
@@ -138,7 +140,7 @@ def notes(found: "Recommendation") -> list[str]:
 
 def plan_json(found: "Recommendation") -> dict[str, object]:
     """Return the plan for programs."""
-    now = {(line.entity, line.quota_type): line.current for line in found.plan.lines}
+    now = _in_force(found)
     return {
         "plan_id": found.plan_id,
         "level": found.level,
@@ -186,6 +188,11 @@ def plan_json(found: "Recommendation") -> dict[str, object]:
             for effect in found.effects
         ],
     }
+
+
+def _in_force(found: "Recommendation") -> dict[tuple[QuotaEntity, QuotaType], float | None]:
+    """Return the quota that holds now of each tenant of the plan."""
+    return {(line.entity, line.quota_type): line.current for line in found.plan.lines}
 
 
 def _json_line(row: dict[str, object]) -> dict[str, object]:

@@ -5,10 +5,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kvota.app.cli.event_options import add_period_options, add_place_option, period, say_bad
+from kvota.app.cli.event_options import (
+    add_period_options,
+    add_place_option,
+    moment_on_screen,
+    period,
+    say_bad,
+)
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import HowFar, working
@@ -220,7 +225,7 @@ def _show(args: argparse.Namespace) -> int:
     first_us = min(run.first_us for run in found.runs)
     last_us = max(run.last_us for run in found.runs)
     print(
-        f"{found.rows:,} decisions from {_moment(first_us)} to {_moment(last_us)} UTC, "
+        f"{found.rows:,} decisions from {moment_on_screen(first_us)} to {moment_on_screen(last_us)} UTC, "
         f"{_count(len(found.files), 'file')}, {format_bytes(size)}, {_per_row(size, found.rows)} a decision"
     )
     print(f"\n{text_table(*_runs_table(found.runs), left=2)}")
@@ -240,8 +245,8 @@ def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
         [
             name_on_screen(run.gateway),
             name_on_screen(run.run_id),
-            _moment(run.first_us),
-            _moment(run.last_us),
+            moment_on_screen(run.first_us),
+            moment_on_screen(run.last_us),
             f"{run.rows:,}",
             f"{max(0, run.missing):,}",
             "is there" if run.is_complete else "was removed",
@@ -281,7 +286,7 @@ def _days_table(files: Sequence["EventFile"]) -> tuple[list[str], list[list[str]
 def _days(files: Sequence["EventFile"]) -> Mapping[str, list["EventFile"]]:
     days: dict[str, list[EventFile]] = {}
     for file in sorted(files, key=lambda file: file.first_us):
-        days.setdefault(_moment(file.first_us)[:10], []).append(file)
+        days.setdefault(moment_on_screen(file.first_us)[:10], []).append(file)
     return days
 
 
@@ -311,15 +316,8 @@ def _found(args: argparse.Namespace) -> "FoundEvents":
     return find_events(args.events).within(period(args))
 
 
-def _moment(time_us: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{time_us} us"
-
-
 def _hour(hour_us: int) -> str:
-    return _moment(hour_us)[:16]
+    return moment_on_screen(hour_us)[:16]
 
 
 def _per_row(size_bytes: int, rows: int) -> str:

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.plan_values import percent
 from kvota.app.cli.progress import working
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -218,8 +218,8 @@ def _found_lines(found: "FoundLog", reading: "LogReading") -> Iterator[str]:
     zone = "" if reading.zone is None else f", written in {reading.zone}"
     yield (
         f"request log: {len(found.files)} files of {len(found.brokers)} brokers, "
-        f"{format_bytes(found.size_bytes)}, about {found.lines:,} requests, {_moment(found.first_us)} to "
-        f"{_moment(found.last_us)} UTC ({span}{zone})"
+        f"{format_bytes(found.size_bytes)}, about {found.lines:,} requests, {moment_on_screen(found.first_us)} to "
+        f"{moment_on_screen(found.last_us)} UTC ({span}{zone})"
     )
     users = sorted(found.users)
     yield f"  users at the begin of its files: {_some([name_on_screen(user) for user in users])}"
@@ -298,10 +298,6 @@ def _new_folder(folder: Path) -> Path:
         )
         raise UsageError(msg)
     return folder
-
-
-def _moment(ts_us: int) -> str:
-    return f"{datetime.fromtimestamp(ts_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _some(names: Sequence[str]) -> str:

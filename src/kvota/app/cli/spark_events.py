@@ -142,9 +142,10 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
                 is_short = rows is not None and rows <= SHORT_ROWS_MAX
                 spark = session(args.master, short=is_short, settings=dict(args.conf))
             try:
+                job = _Job(spark, args, wanted, doing, is_ours)
                 if log is not None:
-                    found = _converted(spark, log, wanted, is_ours=is_ours)
-                return _worked(_Job(spark, args, wanted, doing, is_ours), found, work)
+                    found = _converted(job, log)
+                return _worked(job, found, work)
             finally:
                 if is_ours:
                     end_session(spark)
@@ -190,14 +191,10 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
     raise AssertionError(_TRIES)
 
 
-def _converted(
-    spark: "SparkSession", log: RequestLog, wanted: "Period", *, is_ours: bool
-) -> "FoundEvents":
-    from kvota.pipeline.spark_session import while_it_works
-
-    with _spark_errors(spark), while_it_works() if is_ours else nullcontext():
-        found = log.converted(spark)
-    return _of_period(found, wanted)
+def _converted(job: _Job, log: RequestLog) -> "FoundEvents":
+    with _spark_errors(job.spark), job.while_it_works():
+        found = log.converted(job.spark)
+    return _of_period(found, job.wanted)
 
 
 class _RecordChangedError(KvotaError):

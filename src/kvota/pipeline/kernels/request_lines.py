@@ -5,7 +5,7 @@ to agree with: a property test holds them together.
 """
 
 # Columns and results go in as arrays, one by one and by position: Numba knows no better way.
-# ruff: noqa: PLR0913, PLR0917, PLR0911, PLR0912, PLR0915, C901, SIM110
+# ruff: noqa: FBT001, PLR0913, PLR0917, PLR0911, PLR0912, PLR0915, C901, SIM110
 
 from typing import Any
 
@@ -36,6 +36,7 @@ _ANSWERED_MS, _LOCAL_MS = range(len(REALS))
 _QUOTE, _BACKSLASH, _COMMA, _MINUS, _DOT, _ZERO, _NINE = (ord(char) for char in '"\\,-.09')
 _ASCII_MAX = 127
 _DIGITS_MAX = 18
+_ID_BYTES = 16
 _FLEXIBLE_PRODUCE, _PRODUCE_BY_ID, _OLDEST_PRODUCE = 9, 13, 3
 _FLEXIBLE_FETCH, _FETCH_BY_ID, _OLDEST_FETCH = 12, 13, 11
 _FNV_PRIME = np.uint64(0x100000001B3)
@@ -58,7 +59,7 @@ _TOPIC_DATA = _text(',"topicData":[')
 _NAME, _TOPIC, _TOPIC_ID = _text('{"name":"'), _text('{"topic":"'), _text('{"topicId":"')
 _PARTITION_DATA = _text('","partitionData":[')
 _INDEX, _SIZE = _text('{"index":'), _text(',"recordsSizeInBytes":')
-_NEXT, _END, _END_OF_TOPIC, _END_OF_TOPICS = _text("},"), _text("}]"), _text("},"), _text("}]}")
+_NEXT, _END, _END_OF_TOPICS = _text("},"), _text("}]"), _text("}]}")
 _RESPONSE, _NO_RESPONSE = _text(',"response":{'), _text(',"response":""')
 _THROTTLE_KEY = _text('"throttleTimeMs":')
 _NO_REPLICA, _MAX_WAIT = _text('"replicaId":-1,'), _text('"maxWaitMs":')
@@ -181,6 +182,21 @@ def _varint(number: int) -> int:
 
 
 @step
+def _topic(
+    data: Bytes, at: int, end: int, key: Bytes, by_id: bool, flexible: bool
+) -> tuple[int, int]:
+    """Return where a topic's name, or id, ends and how many bytes it is charged; -1: it is not there."""
+    name = _behind(data, at, end, key)
+    to = _end_of_text(data, name, end)
+    if to < 0:
+        return -1, 0
+    if by_id:
+        return to, _ID_BYTES
+    length = to - name
+    return to, length + (_varint(length + 1) if flexible else 2)
+
+
+@step
 def _hashed(data: Bytes, at: int, to: int, seed: Any) -> Any:
     found = seed
     for place in range(at, to):
@@ -205,16 +221,10 @@ def _produce(data: Bytes, at: int, end: int, row: Int64s) -> int:
     topics = 0
     while at >= 0:
         by_id = version >= _PRODUCE_BY_ID
-        name = _behind(data, at, end, _TOPIC_ID) if by_id else _behind(data, at, end, _NAME)
-        to = _end_of_text(data, name, end)
-        if to < 0:
-            return -1
+        key = _TOPIC_ID if by_id else _NAME
+        to, topic_bytes = _topic(data, at, end, key, by_id, flexible)
+        size += topic_bytes
         topics += 1
-        length = to - name
-        if by_id:
-            size += 16
-        else:
-            size += length + (_varint(length + 1) if flexible else 2)
         at = _behind(data, to, end, _PARTITION_DATA)
         partitions = 0
         while at >= 0:
@@ -232,7 +242,7 @@ def _produce(data: Bytes, at: int, end: int, row: Int64s) -> int:
         if at < 0:
             return -1
         size += _varint(partitions + 1) + 1 if flexible else 4
-        if not _is(data, at, end, _END_OF_TOPIC):
+        if not _is(data, at, end, _NEXT):
             at = _behind(data, at, end, _END_OF_TOPICS)
             break
         at += 2
@@ -269,16 +279,10 @@ def _fetch(data: Bytes, at: int, end: int, row: Int64s) -> int:
     topics = 0
     while at >= 0:
         by_id = version >= _FETCH_BY_ID
-        name = _behind(data, at, end, _TOPIC_ID) if by_id else _behind(data, at, end, _TOPIC)
-        to = _end_of_text(data, name, end)
-        if to < 0:
-            return -1
+        key = _TOPIC_ID if by_id else _TOPIC
+        to, topic_bytes = _topic(data, at, end, key, by_id, flexible)
+        size += topic_bytes
         topics += 1
-        length = to - name
-        if by_id:
-            size += 16
-        else:
-            size += length + (_varint(length + 1) if flexible else 2)
         at = _behind(data, to, end, _PARTITIONS)
         partitions = 0
         while at >= 0:
@@ -303,7 +307,7 @@ def _fetch(data: Bytes, at: int, end: int, row: Int64s) -> int:
         if at < 0:
             return -1
         size += _varint(partitions + 1) + 1 if flexible else 4
-        if not _is(data, at, end, _END_OF_TOPIC):
+        if not _is(data, at, end, _NEXT):
             at = _behind(data, at, end, _END_OF_TOPICS)
             break
         at += 2
