@@ -4,8 +4,6 @@ The broker says whom it sees: it is asked for a delegation token, whose requeste
 """
 
 import base64
-import hashlib
-import hmac
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +13,13 @@ from pathlib import Path
 
 import pytest
 from tests.integration.raw_client import RawClient
+from tests.integration.sasl_frames import authenticate, handshake, raw, scram_final
 from tests.integration.tapped_gateway import TappedGateway, plaintext_and_tls, tapped_gateway
 
 from kvota.localkafka import LocalKafka
 from kvota.testing.frames import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
     decoded,
     produce,
     request,
@@ -46,19 +44,6 @@ def gateway(
     tls: bool = request.param
     with tapped_gateway(tmp_path, sasl_kafka, sasl=True, tls=tls, quotas=QUOTAS) as tapped:
         yield tapped
-
-
-def handshake(mechanism: str, version: int = 1) -> bytes:
-    return request(SASL_HANDSHAKE, version, mechanism=mechanism)
-
-
-def authenticate(token: bytes, version: int = 2) -> bytes:
-    return request(SASL_AUTHENTICATE, version, auth_bytes=token)
-
-
-def raw(token: bytes) -> bytes:
-    """As it follows the oldest handshake: a length, no header."""
-    return len(token).to_bytes(4, "big") + token
 
 
 def who_am_i() -> bytes:
@@ -112,18 +97,11 @@ def scram(user: str, *, header: str = "n,,", attributes: str = "", as_whom: str 
         bare = f"n={as_whom or user},r=mine{attributes}"
         in_turn(handshake("SCRAM-SHA-256"))(client)
         client.send(authenticate(f"{header}{bare}".encode()))
-        first = decoded(client.frame(), SASL_AUTHENTICATE, 2).auth_bytes.decode()
+        first = decoded(client.frame(), SASL_AUTHENTICATE, 2).auth_bytes
         if not first:
             return  # refused
-        nonce, salt, rounds = (part[2:] for part in first.split(",", 2))
-        channel = base64.b64encode(header.encode()).decode()
-        over = f"{bare},{first},c={channel},r={nonce}".encode()
-        secret = f"{user}-secret".encode()
-        salted = hashlib.pbkdf2_hmac("sha256", secret, base64.b64decode(salt), int(rounds))
-        key = hmac.digest(salted, b"Client Key", "sha256")
-        signature = hmac.digest(hashlib.sha256(key).digest(), over, "sha256")
-        proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
-        client.send(authenticate(f"c={channel},r={nonce},p={proof.decode()}".encode()))
+        last = scram_final("sha256", bare, first, f"{user}-secret", header=header)
+        client.send(authenticate(last))
         client.frame()
 
     return trick

@@ -3,17 +3,14 @@
 import asyncio
 import logging
 import ssl
-import sys
 import time
 from collections.abc import Awaitable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
+from asked import CAFILE, DENIED, NAME, PATIENCE_S, RECORDS, SECRET, SERVERS, USER, say
 
-SERVERS, USER, SECRET, CAFILE, NAME = sys.argv[1:6]
-RECORDS, DENIED = int(sys.argv[6]), sys.argv[7]
-PATIENCE_S = 60.0
 logging.disable(logging.CRITICAL)
 
 
@@ -28,12 +25,6 @@ def config(secret: str = SECRET) -> dict[str, object]:
         "ssl_context": ssl.create_default_context(cafile=CAFILE),
         "client_id": "aiokafka",
     }
-
-
-def say(step: str, result: object) -> None:
-    """One line of the result."""
-    sys.stdout.write(f"{step}: {result}\n")
-    sys.stdout.flush()
 
 
 async def error_of(act: Awaitable[object]) -> str:

@@ -1,16 +1,13 @@
 """What a client does in the matrix, with kafka-python: see ``tests/integration/matrix/programs.py``."""
 
 import logging
-import sys
 import time
 
+from asked import CAFILE, DENIED, NAME, PATIENCE_S, RECORDS, SECRET, SERVERS, USER, say
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-SERVERS, USER, SECRET, CAFILE, NAME = sys.argv[1:6]
-RECORDS, DENIED = int(sys.argv[6]), sys.argv[7]
-PATIENCE_S = 60.0
 CONFIG = {
     "bootstrap_servers": SERVERS,
     "security_protocol": "SASL_SSL",
@@ -21,12 +18,6 @@ CONFIG = {
     "client_id": "kafka-python",
 }
 logging.disable(logging.CRITICAL)
-
-
-def say(step: str, result: object) -> None:
-    """One line of the result."""
-    sys.stdout.write(f"{step}: {result}\n")
-    sys.stdout.flush()
 
 
 def error_of(act) -> str:

@@ -1,8 +1,8 @@
 """What a client does in the matrix, with librdkafka: see ``tests/integration/matrix/programs.py``."""
 
-import sys
 import time
 
+from asked import CAFILE, DENIED, NAME, PATIENCE_S, RECORDS, SECRET, SERVERS, USER, say
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -13,9 +13,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-SERVERS, USER, SECRET, CAFILE, NAME = sys.argv[1:6]
-RECORDS, DENIED = int(sys.argv[6]), sys.argv[7]
-PATIENCE_S = 60.0
 CONFIG = {
     "bootstrap.servers": SERVERS,
     "security.protocol": "SASL_SSL",
@@ -25,12 +22,6 @@ CONFIG = {
     "ssl.ca.location": CAFILE,
     "client.id": "librdkafka",
 }
-
-
-def say(step: str, result: object) -> None:
-    """One line of the result."""
-    sys.stdout.write(f"{step}: {result}\n")
-    sys.stdout.flush()
 
 
 def error_of(act) -> str:
