@@ -293,6 +293,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return cast("int", self.tls.read(_PLAIN_BYTES_MAX, _PLAIN[filled:])) or -1
         except ssl.SSLWantReadError:
             return 0  # OpenSSL's own: another key, a ticket
+        except ssl.SSLZeroReturnError:
+            return -1  # an end like any other, but that we have said the same before
 
     def _end_unless_paused(self) -> None:
         """Who has paused has work that was sent before this, and hears of it behind that, as from a socket."""
@@ -379,7 +381,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Say that no more comes, and go on reading."""
+        """Say that no more comes, and go on reading; before the handshake is over, which takes writing: close."""
+        if not self.is_secured:
+            self.close()
+            return
         self._say_no_more()
         if self._lower.can_write_eof():
             self._lower.write_eof()

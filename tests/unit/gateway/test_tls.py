@@ -250,6 +250,52 @@ async def test_half_a_handshake_is_not_waited_for_for_ever(
     writer.close()
 
 
+async def test_a_handshake_that_is_left_while_its_turn_is_due_is_closed_in_order(
+    worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the gateway drains: what the client has sent is not answered any more."""
+    caplog.set_level("DEBUG")
+    world = await worlds(tls=server)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    shaking = trusting(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        shaking.do_handshake()
+    reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+    await until(lambda: world.drivers)
+    (side,) = [driver.client for driver in world.drivers]
+    transport = cast("TlsTransport", side.transport)
+
+    transport.data_received(outgoing.read())
+    transport.write_eof()
+
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    await until(lambda: world.open_connections == 0)
+    assert "Exception" not in caplog.text
+    writer.close()
+
+
+async def test_who_says_that_no_more_comes_behind_the_gateway_has_sent_nothing_damaged(
+    worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds(tls=server)
+    reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+    tls, outgoing = await shaken_by_hand(reader, writer, trusting(authority))
+    writer.write(outgoing.read())
+    await until(lambda: world.drivers)
+    (side,) = [driver.client for driver in world.drivers]
+    await until(lambda: cast("TlsTransport", side.transport).is_secured)
+
+    side.transport.write_eof()
+    with contextlib.suppress(ssl.SSLError):
+        tls.unwrap()
+    writer.write(outgoing.read())
+
+    await asyncio.wait_for(reader.read(), 5)
+    await until(lambda: world.open_connections == 0)
+    assert warnings(caplog) == []
+    writer.close()
+
+
 async def test_a_handshake_cut_at_any_byte_leaves_nothing(
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
