@@ -79,6 +79,15 @@ async def shaken_by_hand(
             return tls, outgoing
 
 
+def client_hello(context: ssl.SSLContext) -> bytes:
+    """What a client begins its handshake with."""
+    outgoing = ssl.MemoryBIO()
+    tls = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
 # ------------------------------------------------------------------ what passes
 
 
@@ -256,16 +265,12 @@ async def test_a_handshake_that_is_left_while_its_turn_is_due_is_closed_in_order
     """As where the gateway drains: what the client has sent is not answered any more."""
     caplog.set_level("DEBUG")
     world = await worlds(tls=server)
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    shaking = trusting(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        shaking.do_handshake()
     reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
     await until(lambda: world.drivers)
     (side,) = [driver.client for driver in world.drivers]
     transport = cast("TlsTransport", side.transport)
 
-    transport.data_received(outgoing.read())
+    transport.data_received(client_hello(trusting(authority)))
     transport.write_eof()
 
     assert await asyncio.wait_for(reader.read(), 5) == b""
@@ -300,11 +305,7 @@ async def test_a_handshake_cut_at_any_byte_leaves_nothing(
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = await worlds(tls=server)
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    shaking = trusting(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        shaking.do_handshake()
-    hello = outgoing.read()
+    hello = client_hello(trusting(authority))
     for cut in range(0, len(hello), 7):
         _, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
         writer.write(hello[:cut])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.gateway.test_tls import TLS_1_2, shaken_by_hand, trusting, warnings
+from tests.unit.gateway.test_tls import TLS_1_2, client_hello, shaken_by_hand, trusting, warnings
 from tests.unit.gateway.world import (
     BROKER_HOST,
     GATEWAY_HOST,
@@ -188,14 +188,10 @@ async def test_a_handshake_that_comes_byte_by_byte_has_no_more_time(
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = await worlds(tls=server, limits=GatewayLimits(tls_handshake_ms=300, drain_ms=1_000))
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    shaking = trusting(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        shaking.do_handshake()
     reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
 
     with contextlib.suppress(ConnectionError):
-        for byte in outgoing.read()[:-1]:
+        for byte in client_hello(trusting(authority))[:-1]:
             writer.write(bytes([byte]))
             await writer.drain()
             await asyncio.sleep(0.02)
