@@ -51,7 +51,7 @@ from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.unpack import unpack
-from kvota.pipeline.usage import span_s
+from kvota.pipeline.usage_tables import span_s
 from kvota.record.compact import compact
 from kvota.record.found_events import FoundEvents
 from pipeline_events import Traffic, write_events

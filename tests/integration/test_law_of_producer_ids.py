@@ -12,7 +12,7 @@ from tests.oracle.recorded_ids import rows_of
 
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
-from kvota.pipeline.law import LAW_COLUMNS
+from kvota.pipeline.law_check import LAW_COLUMNS
 from kvota.pipeline.law_stage import compared_rows
 
 _QUOTAS = "[[quota]]\nuser_default = true\nproducer_ids_rate = {}\n"

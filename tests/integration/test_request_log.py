@@ -21,7 +21,7 @@ from kvota.localkafka import LocalKafka
 from kvota.localkafka.cluster.ports import free_ports, is_free
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.pipeline import LAW_COLUMNS, chunks_of_files, find_events
-from kvota.pipeline.law import replay_rows
+from kvota.pipeline.law_check import replay_rows
 from kvota.pipeline.sources.request_line import MARK, request_of
 
 LOG4J = Path(__file__).with_name("request_log.log4j2.properties")

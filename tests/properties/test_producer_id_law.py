@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.oracle.recorded_ids import RecordedIds, rows_of
 
 from kvota.engine.layered_bloom import Layering
-from kvota.pipeline.law import LAW_COLUMNS
+from kvota.pipeline.law_check import LAW_COLUMNS
 from kvota.pipeline.law_stage import compared_rows
 from kvota.wire.steps import at_once
 

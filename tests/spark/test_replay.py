@@ -12,7 +12,7 @@ from kvota.model.quota_type import Algorithm
 from kvota.pipeline import Counted, Factors, OfCounters, chunks_of_table
 from kvota.pipeline import replay as replay_chunks
 from kvota.pipeline.chunk_schema import By
-from kvota.pipeline.replay import Candidates, Mode
+from kvota.pipeline.replay_tables import Candidates, Mode
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

@@ -28,7 +28,7 @@ from kvota.pipeline import (
     usage_total,
 )
 from kvota.pipeline.chunk_schema import By
-from kvota.pipeline.replay import Mode
+from kvota.pipeline.replay_tables import Mode
 from kvota.pipeline.row_groups import FILE_CHANGED
 from kvota.record.compact import compact
 from kvota.record.period import Period

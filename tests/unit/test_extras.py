@@ -31,7 +31,7 @@ def test_the_gateway_loads_no_spark_and_no_codec() -> None:
 
 
 def test_the_pipeline_loads_no_gateway() -> None:
-    program = "import kvota.pipeline.law; assert 'kvota.gateway' not in sys.modules"
+    program = "import kvota.pipeline.law_check; assert 'kvota.gateway' not in sys.modules"
 
     assert "uvloop" not in _modules_after(program)
 

@@ -10,11 +10,11 @@ from kvota.pipeline.admitted import Together
 from kvota.pipeline.charged import Counted
 from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
 from kvota.pipeline.events import bad_input, read_events, read_files
-from kvota.pipeline.law import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
-from kvota.pipeline.recommend import Recommendation, Verified, Wishes, recommend
-from kvota.pipeline.replay import Factors, OfCounters, replay
+from kvota.pipeline.law_check import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
+from kvota.pipeline.recommendation import Recommendation, Verified, Wishes, recommend
+from kvota.pipeline.replay_tables import Factors, OfCounters, replay
 from kvota.pipeline.spark_session import end_session, session
-from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
+from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
 from kvota.record.event_file import BadInput
 from kvota.record.found_events import find_events
 

@@ -8,7 +8,7 @@ from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.counters import ID_TYPES
 from kvota.pipeline.grid import RESULT
 from kvota.pipeline.producer_id_stage import CAME, came, id_grid_stage
-from kvota.pipeline.replay import check_candidates
+from kvota.pipeline.replay_tables import check_candidates
 
 # The columns that chunks need for both, beside those they always have.
 ID_COLUMNS = ("producer_id",)

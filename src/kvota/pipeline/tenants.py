@@ -20,7 +20,7 @@ from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.brackets import Ends
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.habits import habits
-from kvota.pipeline.usage import span_s
+from kvota.pipeline.usage_tables import span_s
 from kvota.planning.need import Need
 from kvota.planning.observed import Observed
 

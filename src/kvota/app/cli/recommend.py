@@ -22,7 +22,7 @@ from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan import HEADROOM, LEARN
 
 if TYPE_CHECKING:
-    from kvota.pipeline.recommend import Recommendation, Wishes
+    from kvota.pipeline.recommendation import Recommendation, Wishes
 
 EXAMPLE = (
     "{kvota} recommend --events kvota-demo/shadow/record --capacity PRODUCE=20MB/s "
@@ -197,8 +197,8 @@ def _plan(
     quotas: ConfiguredQuotas,
     capacities: Mapping[QuotaType, float],
 ) -> "Recommendation":
-    from kvota.pipeline.recommend import recommend
-    from kvota.pipeline.usage import USAGE_COLUMNS
+    from kvota.pipeline.recommendation import recommend
+    from kvota.pipeline.usage_tables import USAGE_COLUMNS
 
     types = [quota_type.value for quota_type in capacities]
     events = record.table()
@@ -225,7 +225,7 @@ def _wishes(args: argparse.Namespace) -> "Wishes":
     Raises:
         UsageError: steps that go the wrong way.
     """
-    from kvota.pipeline.recommend import Wishes
+    from kvota.pipeline.recommendation import Wishes
 
     return Wishes(
         level=args.by,

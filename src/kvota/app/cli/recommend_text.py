@@ -9,7 +9,7 @@ from kvota.model.quota_type import QuotaType
 from kvota.planning.plan_line import PlanLine, Reason, format_quota
 
 if TYPE_CHECKING:
-    from kvota.pipeline.recommend import Recommendation
+    from kvota.pipeline.recommendation import Recommendation
     from kvota.planning.diff import Change
 
 # The most affected clients that are listed; JSON has the first 10,000.

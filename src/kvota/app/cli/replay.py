@@ -36,7 +36,7 @@ from kvota.model.units import format_duration_ms, parse_byte_rate, parse_percent
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from kvota.pipeline.law import LawResult
+    from kvota.pipeline.law_check import LawResult
 
 EXAMPLE = "{kvota} replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
 
@@ -183,7 +183,7 @@ def _row_json(row: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _law_of(record: Record) -> "LawResult":
-    from kvota.pipeline.law import LAW_COLUMNS, law
+    from kvota.pipeline.law_check import LAW_COLUMNS, law
 
     return law(record.chunks(further=LAW_COLUMNS))
 
@@ -224,7 +224,7 @@ def _first_rows(record: Record, count: int) -> tuple[list[dict[str, Any]], int]:
     """Return the first rows, those that differ before all others, and how many there are in all."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from kvota.pipeline.law import LAW_COLUMNS, replay_rows
+    from kvota.pipeline.law_check import LAW_COLUMNS, replay_rows
 
     rows = replay_rows(record.chunks(further=LAW_COLUMNS))
     order = (F.col("equal").asc_nulls_last(), "gateway", "run_id", "seq")
@@ -263,7 +263,7 @@ def _replayed(
     """Return the largest counters, each with a row per candidate; how many there are; names of the runs."""
     from kvota.pipeline.counters import ID_TYPES, REPLAYED_TYPES
     from kvota.pipeline.producer_ids import ID_COLUMNS, replay_ids
-    from kvota.pipeline.replay import Factors, replay
+    from kvota.pipeline.replay_tables import Factors, replay
 
     groups: list[_Group] = args.candidates or [(None, args.factors)]
     chunks = record.chunks(args.by, quota_types=REPLAYED_TYPES)

@@ -99,7 +99,7 @@ def _read(record: Record, args: argparse.Namespace) -> _Used:
     from pyspark.sql import functions as F  # noqa: N812
 
     from kvota.pipeline.counters import ID_TYPES
-    from kvota.pipeline.usage import USAGE_COLUMNS, usage, usage_total
+    from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
 
     every_chunk = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
     chunks = every_chunk.but_types(ID_TYPES)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:  # Spark is imported when the first traffic has run
 
     from kvota.pipeline.chunk_schema import By
     from kvota.pipeline.chunks import Chunks
-    from kvota.pipeline.law import LawResult
-    from kvota.pipeline.recommend import Recommendation, Wishes
+    from kvota.pipeline.law_check import LawResult
+    from kvota.pipeline.recommendation import Recommendation, Wishes
 
     Understood = Callable[[Sequence[str]], tuple[Mapping[QuotaType, float], Wishes]]
 
@@ -212,7 +212,7 @@ class _Circle:
         return self._folder / mode / "record"
 
     def _usage(self, spark: "SparkSession", mode: str) -> dict[tuple[str, str], tables.Use]:
-        from kvota.pipeline.usage import USAGE_COLUMNS, usage_total
+        from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage_total
 
         chunks = self._chunks(spark, [mode], "user", further=USAGE_COLUMNS)
         return {
@@ -227,7 +227,7 @@ class _Circle:
 
     def _replayed(self, spark: "SparkSession", used: tables.Use) -> str:
         """Replay analytics under other quotas: one replay, several candidates."""
-        from kvota.pipeline.replay import replay
+        from kvota.pipeline.replay_tables import replay
 
         chunks = self._chunks(spark, [_SHADOW], "user", quota_types=["PRODUCE"])
         replayed = replay(chunks, tables.candidates(used))
@@ -240,8 +240,8 @@ class _Circle:
 
     def _recommended(self, spark: "SparkSession") -> "Recommendation":
         from kvota.pipeline.events import read_events
-        from kvota.pipeline.recommend import recommend
-        from kvota.pipeline.usage import USAGE_COLUMNS
+        from kvota.pipeline.recommendation import recommend
+        from kvota.pipeline.usage_tables import USAGE_COLUMNS
 
         capacities, wishes = self._understood(self._plan_words())
         planned = [quota_type.value for quota_type in capacities]
@@ -262,7 +262,7 @@ class _Circle:
         return ["--events", str(self._record(_SHADOW)), "--quotas", str(quotas), *PLAN_OPTIONS]
 
     def _law(self, spark: "SparkSession") -> "LawResult":
-        from kvota.pipeline.law import LAW_COLUMNS, law
+        from kvota.pipeline.law_check import LAW_COLUMNS, law
 
         return law(self._chunks(spark, [_SHADOW, _ENFORCED], "counter", further=LAW_COLUMNS))
 

@@ -18,7 +18,7 @@ from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.days import Days
 from kvota.pipeline.reached import EFFECTS_MAX, reached
 from kvota.pipeline.tenants import COUNTERS_MAX, TenantKey, Tenants, read_tenants
-from kvota.pipeline.usage import span_s
+from kvota.pipeline.usage_tables import span_s
 from kvota.planning.diff import Change, Effect, changes, with_plan
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.need import Need, Tolerance, daily_need
