@@ -29,7 +29,7 @@ from kvota.pipeline.sources.table_files import (
 )
 from kvota.pipeline.sources.table_mapping import TableMapping
 from kvota.pipeline.sources.table_rows import Column, TableRows
-from kvota.pipeline.sources.table_times import MixedUnitsError, TimeReading
+from kvota.pipeline.sources.table_times import MixedUnitsError, TimeReading, mixed_text
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -46,11 +46,12 @@ _DONE = pa.schema([("found", pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """A part of a file: row groups of Parquet, or from a byte of a text to another one."""
+    """A part of a file: row groups of Parquet, so many rows from a first one on; or from a byte of a text to another."""
 
     path: str
     groups: tuple[int, ...] = ()
     first_row: int = 0
+    rows: int = 0
     start: int = 0
     end: int | None = None
 
@@ -153,7 +154,9 @@ def convert_files(
 def convert_rows(table: DataFrame, reading: TableReading, folder: Path) -> TableConverted:
     """Do the same with a table that Spark reads."""
     columns = reading.mapping.needed
-    return _converted(table.select([spark_column(name) for name in columns]), _row_reader, reading, folder)
+    return _converted(
+        table.select([spark_column(name) for name in columns]), _row_reader, reading, folder
+    )
 
 
 def spark_column(name: str) -> SparkColumn:
@@ -171,14 +174,15 @@ def parts_of(file: TableFile) -> Iterator[TablePart]:
             groups.append(place)
             rows += count
             if rows >= _TASK_ROWS or place + 1 == len(file.group_rows):
-                yield TablePart(path, tuple(groups), first_row)
+                yield TablePart(path, tuple(groups), first_row, rows)
                 groups, first_row, rows = [], first_row + rows, 0
     elif file.format == "CSV" or file.path.suffix == ".gz":
         yield TablePart(path)
     else:
         starts = range(0, max(1, file.size_bytes), _TASK_BYTES)
         for start in starts:
-            yield TablePart(path, (), 0, start, None if start == starts[-1] else start + _TASK_BYTES)
+            end = None if start == starts[-1] else start + _TASK_BYTES
+            yield TablePart(path, start=start, end=end)
 
 
 def _converted(
@@ -192,7 +196,9 @@ def _converted(
         between.mkdir()
         done = table.mapInArrow(partial(reader, reading, between), spark_ddl(_DONE)).toArrow()
         found = [_parsed(text.as_py()) for text in done["found"]]
-        refuse_mixed(found, reading)
+        mixed = next((one.mixed for one in found if one.mixed), "")
+        if mixed:
+            raise mixed_units(mixed, reading)
         counted = _Counted(reading)
         pieces = [piece for one in found for piece in one.pieces]
         rows = 0
@@ -216,20 +222,9 @@ def _converted(
     )
 
 
-def refuse_mixed(found: Iterable[PartFound], reading: TableReading) -> None:
-    """Refuse a table whose times are in several units.
-
-    Raises:
-        UsageError: they are.
-    """
-    mixed = next((one.mixed for one in found if one.mixed), "")
-    if mixed:
-        column = reading.mapping.columns["ts"]
-        msg = (
-            f'ts: the column "{column}" has times in different units: {mixed}. Bring them into one, or name with '
-            "--ts-unit the one that all of them are in"
-        )
-        raise UsageError(msg)
+def mixed_units(told: str, reading: TableReading) -> UsageError:
+    """Return what to say of a table whose times are in several units."""
+    return UsageError(mixed_text(reading.mapping.columns["ts"], told))
 
 
 class _Counted:
@@ -243,7 +238,9 @@ class _Counted:
     def counting(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             if self._is_ordered:
-                times = np.concatenate([np.array(self._latest, np.int64), table["ts_us"].to_numpy()])
+                times = np.concatenate(
+                    [np.array(self._latest, np.int64), table["ts_us"].to_numpy()]
+                )
                 self.steps_back += int(np.count_nonzero(np.diff(times) < -_STEP_US))
                 self._latest = times[-1:].tolist()
             yield table
@@ -351,8 +348,10 @@ def _read_part(part: TablePart, work: _Work) -> None:
             _read_text(path, part, work)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = f"the file cannot be read further ({str(error).partition(chr(10))[0]})"
-        work.found.rows += 1
-        work.found.keep_bad(BadLine(part.path, part.first_row or part.start, reason, ""))
+        lost = max(1, part.rows - work.found.rows)
+        place = part.first_row + work.found.rows if part.rows else part.start
+        work.found.rows += lost
+        work.found.keep_bad(BadLine(part.path, place, reason, ""), lost)
 
 
 def _read_groups(path: Path, part: TablePart, work: _Work) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvota.model.errors import UnreachableError, UsageError
-from kvota.pipeline.sources.log_lines import GZ_ERRORS, Ending, Line, lines_of, open_log
+from kvota.pipeline.sources.log_lines import (
+    GZ_ERRORS,
+    LINE_BYTES_MAX,
+    Ending,
+    Line,
+    lines_of,
+    open_log,
+)
 from kvota.pipeline.sources.table_rows import Column
 from kvota.pipeline.sources.table_times import Cell
 
@@ -36,6 +43,8 @@ _LOOKED_AT_ROWS, _LOOKED_AT_FILES = 1000, 20
 BATCH_ROWS = 65_536
 # A packed text unpacks to about so many times its bytes.
 _UNPACKED = 8
+# So much of a text's end is looked at.
+_END_BYTES = 64 << 10
 _BOM = b"\xef\xbb\xbf"
 _DELIMITERS = ",;\t|"
 _NAMED = 5
@@ -68,18 +77,18 @@ class TableFile:
         format: of it, in words.
         columns: their names.
         rows: how many; about so many in a text.
-        is_exact: the number of rows is known.
-        group_rows: how many each row group has, of Parquet.
         first: some of its first rows, by column.
+        group_rows: how many each row group has, of Parquet.
+        is_exact: the number of rows is known.
     """
 
     path: Path
     format: str
     columns: tuple[str, ...]
     rows: int
-    is_exact: bool
-    group_rows: tuple[int, ...]
     first: dict[str, Column]
+    group_rows: tuple[int, ...] = ()
+    is_exact: bool = True
 
     @property
     def size_bytes(self) -> int:
@@ -135,12 +144,14 @@ def find_table_files(place: Path) -> FoundFiles:
         raise UsageError(msg)
     formats = {file.format for file in files}
     if len(formats) > 1:
-        msg = f'"{place}" has files of {" and of ".join(sorted(formats))}: name a folder of one kind'
+        msg = (
+            f'"{place}" has files of {" and of ".join(sorted(formats))}: name a folder of one kind'
+        )
         raise UsageError(msg)
     return FoundFiles(tuple(files), tuple(bad))
 
 
-def format_of(path: Path) -> str | None:
+def format_of(path: PurePath) -> str | None:
     """Return the format that a file's name says; None: none that is read here."""
     suffixes = path.suffixes[-2:]
     if suffixes and suffixes[-1] == ".gz":
@@ -187,7 +198,9 @@ def _look_at(path: Path, *, is_looked_into: bool) -> TableFile:
     if format_ == "Parquet":
         return _parquet(path, is_looked_into=is_looked_into)
     rows: list[TextRow] = list(islice(text_rows(path), _LOOKED_AT_ROWS))
-    columns = list(dict.fromkeys(name for row in rows if isinstance(row.cells, dict) for name in row.cells))
+    columns = list(
+        dict.fromkeys(name for row in rows if isinstance(row.cells, dict) for name in row.cells)
+    )
     if format_ == "CSV":
         columns = csv_header(path)
     elif not columns:
@@ -196,10 +209,10 @@ def _look_at(path: Path, *, is_looked_into: bool) -> TableFile:
     good = [row.cells for row in rows if isinstance(row.cells, dict)]
     first: dict[str, Column] = {name: [cells.get(name) for cells in good] for name in columns}
     if len(rows) < _LOOKED_AT_ROWS:
-        return TableFile(path, format_, tuple(columns), len(rows), True, (), first)
+        return TableFile(path, format_, tuple(columns), len(rows), first)
     packed = _UNPACKED if path.suffix == ".gz" else 1
     about = path.stat().st_size * packed * len(rows) // max(1, rows[-1].offset)
-    return TableFile(path, format_, tuple(columns), about, False, (), first)
+    return TableFile(path, format_, tuple(columns), about, first, is_exact=False)
 
 
 def _parquet(path: Path, *, is_looked_into: bool) -> TableFile:
@@ -210,10 +223,57 @@ def _parquet(path: Path, *, is_looked_into: bool) -> TableFile:
         head = pa.RecordBatch.from_pylist([], schema)
         if is_looked_into and metadata.num_rows:
             head = next(file.iter_batches(_LOOKED_AT_ROWS), head)
-        groups = tuple(metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
+        groups = tuple(
+            metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)
+        )
         # Of two columns of one name the mapping says that there are two.
         first: dict[str, Column] = {name: head.column(place) for place, name in enumerate(columns)}
-        return TableFile(path, "Parquet", columns, metadata.num_rows, True, groups, first)
+        return TableFile(path, "Parquet", columns, metadata.num_rows, first, groups)
+
+
+def ends_of(file: TableFile, column: str) -> list[Cell]:
+    """Return what a file has first and last in a column, as far as that is told without reading it."""
+    if file.format == "Parquet":
+        return list(_statistics(file, column))
+    last = last_row(file.path)
+    return [] if last is None else [last.get(column)]
+
+
+def _statistics(file: TableFile, column: str) -> Iterator[Cell]:
+    with pq.ParquetFile(file.path) as parquet:
+        metadata = parquet.metadata
+        places = [
+            place
+            for place in range(metadata.num_columns)
+            if metadata.schema.column(place).path == column
+        ]
+        for group in range(metadata.num_row_groups if places else 0):
+            told = metadata.row_group(group).column(places[0]).statistics
+            if told is not None and told.has_min_max:
+                try:
+                    yield from (told.min, told.max)
+                except ValueError:  # nanoseconds, which Python has not
+                    return
+
+
+def last_row(path: Path) -> dict[str, Cell] | None:
+    """Return the last row of a text; None where it takes more than a look at its end."""
+    if path.suffix == ".gz":
+        return None
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - _END_BYTES))
+        line = stream.read().rstrip().rpartition(b"\n")[2]
+    if format_of(path) == "JSON lines":
+        row = _json_row(0, line)
+        return row.cells if isinstance(row.cells, dict) else None
+    names = csv_header(path)
+    with path.open("rb") as stream:
+        delimiter = _header(_text(stream.readline(LINE_BYTES_MAX)))[1]
+    try:
+        cells = next(csv.reader([_text(line)], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return None
+    return dict(zip(names, cells, strict=True)) if len(cells) == len(names) else None
 
 
 def parquet_batches(

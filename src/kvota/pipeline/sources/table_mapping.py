@@ -12,7 +12,7 @@ from kvota.model.quota_type import CONFIGURABLE_TYPES, QuotaType
 # What each field of a charge means, for people.
 FIELDS = {
     "ts": "when it was charged",
-    "value": "how much: bytes, percent of a thread × seconds, partitions or new producer ids",
+    "value": "how much: bytes, percent of a thread times seconds, partitions or new producer ids",
     "user": "who was charged",
     "client_id": "by which client id",
     "quota_type": f"on which quota: {', '.join(CONFIGURABLE_TYPES)}",

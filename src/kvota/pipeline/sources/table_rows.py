@@ -1,9 +1,10 @@
 """Rows of somebody's table become rows of the events table, sorted; those that charge nothing are told. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,8 @@ _MS_MAX = 2**31 - 1
 _WHOLE_MAX = 2**63
 _SAMPLE_CHARS = 1024
 
-Column = pa.Array | list[Cell]
+# A column of Arrow, which has no types; or a list of cells.
+Column = Any
 _Who = tuple[str, str, QuotaType, int]
 
 
@@ -145,7 +147,7 @@ class TableRows:
                 faults.note(rows, reason)
             return times
         times = np.zeros(len(faults.is_bad), np.int64)
-        for row, time in enumerate(self._clock.of_cells(_cells(column))):
+        for row, time in enumerate(self._clock.of_cells(cells_of(column))):
             if isinstance(time, str):
                 faults.note_one(row, time)
             else:
@@ -259,15 +261,20 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _cells(column: Column) -> list[Cell]:
+def cells_of(column: Column) -> list[Cell]:
     """Return a column one by one; texts whatever bytes they have."""
     if isinstance(column, list):
         return column
+    if pa.types.is_timestamp(column.type):  # Python has no nanoseconds
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     if not _is_text(column.type):
         return list(column.to_pylist())
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    return [None if text is None else _decoded(text) for text in column.cast(pa.large_binary()).to_pylist()]
+    return [
+        None if text is None else _decoded(text)
+        for text in column.cast(pa.large_binary()).to_pylist()
+    ]
 
 
 def _decoded(text: bytes) -> str:
@@ -305,10 +312,12 @@ def _reals(column: Column, name: str, faults: _Faults) -> Array:
         numbers: Array = pc.cast(column, pa.float64(), safe=False).fill_null(0).to_numpy()
         return numbers
     numbers = np.zeros(len(faults.is_bad))
-    for row, cell in enumerate(_cells(column)):
+    for row, cell in enumerate(cells_of(column)):
         number = _real(cell)
         if isinstance(number, str):
-            faults.note_one(row, f"{number} {name}" if cell in {None, ""} else f"its {name} {number}")
+            faults.note_one(
+                row, f"{number} {name}" if cell in {None, ""} else f"its {name} {number}"
+            )
         else:
             numbers[row] = number
     return numbers
@@ -331,12 +340,16 @@ def _whole(column: Column, name: str, faults: _Faults, *, missing: int | None) -
     if isinstance(column, pa.Array) and not _is_text(column.type):
         null = column.is_null().to_numpy(zero_copy_only=False)
         is_whole = pa.types.is_integer(column.type)
-        numbers = (column if is_whole else column.cast(pa.float64(), safe=False)).fill_null(0).to_numpy()
+        numbers = (
+            (column if is_whole else column.cast(pa.float64(), safe=False)).fill_null(0).to_numpy()
+        )
         odd = ~null & ~((numbers >= 0) & (numbers < _WHOLE_MAX) & (numbers == np.floor(numbers)))
     else:
-        cells = _cells(column)
+        cells = cells_of(column)
         null = np.array([cell is None or cell == "" for cell in cells], np.bool_)
-        numbers = np.array([-1 if (n := _whole_number(cell)) is None else n for cell in cells], np.int64)
+        numbers = np.array(
+            [-1 if (n := _whole_number(cell)) is None else n for cell in cells], np.int64
+        )
         odd = ~null & (numbers < 0)
     faults.note(odd, f"its {name} is no whole number from 0 on")
     if missing is None:
@@ -361,37 +374,37 @@ def _exact(cell: Cell, number: float) -> int:
 def _sample(found: dict[str, Column], row: int) -> str:
     """Return what a row says, field by field."""
     said = {
-        name: (column[row] if isinstance(column, list) else _cells(column.slice(row, 1))[0])
+        name: (column[row] if isinstance(column, list) else cells_of(column.slice(row, 1))[0])
         for name, column in found.items()
     }
     return ", ".join(f"{name}={cell!s}" for name, cell in said.items())[:_SAMPLE_CHARS]
 
 
-def usable_kinds(
-    kinds: Callable[[str], pa.DataType], mapping: TableMapping
-) -> Iterable[str]:
+def kind_faults(kinds: Mapping[str, pa.DataType], mapping: TableMapping) -> Iterator[str]:
     """Say which columns are of a type that cannot be what they are mapped to.
 
     Args:
-        kinds: returns the type of a column.
+        kinds: types of columns, where the table says them.
         mapping: of them.
     """
     for name, column in mapping.columns.items():
-        kind = kinds(column)
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        allowed = {
-            "ts": is_number or pa.types.is_timestamp(kind),
-            "user": pa.types.is_integer(kind),
-            "client_id": pa.types.is_integer(kind),
-            "quota_type": False,
-        }.get(name, is_number)
-        if not (allowed or _is_text(kind)):
-            wanted = {"ts": "a timestamp, a number or a text"}.get(
-                name, "a text" if name in {"user", "client_id", "quota_type"} else "a number"
+        kind = kinds.get(column)
+        if kind is None or _is_text(kind):
+            continue
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        is_number = (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        )
+        allowed, wanted = is_number, "a number"
+        if name == "ts":
+            allowed, wanted = (
+                is_number or pa.types.is_timestamp(kind),
+                "a timestamp, a number or a text",
             )
+        elif name in {"user", "client_id"}:
+            allowed, wanted = pa.types.is_integer(kind), "a text or a whole number"
+        elif name == "quota_type":
+            allowed, wanted = False, "a text"
+        if not allowed:
             yield f'{name}: the column "{column}" is of type {kind}; it has to be {wanted}'
-
-
-def first_cells(columns: dict[str, Column], mapping: TableMapping, field: str) -> Sequence[Cell]:
-    """Return what rows have as a field."""
-    return _cells(columns[mapping.columns[field]])

@@ -32,6 +32,7 @@ _REAL = re.compile(r"[+-]?\d{1,19}\.\d{1,30}")
 
 Cell = object
 OUT_OF_CALENDAR = "its time is before 1970 or after 9999"
+_NO_TIME = "its time is no time, such as 2026-11-21T14:30:00Z or a number"
 NO_ZONE = "its time says no zone: name that of such times with --ts-zone"
 
 
@@ -79,11 +80,19 @@ def guessed_unit(cells: Iterable[Cell]) -> str | None:
             first.setdefault(unit, number)
     if len(first) > 1:
         (one, here), (other, there) = list(first.items())[:2]
-        raise MixedUnitsError(mixed_text(here, one, there, other))
+        raise MixedUnitsError(_two_units(here, one, there, other))
     return next(iter(first), None)
 
 
-def mixed_text(here: float, unit: str, there: float, other: str) -> str:
+def mixed_text(column: str, told: str) -> str:
+    """Say that times of a column are in several units."""
+    return (
+        f'ts: the column "{column}" has times in different units: {told}. Bring them into one, or name with --ts-unit '
+        "the one that all of them are in"
+    )
+
+
+def _two_units(here: float, unit: str, there: float, other: str) -> str:
     """Say of two numbers that they are times in different units."""
     return f"{here} would be {UNIT_NAMES[unit]}, {there} {UNIT_NAMES[other]}"
 
@@ -187,7 +196,7 @@ class TableClock:
         """
         found, unit = unit_by_size(number), self._reading.unit
         if found is not None and unit is not None and found != unit:
-            raise MixedUnitsError(mixed_text(number, found, _typical(unit), unit))
+            raise MixedUnitsError(_two_units(number, found, _typical(unit), unit))
         return found is not None
 
     def _of_cell(self, cell: Cell) -> int | str:
@@ -200,13 +209,14 @@ class TableClock:
             try:
                 cell = datetime.fromisoformat(cell.strip())
             except ValueError:
-                return "its time is no time, such as 2026-11-21T14:30:00Z or a number"
-        if not isinstance(cell, datetime):
-            return "its time is no time, such as 2026-11-21T14:30:00Z or a number"
-        if cell.tzinfo is not None:
-            ts_us = (cell - _EPOCH) // _MICROSECOND
+                return _NO_TIME
+        return self._of_moment(cell) if isinstance(cell, datetime) else _NO_TIME
+
+    def _of_moment(self, moment: datetime) -> int | str:
+        if moment.tzinfo is not None:
+            ts_us = (moment - _EPOCH) // _MICROSECOND
         else:
-            local_us = (cell - _NAIVE_EPOCH) // _MICROSECOND
+            local_us = (moment - _NAIVE_EPOCH) // _MICROSECOND
             if self._zone is None:
                 return NO_ZONE
             shift_us, is_twice, is_missing = self._minute(local_us // _MINUTE_US)
@@ -280,7 +290,12 @@ def _typical(unit: str) -> int:
 
 
 def reading_of(
-    column: str, cells: Iterable[Cell], *, unit: str | None, zone: str | None, kind: pa.DataType | None
+    column: str,
+    cells: Iterable[Cell],
+    *,
+    unit: str | None,
+    zone: str | None,
+    kind: pa.DataType | None,
 ) -> TimeReading:
     """Return how the times of a column are read.
 
@@ -301,11 +316,7 @@ def reading_of(
     try:
         guessed = guessed_unit(listed) if unit is None else None
     except MixedUnitsError as error:
-        msg = (
-            f'ts: the column "{column}" has times in different units: {error}. Bring them into one, or '
-            "name with --ts-unit the one that all of them are in"
-        )
-        raise UsageError(msg) from error
+        raise UsageError(mixed_text(column, str(error))) from error
     needs_zone = any(is_local(cell) for cell in listed)
     if kind is not None and pa.types.is_timestamp(kind):
         needs_zone = kind.tz is None
@@ -329,4 +340,3 @@ def reading_of(
         )
         raise UsageError(msg)
     return TimeReading(unit or guessed, unit is not None, zone)
-
