@@ -80,6 +80,18 @@ _PROTOCOL, _PRINCIPAL = _text(',"securityProtocol":"'), _text('","principal":"Us
 _LISTENER, _CONTROLLER = _text('","listener":"'), _text('CONTROLLER"')
 
 
+def _skips(pattern: Bytes) -> Int64s:
+    """Return by how much a search may go on where a byte is at the place of a pattern's last one."""
+    skips = np.full(256, len(pattern), np.int64)
+    for place in range(len(pattern) - 1):
+        skips[pattern[place]] = len(pattern) - 1 - place
+    return skips
+
+
+_CONNECTION_SKIPS, _THROTTLE_KEY_SKIPS = _skips(_CONNECTION), _skips(_THROTTLE_KEY)
+_FETCH_RESPONSE_SKIPS = _skips(_FETCH_RESPONSE)
+
+
 @step
 def _is(data: Bytes, at: int, end: int, pattern: Bytes) -> bool:
     if at < 0 or at + len(pattern) > end:
@@ -97,12 +109,18 @@ def _behind(data: Bytes, at: int, end: int, pattern: Bytes) -> int:
 
 
 @step
-def _search(data: Bytes, at: int, end: int, pattern: Bytes) -> int:
-    """Return where a pattern is next; -1: nowhere."""
-    first = pattern[0]
-    for place in range(at, end - len(pattern) + 1):
-        if data[place] == first and _is(data, place, end, pattern):
+def _search(data: Bytes, at: int, end: int, pattern: Bytes, skips: Int64s) -> int:
+    """Return where a pattern is next; -1: nowhere. It goes on by several bytes at once, as Horspool has it."""
+    if at < 0:
+        return -1
+    length = len(pattern)
+    last = pattern[length - 1]
+    place = at
+    while place + length <= end:
+        byte = data[place + length - 1]
+        if byte == last and _is(data, place, end, pattern):
             return place
+        place += skips[byte]
     return -1
 
 
@@ -262,7 +280,7 @@ def _fetch(data: Bytes, at: int, end: int, row: Int64s) -> int:
         at += len(_NO_REPLICA)
     if not _is(data, at, end, _MAX_WAIT):  # a follower's, or it names the cluster
         return -1
-    at = _behind(data, _search(data, at, end, _FETCH_RESPONSE), end, _FETCH_RESPONSE)
+    at = _behind(data, _search(data, at, end, _FETCH_RESPONSE, _FETCH_RESPONSE_SKIPS), end, _FETCH_RESPONSE)
     to = _end_of_number(data, at, end)
     if to < 0:
         return -1
@@ -386,10 +404,10 @@ def _line(data: Bytes, at: int, end: int, row: Int64s, reals: Doubles) -> Any:
             at += len(_NO_RESPONSE)
         elif _is(data, at, end, _RESPONSE):
             answer = at
-            at = _search(data, at, end, _CONNECTION)
+            at = _search(data, at, end, _CONNECTION, _CONNECTION_SKIPS)
             if at < 0:
                 return False
-            throttle = _search(data, answer, at, _THROTTLE_KEY)
+            throttle = _search(data, answer, at, _THROTTLE_KEY, _THROTTLE_KEY_SKIPS)
             if throttle >= 0:
                 throttle += len(_THROTTLE_KEY)
                 to = _end_of_number(data, throttle, at)
