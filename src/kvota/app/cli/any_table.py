@@ -13,13 +13,12 @@ from kvota.app.cli.converting import (
     given_options,
     keep_and_judge_bad,
     say,
-    some,
 )
 from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.progress import working
 from kvota.app.text_table import text_table
 from kvota.model.errors import NegativeError, UsageError
-from kvota.model.plain_text import name_on_screen, on_one_line, shortened
+from kvota.model.plain_text import name_on_screen, on_one_line, shortened, some
 from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.units import format_bytes, format_duration_ms
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from kvota.pipeline.sources.table_times import Cell
     from kvota.record.found_events import FoundEvents
 
-_OPTIONS = ("map", "const", "ts_unit", "ts_zone")
+TABLE_OPTIONS = ("map", "const", "ts_unit", "ts_zone")
 # So many of a table's rows are shown, and looked at, before the work.
 _ROWS_SHOWN, _ROWS_LOOKED_AT = 3, 1000
 _NAME_CHARS = 40
@@ -187,7 +186,7 @@ def any_table(args: argparse.Namespace) -> Iterator[AnyTable | None]:
         UnreachableError: a file cannot be read, or a folder not be made.
     """
     table = getattr(args, "table", None)
-    given = given_options(args, _OPTIONS)
+    given = given_options(args, TABLE_OPTIONS)
     if given and table is None:
         msg = f"{', '.join(given)}: only with --table"
         raise UsageError(msg)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from kvota.pipeline.sources.log_range import BadLine
     from kvota.record.found_events import FoundEvents
 
+CONVERTING_OPTIONS = ("max_bad", "bad_file", "keep_events")
 _MAX_BAD = 0.01
-# So many names and bad lines are shown; the others are counted.
-NAMED, _BAD_SHOWN = 5, 3
+# So many bad lines are shown; the others are counted.
+_BAD_SHOWN = 3
 _SAMPLE_CHARS = 80
 
 
@@ -150,12 +151,6 @@ def keep_and_judge_bad(
             f"{hint} --bad-file FILE shows them"
         )
         raise KvotaError(msg)
-
-
-def some(names: Sequence[str]) -> str:
-    """Return some names, and how many more there are."""
-    shown = ", ".join(names[:NAMED]) or "none"
-    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
 def _write_bad(path: Path, bad: Sequence["BadLine"], source: str) -> None:

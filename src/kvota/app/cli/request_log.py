@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.converting import (
-    NAMED,
     bad_texts,
     events_folder,
     given_options,
     keep_and_judge_bad,
     say,
-    some,
 )
 from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.progress import working
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import NegativeError, UsageError
-from kvota.model.plain_text import name_on_screen, on_one_line
+from kvota.model.plain_text import NAMED, name_on_screen, on_one_line, some
 from kvota.model.units import format_bytes, format_duration_ms
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from kvota.pipeline.sources.request_log import Converted
     from kvota.record.found_events import FoundEvents
 
+LOG_OPTIONS = ("log_zone", "log_quotas", "log_pattern")
 # How many rows a line becomes at most, nearly always.
 _ROWS_PER_LINE = 2
 
@@ -74,7 +73,7 @@ def check_log_options(args: argparse.Namespace) -> None:
     Raises:
         UsageError: there are some.
     """
-    given = given_options(args, ("log_zone", "log_quotas", "log_pattern"))
+    given = given_options(args, LOG_OPTIONS)
     if given and not args.request_log:
         msg = f"{', '.join(given)}: only with --request-log, and this is no request log"
         raise UsageError(msg)

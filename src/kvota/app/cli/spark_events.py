@@ -11,17 +11,24 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kvota.app.cli.any_table import add_table_options, any_table
-from kvota.app.cli.converting import OtherRecord, add_converting_options, given_options
+from kvota.app.cli.any_table import TABLE_OPTIONS, add_table_options, any_table
+from kvota.app.cli.converting import (
+    CONVERTING_OPTIONS,
+    OtherRecord,
+    add_converting_options,
+    given_options,
+)
 from kvota.app.cli.event_options import (
     add_period_options,
     add_place_option,
     other_times,
     period,
     say_bad,
+    say_found,
+    say_read,
 )
 from kvota.app.cli.progress import HowFar, working
-from kvota.app.cli.request_log import add_log_options, request_log
+from kvota.app.cli.request_log import LOG_OPTIONS, add_log_options, request_log
 from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
 from kvota.model.errors import KvotaError, NegativeError, UsageError
@@ -162,11 +169,13 @@ def _other_record(args: argparse.Namespace) -> Iterator[OtherRecord | None]:
     Raises:
         UsageError: there are options of one, and there is none.
     """
-    given = given_options(args, ("max_bad", "bad_file", "keep_events"))
+    given = given_options(args, (*LOG_OPTIONS, *TABLE_OPTIONS, *CONVERTING_OPTIONS))
     if given and args.events:
-        msg = f"{', '.join(given)}: only with --request-log or --table, and --events is a record already"
+        msg = (
+            f"{', '.join(given)}: only with --request-log or --table; --events is a record already"
+        )
         raise UsageError(msg)
-    with request_log(args) as log, any_table(args) as table:
+    with any_table(args) as table, request_log(args) as log:
         yield log or table
 
 
@@ -194,6 +203,8 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
     for tries_left in reversed(range(_TRIES)):
         now = found or find_record(spark, job.args.events)
         say_bad(now)
+        if job.args.events:
+            say_found(now)
         title = f"{job.doing} {now.rows:,} decisions in {len(now.files)} files"
         try:
             with (
@@ -201,7 +212,9 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
                 _spark_errors(spark),
                 job.while_it_works(),
             ):
-                return work(Record(spark, now, job.wanted))
+                answer = work(Record(spark, now, job.wanted))
+            say_read(now, job.wanted)
+            return answer
         except _RecordChangedError:
             if not tries_left or not job.args.events:
                 raise

@@ -280,7 +280,9 @@ def _fetch(data: Bytes, at: int, end: int, row: Int64s) -> int:
         at += len(_NO_REPLICA)
     if not _is(data, at, end, _MAX_WAIT):  # a follower's, or it names the cluster
         return -1
-    at = _behind(data, _search(data, at, end, _FETCH_RESPONSE, _FETCH_RESPONSE_SKIPS), end, _FETCH_RESPONSE)
+    at = _behind(
+        data, _search(data, at, end, _FETCH_RESPONSE, _FETCH_RESPONSE_SKIPS), end, _FETCH_RESPONSE
+    )
     to = _end_of_number(data, at, end)
     if to < 0:
         return -1
