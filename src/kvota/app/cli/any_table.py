@@ -18,7 +18,7 @@ from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.progress import working
 from kvota.app.text_table import text_table
 from kvota.model.errors import NegativeError, UsageError
-from kvota.model.plain_text import name_on_screen, on_one_line, shortened, some
+from kvota.model.plain_text import NAMED, name_on_screen, on_one_line, shortened, some
 from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.units import format_bytes, format_duration_ms
 
@@ -89,6 +89,7 @@ class _Look:
         first: some of its first rows, by column.
         ends: what it has first and last as times, as far as it tells.
         unit: of the place of a row.
+        others: files that cannot be read, and why.
     """
 
     head: str
@@ -97,6 +98,7 @@ class _Look:
     first: "Mapping[str, Column]"
     ends: "Sequence[Cell]"
     unit: str
+    others: Sequence[str] = ()
 
 
 class AnyTable:
@@ -252,7 +254,7 @@ def _look_at_files(files: "FoundFiles", args: argparse.Namespace) -> _Look:
 
     from kvota.pipeline.sources.table_files import ends_of
 
-    first = files.files[0]
+    first = files.typical
     size_bytes = sum(file.size_bytes for file in files.files)
     about = "" if all(file.is_exact for file in files.files) else "about "
     head = f"table: {len(files.files)} files of {first.format}, {format_bytes(size_bytes)}, {about}{files.rows:,} rows"
@@ -261,8 +263,9 @@ def _look_at_files(files: "FoundFiles", args: argparse.Namespace) -> _Look:
     kinds = {
         name: column.type for name, column in first.first.items() if isinstance(column, pa.Array)
     }
+    others = [f"{path}: {reason}" for path, reason in files.bad]
     unit = "row" if first.format == "Parquet" else "byte"
-    return _Look(head, first.columns, kinds, first.first, ends, unit)
+    return _Look(head, first.columns, kinds, first.first, ends, unit, others)
 
 
 def _look_at_rows(table: "DataFrame", args: argparse.Namespace) -> _Look:
@@ -319,6 +322,10 @@ def _found_lines(look: _Look, reading: "TableReading") -> Iterator[str]:
     guessed = "" if times.unit is None or times.is_given else " by their size (--ts-unit)"
     yield f"  ts: {_shown(mapping.columns['ts'])}{unit}{guessed}{zone}"
     yield "  " + "; ".join(_others(mapping))
+    for other in look.others[:NAMED]:
+        yield f"  left out: {on_one_line(other)}"
+    if len(look.others) > NAMED:
+        yield f"  and {len(look.others) - NAMED} more"
     users = sorted(set(events["user"].to_pylist()))
     yield f"  users in its first rows: {some([name_on_screen(user) for user in users])}"
     if any(

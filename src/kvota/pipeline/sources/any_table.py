@@ -1,5 +1,6 @@
 """Somebody's table becomes a record: Spark's workers read it, and its rows are put into files in order."""
 
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
@@ -27,8 +27,8 @@ from kvota.pipeline.sources.table_files import (
     parquet_batches,
     text_rows,
 )
-from kvota.pipeline.sources.table_mapping import TableMapping
-from kvota.pipeline.sources.table_rows import Column, TableRows
+from kvota.pipeline.sources.table_mapping import TableMapping, column_faults
+from kvota.pipeline.sources.table_rows import Column, TableRows, kind_faults
 from kvota.pipeline.sources.table_times import MixedUnitsError, TimeReading, mixed_text
 
 Batches = Iterator[pa.RecordBatch]
@@ -96,6 +96,11 @@ class PartFound:
     mixed: str = ""
     pieces: list[Piece] = field(default_factory=list)
 
+    def lose(self, path: Path, reason: str, rows: int) -> None:
+        """Note a file none of whose rows can be read."""
+        self.rows += rows
+        self.keep_bad(BadLine(str(path), 0, reason, ""), rows)
+
     def keep_bad(self, bad: BadLine, count: int = 1) -> None:
         """Note what charges nothing."""
         self.bad_count += count
@@ -144,19 +149,35 @@ def convert_files(
         UsageError: times are in several units.
         UnreachableError: the folder cannot be written to.
     """
-    parts = [part for file in found.files for part in parts_of(file)]
-    texts = [orjson.dumps(asdict(part)).decode() for part in parts]
+    lost = PartFound()
+    for path, reason in found.bad:
+        lost.lose(path, reason, 1)
+    parts = []
+    for file in found.files:
+        faults = unusable(file, reading.mapping)
+        if faults:
+            lost.lose(file.path, faults[0], file.rows)
+        else:
+            parts += parts_of(file)
+    texts = [json.dumps(asdict(part)) for part in parts]
     table = pa.table([list(range(len(parts))), texts], schema=_TASKS)
     spread = spark.createDataFrame(table).repartitionById(len(parts), F.col("task"))
-    return _converted(spread, _file_reader, reading, folder)
+    return _converted(spread, _file_reader, reading, folder, lost)
+
+
+def unusable(file: TableFile, mapping: TableMapping) -> list[str]:
+    """Say why a file cannot be read as it is mapped, though others can; rows of JSON lines are looked at one by one."""
+    if not file.rows or file.format == "JSON lines":
+        return []
+    kinds = {name: one.type for name, one in file.first.items() if isinstance(one, pa.Array)}
+    return [*column_faults(mapping, file.columns), *kind_faults(kinds, mapping)]
 
 
 def convert_rows(table: DataFrame, reading: TableReading, folder: Path) -> TableConverted:
     """Do the same with a table that Spark reads."""
     columns = reading.mapping.needed
-    return _converted(
-        table.select([spark_column(name) for name in columns]), _row_reader, reading, folder
-    )
+    wanted = table.select([spark_column(name) for name in columns])
+    return _converted(wanted, _row_reader, reading, folder, PartFound())
 
 
 def spark_column(name: str) -> SparkColumn:
@@ -190,12 +211,13 @@ def _converted(
     reader: Callable[[TableReading, Path, Batches], Batches],
     reading: TableReading,
     folder: Path,
+    lost: PartFound,
 ) -> TableConverted:
     between = folder / "_tables"
     try:
         between.mkdir()
         done = table.mapInArrow(partial(reader, reading, between), spark_ddl(_DONE)).toArrow()
-        found = [_parsed(text.as_py()) for text in done["found"]]
+        found = [lost, *(_parsed(text.as_py()) for text in done["found"])]
         mixed = next((one.mixed for one in found if one.mixed), "")
         if mixed:
             raise mixed_units(mixed, reading)
@@ -258,7 +280,7 @@ def _named(tables: Iterable[pa.Table], run_id: str) -> Iterator[pa.Table]:
 def _file_reader(reading: TableReading, folder: Path, batches: Batches) -> Batches:
     for batch in batches:
         for number, text in zip(batch.column("task"), batch.column("part"), strict=True):
-            part = TablePart(**orjson.loads(text.as_py()))
+            part = TablePart(**json.loads(text.as_py()))
             work = _Work(reading, folder, number.as_py())
             try:
                 _read_part(part, work)
@@ -283,12 +305,12 @@ def _row_reader(reading: TableReading, folder: Path, batches: Batches) -> Batche
 
 
 def _done(work: "_Work") -> pa.RecordBatch:
-    text = orjson.dumps(asdict(work.finished()))
+    text = json.dumps(asdict(work.finished())).encode()
     return pa.RecordBatch.from_arrays([pa.array([text])], schema=_DONE)
 
 
 def _parsed(text: bytes) -> PartFound:
-    fields = orjson.loads(text)
+    fields = json.loads(text)
     fields["bad"] = [BadLine(**bad) for bad in fields["bad"]]
     fields["pieces"] = [Piece(**piece) for piece in fields["pieces"]]
     return PartFound(**fields)

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvota.model.errors import UnreachableError, UsageError
+from kvota.model.errors import NegativeError, UnreachableError, UsageError
 from kvota.pipeline.sources.log_lines import (
     GZ_ERRORS,
     LINE_BYTES_MAX,
@@ -39,6 +39,8 @@ _LOGS = {"_delta_log": "delta", ".hoodie": "hudi", "metadata": "iceberg"}
 
 # So many rows of a file are looked at before the work, of so many files.
 _LOOKED_AT_ROWS, _LOOKED_AT_FILES = 1000, 20
+# And so many rows of texts behind those, for how long rows are.
+_OTHERS_ROWS = 20
 # So many rows are taken at once.
 BATCH_ROWS = 65_536
 # A packed text unpacks to about so many times its bytes.
@@ -109,6 +111,11 @@ class FoundFiles:
     bad: tuple[tuple[Path, str], ...] = ()
 
     @property
+    def typical(self) -> TableFile:
+        """Return the first one that has rows."""
+        return next((file for file in self.files if file.rows), self.files[0])
+
+    @property
     def rows(self) -> int:
         """Return about how many rows they have."""
         return sum(file.rows for file in self.files)
@@ -119,11 +126,11 @@ def find_table_files(place: Path) -> FoundFiles:
 
     Raises:
         UsageError: there is none that can be read.
+        NegativeError: they have no row.
         UnreachableError: a file cannot be opened.
     """
     bad: list[tuple[Path, str]] = []
     files = []
-    first: dict[str, Column] | None = None
     for number, path in enumerate(_listed(place)):
         try:
             file = _look_at(path, is_looked_into=number < _LOOKED_AT_FILES)
@@ -136,8 +143,10 @@ def find_table_files(place: Path) -> FoundFiles:
         except (pa.ArrowException, ValueError) as error:
             bad.append((path, f"it cannot be read ({_short(error)})"))
             continue
-        first = first or file.first
         files.append(file)
+    if not any(file.rows for file in files) and not bad:
+        msg = f'"{place}" has no row'
+        raise NegativeError(msg)
     if not files:
         told = "".join(f"\n  {path}: {reason}" for path, reason in bad[:_NAMED])
         msg = f'"{place}": no file of it can be read{told}'
@@ -197,7 +206,10 @@ def _look_at(path: Path, *, is_looked_into: bool) -> TableFile:
     format_ = format_of(path) or ""
     if format_ == "Parquet":
         return _parquet(path, is_looked_into=is_looked_into)
-    rows: list[TextRow] = list(islice(text_rows(path), _LOOKED_AT_ROWS))
+    if not path.stat().st_size:
+        return TableFile(path, format_, (), 0, {})
+    wanted = _LOOKED_AT_ROWS if is_looked_into else _OTHERS_ROWS
+    rows: list[TextRow] = list(islice(text_rows(path), wanted))
     columns = list(
         dict.fromkeys(name for row in rows if isinstance(row.cells, dict) for name in row.cells)
     )
@@ -208,7 +220,7 @@ def _look_at(path: Path, *, is_looked_into: bool) -> TableFile:
         raise ValueError(msg)
     good = [row.cells for row in rows if isinstance(row.cells, dict)]
     first: dict[str, Column] = {name: [cells.get(name) for cells in good] for name in columns}
-    if len(rows) < _LOOKED_AT_ROWS:
+    if len(rows) < wanted:
         return TableFile(path, format_, tuple(columns), len(rows), first)
     packed = _UNPACKED if path.suffix == ".gz" else 1
     about = path.stat().st_size * packed * len(rows) // max(1, rows[-1].offset)

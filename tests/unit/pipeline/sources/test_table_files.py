@@ -8,14 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvota.model.errors import UsageError
-from kvota.pipeline.sources.any_table import parts_of
+from kvota.model.errors import NegativeError, UsageError
+from kvota.pipeline.sources.any_table import parts_of, unusable
 from kvota.pipeline.sources.table_files import (
     ends_of,
     find_table_files,
     last_row,
     text_rows,
 )
+from kvota.pipeline.sources.table_mapping import TableMapping
 
 HEADER = "at,who,n\n"
 
@@ -154,13 +155,43 @@ def test_what_is_no_table(tmp_path: Path) -> None:
     assert "has no file that ends with .parquet" in refusal(tmp_path)
     (tmp_path / "t.txt").write_text("x")
     assert "what is it?" in refusal(tmp_path / "t.txt")
-    (tmp_path / "empty.csv").write_text("")
-    assert "it has no header" in refusal(tmp_path / "empty.csv")
+    (tmp_path / "blank.csv").write_text("\n\n")
+    assert "it has no header" in refusal(tmp_path / "blank.csv")
+    (tmp_path / "blank.csv").unlink()
     (tmp_path / "list.json").write_text('[{"a":1}]')
     assert "each line has to be one object" in refusal(tmp_path / "list.json")
     (tmp_path / "t.jsonl").write_text('{"a":1}\n')
-    (tmp_path / "empty.csv").write_text(HEADER)
+    (tmp_path / "other.csv").write_text(HEADER)
     assert "files of CSV and of JSON lines" in refusal(tmp_path)
+
+
+def test_files_without_a_row(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(NegativeError, match="has no row"):
+        find_table_files(tmp_path)
+
+    (tmp_path / "b.jsonl").write_text('{"a":1}\n')
+
+    assert find_table_files(tmp_path).typical.path.name == "b.jsonl"
+
+
+def test_a_file_that_is_not_as_the_others_is_lost_with_a_reason(tmp_path: Path) -> None:
+    for name, table in {
+        "1": {"at": [1], "who": ["a"]},
+        "2": {"at": [1]},
+        "3": {"at": [True], "who": ["a"]},
+    }.items():
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    mapping = TableMapping({"ts": "at", "user": "who"})
+
+    told = [unusable(file, mapping) for file in find_table_files(tmp_path).files]
+
+    assert told[0] == []
+    assert told[1] == ['user: the table has no column "who". It has at']
+    assert told[2] == [
+        'ts: the column "at" is of type bool; it has to be a timestamp, a number or a text'
+    ]
 
 
 def test_a_table_whose_files_may_not_count_any_more(tmp_path: Path) -> None:
