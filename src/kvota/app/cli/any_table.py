@@ -37,6 +37,8 @@ TABLE_OPTIONS = ("map", "const", "ts_unit", "ts_zone")
 # So many of a table's rows are shown, and looked at, before the work.
 _ROWS_SHOWN, _ROWS_LOOKED_AT = 3, 1000
 _NAME_CHARS = 40
+# They are not broken into parts.
+_SAMPLE_WIDTH = 1000
 
 
 def add_table_options(parser: argparse.ArgumentParser, place: argparse._ActionsContainer) -> None:
@@ -362,20 +364,18 @@ def _shown(name: str) -> str:
     return name_on_screen(name)
 
 
-def _sample_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    header = ["time (UTC)", "user", "client id", "quota type", "value", ""]
+def _sample_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    header = ["time (UTC)", "user", "client id", "quota type", "value"]
     cells = [
         [
             f"{moment_on_screen(row['ts_us'])}.{row['ts_us'] // 1000 % 1000:03}",
-            name_on_screen(row["user"]),
-            name_on_screen(row["client_id"]),
+            *(shortened(name_on_screen(row[name]), _NAME_CHARS) for name in ("user", "client_id")),
             row["quota_type"],
-            f"{row['value']:,.15g}",
-            FACTS[QuotaType(row["quota_type"])].value_unit,
+            f"{row['value']:,.15g} {FACTS[QuotaType(row['quota_type'])].value_unit}",
         ]
         for row in rows
     ]
-    yield from text_table(header, cells, left=4, last_left=True, keys=1).splitlines()
+    return text_table(header, cells, left=4, width=_SAMPLE_WIDTH).splitlines()
 
 
 def _counts(done: "TableConverted", unit: str) -> Iterator[str]:

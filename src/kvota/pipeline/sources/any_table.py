@@ -152,7 +152,7 @@ def convert_files(
     lost = PartFound()
     for path, reason in found.bad:
         lost.lose(path, reason, 1)
-    parts = []
+    parts: list[TablePart] = []
     for file in found.files:
         faults = unusable(file, reading.mapping)
         if faults:

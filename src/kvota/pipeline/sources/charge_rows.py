@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -191,6 +192,7 @@ def _columns(arrays: Sequence[tuple[Array, ...]]) -> list[tuple[Array, ...]]:
     return list(zip(*arrays, strict=True)) if arrays else [()] * len(_KINDS)
 
 
+@lru_cache(maxsize=100_000)
 def _number_of(connection: str) -> int:
     """Return a number that stands for a connection: the same in every part of a log."""
     digest = hashlib.blake2b(connection.encode("utf-8", "surrogatepass"), digest_size=8).digest()
