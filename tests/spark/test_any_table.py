@@ -17,7 +17,7 @@ from kvota.app.cli.main import main
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 Said = Callable[..., tuple[int, str, str]]
 MAP = ("--map", "ts=at,user=principal,client_id=app,value=bytes", "--const", "quota_type=PRODUCE")
@@ -107,7 +107,7 @@ def expected(rows: list[dict[str, Any]]) -> dict[str, tuple[int, float, int]]:
     found = {}
     for number in range(3):
         own = [row for row in rows if row["principal"].endswith(str(number))]
-        began_us = min(row["at"] for row in own) * 1000
+        began_us = min(row["at"] for row in own) // 1000 * 1_000_000
         found[f"user-{number}"] = (len(own), sum(row["bytes"] for row in own), began_us)
     return found
 

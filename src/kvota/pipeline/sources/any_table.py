@@ -175,8 +175,13 @@ def unusable(file: TableFile, mapping: TableMapping) -> list[str]:
 
 def convert_rows(table: DataFrame, reading: TableReading, folder: Path) -> TableConverted:
     """Do the same with a table that Spark reads."""
-    columns = reading.mapping.needed
-    wanted = table.select([spark_column(name) for name in columns])
+    # By plain names: Spark takes a point in one for a way into a struct, and asks for them again.
+    wanted = table.select(
+        [
+            spark_column(name).alias(f"column_{place}")
+            for place, name in enumerate(reading.mapping.needed)
+        ]
+    )
     return _converted(wanted, _row_reader, reading, folder, PartFound())
 
 
