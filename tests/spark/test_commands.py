@@ -338,7 +338,13 @@ def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
 ) -> None:
     folder = write_events(recorded_rows[:3_000], files=3)
     arguments = argparse.Namespace(
-        events=[folder], request_log=None, since=None, until=None, master="local[2]", conf=[]
+        events=[folder],
+        request_log=None,
+        table=None,
+        since=None,
+        until=None,
+        master="local[2]",
+        conf=[],
     )
     read: list[int] = []
 

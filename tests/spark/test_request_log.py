@@ -14,7 +14,7 @@ from kvota.app.cli.main import main
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
 
 Said = Callable[..., tuple[int, str, str]]
 LINES = 900
@@ -210,3 +210,35 @@ def test_replay_and_recommend_take_a_log(log: Path, say: Said) -> None:
     assert replayed == planned == 0
     assert {row["quota_per_s"] for row in json.loads(out)["rows"]} == {100}
     assert "user-0" in plan
+
+
+def test_the_hour_that_clocks_put_back_and_a_client_that_calls_itself_a_script(
+    tmp_path: Path, say: Said
+) -> None:
+    name = "<script>alert(1)</script>\x1b[2J"
+    hours = ("01:59:00", "02:30:00", "02:59:00", "02:30:00", "03:00:00")
+    lines = [line(at=f"2026-10-25 {hour},000", client_id=name) for hour in hours]
+    (tmp_path / "kafka-request.log").write_text("\n".join(lines) + "\n")
+    place = (
+        "--request-log",
+        tmp_path,
+        "--log-zone",
+        "Europe/Berlin",
+        "--keep-events",
+        tmp_path / "kept",
+    )
+
+    code, out, err = say("usage", *place, "--by", "client")
+    _, of_events, _ = say(
+        "usage", "--events", tmp_path / "kept", "--by", "client", "--output", "json"
+    )
+
+    assert code == 0, err
+    assert "clocks were put back" in err
+    assert "5 lines became 10 events; 0 could not be read" in err
+    assert "\x1b" not in out + err
+    assert {row["client_id"] for row in json.loads(of_events)["rows"]} == {name}
+    (file,) = find_events([tmp_path / "kept"]).files
+    times = [row["ts_us"] for row in pq.read_table(file.path).to_pylist()][::2]
+    minutes = [round((time - times[0]) / 60e6) for time in times]
+    assert minutes == [0, 31, 60, 91, 121]

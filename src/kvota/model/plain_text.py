@@ -1,5 +1,7 @@
 """Texts of others, as they can be said anywhere: on one line, and no longer than is read."""
 
+from collections.abc import Sequence
+
 
 def shortened(text: str, chars_max: int) -> str:
     """The text, or as much of its beginning as fits with a sign that there is more.
@@ -30,3 +32,17 @@ def on_one_line(text: str) -> str:
     '"}�'
     """
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+# So many of several names are said; the others are counted.
+NAMED = 5
+
+
+def some(names: Sequence[str]) -> str:
+    """Some names, and how many more there are.
+
+    >>> some(["a", "b"]), some("abcdefg"), some([])
+    ('a, b', 'a, b, c, d, e and 2 more', 'none')
+    """
+    shown = ", ".join(names[:NAMED]) or "none"
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown

@@ -45,7 +45,7 @@ def test_either_a_log_or_events(log: Path, capsys: pytest.CaptureFixture[str]) -
 def test_options_of_a_log_without_one(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "--events", log.parent, "--log-zone", "UTC", "--max-bad", "2%")
 
-    assert "--log-zone, --max-bad: only with --request-log" in said
+    assert "--log-zone, --max-bad: only with --request-log or --table" in said
 
 
 def test_events_are_kept_only_where_nothing_is(

@@ -6,6 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kvota.model.errors import UsageError
+from kvota.model.plain_text import name_on_screen, some
+from kvota.model.units import format_duration_ms
+
+# So many rows are looked at for the names of users.
+_ROWS_LOOKED_AT = 1000
 
 if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
@@ -86,6 +91,48 @@ def say_bad(found: "FoundEvents") -> None:
     repeated = sum(max(0, -run.missing) for run in found.runs)
     if repeated:
         print(f"kvota: {repeated:,} rows are there more than once", file=sys.stderr)
+
+
+def say_found(found: "FoundEvents") -> None:
+    """Say on stderr what is in a record, before the work."""
+    runs = found.runs
+    first_us, last_us = min(run.first_us for run in runs), max(run.last_us for run in runs)
+    print(
+        f"kvota: record: {len(found.files)} files of {len({run.gateway for run in runs})} gateways and {len(runs)} runs, "
+        f"{found.rows:,} decisions, {moment_on_screen(first_us)} to {moment_on_screen(last_us)} UTC "
+        f"({format_duration_ms((last_us - first_us) // 1000)}), times to the microsecond",
+        file=sys.stderr,
+    )
+    users = _first_users(found)
+    if users:
+        shown = some([name_on_screen(user) for user in users])
+        print(f"kvota:   users at its begin: {shown}", file=sys.stderr)
+
+
+def say_read(found: "FoundEvents", wanted: "Period") -> None:
+    """Say on stderr how much was read, after the work."""
+    inside = found.within(wanted)
+    bad = f"; {len(found.bad)} could not be read" if found.bad else ""
+    print(
+        f"kvota: read {inside.rows:,} decisions in {len(inside.files)} of {len(found.files)} files{bad}",
+        file=sys.stderr,
+    )
+
+
+def _first_users(found: "FoundEvents") -> list[str]:
+    """Return the users of the first rows on this machine."""
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    first = next((file.path for file in found.files if not file.uri), None)
+    if first is None:
+        return []
+    try:
+        with pq.ParquetFile(first) as file:
+            rows = next(file.iter_batches(_ROWS_LOOKED_AT, columns=["user"]), None)
+    except (OSError, ArrowException):  # told when all of it is read
+        return []
+    return [] if rows is None else sorted({user or "" for user in rows["user"].to_pylist()})
 
 
 def _moment_us(text: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.any_table import refuse_law
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
@@ -116,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.law or args.rows:
         _check_as_recorded(args)
+        refuse_law(args, "--law" if args.law else "--rows")
         return _law(args) if args.law else _rows(args)
     args.by, args.mode = args.by or "counter", args.mode or "open"
     return _candidates(args)

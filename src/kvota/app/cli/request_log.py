@@ -1,34 +1,34 @@
 """Gives commands over a record the option to work on a broker's request log in place of it."""
 
 import argparse
-import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.converting import (
+    bad_texts,
+    events_folder,
+    given_options,
+    keep_and_judge_bad,
+    say,
+)
 from kvota.app.cli.event_options import moment_on_screen
-from kvota.app.cli.plan_values import percent
 from kvota.app.cli.progress import working
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.errors import KvotaError, NegativeError, UnreachableError, UsageError
-from kvota.model.plain_text import name_on_screen, on_one_line, shortened
+from kvota.model.errors import NegativeError, UsageError
+from kvota.model.plain_text import NAMED, name_on_screen, on_one_line, some
 from kvota.model.units import format_bytes, format_duration_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kvota.pipeline.sources.log_files import FoundLog
-    from kvota.pipeline.sources.log_range import BadLine, LogReading
+    from kvota.pipeline.sources.log_range import LogReading
     from kvota.pipeline.sources.request_log import Converted
     from kvota.record.found_events import FoundEvents
 
-_MAX_BAD = 0.01
-# So many users, brokers and bad lines are named; the others are counted.
-_NAMED, _BAD_SHOWN = 5, 3
-_SAMPLE_CHARS = 80
+LOG_OPTIONS = ("log_zone", "log_quotas", "log_pattern")
 # How many rows a line becomes at most, nearly always.
 _ROWS_PER_LINE = 2
 
@@ -65,24 +65,6 @@ def add_log_options(parser: argparse.ArgumentParser, place: argparse._ActionsCon
         metavar="PATTERN",
         help='log4j pattern of its lines (default: Kafka\'s own, "[%%d] %%p %%m (%%c)%%n")',
     )
-    group.add_argument(
-        "--max-bad",
-        type=percent,
-        metavar="PERCENT",
-        help="no answer where more lines than that cannot be read (default: 1%%)",
-    )
-    group.add_argument(
-        "--bad-file",
-        type=Path,
-        metavar="FILE",
-        help="write the lines that cannot be read into this file, each with its place and the reason, as JSON",
-    )
-    group.add_argument(
-        "--keep-events",
-        type=Path,
-        metavar="FOLDER",
-        help="keep what the log becomes in this folder, which is made: --events reads it",
-    )
 
 
 def check_log_options(args: argparse.Namespace) -> None:
@@ -91,12 +73,9 @@ def check_log_options(args: argparse.Namespace) -> None:
     Raises:
         UsageError: there are some.
     """
-    names = ("log_zone", "log_quotas", "log_pattern", "max_bad", "bad_file", "keep_events")
-    given = [
-        f"--{name.replace('_', '-')}" for name in names if getattr(args, name, None) is not None
-    ]
+    given = given_options(args, LOG_OPTIONS)
     if given and not args.request_log:
-        msg = f"{', '.join(given)}: only with --request-log, and --events is no request log"
+        msg = f"{', '.join(given)}: only with --request-log, and this is no request log"
         raise UsageError(msg)
 
 
@@ -130,11 +109,14 @@ class RequestLog:
         title = f"reading {format_bytes(self._found.size_bytes)} of request log"
         with working(title):
             done = convert_log(spark, self._found, self._reading, self._folder)
-        for line in _counts(done):
-            print(f"kvota: {line}", file=sys.stderr)
-        if self._args.bad_file is not None:
-            _write_bad(self._args.bad_file, done.bad)
-        _refuse_bad(done, self._args)
+        say(_counts(done))
+        keep_and_judge_bad(
+            self._args,
+            done.bad,
+            (done.bad_count, done.lines),
+            "lines of the request log",
+            "Is the pattern right (--log-pattern)?",
+        )
         if not done.rows:
             msg = "the request log has no request of a client that is charged on a quota"
             raise NegativeError(msg)
@@ -157,25 +139,9 @@ def request_log(args: argparse.Namespace) -> Iterator[RequestLog | None]:
         return
     reading = _reading(args)
     found = _looked_at(args, reading)
-    for line in _found_lines(found, reading):
-        print(f"kvota: {line}", file=sys.stderr)
-    if args.keep_events is not None:
-        yield RequestLog(found, reading, _new_folder(args.keep_events), args)
-        print(
-            f"kvota: its events are kept in {args.keep_events}: --events {args.keep_events}",
-            file=sys.stderr,
-        )
-        return
-    if not args.master.startswith("local"):
-        msg = (
-            f"--request-log with --master {args.master}: name a folder that all workers share with "
-            "--keep-events, and a log that they all can read"
-        )
-        raise UsageError(msg)
-    from kvota.files.run_folder import RunFolder
-
-    with RunFolder("events-") as folder:
-        yield RequestLog(found, reading, folder.path, args)
+    say(_found_lines(found, reading))
+    with events_folder(args, "--request-log", "a log") as folder:
+        yield RequestLog(found, reading, folder, args)
 
 
 def _reading(args: argparse.Namespace) -> "LogReading":
@@ -222,21 +188,21 @@ def _found_lines(found: "FoundLog", reading: "LogReading") -> Iterator[str]:
         f"{moment_on_screen(found.last_us)} UTC ({span}{zone})"
     )
     users = sorted(found.users)
-    yield f"  users at the begin of its files: {_some([name_on_screen(user) for user in users])}"
+    yield f"  users at the begin of its files: {some([name_on_screen(user) for user in users])}"
     yield "  units: bytes as Kafka charges them, percent of a thread, partitions; times to the millisecond"
-    for broker in found.brokers[:_NAMED]:
+    for broker in found.brokers[:NAMED]:
         number = (
             f"broker {broker.node_id}"
             if broker.node_id >= 0
             else f"a broker, shown as {broker.node_id}"
         )
         yield f"  {name_on_screen(broker.name)}: {number}, {len(broker.files)} files"
-    if len(found.brokers) > _NAMED:
-        yield f"  and {len(found.brokers) - _NAMED} brokers more"
+    if len(found.brokers) > NAMED:
+        yield f"  and {len(found.brokers) - NAMED} brokers more"
     twice = sum(file.second_from is not None for file in found.files)
     if twice:
         yield f"  clocks were put back: {twice} files have lines of the second hour, told by their order"
-    for other in found.others[:_NAMED]:
+    for other in found.others[:NAMED]:
         yield f"  left out: {on_one_line(other)}"
 
 
@@ -253,53 +219,4 @@ def _counts(done: "Converted") -> Iterator[str]:
             f"  a broker's clock was set back {done.steps_back:,} times by over 2 s: the order of requests there is "
             "not known"
         )
-    for bad in done.bad[:_BAD_SHOWN]:
-        yield f"  {_bad_text(bad)}"
-    if done.bad_count > _BAD_SHOWN:
-        yield f"  and {done.bad_count - _BAD_SHOWN:,} more: --bad-file FILE keeps them"
-
-
-def _bad_text(bad: "BadLine") -> str:
-    sample = on_one_line(shortened(bad.sample, _SAMPLE_CHARS))
-    return f"{bad.path}, byte {bad.offset:,}: {on_one_line(bad.reason)}: {sample}"
-
-
-def _refuse_bad(done: "Converted", args: argparse.Namespace) -> None:
-    most = _MAX_BAD if args.max_bad is None else args.max_bad
-    if done.bad_share > most:
-        msg = (
-            f"{done.bad_count:,} of {done.lines:,} lines of the request log cannot be read ({done.bad_share:.1%}), "
-            f"more than --max-bad {most:.1%}. Is the pattern right (--log-pattern)? --bad-file FILE shows them"
-        )
-        raise KvotaError(msg)
-
-
-def _write_bad(path: Path, bad: Sequence["BadLine"]) -> None:
-    from kvota.files.whole_file import write_whole
-
-    lines = [json.dumps({"source": "request log", **asdict(one)}) + "\n" for one in bad]
-    try:
-        write_whole(path, "".join(lines).encode())
-    except OSError as error:
-        msg = f"--bad-file {path} cannot be written: {error.strerror}"
-        raise UnreachableError(msg) from error
-
-
-def _new_folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(folder.iterdir())
-    except OSError as error:
-        msg = f"--keep-events {folder}: {error.strerror}. Name a folder that can be made"
-        raise UsageError(msg) from error
-    if not is_empty:
-        msg = (
-            f"--keep-events {folder}: there is something in it. Name a folder that is not there yet"
-        )
-        raise UsageError(msg)
-    return folder
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED]) or "none"
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+    yield from bad_texts(done.bad, done.bad_count)

@@ -11,18 +11,27 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kvota.app.cli.any_table import TABLE_OPTIONS, add_table_options, any_table
+from kvota.app.cli.converting import (
+    CONVERTING_OPTIONS,
+    OtherRecord,
+    add_converting_options,
+    given_options,
+)
 from kvota.app.cli.event_options import (
     add_period_options,
     add_place_option,
     other_times,
     period,
     say_bad,
+    say_found,
+    say_read,
 )
 from kvota.app.cli.progress import HowFar, working
-from kvota.app.cli.request_log import RequestLog, add_log_options, request_log
+from kvota.app.cli.request_log import LOG_OPTIONS, add_log_options, request_log
 from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
-from kvota.model.errors import KvotaError, NegativeError
+from kvota.model.errors import KvotaError, NegativeError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +53,8 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
     add_place_option(place, required=False)
     add_log_options(parser, place)
+    add_table_options(parser, place)
+    add_converting_options(parser)
     add_period_options(parser)
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
     parser.add_argument(
@@ -110,7 +121,7 @@ class Record:
 
 
 def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _Answer]) -> _Answer:
-    """Do some work on the record of ``--events``, or what the log of ``--request-log`` becomes.
+    """Do some work on the record of ``--events``, or what a log or a table becomes.
 
     Files of this machine are looked at before Spark starts, so that a wrong path is reported at once. A Spark
     that this started ends with it.
@@ -123,11 +134,11 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
     if find_spec("pyspark") is None:  # said before files are looked at, which needs less
         raise ModuleNotFoundError(name="pyspark")
     wanted = period(args)
-    with request_log(args) as log:
+    with _other_record(args) as other:
         found = None
-        if log is None:
+        if other is None:
             found = _found_here(args, wanted)
-        rows = log.rows if log is not None else None if found is None else found.rows
+        rows = other.rows if other is not None else None if found is None else found.rows
         with _py4j_says_nothing():  # also while Spark starts
             with working("starting Spark"):
                 from pyspark.sql import SparkSession
@@ -143,12 +154,29 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
                 spark = session(args.master, short=is_short, settings=dict(args.conf))
             try:
                 job = _Job(spark, args, wanted, doing, is_ours)
-                if log is not None:
-                    found = _converted(job, log)
+                if other is not None:
+                    found = _converted(job, other)
                 return _worked(job, found, work)
             finally:
                 if is_ours:
                     end_session(spark)
+
+
+@contextmanager
+def _other_record(args: argparse.Namespace) -> Iterator[OtherRecord | None]:
+    """Look at what becomes a record first; None where it is one.
+
+    Raises:
+        UsageError: there are options of one, and there is none.
+    """
+    given = given_options(args, (*LOG_OPTIONS, *TABLE_OPTIONS, *CONVERTING_OPTIONS))
+    if given and args.events:
+        msg = (
+            f"{', '.join(given)}: only with --request-log or --table; --events is a record already"
+        )
+        raise UsageError(msg)
+    with any_table(args) as table, request_log(args) as log:
+        yield log or table
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +203,8 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
     for tries_left in reversed(range(_TRIES)):
         now = found or find_record(spark, job.args.events)
         say_bad(now)
+        if job.args.events:
+            say_found(now)
         title = f"{job.doing} {now.rows:,} decisions in {len(now.files)} files"
         try:
             with (
@@ -182,7 +212,9 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
                 _spark_errors(spark),
                 job.while_it_works(),
             ):
-                return work(Record(spark, now, job.wanted))
+                answer = work(Record(spark, now, job.wanted))
+            say_read(now, job.wanted)
+            return answer
         except _RecordChangedError:
             if not tries_left or not job.args.events:
                 raise
@@ -191,9 +223,9 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
     raise AssertionError(_TRIES)
 
 
-def _converted(job: _Job, log: RequestLog) -> "FoundEvents":
+def _converted(job: _Job, other: OtherRecord) -> "FoundEvents":
     with _spark_errors(job.spark), job.while_it_works():
-        found = log.converted(job.spark)
+        found = other.converted(job.spark)
     return _of_period(found, job.wanted)
 
 

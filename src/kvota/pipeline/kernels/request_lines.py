@@ -1,6 +1,6 @@
-"""Reads lines of Kafka's request log as they nearly always are: a Produce or a Fetch of a client, each key where Kafka puts it.
+"""Reads lines of Kafka's request log as they nearly always are: of a client, each key where Kafka puts it.
 
-Whatever is not exactly so (an escaped name, a tagged field, another API) is left to ``sources.request_line``, which this has
+Whatever is not exactly so (an escaped name, a tagged field, an API that charges more than its time) is left to ``sources.request_line``, which this has
 to agree with: a property test holds them together.
 """
 
@@ -17,6 +17,7 @@ from kvota.pipeline.kernels.counter_steps import Doubles, Int64s
 from kvota.pipeline.kernels.packing import Bytes
 
 Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
 
 # Columns of whole numbers that come out, one line after the other.
 COLUMNS = (
@@ -33,7 +34,7 @@ COLUMNS = (
 REALS = ("answered_ms", "local_ms")
 _ANSWERED_MS, _LOCAL_MS = range(len(REALS))
 
-_QUOTE, _BACKSLASH, _COMMA, _MINUS, _DOT, _ZERO, _NINE = (ord(char) for char in '"\\,-.09')
+_QUOTE, _BACKSLASH, _COMMA, _MINUS, _DOT, _ZERO, _NINE, _BRACE = (ord(char) for char in '"\\,-.09}')
 _ASCII_MAX = 127
 _DIGITS_MAX = 18
 _ID_BYTES = 16
@@ -52,6 +53,7 @@ _HEADER = _text('{"isForwarded":false,"requestHeader":{"requestApiKey":')
 _API_VERSION = _text(',"requestApiVersion":')
 _CORRELATION_ID = _text(',"correlationId":')
 _CLIENT_ID = _text(',"clientId":"')
+_API_NAME, _OF_OTHER = _text('","requestApiKeyName":"'), _text('"},"request":')
 _OF_PRODUCE = _text('","requestApiKeyName":"PRODUCE"},"request":{"transactionalId":null,"acks":')
 _OF_FETCH = _text('","requestApiKeyName":"FETCH"},"request":{')
 _TIMEOUT = _text(',"timeoutMs":')
@@ -80,6 +82,18 @@ _PROTOCOL, _PRINCIPAL = _text(',"securityProtocol":"'), _text('","principal":"Us
 _LISTENER, _CONTROLLER = _text('","listener":"'), _text('CONTROLLER"')
 
 
+def _skips(pattern: Bytes) -> Int64s:
+    """Return by how much a search may go on where a byte is at the place of a pattern's last one."""
+    skips = np.full(256, len(pattern), np.int64)
+    for place in range(len(pattern) - 1):
+        skips[pattern[place]] = len(pattern) - 1 - place
+    return skips
+
+
+_CONNECTION_SKIPS, _THROTTLE_KEY_SKIPS = _skips(_CONNECTION), _skips(_THROTTLE_KEY)
+_FETCH_RESPONSE_SKIPS, _RESPONSE_SKIPS = _skips(_FETCH_RESPONSE), _skips(_RESPONSE)
+
+
 @step
 def _is(data: Bytes, at: int, end: int, pattern: Bytes) -> bool:
     if at < 0 or at + len(pattern) > end:
@@ -97,12 +111,18 @@ def _behind(data: Bytes, at: int, end: int, pattern: Bytes) -> int:
 
 
 @step
-def _search(data: Bytes, at: int, end: int, pattern: Bytes) -> int:
-    """Return where a pattern is next; -1: nowhere."""
-    first = pattern[0]
-    for place in range(at, end - len(pattern) + 1):
-        if data[place] == first and _is(data, place, end, pattern):
+def _search(data: Bytes, at: int, end: int, pattern: Bytes, skips: Int64s) -> int:
+    """Return where a pattern is next; -1: nowhere. It goes on by several bytes at once, as Horspool has it."""
+    if at < 0:
+        return -1
+    length = len(pattern)
+    last = pattern[length - 1]
+    place = at
+    while place + length <= end:
+        byte = data[place + length - 1]
+        if byte == last and _is(data, place, end, pattern):
             return place
+        place += skips[byte]
     return -1
 
 
@@ -262,7 +282,9 @@ def _fetch(data: Bytes, at: int, end: int, row: Int64s) -> int:
         at += len(_NO_REPLICA)
     if not _is(data, at, end, _MAX_WAIT):  # a follower's, or it names the cluster
         return -1
-    at = _behind(data, _search(data, at, end, _FETCH_RESPONSE), end, _FETCH_RESPONSE)
+    at = _behind(
+        data, _search(data, at, end, _FETCH_RESPONSE, _FETCH_RESPONSE_SKIPS), end, _FETCH_RESPONSE
+    )
     to = _end_of_number(data, at, end)
     if to < 0:
         return -1
@@ -318,6 +340,24 @@ def _fetch(data: Bytes, at: int, end: int, row: Int64s) -> int:
 
 
 @step
+def _answer(data: Bytes, at: int, end: int, row: Int64s) -> Any:
+    """Read the throttle time in an answer of which nothing else is needed; return where that ends, or -1."""
+    if _is(data, at, end, _NO_RESPONSE):
+        return at + len(_NO_RESPONSE)
+    if not _is(data, at, end, _RESPONSE):
+        return -1
+    connection = _search(data, at, end, _CONNECTION, _CONNECTION_SKIPS)
+    throttle = _search(data, at, connection, _THROTTLE_KEY, _THROTTLE_KEY_SKIPS)
+    if throttle >= 0:
+        throttle += len(_THROTTLE_KEY)
+        to = _end_of_number(data, throttle, connection)
+        if to < 0 or (data[to] != _COMMA and data[to] != _BRACE):
+            return -1
+        row[_THROTTLE] = _number(data, throttle, to)
+    return connection
+
+
+@step
 def _tail(data: Bytes, at: int, end: int, row: Int64s, reals: Doubles) -> Any:
     """Read what is behind the answer; return the place of the last thing that was looked at, or -1."""
     connection = _behind(data, at, end, _CONNECTION)
@@ -361,7 +401,7 @@ def _tail(data: Bytes, at: int, end: int, row: Int64s, reals: Doubles) -> Any:
 
 
 @step
-def _line(data: Bytes, at: int, end: int, row: Int64s, reals: Doubles) -> Any:
+def _line(data: Bytes, at: int, end: int, time_only: Flags, row: Int64s, reals: Doubles) -> Any:
     key = _behind(data, at, end, _HEADER)
     to = _end_of_number(data, key, end)
     if to < 0:
@@ -380,26 +420,16 @@ def _line(data: Bytes, at: int, end: int, row: Int64s, reals: Doubles) -> Any:
     row[_THROTTLE], row[_ACKS], row[_ANSWERED] = 0, 1, 1
     if row[_KEY] == 0:
         at = _produce(data, _behind(data, to, end, _OF_PRODUCE), end, row)
-        if at < 0:
-            return False
-        if _is(data, at, end, _NO_RESPONSE):
-            at += len(_NO_RESPONSE)
-        elif _is(data, at, end, _RESPONSE):
-            answer = at
-            at = _search(data, at, end, _CONNECTION)
-            if at < 0:
-                return False
-            throttle = _search(data, answer, at, _THROTTLE_KEY)
-            if throttle >= 0:
-                throttle += len(_THROTTLE_KEY)
-                to = _end_of_number(data, throttle, at)
-                if to < 0:
-                    return False
-                row[_THROTTLE] = _number(data, throttle, to)
-        else:
-            return False
+        at = _answer(data, at, end, row) if at >= 0 else -1
     elif row[_KEY] == 1:
         at = _fetch(data, _behind(data, to, end, _OF_FETCH), end, row)
+    elif 0 < row[_KEY] < len(time_only) and time_only[row[_KEY]]:
+        to = _end_of_text(data, _behind(data, to, end, _API_NAME), end)
+        at = _behind(data, to, end, _OF_OTHER)
+        connection = _search(data, at, end, _CONNECTION, _CONNECTION_SKIPS)
+        at = _search(data, at, connection, _RESPONSE, _RESPONSE_SKIPS)
+        at = _answer(data, at, end, row) if at >= 0 else -1
+        row[_VALUE] = 0
     else:
         return False
     return _tail(data, at, end, row, reals) >= 0
@@ -415,6 +445,7 @@ def read_lines(
     minute_us: int,
     behind: Bytes,
     seed: np.uint64,
+    time_only: Flags,
     numbers: npt.NDArray[np.int64],
     reals: npt.NDArray[np.float64],
     who: Hashes,
@@ -430,6 +461,7 @@ def read_lines(
         minute_us: when the minute of ``begin`` began.
         behind: what is between the milliseconds and the JSON.
         seed: of the hashes.
+        time_only: by API key, whether its requests charge nothing but their time.
         numbers: out: a row of ``COLUMNS`` for each line.
         reals: out: a row of ``REALS`` for each line.
         who: out: the same hash for the same API, version, client id, user and connection.
@@ -451,7 +483,7 @@ def read_lines(
                 is_same = is_same and byte == begin[place]
         for place in range(3):
             is_same = is_same and _ZERO <= data[fraction + place] <= _NINE
-        if not is_same or not _line(data, json, end, row, reals[line]):
+        if not is_same or not _line(data, json, end, time_only, row, reals[line]):
             continue
         second = _number(data, start + second_at, start + second_at + 2)
         row[_LINE_US] = (

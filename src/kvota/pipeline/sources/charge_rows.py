@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -77,21 +78,31 @@ class ChargeRows:
             read: the lines.
             first_line: the number of the first one of the block.
         """
-        is_fetch = read["api_key"] == _FETCH
-        refused = is_fetch & (read["throttle_ms"] > 0) & (read["answered"] == 0)
-        outcome = np.where(
-            refused, REJECTED, np.where(read["throttle_ms"] > 0, THROTTLED, ADMITTED)
-        )
+        key, throttle_ms = read["api_key"], read["throttle_ms"]
         of_bytes, of_time = self._places_of(read)
         ts_us = read["line_us"] - np.rint(read.answered_ms * 1000).astype(np.int64)
         line = read.places + first_line
+        sized = np.flatnonzero(key <= _FETCH)
+        refused = (key == _FETCH) & (throttle_ms > 0) & (read["answered"] == 0)
+        outcome = np.where(throttle_ms > 0, THROTTLED, ADMITTED)
         value = np.where(refused, 0, read["value"]).astype(np.float64)
-        self._arrays.append((of_bytes, line, ts_us, value, read["throttle_ms"], outcome))
+        self._arrays.append(
+            tuple(
+                column[sized]
+                for column in (
+                    *(of_bytes, line, ts_us, value, throttle_ms),
+                    np.where(refused, REJECTED, outcome),
+                )
+            )
+        )
         timed = np.flatnonzero(read["acks"] != 0)
-        nothing = np.zeros(len(timed), np.int64)
+        # A Produce and a Fetch tell their clients one throttle time, which stands with their bytes.
+        is_other = key[timed] > _FETCH
+        told_ms = np.where(is_other, throttle_ms[timed], 0)
         percent = read.local_ms[timed] * PERCENT_PER_MS
-        self._arrays.append((of_time[timed], line[timed], ts_us[timed], percent, nothing, nothing))
-        self._count += len(line) + len(timed)
+        of_other = np.where(is_other, outcome[timed], ADMITTED)
+        self._arrays.append((of_time[timed], line[timed], ts_us[timed], percent, told_ms, of_other))
+        self._count += len(sized) + len(timed)
 
     @property
     def count(self) -> int:
@@ -138,8 +149,10 @@ class ChargeRows:
             self._of_quick = np.pad(self._of_quick, ((0, 0), (0, more)), constant_values=-1)
         for code in np.unique(read.codes[self._of_quick[0, read.codes] < 0]).tolist():
             who = read.whos[code]
-            self._of_quick[0, code] = self._place_of(_QUICK_TYPES[who.api_key], who, None)
-            self._of_quick[1, code] = self._place_of(QuotaType.REQUEST, who, None)
+            of_time = self._place_of(QuotaType.REQUEST, who, None)
+            is_sized = who.api_key <= _FETCH
+            of_bytes = self._place_of(_QUICK_TYPES[who.api_key], who, None) if is_sized else of_time
+            self._of_quick[:, code] = of_bytes, of_time
         return self._of_quick[0, read.codes], self._of_quick[1, read.codes]
 
     def _place_of(self, quota_type: QuotaType, who: Who, producer_id: int | None) -> int:
@@ -179,6 +192,7 @@ def _columns(arrays: Sequence[tuple[Array, ...]]) -> list[tuple[Array, ...]]:
     return list(zip(*arrays, strict=True)) if arrays else [()] * len(_KINDS)
 
 
+@lru_cache(maxsize=100_000)
 def _number_of(connection: str) -> int:
     """Return a number that stands for a connection: the same in every part of a log."""
     digest = hashlib.blake2b(connection.encode("utf-8", "surrogatepass"), digest_size=8).digest()

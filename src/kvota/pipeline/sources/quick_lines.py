@@ -8,7 +8,10 @@ import numpy as np
 
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.kernels.request_lines import COLUMNS, REALS, read_lines
-from kvota.pipeline.sources.request_line import Who
+from kvota.pipeline.sources.request_line import Who, charges_time_only
+
+# By API key.
+_TIME_ONLY = np.array([charges_time_only(key) for key in range(128)])
 
 # Of a second, as Kafka's own pattern writes it.
 MILLISECOND_DIGITS = 3
@@ -93,6 +96,7 @@ class QuickReader:
             begin.minute_us,
             np.frombuffer(begin.behind, np.uint8),
             self._seed,
+            _TIME_ONLY,
             numbers,
             reals,
             hashes,

@@ -133,6 +133,16 @@ def request_of(line: _Json) -> Request:
     return Request(own, who, answered_ms)
 
 
+def charges_time_only(api_key: int) -> bool:
+    """Return whether a client's requests of an API are charged on nothing but their time.
+
+    >>> charges_time_only(12), charges_time_only(19)
+    (True, False)
+    """
+    charged = {_PRODUCE, _FETCH, _INIT_PRODUCER_ID, *_MUTATIONS}
+    return api_key not in charged and api_key not in _OF_CLUSTER
+
+
 def _is_of_follower(request: _Json) -> bool:
     state = request.get("replicaState") or {}
     replica_ids: tuple[int, int] = (request.get("replicaId", -1), state.get("replicaId", -1))

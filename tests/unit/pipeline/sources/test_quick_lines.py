@@ -84,8 +84,25 @@ def fetches(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def others(draw: st.DrawFn) -> dict[str, Any]:
+    request = draw(st.sampled_from([{}, {"groupId": "g", "topics": [{"name": "a", "b": [1]}]}]))
+    answer = draw(
+        st.sampled_from(
+            [
+                {"throttleTimeMs": 0},
+                {"errorCode": 0, "throttleTimeMs": 250, "topics": [{"n": 1}]},
+                {},
+                "",
+            ]
+        )
+    )
+    key = draw(st.sampled_from([*[3, 8, 12, 18] * 3, *range(19, 30), 56, 83, 126, 127, 128, 1000]))
+    return {"key": key, "version": 4, "request": request, "response": answer}
+
+
+@st.composite
 def texts(draw: st.DrawFn) -> str:
-    fields = draw(st.one_of(produces(), fetches()))
+    fields = draw(st.one_of(produces(), fetches(), others()))
     minute, second, fraction = (draw(each) for each in (minutes, seconds, fractions))
     return line(
         at=f"2026-11-21 00:{minute:02}:{second:02},{fraction:03}",
@@ -162,10 +179,13 @@ def test_ordinary_lines_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr(QuickReader, "read", counted)
-    lines = [line(at=f"2026-11-21 00:{at // 60:02}:{at % 60:02},042") for at in range(0, 120, 2)]
+    lines = [
+        line(at=f"2026-11-21 00:{at // 60:02}:{at % 60:02},042", key=12 if at % 4 else 0)
+        for at in range(0, 120, 2)
+    ]
 
     found, rows = read(("\n".join(lines) + "\n").encode())
 
     # The first line of each minute says how the others of it begin.
-    assert (sum(seen), found.rows) == (58, 120)
+    assert (sum(seen), found.rows) == (58, 90)
     assert len({row["ts_us"] for row in rows}) == 60

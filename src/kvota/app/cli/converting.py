@@ -1,0 +1,179 @@
+"""Options of commands that make a record out of something else first, and what all of them say of it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kvota.app.cli.plan_values import percent
+from kvota.model.errors import KvotaError, UnreachableError, UsageError
+from kvota.model.plain_text import on_one_line, shortened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kvota.pipeline.sources.log_range import BadLine
+    from kvota.record.found_events import FoundEvents
+
+CONVERTING_OPTIONS = ("max_bad", "bad_file", "keep_events")
+_MAX_BAD = 0.01
+# So many bad lines are shown; the others are counted.
+_BAD_SHOWN = 3
+_SAMPLE_CHARS = 80
+
+
+class OtherRecord(Protocol):
+    """Something else that becomes a record."""
+
+    @property
+    def rows(self) -> int | None:
+        """Return about how many rows it becomes; None: nobody knows yet."""
+
+    def converted(self, spark: "SparkSession") -> "FoundEvents":
+        """Return it as a record."""
+
+
+def add_converting_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that request logs and tables share."""
+    group = parser.add_argument_group("request log or table")
+    group.add_argument(
+        "--max-bad",
+        type=percent,
+        metavar="PERCENT",
+        help="no answer where more lines or rows than that cannot be read (default: 1%%)",
+    )
+    group.add_argument(
+        "--bad-file",
+        type=Path,
+        metavar="FILE",
+        help="write what cannot be read into this file, each with its place and the reason, as JSON",
+    )
+    group.add_argument(
+        "--keep-events",
+        type=Path,
+        metavar="FOLDER",
+        help="keep what it becomes in this folder, which is made: --events reads it",
+    )
+
+
+def given_options(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Return those options that somebody has given, as they are typed."""
+    return [
+        f"--{name.replace('_', '-')}" for name in names if getattr(args, name, None) is not None
+    ]
+
+
+@contextmanager
+def events_folder(args: argparse.Namespace, option: str, needed: str) -> Iterator[Path]:
+    """Give a folder for the events; it goes at the end, but for ``--keep-events``.
+
+    Args:
+        args: of the command.
+        option: that names what becomes events.
+        needed: what else workers on other machines need.
+
+    Raises:
+        UsageError: the folder cannot be made, or workers elsewhere cannot see it.
+    """
+    if args.keep_events is not None:
+        yield _new_folder(args.keep_events)
+        print(
+            f"kvota: its events are kept in {args.keep_events}: --events {args.keep_events}",
+            file=sys.stderr,
+        )
+        return
+    if not args.master.startswith("local"):
+        msg = (
+            f"{option} with --master {args.master}: name a folder that all workers share with --keep-events, and "
+            f"{needed} that they all can read"
+        )
+        raise UsageError(msg)
+    from kvota.files.run_folder import RunFolder
+
+    with RunFolder("events-") as folder:
+        yield folder.path
+
+
+def say(lines: Iterator[str]) -> None:
+    """Print lines on stderr."""
+    for line in lines:
+        print(f"kvota: {line}", file=sys.stderr)
+
+
+def bad_texts(bad: Sequence["BadLine"], count: int, unit: str = "byte") -> Iterator[str]:
+    """Say what could not be read: the first ones, and how many there are.
+
+    Args:
+        bad: the first ones.
+        count: of all.
+        unit: of their offsets.
+    """
+    for one in bad[:_BAD_SHOWN]:
+        sample = on_one_line(shortened(one.sample, _SAMPLE_CHARS))
+        where = f"{on_one_line(one.path)}, {unit} {one.offset:,}"
+        yield f"  {where}: {on_one_line(one.reason)}{sample and f': {sample}'}"
+    if count > _BAD_SHOWN:
+        yield f"  and {count - _BAD_SHOWN:,} more: --bad-file FILE keeps them"
+
+
+def keep_and_judge_bad(
+    args: argparse.Namespace,
+    bad: Sequence["BadLine"],
+    counts: tuple[int, int],
+    what: str,
+    hint: str,
+) -> None:
+    """Write what could not be read into ``--bad-file``, and refuse to go on where it is too much.
+
+    Args:
+        args: of the command.
+        bad: the first ones.
+        counts: of all bad ones, and of everything that was read.
+        what: was read, e.g. ``lines of the request log``.
+        hint: what may be wrong.
+
+    Raises:
+        KvotaError: it is more than ``--max-bad``.
+        UnreachableError: the file cannot be written.
+    """
+    if args.bad_file is not None:
+        _write_bad(args.bad_file, bad, "request log" if args.request_log else "table")
+    most = _MAX_BAD if args.max_bad is None else args.max_bad
+    bad_count, read = counts
+    share = bad_count / max(1, read)
+    if share > most:
+        msg = (
+            f"{bad_count:,} of {read:,} {what} cannot be read ({share:.1%}), more than --max-bad {most:.1%}. "
+            f"{hint} --bad-file FILE shows them"
+        )
+        raise KvotaError(msg)
+
+
+def _write_bad(path: Path, bad: Sequence["BadLine"], source: str) -> None:
+    from kvota.files.whole_file import write_whole
+
+    lines = [json.dumps({"source": source, **asdict(one)}) + "\n" for one in bad]
+    try:
+        write_whole(path, "".join(lines).encode())
+    except OSError as error:
+        msg = f"--bad-file {path} cannot be written: {error.strerror}"
+        raise UnreachableError(msg) from error
+
+
+def _new_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(folder.iterdir())
+    except OSError as error:
+        msg = f"--keep-events {folder}: {error.strerror}. Name a folder that can be made"
+        raise UsageError(msg) from error
+    if not is_empty:
+        msg = (
+            f"--keep-events {folder}: there is something in it. Name a folder that is not there yet"
+        )
+        raise UsageError(msg)
+    return folder
