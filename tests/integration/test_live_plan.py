@@ -30,6 +30,7 @@ LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
 TRIAL = Trial(demand=Demand(seconds=12.0, day_s=4.0, gateways=1), capacity=2_400_000)
 # Of what is needed, and of what is planned.
 WITHIN = 0.02
+DUMP = __import__("os").environ.get("DUMP")
 
 
 def kvota(*words: str) -> Said:
@@ -58,15 +59,17 @@ class Seen:
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[LocalKafka]:
     """Two brokers, each of which writes its request log where it writes its others: a file of its own."""
-    options = (*SHORT_LIVED, f"-Dlog4j2.configurationFile={LOG4J}", "-Dkvota.request.log=/dev/stdout")
+    options = (
+        *SHORT_LIVED,
+        f"-Dlog4j2.configurationFile={LOG4J}",
+        "-Dkvota.request.log=/dev/stdout",
+    )
     with LocalKafka(nodes=2, host=HOST, users=USERS, java_options=options) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module")
-def seen(
-    kafka: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Seen:
+def seen(kafka: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     assert spark is not None
     folder = tmp_path_factory.mktemp("live-plan")
     make_topic(kafka)
@@ -81,7 +84,8 @@ def seen(
     place = ["--request-log", str(logs), "--log-zone", "UTC", "--max-bad", "99%"]
     of_log = recommended(TRIAL, place, folder / "of-log.yaml", kvota)
     under_plan = judged(TRIAL, kafka, folder / "enforced", plan, kvota)
-    print(json.dumps([of_record, of_log, under_plan.figures], indent=1))
+    if DUMP:
+        Path(DUMP).write_text(json.dumps([of_record, of_log, under_plan.figures]))
     return Seen(dict(of_record), dict(of_log), under_plan)
 
 

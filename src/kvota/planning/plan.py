@@ -97,7 +97,7 @@ class _PlanOfType:
         self._room = room
         self._rules = rules
         self._headroom = headroom
-        self._wants: list[dict[int, float]] = []
+        self._takes: list[dict[int, float]] = []
         self.brokers = sorted({broker for tenant in observed for broker in tenant.needs}) or [-1]
         self._weights = {
             broker: fsum(each.weight for each in observed if broker in each.needs) or 1.0
@@ -115,7 +115,7 @@ class _PlanOfType:
 
     def spare(self) -> float:
         """Return what is left of the broker of which most is taken."""
-        taken = self._taken(self._wants)
+        taken = self._taken(self._takes)
         return self._room - max(taken.values())
 
     def lacking(self) -> float:
@@ -129,7 +129,7 @@ class _PlanOfType:
                     for broker in self.brokers
                     if broker != away
                 }
-                for wanted in self._wants
+                for wanted in self._takes
             ]
             most = max(most, *self._taken(moved).values())
         return max(0.0, most - self._room)
@@ -147,12 +147,12 @@ class _PlanOfType:
         rules, headroom = self._rules, self._headroom
         stays = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in self._observed}
         movable = [tenant for tenant in self._observed if stays[tenant.entity] is None]
-        self._wants = [
-            tenant.wants(rules, headroom) if stays[tenant.entity] is None else tenant.keeps(rules)
+        self._takes = [
+            tenant.takes(rules, headroom) if stays[tenant.entity] is None else tenant.keeps(rules)
             for tenant in self._observed
         ]
         room = dict.fromkeys(self.brokers, self._room)
-        for tenant, wanted in zip(self._observed, self._wants, strict=True):
+        for tenant, wanted in zip(self._observed, self._takes, strict=True):
             if stays[tenant.entity] is not None:
                 for broker, rate in wanted.items():
                     room[broker] -= rate

@@ -64,7 +64,7 @@ TENANTS = (
         on_every_broker=False,
     ),
     Tenant(name="greedy-1", rate=1_200 * KB, request_bytes=20 * KB, is_greedy=True),
-    Tenant(name="greedy-2", rate=1_200 * KB, request_bytes=20 * KB, is_greedy=True, weight=2.0),
+    Tenant(name="greedy-2", rate=2_400 * KB, request_bytes=40 * KB, is_greedy=True, weight=2.0),
 )
 
 
