@@ -3,8 +3,8 @@
     ./run bench live_plan [--seconds 60] [--gateways 3]
 
 Seven tenants whose demand is known (the seed's): *steady*, *diurnal*, *bursty*, *quiet*, *newcomer* (at one broker only), and two
-*greedy* ones with the weights 1 and 2, which want twice to four times their share. They come through three gateways to two
-brokers of 2.4 MB/s, days of 12 s. First they are recorded in shadow mode. Then ``kvota recommend`` plans, ``kvota quotas apply``
+*greedy* ones with the weights 1 and 2, which want about three times their share. They come through three gateways to two
+brokers of 1 MB/s, days of 12 s. First they are recorded in shadow mode. Then ``kvota recommend`` plans, ``kvota quotas apply``
 brings the plan into force through one gateway (they share a topic), and the same demand comes once more to gateways that
 enforce it by ``token_bucket``. Bars, from the record of that run: of those who behave less than 0.1 % is throttled; each broker
 lets in at most its capacity in 99.9 % of the seconds, behind the first two; the greedy ones have their part by
@@ -32,13 +32,12 @@ from tests.integration.live_plan.circle import (  # noqa: E402
     recommended,
     recorded,
 )
-from tests.integration.live_plan.demand import Demand  # noqa: E402
+from tests.integration.live_plan.demand import CAPACITY, Demand  # noqa: E402
 
 import verdict  # noqa: E402
 from kvota.localkafka import LocalKafka  # noqa: E402
 
 RESULT = HERE / "results" / "live_plan.json"
-CAPACITY = 2_400_000
 DAY_S = 12.0
 BROKERS = 2
 
@@ -68,9 +67,9 @@ def main() -> int:
     ):
         folder = Path(name)
         make_topic(kafka)
-        records = recorded(trial, kafka, folder / "shadow")
+        shadow = recorded(trial, kafka, folder / "shadow")
         plan = folder / "plan.yaml"
-        recommended(trial, ["--events", *map(str, records)], plan, kvota)
+        recommended(trial, ["--events", *map(str, shadow.records)], plan, kvota)
         found = judged(trial, kafka, folder / "enforced", plan, kvota)
     for name, rows in found.figures.items():
         print(f"{name}:")

@@ -20,14 +20,14 @@ from tests.integration.live_plan.circle import (
     recommended,
     recorded,
 )
-from tests.integration.live_plan.demand import Demand
+from tests.integration.live_plan.demand import CAPACITY, Demand
 
 from kvota.app.cli.main import main
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
-TRIAL = Trial(demand=Demand(seconds=12.0, day_s=4.0, gateways=1), capacity=2_400_000)
+TRIAL = Trial(demand=Demand(seconds=15.0, day_s=5.0, gateways=1), capacity=CAPACITY)
 # Of what is needed, and of what is planned.
 WITHIN = 0.02
 DUMP = __import__("os").environ.get("DUMP")
@@ -73,15 +73,15 @@ def seen(kafka: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPa
     assert spark is not None
     folder = tmp_path_factory.mktemp("live-plan")
     make_topic(kafka)
-    records = recorded(TRIAL, kafka, folder / "shadow")
+    shadow = recorded(TRIAL, kafka, folder / "shadow")
     plan = folder / "plan.yaml"
-    of_record = recommended(TRIAL, ["--events", *map(str, records)], plan, kvota)
+    of_record = recommended(TRIAL, ["--events", *map(str, shadow.records)], plan, kvota)
     logs = folder / "logs"
     for node in kafka.nodes:
         (logs / f"broker-{node.node_id}").mkdir(parents=True)
         log = logs / f"broker-{node.node_id}" / "kafka-request.log"
         log.write_bytes(node.log_path.read_bytes())
-    place = ["--request-log", str(logs), "--log-zone", "UTC", "--max-bad", "99%"]
+    place = ["--request-log", str(logs), "--log-zone", "UTC", "--since", shadow.since]
     of_log = recommended(TRIAL, place, folder / "of-log.yaml", kvota)
     under_plan = judged(TRIAL, kafka, folder / "enforced", plan, kvota)
     if DUMP:

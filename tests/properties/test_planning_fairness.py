@@ -13,12 +13,10 @@ BROKERS = (0, 1, 2)
 amounts = st.floats(0, 1e9) | st.integers(0, 1000).map(float)
 weights = st.floats(0.01, 100) | st.integers(1, 5).map(float)
 wants = st.dictionaries(st.sampled_from(BROKERS), amounts | st.just(inf), min_size=1)
-takes = st.dictionaries(st.sampled_from(BROKERS), amounts)
-claims = st.builds(Claim, wants=wants, takes=takes, weight=weights)
+claims = st.builds(Claim, wants=wants, weight=weights)
 bounded_claims = st.builds(
     Claim,
     wants=wants,
-    takes=takes,
     weight=weights,
     at_least=st.just(0.0) | st.floats(0, 1e6),
     at_most=st.just(inf) | st.floats(0, 1e9),
@@ -70,8 +68,8 @@ def test_nobody_can_be_raised_without_lowering_somebody_with_no_more_per_weight(
         level = share / claim.weight
         stopped_by = [
             broker
-            for broker in claim.wants
-            if claim.most(broker) * nearly > share
+            for broker, wanted in claim.wants.items()
+            if wanted * nearly > share
             and found.spare[broker] <= most[broker] * 1e-9
             and all(
                 used * nearly <= max(other.weight * level, other.at_least)
@@ -162,14 +160,6 @@ def test_nobody_is_hurt_who_wants_no_more_than_its_part_of_each_broker(
     shares = fair_shares([modest, *others], most).shares
 
     assert shares[0] == modest.top
-
-
-def test_who_takes_less_than_it_wants_leaves_the_rest_to_others() -> None:
-    # Half of it is through each of two gateways for one, all of it through one of them for the other.
-    both = Claim(wants={0: 6.0})
-    one = Claim(wants={0: 12.0}, takes={0: 6.0})
-
-    assert fair_shares([both, one, Claim(wants={0: inf})], {0: 20.0}).shares == (6.0, 12.0, 8.0)
 
 
 def test_the_hog_and_the_newcomer_get_the_same() -> None:

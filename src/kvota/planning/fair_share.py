@@ -1,12 +1,12 @@
 """Shares capacities by weighted max-min fairness: one number per tenant, which holds on every broker.
 
 A quota is one number, and each broker holds a tenant to it by itself. What a tenant takes of a broker is
-the least of its share and the most it takes there, so who wants much on one broker takes nothing from those on
+the least of its share and what it wants there, so who wants much on one broker takes nothing from those on
 another. All shares grow together, each by its weight; where a broker is full, those stop who would take more of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import fsum, inf
 
 
@@ -16,8 +16,6 @@ class Claim:
 
     Attributes:
         wants: what it wants, by broker; infinite: all it can get.
-        takes: the most it takes of a broker, where that is less than it wants: it wants as much at some moments only,
-            or at one of several gateways.
         weight: above 0.
         at_least: the share is never below; what it wants of a broker may be.
         at_most: of the share; ``at_least`` wins.
@@ -27,7 +25,6 @@ class Claim:
     """
 
     wants: Mapping[int, float]
-    takes: Mapping[int, float] = field(default_factory=dict)
     weight: float = 1.0
     at_least: float = 0.0
     at_most: float = inf
@@ -38,7 +35,7 @@ class Claim:
             msg = f"weight {self.weight} is not above 0"
             raise ValueError(msg)
         if not (
-            all(wanted >= 0 for wanted in (*self.wants.values(), *self.takes.values()))
+            all(wanted >= 0 for wanted in self.wants.values())
             and 0 <= self.at_least < inf
             and self.at_most >= 0
         ):
@@ -56,12 +53,7 @@ class Claim:
 
     def taken(self, share: float, broker: int) -> float:
         """What it takes of a broker with this share."""
-        return min(share, self.most(broker))
-
-    def most(self, broker: int) -> float:
-        """The most it takes of a broker, whatever its share."""
-        wanted = self.wants.get(broker, 0.0)
-        return min(wanted, self.takes.get(broker, wanted))
+        return min(share, self.wants.get(broker, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,7 @@ def fair_shares(claims: Sequence[Claim], capacities: Mapping[int, float]) -> Sha
     """
     levels = [inf] * len(claims)
     on_broker = {
-        broker: [place for place, claim in enumerate(claims) if claim.most(broker) > 0]
+        broker: [place for place, claim in enumerate(claims) if claim.wants.get(broker, 0.0) > 0]
         for broker in capacities
     }
     open_brokers = set(capacities)
@@ -116,7 +108,7 @@ def fair_shares(claims: Sequence[Claim], capacities: Mapping[int, float]) -> Sha
             claim, level = claims[place], found[fullest]
             share = claim.share_at(min(level, levels[place]))
             # Who takes all it wants of this broker may grow on; what it takes here stays.
-            if levels[place] == inf and share < min(claim.top, claim.most(fullest)):
+            if levels[place] == inf and share < min(claim.top, claim.wants[fullest]):
                 levels[place] = level
         open_brokers.remove(fullest)
     shares = tuple(claim.share_at(level) for claim, level in zip(claims, levels, strict=True))

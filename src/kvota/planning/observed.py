@@ -76,7 +76,7 @@ class Observed:
         }
 
     def claim(self, rules: Guardrails, headroom: float) -> Claim:
-        """What it may get of a plan."""
+        """What it may get of a plan, on average over all gateways."""
         at_least = rules.floors.get(self.quota_type, 0.0)
         # Who is held at its quota has no usual rate of its own.
         if rules.keeps_median and not self.is_censored:
@@ -86,8 +86,7 @@ class Observed:
             at_most = self.current * rules.step_up_max
             at_least = min(max(at_least, self.current * rules.step_down_max), at_most)
         return Claim(
-            wants=self.wants(rules, headroom),
-            takes=self.takes(rules, headroom),
+            wants=self.takes(rules, headroom),
             weight=self.weight,
             at_least=at_least,
             at_most=at_most,

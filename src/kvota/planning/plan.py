@@ -159,7 +159,9 @@ class _PlanOfType:
         claims = [tenant.claim(rules, headroom) for tenant in movable]
         found = fair_shares(claims, {broker: max(0.0, rate) for broker, rate in room.items()})
         granted = {
-            tenant.entity: _decided(self._blank(tenant, level), tenant, claim, share, rules)
+            tenant.entity: _decided(
+                self._blank(tenant, level), tenant, claim, share, rules, headroom
+            )
             for tenant, claim, share, level in zip(
                 movable, claims, found.shares, found.levels, strict=True
             )
@@ -213,10 +215,17 @@ def _left_alone(
 
 
 def _decided(
-    line: PlanLine, tenant: Observed, claim: Claim, share: float, rules: Guardrails
+    line: PlanLine,
+    tenant: Observed,
+    claim: Claim,
+    share: float,
+    rules: Guardrails,
+    headroom: float,
 ) -> PlanLine:
-    proposed = _rounded_down(share, claim.at_least, tenant.quota_type)
-    reason, bound_by = _why(tenant, claim, share, rules)
+    most_wanted = max(tenant.wants(rules, headroom).values())
+    quota = _quota(claim, share, most_wanted)
+    proposed = _rounded_down(quota, claim.at_least, tenant.quota_type)
+    reason, bound_by = _why(tenant, claim, quota, most_wanted, rules)
     is_right = tenant.current is not None and isclose(
         proposed, tenant.current, rel_tol=10.0**-_FIGURES
     )
@@ -233,18 +242,28 @@ def _decided(
     return replace(decided, evidence=evidence(reason, decided))
 
 
+def _quota(claim: Claim, share: float, most_wanted: float) -> float:
+    """Return the quota of a share, which is an average over all gateways.
+
+    Who gets all that it takes has it at the gateway where it wants most. Who does not gets as much at each gateway
+    as on average: else it could take what is left for it at every one of them.
+    """
+    if share < max(claim.wants.values()):
+        return share
+    return max(share, min(most_wanted, claim.at_most))
+
+
 def _why(
-    tenant: Observed, claim: Claim, share: float, rules: Guardrails
+    tenant: Observed, claim: Claim, quota: float, most_wanted: float, rules: Guardrails
 ) -> tuple[Reason, tuple[str, ...]]:
-    most_wanted = max(claim.wants.values())
-    if share == claim.at_most and most_wanted > claim.at_most:
+    if quota == claim.at_most and most_wanted > claim.at_most:
         return Reason.STEP, ("step_up",)
-    if share == claim.at_least and claim.at_least > 0 and most_wanted != share:
-        if tenant.current is not None and share == tenant.current * rules.step_down_max:
+    if quota == claim.at_least and claim.at_least > 0 and most_wanted != quota:
+        if tenant.current is not None and quota == tenant.current * rules.step_down_max:
             return Reason.STEP, ("step_down",)
-        is_median = share > rules.floors.get(tenant.quota_type, 0.0)
+        is_median = quota > rules.floors.get(tenant.quota_type, 0.0)
         return Reason.FLOOR, ("median",) if is_median else ("floor",)
-    if share == most_wanted:
+    if quota == most_wanted:
         return (Reason.CENSORED if tenant.is_censored else Reason.NEED), ()
     return Reason.SHARE, ()
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tests.endurance.findings import Findings
-from tests.integration.live_plan.clients import TOPIC, secret_of, send_all
+from tests.integration.live_plan.clients import TOPIC, secret_of, send_all, warm_up
 from tests.integration.live_plan.demand import KB, TENANTS, Demand
 
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.store.quotas_yaml import load_document
 
@@ -35,6 +37,8 @@ SHARE_WITHIN = 0.05
 # Buckets are full at first: so long a tenant may do more than its limit, its burst.
 SETTLE_S = 2
 _LOGIN = "client.quota.callback.kafka.admin"
+# Where the machine has had too much other work for the demand, it comes once more.
+TRIES, LATE_S_MAX = 3, 0.4
 # A gateway has what another one has altered within a second; more where the machine has other work.
 FOLLOWS_S = 30.0
 
@@ -76,16 +80,32 @@ class Trial:
 
 
 def make_topic(kafka: LocalKafka) -> None:
-    """The topic of all tenants: a partition for each broker."""
+    """The topic of all tenants: a partition for each broker, all of which are warm then."""
     kafka.create_topic(TOPIC, partitions=len(kafka.nodes))
+    asyncio.run(warm_up([kafka.bootstrap_servers.partition(",")[0]]))
 
 
-def recorded(trial: Trial, kafka: LocalKafka, folder: Path) -> list[Path]:
-    """Run the tenants in shadow mode; return the record of each gateway."""
-    with ExitStack() as stack:
-        gateways = _gateways(stack, trial, kafka, folder, enforced=False)
-        asyncio.run(send_all(trial.demand, [each.bootstrap_servers for each in gateways]))
-    return [gateway.folder / "record" for gateway in gateways]
+@dataclass(frozen=True)
+class Recorded:
+    """A run in shadow mode: the record of each gateway, and when it began, for ``--since``."""
+
+    records: Sequence[Path]
+    since: str
+
+
+def recorded(trial: Trial, kafka: LocalKafka, folder: Path) -> Recorded:
+    """Run the tenants in shadow mode."""
+    for number in range(1, TRIES + 1):
+        with ExitStack() as stack:
+            gateways = _gateways(stack, trial, kafka, folder / str(number), enforced=False)
+            servers = [each.bootstrap_servers for each in gateways]
+            sent = asyncio.run(send_all(trial.demand, servers))
+        if sent.late_s <= LATE_S_MAX or number == TRIES:
+            break
+    return Recorded(
+        [gateway.folder / "record" for gateway in gateways],
+        datetime.fromtimestamp(sent.began_us / 1e6, UTC).isoformat(),
+    )
 
 
 def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvota) -> Findings:
@@ -93,13 +113,20 @@ def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvo
     planned = {
         line["user"]: line for line in json.loads(plan.with_suffix(".json").read_text())["lines"]
     }
-    with ExitStack() as stack:
-        gateways = _gateways(stack, trial, kafka, folder, enforced=True)
-        servers = [each.bootstrap_servers for each in gateways]
-        _apply(plan, servers, folder, kvota)
-        began_us = asyncio.run(send_all(trial.demand, servers))
+    for number in range(1, TRIES + 1):
+        with ExitStack() as stack:
+            gateways = _gateways(stack, trial, kafka, folder / str(number), enforced=True)
+            servers = [each.bootstrap_servers for each in gateways]
+            if number == 1:
+                _apply(plan, servers, folder, kvota)
+            sent = asyncio.run(send_all(trial.demand, servers))
+            if sent.late_s <= LATE_S_MAX or number == TRIES:
+                _undo(plan, servers[0], folder, kvota)
+                break
     rows = _rows([gateway.folder / "record" for gateway in gateways])
-    return _Judge(trial, planned, rows, began_us).findings()
+    found = _Judge(trial, planned, rows, sent.began_us).findings()
+    found.figures["runs"] = {"enforced": {"late_s": round(sent.late_s, 3), "tries": number}}
+    return found
 
 
 def recommended(
@@ -126,13 +153,33 @@ def _apply(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> No
     wanted = load_document(plan).wanted.quotas
     for other in at[1:]:
         end_s = time.monotonic() + FOLLOWS_S
-        while True:
-            said = kvota("quotas", "export", *other)
-            exported = folder / "exported.yaml"
-            exported.write_text(said.out)
-            if said.code == 0 and load_document(exported).wanted.quotas == wanted:
-                break
-            assert time.monotonic() < end_s, f"{said.out}{said.err}"
+        while _in_force(other, folder, kvota) != wanted:
+            assert time.monotonic() < end_s, f"{other}: {_in_force(other, folder, kvota)}"
+
+
+def _undo(plan: Path, server: str, folder: Path, kvota: Kvota) -> None:
+    """Bring back what was before: no quota at all."""
+    at = _at(server, folder)
+    done = kvota("quotas", "undo", str(plan.with_suffix(".undo.yaml")), *at, "--yes")
+    assert done.code == 0, done.err
+    assert not len(_in_force(at, folder, kvota))
+
+
+def _in_force(at: Sequence[str], folder: Path, kvota: Kvota) -> ClientQuotas:
+    exported = folder / "exported.yaml"
+    said = kvota("quotas", "export", *at)
+    assert said.code == 0, said.err
+    exported.write_text(said.out)
+    return load_document(exported).wanted.quotas
+
+
+def _at(server: str, folder: Path) -> tuple[str, ...]:
+    """The options of the operator's login."""
+    login, jaas = folder / "operator.properties", _jaas('"')
+    login.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
+    )
+    return ("--bootstrap-server", server, "--command-config", str(login))
 
 
 def _jaas(quote: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 KB = 1_000
-# Of a bursty tenant's day so much is a burst, in which it does ten times its usual.
-BURST_PART, BURST_TIMES = 0.1, 10
+# Of a bursty tenant's day so much, from noon on, is a burst, in which it does ten times its usual.
+BURST_AT, BURST_PART, BURST_TIMES = 0.5, 0.1, 10
 SWING = 0.5
 
 
@@ -47,25 +47,28 @@ class Tenant:
             return 1 + SWING * math.sin(2 * math.pi * part_of_day)
         if self.name == "bursty":
             usual = 1 / (1 + BURST_PART * (BURST_TIMES - 1))
-            return usual * (BURST_TIMES if part_of_day < BURST_PART else 1)
+            is_burst = BURST_AT <= part_of_day < BURST_AT + BURST_PART
+            return usual * (BURST_TIMES if is_burst else 1)
         return 1.0
 
 
 TENANTS = (
-    Tenant(name="steady", rate=200 * KB, request_bytes=5 * KB),
-    Tenant(name="diurnal", rate=200 * KB, request_bytes=5 * KB),
-    Tenant(name="bursty", rate=50 * KB, request_bytes=2 * KB),
+    Tenant(name="steady", rate=120 * KB, request_bytes=8 * KB),
+    Tenant(name="diurnal", rate=100 * KB, request_bytes=5 * KB),
+    Tenant(name="bursty", rate=20 * KB, request_bytes=2 * KB),
     Tenant(name="quiet", rate=2 * KB, request_bytes=1 * KB),
     Tenant(
         name="newcomer",
-        rate=200 * KB,
-        request_bytes=5 * KB,
+        rate=120 * KB,
+        request_bytes=8 * KB,
         from_part=0.2,
         on_every_broker=False,
     ),
-    Tenant(name="greedy-1", rate=1_200 * KB, request_bytes=20 * KB, is_greedy=True),
-    Tenant(name="greedy-2", rate=2_400 * KB, request_bytes=40 * KB, is_greedy=True, weight=2.0),
+    Tenant(name="greedy-1", rate=400 * KB, request_bytes=10 * KB, is_greedy=True),
+    Tenant(name="greedy-2", rate=800 * KB, request_bytes=20 * KB, is_greedy=True, weight=2.0),
 )
+# What a broker can take: the greedy ones want about three times what the others leave.
+CAPACITY = 1_000 * KB
 
 
 @dataclass(frozen=True, kw_only=True)
