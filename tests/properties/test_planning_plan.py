@@ -80,6 +80,20 @@ def test_who_needs_no_more_than_its_part_gets_it_however_much_others_want(
             assert line.reason in {Reason.NEED, Reason.CENSORED}
 
 
+@given(tenants(currents=st.none()), st.floats(1, 1.3))
+def test_where_all_needs_fit_everybody_gets_what_it_needs(
+    observed: list[Observed], times: float
+) -> None:
+    needed = (
+        fsum(tenant.takes(FREE, 0.0).get(broker, 0.0) for tenant in observed) for broker in range(3)
+    )
+    capacity = max(needed) * (1 + 1e-9) * times
+
+    lines = make_plan(observed, {QuotaType.PRODUCE: capacity}, FREE).lines
+
+    assert all(line.behaves for line in lines)
+
+
 @given(tenants(currents=st.none() | st.floats(20_000, 1e8)), st.floats(100_000, 1e9))
 def test_no_quota_in_force_moves_further_than_a_step(
     observed: list[Observed], capacity: float

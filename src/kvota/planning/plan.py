@@ -157,13 +157,15 @@ class _PlanOfType:
                 for broker, rate in wanted.items():
                     room[broker] -= rate
         claims = [tenant.claim(rules, headroom) for tenant in movable]
-        found = fair_shares(claims, {broker: max(0.0, rate) for broker, rate in room.items()})
+        room = {broker: max(0.0, rate) for broker, rate in room.items()}
+        found = fair_shares(claims, room)
+        shares = fair_shares(_needs_first(claims, movable, room, rules), room).shares
         granted = {
             tenant.entity: _decided(
                 self._blank(tenant, level), tenant, claim, share, rules, headroom
             )
             for tenant, claim, share, level in zip(
-                movable, claims, found.shares, found.levels, strict=True
+                movable, claims, shares, found.levels, strict=True
             )
         }
         highest = max((level for level in found.levels if level < inf), default=inf)
@@ -223,15 +225,16 @@ def _decided(
     headroom: float,
 ) -> PlanLine:
     most_wanted = max(tenant.wants(rules, headroom).values())
-    quota = _quota(claim, share, most_wanted)
-    proposed = _rounded_down(quota, claim.at_least, tenant.quota_type)
+    need = 0.0 if tenant.need is None else tenant.need.rate
+    quota = _quota(tenant, claim, share, most_wanted, rules)
+    at_least = max(claim.at_least, need) if quota >= need else claim.at_least
+    proposed = _rounded_down(quota, at_least, tenant.quota_type)
     reason, bound_by = _why(tenant, claim, quota, most_wanted, rules)
     is_right = tenant.current is not None and isclose(
         proposed, tenant.current, rel_tol=10.0**-_FIGURES
     )
     if tenant.current is not None and is_right:
         proposed = tenant.current
-    need = 0.0 if tenant.need is None else tenant.need.rate
     decided = replace(
         line,
         proposed=proposed,
@@ -242,15 +245,40 @@ def _decided(
     return replace(decided, evidence=evidence(reason, decided))
 
 
-def _quota(claim: Claim, share: float, most_wanted: float) -> float:
+def _needs_first(
+    claims: Sequence[Claim],
+    tenants: Sequence[Observed],
+    room: Mapping[int, float],
+    rules: Guardrails,
+) -> Sequence[Claim]:
+    """Return claims that give nobody less than it needs, where all needs fit and only the headroom does not."""
+    needs = [
+        replace(claim, wants=tenant.takes(rules, 0.0))
+        for claim, tenant in zip(claims, tenants, strict=True)
+    ]
+    found = fair_shares(needs, room)
+    if any(level < inf for level in found.levels):
+        return claims
+    return [
+        replace(claim, at_least=share) for claim, share in zip(claims, found.shares, strict=True)
+    ]
+
+
+def _quota(
+    tenant: Observed, claim: Claim, share: float, most_wanted: float, rules: Guardrails
+) -> float:
     """Return the quota of a share, which is an average over all gateways.
 
-    Who gets all that it takes has it at the gateway where it wants most. Who does not gets as much at each gateway
+    Who gets what it needs has it at the gateway where it needs most. Who does not gets as much at each gateway
     as on average: else it could take what is left for it at every one of them.
     """
-    if share < max(claim.wants.values()):
+    if share >= max(claim.wants.values()):
+        return max(share, min(most_wanted, claim.at_most))
+    needed = max(tenant.wants(rules, 0.0).values())
+    taken = max(tenant.takes(rules, 0.0).values())
+    if share < taken:
         return share
-    return max(share, min(most_wanted, claim.at_most))
+    return max(share, min(share * needed / taken, most_wanted, claim.at_most))
 
 
 def _why(

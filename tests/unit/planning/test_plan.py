@@ -65,8 +65,22 @@ def test_a_share_that_has_room_for_the_need_alone_says_so() -> None:
 
     assert (line.proposed, line.reason, line.behaves) == (10 * MB, Reason.SHARE, True)
     assert line.evidence == (
-        "needs 9.00 MB/s; its fair share, 10.0 MB/s, has room for that, but not for all of the headroom"
+        "needs 9.00 MB/s; 10.0 MB/s has room for that, and not for all of the headroom"
     )
+
+
+def test_where_all_needs_fit_nobody_is_cut_for_the_headroom_of_another() -> None:
+    plan = planned(tenant("small", 4.0), tenant("large", 15.5))
+
+    # With its headroom the small one would leave 15.2 MB/s. What the needs leave is headroom.
+    assert [line.proposed for line in plan.lines] == [15.5 * MB, 4.5 * MB]
+    assert all(line.behaves for line in plan.lines)
+
+
+def test_where_needs_do_not_fit_who_needs_little_keeps_its_headroom() -> None:
+    plan = planned(tenant("small", 4.0), tenant("large", 38.0))
+
+    assert [line.proposed for line in plan.lines] == [15.2 * MB, 4.8 * MB]
 
 
 def test_spare_capacity_is_reported_and_not_handed_out() -> None:
