@@ -20,7 +20,6 @@ from kvota.pipeline import recommend as recommend_chunks
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan_line import Reason
 from kvota.planning.wanted_quotas import WantedQuotas
-from kvota.store.quotas_file import write_quotas
 from kvota.store.quotas_yaml import QuotasDocument, write_document
 from kvota.testing.recorded_traffic import EventRow
 
@@ -249,22 +248,17 @@ def test_who_outgrows_what_was_learnt_is_left_as_it_is_and_the_exit_code_says_so
     assert "user-principal 'grown' PRODUCE none ->" not in said.out
 
 
-@pytest.mark.parametrize("name", ["now.yaml", "quotas.toml"])
 def test_a_plan_repeated_on_its_own_result_settles_and_each_step_can_be_undone(
     spark: SparkSession,
     two_gateways: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    name: str,
 ) -> None:
-    quotas = tmp_path / name
+    quotas = tmp_path / "now.yaml"
     of_spread = {QuotaEntity(user="spread"): {"producer_byte_rate": 9.0 * MB}}
     of_grown = {QuotaEntity(user="grown"): {"producer_byte_rate": 8.0 * MB}}
     in_force = ClientQuotas({**of_spread, **of_grown})
-    if name.endswith(".yaml"):
-        write_document(quotas, QuotasDocument(wanted=WantedQuotas(quotas=in_force)), heading="now")
-    else:
-        write_quotas(quotas, in_force)
+    write_document(quotas, QuotasDocument(wanted=WantedQuotas(quotas=in_force)), heading="now")
     command = ["recommend", "--events", str(two_gateways), "--capacity", "PRODUCE=40MB/s"]
     options = ["--min-hours", "0", "--min-events", "50", "--quotas", str(quotas), "--yes"]
 
@@ -296,21 +290,14 @@ def test_gateways_of_one_name_are_said_to_be_counted_as_one(
 ) -> None:
     rows = events_of((*each, "kvota", "PRODUCE") for each in produce("spread", 20, 50_000))
     other = [(*row[:3], "another run", *row[4:]) for row in rows]
-    later = [(row[0] + 2 * SECONDS * MB, *row[1:3], "a third run", *row[4:]) for row in rows]
-    places = [str(write_events(each, name=each[0][3])) for each in (rows, other, later)]
-    command = ["recommend", "--capacity", "PRODUCE=40MB/s", "--min-hours", "0"]
+    places = [str(write_events(each, name=str(each[0][3]))) for each in (rows, other)]
 
-    main([*command, "--events", *places])
-    alike = capsys.readouterr().err
-    main([*command, "--events", *places[1:]])
-    one_after_the_other = capsys.readouterr().err
-    main([*command, "--events", *places, "--gateways", "2"])
-    counted = capsys.readouterr().err
+    main(["recommend", "--events", *places, "--capacity", "PRODUCE=40MB/s", "--min-hours", "0"])
 
+    said = capsys.readouterr().err
     assert spark is not None
-    assert '2 runs of gateway "kvota" were there at once' in alike
-    assert "or say --gateways 2" in alike
-    assert "were there at once" not in one_after_the_other + counted
+    assert '2 runs of gateway "kvota" were there at once' in said
+    assert "or say --gateways 2" in said
 
 
 def test_a_plan_of_one_type_is_not_changed_by_another_one(

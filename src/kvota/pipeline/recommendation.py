@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -27,7 +26,7 @@ from kvota.planning.guardrails import Guardrails
 from kvota.planning.need import Need, Tolerance, daily_need
 from kvota.planning.plan import HEADROOM, LEARN, Plan, Sharing, make_plan
 from kvota.planning.plan_line import PlanLine, Reason, format_quota, not_confirmed
-from kvota.record.runs import Run
+from kvota.record.runs import Run, runs_at_once
 
 Level = Literal["user", "client", "user-client"]
 
@@ -345,22 +344,14 @@ def _confirmed(plan: Plan, verified: Mapping[TenantKey, Verified]) -> Plan:
 
 
 def _named_alike(runs: Iterable[Run]) -> Iterator[str]:
-    """Say which gateways have one name: no run of a gateway begins before its last one has ended."""
-    of_name: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.gateway != REQUEST_LOG:  # each broker's is a run of its own
-            of_name.setdefault(run.gateway, []).append(run)
-    for name, of_gateway in sorted(of_name.items()):
-        turns = sorted(
-            (moment, change)
-            for run in of_gateway
-            for moment, change in ((run.first_us, 1), (run.last_us, -1))
-        )
-        most = max(accumulate(change for _, change in turns))
-        if most > 1:
+    """Say which gateways have one name."""
+    # Of a request log each broker's part is a run of its own.
+    of_gateways = [run for run in runs if run.gateway != REQUEST_LOG]
+    for name, count in runs_at_once(of_gateways).items():
+        if count > 1:
             yield (
-                f'{most} runs of gateway "{name_on_screen(name)}" were there at once. Gateways of one name count as one '
-                f"here, and each lets in the whole plan: give each a name (gateway.name), or say --gateways {most}"
+                f'{count} runs of gateway "{name_on_screen(name)}" were there at once. Gateways of one name count as one '
+                f"here, and each lets in the whole plan: give each a name (gateway.name), or say --gateways {count}"
             )
 
 
