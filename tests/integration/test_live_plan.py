@@ -1,7 +1,6 @@
 """A plan made from a run in shadow mode holds when the same tenants come again under it; brokers' own logs give the same plan."""
 
 import io
-import json
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
 TRIAL = Trial(demand=Demand(seconds=15.0, day_s=5.0, gateways=1), capacity=CAPACITY)
 # Of what is needed, and of what is planned.
 WITHIN = 0.02
-DUMP = __import__("os").environ.get("DUMP")
 
 
 def kvota(*words: str) -> Said:
@@ -87,8 +85,6 @@ def seen(kafka: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPa
     place = ["--request-log", str(logs), "--log-zone", "UTC", "--since", shadow.since]
     of_log = recommended(TRIAL, place, folder / "of-log.yaml", kvota)
     under_plan = judged(TRIAL, kafka, folder / "enforced", plan, kvota)
-    if DUMP:
-        Path(DUMP).write_text(json.dumps([of_record, of_log, under_plan.figures]))
     return Seen(dict(of_record), dict(of_log), under_plan)
 
 
