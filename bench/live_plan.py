@@ -4,11 +4,11 @@
 
 Seven tenants whose demand is known (the seed's): *steady*, *diurnal*, *bursty*, *quiet*, *newcomer* (at one broker only), and two
 *greedy* ones with the weights 1 and 2, which want about three times their share. They come through three gateways to two
-brokers of 1 MB/s, days of 12 s. First they are recorded in shadow mode. Then ``kvota recommend`` plans, ``kvota quotas apply``
+brokers of 1.2 MB/s, days of 12 s. First they are recorded in shadow mode. Then ``kvota recommend`` plans, ``kvota quotas apply``
 brings the plan into force through one gateway (they share a topic), and the same demand comes once more to gateways that
 enforce it by ``token_bucket``. Bars, from the record of that run: of those who behave less than 0.1 % is throttled; each broker
-lets in at most its capacity in 99.9 % of the seconds, behind the first two; the greedy ones have their part by
-weight of what the others' quotas leave, 5 % more or less.
+lets in at most its capacity in 99.9 % of the seconds, behind the first three; the greedy ones have what the
+others leave, each its part by weight, 5 % more or less.
 """
 
 import argparse
@@ -32,12 +32,13 @@ from tests.integration.live_plan.circle import (  # noqa: E402
     recommended,
     recorded,
 )
-from tests.integration.live_plan.demand import CAPACITY, Demand  # noqa: E402
+from tests.integration.live_plan.demand import Demand  # noqa: E402
 
 import verdict  # noqa: E402
 from kvota.localkafka import LocalKafka  # noqa: E402
 
 RESULT = HERE / "results" / "live_plan.json"
+CAPACITY = 1_200_000
 DAY_S = 12.0
 BROKERS = 2
 
