@@ -75,6 +75,19 @@ class Observed:
             for broker, wanted in self.wants(rules, headroom).items()
         }
 
+    def taken(self, quota: float, rules: Guardrails, headroom: float) -> dict[int, float]:
+        """What it takes of each broker with a quota, on average over all gateways.
+
+        With less than it needs it could take as much at each of them; with its need it takes that, and as much
+        more as the quota has headroom.
+        """
+        most, needs = self.takes(rules, headroom), self.takes(rules, 0.0)
+        needed = max(self.wants(rules, 0.0).values())
+        if quota < needed:
+            return {broker: min(quota, rate) for broker, rate in most.items()}
+        more = quota / needed if needed > 0 else 1.0
+        return {broker: min(rate, needs[broker] * more) for broker, rate in most.items()}
+
     def claim(self, rules: Guardrails, headroom: float) -> Claim:
         """What it may get of a plan, on average over all gateways."""
         at_least = rules.floors.get(self.quota_type, 0.0)

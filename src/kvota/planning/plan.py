@@ -147,12 +147,9 @@ class _PlanOfType:
         rules, headroom = self._rules, self._headroom
         stays = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in self._observed}
         movable = [tenant for tenant in self._observed if stays[tenant.entity] is None]
-        self._takes = [
-            tenant.takes(rules, headroom) if stays[tenant.entity] is None else tenant.keeps(rules)
-            for tenant in self._observed
-        ]
+        kept_of = [tenant.keeps(rules) for tenant in self._observed]
         room = dict.fromkeys(self.brokers, self._room)
-        for tenant, wanted in zip(self._observed, self._takes, strict=True):
+        for tenant, wanted in zip(self._observed, kept_of, strict=True):
             if stays[tenant.entity] is not None:
                 for broker, rate in wanted.items():
                     room[broker] -= rate
@@ -176,6 +173,12 @@ class _PlanOfType:
                 lines.append(kept(self._blank(tenant, highest), reason, rules))
             else:
                 lines.append(granted[tenant.entity])
+        self._takes = [
+            tenant.taken(line.proposed or 0.0, rules, headroom)
+            if stays[tenant.entity] is None
+            else what_is_kept
+            for tenant, line, what_is_kept in zip(self._observed, lines, kept_of, strict=True)
+        ]
         return lines
 
     def _blank(self, tenant: Observed, level: float) -> PlanLine:
@@ -274,11 +277,9 @@ def _quota(
     """
     if share >= max(claim.wants.values()):
         return max(share, min(most_wanted, claim.at_most))
-    needed = max(tenant.wants(rules, 0.0).values())
-    taken = max(tenant.takes(rules, 0.0).values())
-    if share < taken:
+    if share < max(tenant.takes(rules, 0.0).values()):
         return share
-    return max(share, min(share * needed / taken, most_wanted, claim.at_most))
+    return max(share, min(max(tenant.wants(rules, 0.0).values()), claim.at_most))
 
 
 def _why(
