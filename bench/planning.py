@@ -1,6 +1,6 @@
 """A plan for tenants whose demand is known, judged on days that it has not seen.
 
-    ./run bench planning [--seeds 3] [--days 10]
+    ./run bench planning [--seeds 3] [--days 10] [--contended 20]
 
 Seven tenants come through three gateways to two brokers of 48 MB/s, three hours on each day: *steady*; *diurnal*, which
 swings by half; *bursty*, which does ten times its usual for 20 s in five minutes; *quiet*; *newcomer*, which comes on the
@@ -8,12 +8,16 @@ second day and to one broker only; *greedy-1* and *greedy-2*, which want 18 MB/s
 weights 1 and 2. ``kvota recommend`` learns on the first 70 % of the time with the guardrails as they are. Bars, on the
 rest of it: of those who behave less than 0.1 % is throttled, open and backlog; the greedy ones get their weighted
 share, 5 % more or less, of what the others leave; all together stay within the capacity in 99.9 % of the seconds.
+
+Then the same record is planned for with a capacity that is less than they need (20 MB/s): who wants no more than its part by
+weight gets it, with the bars above; all others get the same by weight, 5 % more or less; all together stay within the capacity.
 """
 
 import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +40,7 @@ from kvota.pipeline import (
     session,
 )
 from kvota.planning.guardrails import Guardrails
+from kvota.planning.plan import HEADROOM
 from kvota.planning.plan_line import Reason
 from kvota.record.event_schema import EVENT_SCHEMA
 from verdict import judged
@@ -165,11 +170,11 @@ def _write(folder: Path, gateway: str, part: list[tuple[Doubles, Doubles, str, i
     return count
 
 
-def planned(folder: Path) -> Recommendation:
+def planned(folder: Path, capacity: float) -> Recommendation:
     spark = session()
     found = find_events([folder])
     chunks = chunks_of_files(spark, found, "user", further=USAGE_COLUMNS, gateways_apart=True)
-    capacities = {QuotaType.PRODUCE: CAPACITY}
+    capacities = {QuotaType.PRODUCE: capacity}
     # The guardrails as they are, but that the greedy ones may get less than they usually take.
     wishes = Wishes(weights=WEIGHTS, guardrails=Guardrails(keeps_median=False))
     clients = read_files(spark, found.good)
@@ -178,22 +183,49 @@ def planned(folder: Path) -> Recommendation:
 
 def missed_of(found: Recommendation) -> list[str]:
     """What misses a bar."""
-    missed = []
     lines = {str(line.entity.user): line for line in found.plan.lines}
-    proofs = {str(key[1].user): proof for key, proof in found.verified.items()}
-    for name in BEHAVING:
-        proof, line = proofs[name], lines[name]
-        if line.reason is not Reason.NEED:
-            missed.append(f"{name}: {line.reason.value}: {line.evidence}")
-        for loop, share in (("open", proof.share_open), ("backlog", proof.share_closed)):
-            if share >= 0.001:
-                missed.append(f"{name}: {share:.3%} throttled ({loop}), 0.1 % is the bar")
+    missed = missed_by(found, BEHAVING)
     first, second = ((lines[name].proposed or 0.0) for name in WEIGHTS)
     if not 0.95 <= second / first / 2 <= 1.05:
         missed.append(f"greedy: {first:.0f} and {second:.0f}, not 1 : 2 within 5 %")
     left = CAPACITY / GATEWAYS - sum((lines[name].proposed or 0.0) for name in BEHAVING)
     if not 0.95 <= (first + second) / left <= 1.05:
         missed.append(f"greedy: together {first + second:.0f} of {left:.0f} B/s that are left")
+    return missed
+
+
+def missed_where_contended(found: Recommendation) -> list[str]:
+    """The same where the needs are more than there is."""
+    capped = [line for line in found.plan.lines if line.reason is Reason.SHARE]
+    level = min((line.proposed or 0.0) / line.weight for line in capped)
+    modest = [
+        str(line.entity.user)
+        for line in found.plan.lines
+        if line.need is not None and line.need.rate * (1 + HEADROOM) <= level * line.weight
+    ]
+    missed = missed_by(found, modest)
+    missed += [
+        f"{line.entity.user}: {(line.proposed or 0.0) / line.weight:.0f} B/s by weight, others {level:.0f}"
+        for line in capped
+        if (line.proposed or 0.0) / line.weight > 1.05 * level
+    ]
+    if not modest or len(modest) + len(capped) < len(TENANTS):
+        missed.append(f"{len(modest)} get their need and {len(capped)} their share")
+    return missed
+
+
+def missed_by(found: Recommendation, behaving: Iterable[str]) -> list[str]:
+    """What misses the bars of those who behave, and of all together."""
+    missed = []
+    lines = {str(line.entity.user): line for line in found.plan.lines}
+    proofs = {str(key[1].user): proof for key, proof in found.verified.items()}
+    for name in behaving:
+        proof, line = proofs[name], lines[name]
+        if line.reason not in {Reason.NEED, Reason.FLOOR}:
+            missed.append(f"{name}: {line.reason.value}: {line.evidence}")
+        for loop, share in (("open", proof.share_open), ("backlog", proof.share_closed)):
+            if share >= 0.001:
+                missed.append(f"{name}: {share:.3%} throttled ({loop}), 0.1 % is the bar")
     missed += [
         f"broker {whole.node_id}: above the capacity in {whole.seconds_over} of {whole.seconds} s"
         for whole in found.together
@@ -231,36 +263,50 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="so many records (default: 3)")
     parser.add_argument("--days", type=int, default=10, help="of each (default: 10)")
+    parser.add_argument(
+        "--contended", type=float, default=20.0, help="MB/s of a broker, less than is needed"
+    )
     options = parser.parse_args()
     kept: list[dict[str, object]] = []
+    contended: list[dict[str, object]] = []
     missed: list[str] = []
     for seed in range(1, options.seeds + 1):
         with tempfile.TemporaryDirectory() as folder:
             rows = write_record(Path(folder), options.days, seed)
             began_s = time.monotonic()
-            found = planned(Path(folder))
+            found = planned(Path(folder), CAPACITY)
             took_s = time.monotonic() - began_s
+            scarce = planned(Path(folder), options.contended * MB)
         print(f"seed {seed}: {rows:,} requests, planned in {took_s:.1f} s")
-        kept.append(
-            {
-                "seed": seed,
-                "requests": rows,
-                "plan_s": round(took_s, 1),
-                "tenants": shown(found),
-                "brokers": [
-                    {
-                        "broker": whole.node_id,
-                        "seconds": whole.seconds,
-                        "seconds_over": whole.seconds_over,
-                        "most_in_999_of_1000_mb_per_s": round(whole.usual_most / MB, 3),
-                    }
-                    for whole in found.together
-                ],
-            }
-        )
+        kept.append({"seed": seed, "requests": rows, "plan_s": round(took_s, 1), **figures(found)})
         missed += [f"seed {seed}: {text}" for text in missed_of(found)]
+        print(f"seed {seed}, brokers of {options.contended:g} MB/s:")
+        contended.append({"seed": seed, **figures(scarce)})
+        missed += [f"seed {seed}, contended: {text}" for text in missed_where_contended(scarce)]
     end_session(session())
-    return judged(RESULT, {"days": options.days, "runs": kept}, missed)
+    result = {
+        "days": options.days,
+        "capacity_mb_per_s": CAPACITY / MB,
+        "runs": kept,
+        "contended_mb_per_s": options.contended,
+        "contended": contended,
+    }
+    return judged(RESULT, result, missed)
+
+
+def figures(found: Recommendation) -> dict[str, object]:
+    return {
+        "tenants": shown(found),
+        "brokers": [
+            {
+                "broker": whole.node_id,
+                "seconds": whole.seconds,
+                "seconds_over": whole.seconds_over,
+                "most_in_999_of_1000_mb_per_s": round(whole.usual_most / MB, 3),
+            }
+            for whole in found.together
+        ],
+    }
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ NAMES = (
     "pipeline_start",
     "request_log",
     "planning",
+    "live_plan",
     "hold",
     "clients",
     "record_cost",

@@ -1,18 +1,27 @@
 """The demo, as a newcomer runs it, only shorter."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from kvota.app.cli.main import main
 from kvota.app.demo import circle, ending
 from kvota.app.demo.screen import WIDTH
+from kvota.model.quota_type import QuotaType
+from kvota.planning.plan_line import format_quota
 
 
 @pytest.mark.timeout(300)
-def test_the_demo_ends_with_its_table_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_the_demo_ends_with_its_table_and_leaves_nothing_running(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert spark is not None
     folder = tmp_path / "demo"
 
     done = subprocess.run(
@@ -44,6 +53,33 @@ def test_the_demo_ends_with_its_table_and_leaves_nothing_running(tmp_path: Path)
         if str(folder).encode() in _read(path) and path.parent.name != "self"
     ]
     assert not left
+    _same_plan_as_typed(done.stdout, folder, capsys)
+
+
+def _same_plan_as_typed(shown: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that stands on the screen gives the limits that stand below it."""
+    (typed,) = re.findall(r"^kvota recommend (?:.*\\\n)*.*$", shown, re.MULTILINE)
+    words = shlex.split(typed.replace("\\\n", " "))
+
+    code = main([*words[1:], "--output", "json"])
+
+    said = json.loads(capsys.readouterr().out)
+    assert words[0] == "kvota"
+    assert str(folder) in typed
+    assert code == (0 if said["confirmed"] else 1)
+    table = shown[shown.index("You say how much") : shown.index("used: its mean rate")]
+    limits = re.findall(r"^([\w-]+) +([A-Z_]+) .*?(\S+ \S+|unlimited)  [a-z]", table, re.MULTILINE)
+    planned = [
+        (
+            line["user"],
+            line["quota_type"],
+            "unlimited"
+            if line["proposed_per_s"] is None
+            else format_quota(QuotaType(line["quota_type"]), line["proposed_per_s"]),
+        )
+        for line in said["lines"]
+    ]
+    assert sorted(limits) == sorted(planned), shown
 
 
 def _read(path: Path) -> bytes:

@@ -114,6 +114,54 @@ def test_needs_on_different_brokers_do_not_take_from_each_other(
     assert together[: len(here)] == alone
 
 
+@given(
+    st.lists(bounded_claims, min_size=1, max_size=12),
+    st.floats(1, 1e9),
+    st.floats(1, 4) | st.floats(1, 1.01),
+)
+def test_of_one_broker_nobody_gets_less_where_there_is_more(
+    all_claims: list[Claim], most: float, times: float
+) -> None:
+    here = [replace(claim, wants={0: claim.wants.get(0, 0.0)}) for claim in all_claims]
+
+    less = fair_shares(here, {0: most}).shares
+    more = fair_shares(here, {0: most * times}).shares
+
+    assert all(now >= before * nearly for before, now in zip(less, more, strict=True))
+
+
+@given(st.lists(claims, min_size=1, max_size=12), capacities, st.floats(1, 4) | st.floats(1, 1.01))
+def test_where_there_is_more_who_has_least_does_not_get_less(
+    all_claims: list[Claim], most: Mapping[int, float], times: float
+) -> None:
+    """Of several brokers one tenant's gain on one may be another's loss on the other, but never the poorest's."""
+
+    def levels(capacity: Mapping[int, float]) -> list[float]:
+        shares = fair_shares(all_claims, capacity).shares
+        return [share / claim.weight for claim, share in zip(all_claims, shares, strict=True)]
+
+    less = levels(most)
+    more = levels({broker: capacity * times for broker, capacity in most.items()})
+
+    assert min(more) >= min(less) * nearly
+
+
+@given(claims, st.lists(claims, max_size=10), capacities)
+def test_nobody_is_hurt_who_wants_no_more_than_its_part_of_each_broker(
+    tenant: Claim, others: list[Claim], most: Mapping[int, float]
+) -> None:
+    weight_of_all = fsum(claim.weight for claim in (tenant, *others))
+    part = {broker: each * tenant.weight / weight_of_all for broker, each in most.items()}
+    modest = replace(
+        tenant,
+        wants={broker: min(each, part[broker] * nearly) for broker, each in tenant.wants.items()},
+    )
+
+    shares = fair_shares([modest, *others], most).shares
+
+    assert shares[0] == modest.top
+
+
 def test_the_hog_and_the_newcomer_get_the_same() -> None:
     hog = Claim(wants={0: inf}, at_least=9.0, at_most=36.0)
     newcomer = Claim(wants={0: 10.0})

@@ -20,6 +20,7 @@ from kvota.planning.need import (
 )
 from kvota.planning.observed import Observed
 from kvota.planning.plan import make_plan
+from kvota.planning.plan_line import Reason
 
 needs = st.floats(20_000, 1e8)
 
@@ -41,6 +42,7 @@ def tenants(draw: st.DrawFn, *, currents: st.SearchStrategy[float | None]) -> li
             current=draw(currents),
             weight=draw(st.integers(1, 4).map(float)),
             share_throttled=draw(st.sampled_from([0.0, 0.005, 0.5])),
+            evenness=draw(st.dictionaries(st.integers(0, 2), st.floats(0.1, 1))),
         )
         for number in range(draw(st.integers(1, 8)))
     ]
@@ -57,11 +59,39 @@ def test_without_guardrails_the_quotas_add_up_to_at_most_the_capacity(
 
     for broker in range(3):
         here = [
-            min(line.proposed or 0.0, tenant.wants(FREE, 0.2).get(broker, 0.0))
+            tenant.taken(line.proposed or 0.0, FREE, 0.2).get(broker, 0.0)
             for line, tenant in zip(plan.lines, observed, strict=True)
         ]
         assert fsum(here) <= capacity * (1 + 1e-9)
     assert plan.spare[QuotaType.PRODUCE] >= -1e-6 * capacity
+
+
+@given(tenants(currents=st.none()), st.floats(100_000, 1e9))
+def test_who_needs_no_more_than_its_part_gets_it_however_much_others_want(
+    observed: list[Observed], capacity: float
+) -> None:
+    lines = make_plan(observed, {QuotaType.PRODUCE: capacity}, FREE).lines
+
+    weights = fsum(tenant.weight for tenant in observed)
+    for line, tenant in zip(lines, observed, strict=True):
+        part = capacity * tenant.weight / weights
+        if max(tenant.wants(FREE, 0.2).values()) <= part:
+            assert line.behaves
+            assert line.reason in {Reason.NEED, Reason.CENSORED}
+
+
+@given(tenants(currents=st.none()), st.floats(1, 1.3))
+def test_where_all_needs_fit_everybody_gets_what_it_needs(
+    observed: list[Observed], times: float
+) -> None:
+    needed = (
+        fsum(tenant.takes(FREE, 0.0).get(broker, 0.0) for tenant in observed) for broker in range(3)
+    )
+    capacity = max(needed) * (1 + 1e-9) * times
+
+    lines = make_plan(observed, {QuotaType.PRODUCE: capacity}, FREE).lines
+
+    assert all(line.behaves for line in lines)
 
 
 @given(tenants(currents=st.none() | st.floats(20_000, 1e8)), st.floats(100_000, 1e9))

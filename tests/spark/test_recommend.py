@@ -1,6 +1,7 @@
 """From a record to a plan, and the plan against the record."""
 
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kvota.app.cli.main import main
+from kvota.app.plan_file import load_quotas_in_force
 from kvota.engine import QuotaType
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import QuotaEntity
 from kvota.pipeline import USAGE_COLUMNS, Recommendation, Wishes, chunks_of_table, read_events
 from kvota.pipeline import recommend as recommend_chunks
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.plan_line import Reason
+from kvota.planning.wanted_quotas import WantedQuotas
+from kvota.store.quotas_yaml import QuotasDocument, write_document
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -243,6 +248,58 @@ def test_who_outgrows_what_was_learnt_is_left_as_it_is_and_the_exit_code_says_so
     assert "user-principal 'grown' PRODUCE none ->" not in said.out
 
 
+def test_a_plan_repeated_on_its_own_result_settles_and_each_step_can_be_undone(
+    spark: SparkSession,
+    two_gateways: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quotas = tmp_path / "now.yaml"
+    of_spread = {QuotaEntity(user="spread"): {"producer_byte_rate": 9.0 * MB}}
+    of_grown = {QuotaEntity(user="grown"): {"producer_byte_rate": 8.0 * MB}}
+    in_force = ClientQuotas({**of_spread, **of_grown})
+    write_document(quotas, QuotasDocument(wanted=WantedQuotas(quotas=in_force)), heading="now")
+    command = ["recommend", "--events", str(two_gateways), "--capacity", "PRODUCE=40MB/s"]
+    options = ["--min-hours", "0", "--min-events", "50", "--quotas", str(quotas), "--yes"]
+
+    limits = [load_quotas_in_force(quotas)]
+    for _ in range(6):
+        before = quotas.read_bytes()
+        main([*command, *options])
+        said = capsys.readouterr()
+        if "\nno change" in said.out:
+            break
+        (copy,) = re.findall(rf"to undo: mv (\S+) {re.escape(str(quotas))}", said.err)
+        assert Path(copy).read_bytes() == before
+        limits.append(load_quotas_in_force(quotas))
+
+    assert spark is not None
+    assert "\nno change" in said.out
+    assert quotas.read_bytes() == before
+    # A step of a half, and then what it needs with the headroom; what is not confirmed is not lowered.
+    spread = [each.value(QuotaEntity(user="spread"), "producer_byte_rate") for each in limits]
+    assert spread[:2] == [9.0 * MB, 4.5 * MB]
+    assert 2.4 * MB <= (spread[2] or 0.0) <= 2.8 * MB
+    assert len(limits) == 3
+    grown = {each.value(QuotaEntity(user="grown"), "producer_byte_rate") for each in limits}
+    assert grown == {8.0 * MB}
+
+
+def test_gateways_of_one_name_are_said_to_be_counted_as_one(
+    spark: SparkSession, write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = events_of((*each, "kvota", "PRODUCE") for each in produce("spread", 20, 50_000))
+    other = [(*row[:3], "another run", *row[4:]) for row in rows]
+    places = [str(write_events(each, name=str(each[0][3]))) for each in (rows, other)]
+
+    main(["recommend", "--events", *places, "--capacity", "PRODUCE=40MB/s", "--min-hours", "0"])
+
+    said = capsys.readouterr().err
+    assert spark is not None
+    assert '2 runs of gateway "kvota" were there at once' in said
+    assert "or say --gateways 2" in said
+
+
 def test_a_plan_of_one_type_is_not_changed_by_another_one(
     spark: SparkSession, two_gateways: Path
 ) -> None:
@@ -258,6 +315,8 @@ def test_a_plan_of_one_type_is_not_changed_by_another_one(
     # At each gateway a broker has 3 MB/s: 1 at broker 0 and 2 at broker 1 are needed, so nobody is stopped.
     assert (lines["spread"].reason, alone.gateways) == (Reason.NEED, 2)
     assert 2.4 * MB <= (lines["spread"].proposed or 0.0) <= 2.8 * MB
+    # At broker 0 each gateway has 1 MB/s of it, and one of them another tenant's 1 MB/s, all with a fifth more.
+    assert alone.plan.spare[QuotaType.PRODUCE] == pytest.approx(6 * MB - 1.2 * 3 * MB, rel=0.1)
     # With one broker fewer the other would have to bear both loads.
     assert alone.plan.lacking[QuotaType.PRODUCE] > 0
 

@@ -1,7 +1,7 @@
 """Recommends a quota for every tenant: needs learnt from replay, shares from planning, proof by what was held out."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UsageError
+from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import QuotaType
 from kvota.pipeline.admitted import Loop, Planned, Proof, Together, proofs, together
 from kvota.pipeline.brackets import brackets
@@ -17,13 +18,15 @@ from kvota.pipeline.charged import AS_RECORDED, Counted
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.days import Days
 from kvota.pipeline.reached import EFFECTS_MAX, reached
-from kvota.pipeline.tenants import COUNTERS_MAX, TenantKey, Tenants, read_tenants
+from kvota.pipeline.sources.request_log import GATEWAY as REQUEST_LOG
+from kvota.pipeline.tenants import COUNTERS_MAX, Gateways, TenantKey, Tenants, read_tenants
 from kvota.pipeline.usage_tables import span_s
 from kvota.planning.diff import Change, Effect, changes, with_plan
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.need import Need, Tolerance, daily_need
 from kvota.planning.plan import HEADROOM, LEARN, Plan, Sharing, make_plan
 from kvota.planning.plan_line import PlanLine, Reason, format_quota, not_confirmed
+from kvota.record.runs import Run, runs_at_once
 
 Level = Literal["user", "client", "user-client"]
 
@@ -204,8 +207,8 @@ class _Planner:
         self._capacities = capacities
         self._wishes = wishes
         self._progress = progress
-        self._recorded = max(1, len({run.gateway for run in chunks.runs}))
-        self._gateways = wishes.gateways or self._recorded
+        recorded = max(1, len({run.gateway for run in chunks.runs}))
+        self._gateways = Gateways(recorded, wishes.gateways or recorded)
         first_s, span = span_s(chunks)
         self._first_us, self._until_us = first_s * 1_000_000, (first_s + span) * 1_000_000
         # Whole seconds, which is what is summed up of what a plan lets in.
@@ -221,13 +224,11 @@ class _Planner:
         tenants.refuse_strangers(wanted.weights, exempt)
         needs = self._needs(tenants)
         in_force = DefaultQuotaCallback(self._quotas)
-        # A gateway of the plan gets its part of what those of the record had together.
-        spread = self._recorded / self._gateways
-        observed = tenants.observed(needs, in_force, wanted.weights, spread)
+        observed = tenants.observed(needs, in_force, wanted.weights, self._gateways)
         taken = {kind: others.rate_mean for kind, others in tenants.others.items()}
         sharing = Sharing(
             headroom=wanted.headroom,
-            gateways=self._gateways,
+            gateways=self._gateways.planned,
             overcommit=wanted.overcommit,
             taken=taken,
         )
@@ -241,6 +242,7 @@ class _Planner:
             {kind: most * (1 + wanted.overcommit) for kind, most in capacities.items()},
         )
         new = with_plan(self._quotas, plan)
+        alike = () if wanted.gateways else tuple(_named_alike(self._chunks.runs))
         first, affected = reached(
             self._clients, self._quotas, new, capacities, most=wanted.effects_max
         )
@@ -253,9 +255,9 @@ class _Planner:
             first,
             affected,
             whole,
-            self._gateways,
+            self._gateways.planned,
             wanted.overcommit,
-            _notes(tenants),
+            (*alike, *_notes(tenants)),
         )
 
     def _needs(self, tenants: Tenants) -> dict[int, Need | None]:
@@ -275,10 +277,10 @@ class _Planner:
             if line.proposed is not None
         }
         # The record's gateways together let in what those of the plan do.
-        spread = self._gateways / self._recorded
+        spread = self._gateways.spread
         return Planned(
             quotas={
-                counter_id: quota_of[key] * spread
+                counter_id: quota_of[key] / spread
                 for counter_id, key in tenants.of_counter.items()
                 if key in quota_of
             },
@@ -339,6 +341,18 @@ def _confirmed(plan: Plan, verified: Mapping[TenantKey, Verified]) -> Plan:
             )
         )
     return replace(plan, lines=tuple(lines))
+
+
+def _named_alike(runs: Iterable[Run]) -> Iterator[str]:
+    """Say which gateways have one name."""
+    # Of a request log each broker's part is a run of its own.
+    of_gateways = [run for run in runs if run.gateway != REQUEST_LOG]
+    for name, count in runs_at_once(of_gateways).items():
+        if count > 1:
+            yield (
+                f'{count} runs of gateway "{name_on_screen(name)}" were there at once. Gateways of one name count as one '
+                f"here, and each lets in the whole plan: give each a name (gateway.name), or say --gateways {count}"
+            )
 
 
 def _notes(tenants: Tenants) -> tuple[str, ...]:

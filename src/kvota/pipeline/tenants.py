@@ -1,10 +1,11 @@
 """Reads from a record the tenants to plan for: those with the most requests, however many there are."""
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isfinite
+from math import fsum, isfinite
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,19 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True)
+class Gateways:
+    """How many there are: each holds a tenant to its quota by itself."""
+
+    recorded: int
+    planned: int
+
+    @property
+    def spread(self) -> float:
+        """What one of the plan gets of what one of the record had."""
+        return self.recorded / self.planned
+
+
+@dataclass(frozen=True, slots=True)
 class Tenants:
     """The tenants to plan for, with their counters and what they used.
 
@@ -94,7 +108,7 @@ class Tenants:
         needs: Mapping[int, Need | None],
         in_force: DefaultQuotaCallback,
         weights: Mapping[str, float],
-        spread: float,
+        gateways: Gateways,
     ) -> list[Observed]:
         """Return one per tenant; of several gateways the one where it needs most decides: a quota is per gateway.
 
@@ -102,13 +116,13 @@ class Tenants:
             needs: by counter_id; a counter that is not there learnt nothing.
             in_force: gives the quotas in force.
             weights: by name; others have 1.
-            spread: what a gateway of the plan gets of what one of the record had.
+            gateways: of the record and of the plan.
         """
         of_tenant: dict[TenantKey, list[int]] = {}
         for counter_id, key in self.of_counter.items():
             of_tenant.setdefault(key, []).append(counter_id)
         return [
-            self._observed(key, of_tenant[key], needs, in_force, weights, spread)
+            self._observed(key, of_tenant[key], needs, in_force, weights, gateways)
             for key in sorted(of_tenant, key=lambda key: (key[0], str(key[1])))
         ]
 
@@ -133,15 +147,20 @@ class Tenants:
         needs: Mapping[int, Need | None],
         in_force: DefaultQuotaCallback,
         weights: Mapping[str, float],
-        spread: float,
+        gateways: Gateways,
     ) -> Observed:
         quota_type, entity = key
         used = [self.used_of[counter_id] for counter_id in counter_ids]
+        spread = gateways.spread
         of_broker: dict[int, list[Need | None]] = {}
+        unlearnt: Counter[int] = Counter()
         for counter_id in counter_ids:
-            learnt = of_broker.setdefault(self.used_of[counter_id]["node_id"], [])
+            broker = self.used_of[counter_id]["node_id"]
+            learnt = of_broker.setdefault(broker, [])
             if counter_id in needs:
                 learnt.append(needs[counter_id])
+            else:
+                unlearnt[broker] += 1
         # Where nothing was learnt, it may need what it needs elsewhere.
         elsewhere = _largest([need for learnt in of_broker.values() for need in learnt], spread)
         tags = {USER_TAG: str(entity.user or ""), CLIENT_ID_TAG: str(entity.client_id or "")}
@@ -158,6 +177,11 @@ class Tenants:
             current=in_force.quota_limit(quota_type, tags),
             weight=weights.get(_name(entity), 1.0),
             share_throttled=max(row["share_throttled"] for row in used),
+            evenness={
+                broker: _evenness(learnt, unlearnt[broker], gateways.recorded)
+                for broker, learnt in of_broker.items()
+                if learnt
+            },
         )
 
 
@@ -167,6 +191,15 @@ def _largest(needs: Sequence[Need | None], spread: float) -> Need | None:
     if not known or len(known) < len(needs):
         return None
     return max(known, key=lambda need: need.rate).times(spread)
+
+
+def _evenness(needs: Sequence[Need | None], unlearnt: int, gateways: int) -> float:
+    """Return the mean need over all gateways as a share of the largest; where one is not known, it is as large."""
+    rates = [need.rate for need in needs if need is not None]
+    if len(rates) < len(needs):
+        return 1.0
+    most = max(rates)
+    return (fsum(rates) + unlearnt * most) / (gateways * most) if most > 0 else 1.0
 
 
 def read_tenants(

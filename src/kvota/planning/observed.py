@@ -1,7 +1,7 @@
 """What the record and the replay show of each tenant, and what it may claim for that."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from kvota.model.quota_entity import QuotaEntity
@@ -28,6 +28,8 @@ class Observed:
         current: the quota in force; None: unlimited.
         weight: above 0.
         share_throttled: of the time in which it sent, how much it was held back lately.
+        evenness: by broker, what its need is on average over all gateways, as a share of that at the gateway where it
+            is largest; a broker that is not there: 1, the same at all of them.
     """
 
     quota_type: QuotaType
@@ -39,6 +41,7 @@ class Observed:
     current: float | None
     weight: float = 1.0
     share_throttled: float = 0.0
+    evenness: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def need(self) -> Need | None:
@@ -61,8 +64,32 @@ class Observed:
             for broker, need in self.needs.items()
         }
 
+    def takes(self, rules: Guardrails, headroom: float) -> dict[int, float]:
+        """What of that it takes of each broker, on average over all gateways.
+
+        A quota is per gateway, and who comes through one of three has all its need there. With such a quota it
+        could take three times as much, but it takes what it needs.
+        """
+        return {
+            broker: wanted * self.evenness.get(broker, 1.0)
+            for broker, wanted in self.wants(rules, headroom).items()
+        }
+
+    def taken(self, quota: float, rules: Guardrails, headroom: float) -> dict[int, float]:
+        """What it takes of each broker with a quota, on average over all gateways.
+
+        With less than it needs it could take as much at each of them; with its need it takes that, and as much
+        more as the quota has headroom.
+        """
+        most, needs = self.takes(rules, headroom), self.takes(rules, 0.0)
+        needed = max(self.wants(rules, 0.0).values())
+        if quota < needed:
+            return {broker: min(quota, rate) for broker, rate in most.items()}
+        more = quota / needed if needed > 0 else 1.0
+        return {broker: min(rate, needs[broker] * more) for broker, rate in most.items()}
+
     def claim(self, rules: Guardrails, headroom: float) -> Claim:
-        """What it may get of a plan."""
+        """What it may get of a plan, on average over all gateways."""
         at_least = rules.floors.get(self.quota_type, 0.0)
         # Who is held at its quota has no usual rate of its own.
         if rules.keeps_median and not self.is_censored:
@@ -72,7 +99,7 @@ class Observed:
             at_most = self.current * rules.step_up_max
             at_least = min(max(at_least, self.current * rules.step_down_max), at_most)
         return Claim(
-            wants=self.wants(rules, headroom),
+            wants=self.takes(rules, headroom),
             weight=self.weight,
             at_least=at_least,
             at_most=at_most,
@@ -81,4 +108,4 @@ class Observed:
     def keeps(self, rules: Guardrails) -> dict[int, float]:
         """What is set aside for it on each broker where its quota stays as it is."""
         most = inf if self.current is None else self.current
-        return {broker: min(most, rate) for broker, rate in self.wants(rules, 0.0).items()}
+        return {broker: min(most, rate) for broker, rate in self.takes(rules, 0.0).items()}

@@ -97,7 +97,7 @@ class _PlanOfType:
         self._room = room
         self._rules = rules
         self._headroom = headroom
-        self._wants: list[dict[int, float]] = []
+        self._takes: list[dict[int, float]] = []
         self.brokers = sorted({broker for tenant in observed for broker in tenant.needs}) or [-1]
         self._weights = {
             broker: fsum(each.weight for each in observed if broker in each.needs) or 1.0
@@ -115,7 +115,7 @@ class _PlanOfType:
 
     def spare(self) -> float:
         """Return what is left of the broker of which most is taken."""
-        taken = self._taken(self._wants)
+        taken = self._taken(self._takes)
         return self._room - max(taken.values())
 
     def lacking(self) -> float:
@@ -129,7 +129,7 @@ class _PlanOfType:
                     for broker in self.brokers
                     if broker != away
                 }
-                for wanted in self._wants
+                for wanted in self._takes
             ]
             most = max(most, *self._taken(moved).values())
         return max(0.0, most - self._room)
@@ -147,21 +147,22 @@ class _PlanOfType:
         rules, headroom = self._rules, self._headroom
         stays = {tenant.entity: _left_alone(tenant, rules, unchanged) for tenant in self._observed}
         movable = [tenant for tenant in self._observed if stays[tenant.entity] is None]
-        self._wants = [
-            tenant.wants(rules, headroom) if stays[tenant.entity] is None else tenant.keeps(rules)
-            for tenant in self._observed
-        ]
+        kept_of = [tenant.keeps(rules) for tenant in self._observed]
         room = dict.fromkeys(self.brokers, self._room)
-        for tenant, wanted in zip(self._observed, self._wants, strict=True):
+        for tenant, wanted in zip(self._observed, kept_of, strict=True):
             if stays[tenant.entity] is not None:
                 for broker, rate in wanted.items():
                     room[broker] -= rate
         claims = [tenant.claim(rules, headroom) for tenant in movable]
-        found = fair_shares(claims, {broker: max(0.0, rate) for broker, rate in room.items()})
+        room = {broker: max(0.0, rate) for broker, rate in room.items()}
+        found = fair_shares(claims, room)
+        shares = fair_shares(_needs_first(claims, movable, room, rules), room).shares
         granted = {
-            tenant.entity: _decided(self._blank(tenant, level), tenant, claim, share, rules)
+            tenant.entity: _decided(
+                self._blank(tenant, level), tenant, claim, share, rules, headroom
+            )
             for tenant, claim, share, level in zip(
-                movable, claims, found.shares, found.levels, strict=True
+                movable, claims, shares, found.levels, strict=True
             )
         }
         highest = max((level for level in found.levels if level < inf), default=inf)
@@ -172,6 +173,12 @@ class _PlanOfType:
                 lines.append(kept(self._blank(tenant, highest), reason, rules))
             else:
                 lines.append(granted[tenant.entity])
+        self._takes = [
+            tenant.taken(line.proposed or 0.0, rules, headroom)
+            if stays[tenant.entity] is None
+            else what_is_kept
+            for tenant, line, what_is_kept in zip(self._observed, lines, kept_of, strict=True)
+        ]
         return lines
 
     def _blank(self, tenant: Observed, level: float) -> PlanLine:
@@ -213,16 +220,24 @@ def _left_alone(
 
 
 def _decided(
-    line: PlanLine, tenant: Observed, claim: Claim, share: float, rules: Guardrails
+    line: PlanLine,
+    tenant: Observed,
+    claim: Claim,
+    share: float,
+    rules: Guardrails,
+    headroom: float,
 ) -> PlanLine:
-    proposed = _rounded_down(share, claim.at_least, tenant.quota_type)
-    reason, bound_by = _why(tenant, claim, share, rules)
+    most_wanted = max(tenant.wants(rules, headroom).values())
+    need = 0.0 if tenant.need is None else tenant.need.rate
+    quota = _quota(tenant, claim, share, most_wanted, rules)
+    at_least = max(claim.at_least, need) if quota >= need else claim.at_least
+    proposed = _rounded_down(quota, at_least, tenant.quota_type)
+    reason, bound_by = _why(tenant, claim, quota, most_wanted, rules)
     is_right = tenant.current is not None and isclose(
         proposed, tenant.current, rel_tol=10.0**-_FIGURES
     )
     if tenant.current is not None and is_right:
         proposed = tenant.current
-    need = 0.0 if tenant.need is None else tenant.need.rate
     decided = replace(
         line,
         proposed=proposed,
@@ -233,18 +248,51 @@ def _decided(
     return replace(decided, evidence=evidence(reason, decided))
 
 
+def _needs_first(
+    claims: Sequence[Claim],
+    tenants: Sequence[Observed],
+    room: Mapping[int, float],
+    rules: Guardrails,
+) -> Sequence[Claim]:
+    """Return claims that give nobody less than it needs, where all needs fit and only the headroom does not."""
+    needs = [
+        replace(claim, wants=tenant.takes(rules, 0.0))
+        for claim, tenant in zip(claims, tenants, strict=True)
+    ]
+    found = fair_shares(needs, room)
+    if any(level < inf for level in found.levels):
+        return claims
+    return [
+        replace(claim, at_least=share) for claim, share in zip(claims, found.shares, strict=True)
+    ]
+
+
+def _quota(
+    tenant: Observed, claim: Claim, share: float, most_wanted: float, rules: Guardrails
+) -> float:
+    """Return the quota of a share, which is an average over all gateways.
+
+    Who gets what it needs has it at the gateway where it needs most. Who does not gets as much at each gateway
+    as on average: else it could take what is left for it at every one of them.
+    """
+    if share >= max(claim.wants.values()):
+        return max(share, min(most_wanted, claim.at_most))
+    if share < max(tenant.takes(rules, 0.0).values()):
+        return share
+    return max(share, min(max(tenant.wants(rules, 0.0).values()), claim.at_most))
+
+
 def _why(
-    tenant: Observed, claim: Claim, share: float, rules: Guardrails
+    tenant: Observed, claim: Claim, quota: float, most_wanted: float, rules: Guardrails
 ) -> tuple[Reason, tuple[str, ...]]:
-    most_wanted = max(claim.wants.values())
-    if share == claim.at_most and most_wanted > claim.at_most:
+    if quota == claim.at_most and most_wanted > claim.at_most:
         return Reason.STEP, ("step_up",)
-    if share == claim.at_least and claim.at_least > 0 and most_wanted != share:
-        if tenant.current is not None and share == tenant.current * rules.step_down_max:
+    if quota == claim.at_least and claim.at_least > 0 and most_wanted != quota:
+        if tenant.current is not None and quota == tenant.current * rules.step_down_max:
             return Reason.STEP, ("step_down",)
-        is_median = share > rules.floors.get(tenant.quota_type, 0.0)
+        is_median = quota > rules.floors.get(tenant.quota_type, 0.0)
         return Reason.FLOOR, ("median",) if is_median else ("floor",)
-    if share == most_wanted:
+    if quota == most_wanted:
         return (Reason.CENSORED if tenant.is_censored else Reason.NEED), ()
     return Reason.SHARE, ()
 

@@ -111,7 +111,9 @@ def evidence(reason: Reason, line: PlanLine) -> str:
         usual = "its usual rate; --allow-below-median lets a plan go below"
     sentences = {
         Reason.NEED: f"needs {need}{days}; with headroom {proposed}",
-        Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}",
+        Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}"
+        if not line.behaves
+        else f"needs {need}; {proposed} has room for that, and not for all of the headroom",
         Reason.FLOOR: f"needs {need}; {proposed} is not below {usual}",
         Reason.STEP: f"needs {need}; one step from {text(line.current)} goes to {proposed} ({option} allows another)",
         Reason.CENSORED: f"was held back for {line.share_throttled:.0%} of the time, so it needs {need}; "

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 _Value = TypeVar("_Value", str, int)
@@ -57,6 +58,18 @@ def joined_runs(parts: Iterable[Run]) -> tuple[Run, ...]:
         key = (part.gateway, part.run_id)
         runs[key] = runs[key].joined(part) if key in runs else part
     return tuple(runs[key] for key in sorted(runs))
+
+
+def runs_at_once(runs: Iterable[Run]) -> dict[str, int]:
+    """Return by gateway how many runs there were at once, at most: a gateway that starts anew has ended before."""
+    turns: dict[str, list[tuple[int, int]]] = {}
+    for run in runs:
+        turns.setdefault(run.gateway, []).extend([(run.first_us, 1), (run.last_us, -1)])
+    return {
+        # Who ends in the moment in which another begins is not there with it.
+        name: max(accumulate(change for _, change in sorted(of_name)), default=0)
+        for name, of_name in sorted(turns.items())
+    }
 
 
 def runs_text(runs: Iterable[Run]) -> str:

@@ -13,6 +13,7 @@ from kvota.app.demo.screen import WIDTH, Screen, coloured, shows_colour, wrapped
 from kvota.app.demo.tenants import TENANTS, TenantReport
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
+from kvota.planning.guardrails import Guardrails
 from kvota.planning.held import Held
 from kvota.planning.need import Need
 from kvota.planning.observed import Observed
@@ -101,6 +102,32 @@ def test_the_plan_fits_and_every_limit_has_a_reason() -> None:
     assert not _too_wide(text)
     assert "a fair share: it needs more" in text
     assert "what it needs, and the headroom" in text
+
+
+def test_what_the_plan_refuses_is_said_with_the_option_that_relaxes_it() -> None:
+    slow = Observed(
+        quota_type=QuotaType.PRODUCE,
+        entity=QuotaEntity(user="orders"),
+        needs={0: Need(1e6, None, None, 1)},
+        rate_usual=1e5,
+        events=100_000,
+        hours=0.01,
+        current=9e6,
+    )
+    young = replace(slow, entity=QuotaEntity(user="ci-bot"), current=None, events=1)
+    capacities = {QuotaType.PRODUCE: 20e6}
+    plan = make_plan([slow, young], capacities, Guardrails(hours_min=0))
+
+    text = tables.plan_table(plan.lines, {}, capacities)
+
+    assert not _too_wide(text)
+    words = " ".join(text.split())
+    assert (
+        "orders PRODUCE: needs 1.00 MB/s; one step from 9.00 MB/s goes to 4.50 MB/s (--step-down"
+        in words
+    )
+    assert "ci-bot PRODUCE: 1 requests in 0.01 h" in words
+    assert "(--min-events) and 0 h (--min-hours 0 for a trial)." in words
 
 
 def test_the_closing_table_fits_and_each_column_stands_under_its_run() -> None:

@@ -60,6 +60,29 @@ def test_who_needs_little_gets_it_with_headroom_and_the_hog_gets_its_share() -> 
     assert analytics.evidence == "would need 38.0 MB/s; its fair share is 7.60 MB/s"
 
 
+def test_a_share_that_has_room_for_the_need_alone_says_so() -> None:
+    line = line_of(planned(tenant("orders", 9.0), tenant("analytics", 38.0)), "orders")
+
+    assert (line.proposed, line.reason, line.behaves) == (10 * MB, Reason.SHARE, True)
+    assert line.evidence == (
+        "needs 9.00 MB/s; 10.0 MB/s has room for that, and not for all of the headroom"
+    )
+
+
+def test_where_all_needs_fit_nobody_is_cut_for_the_headroom_of_another() -> None:
+    plan = planned(tenant("small", 4.0), tenant("large", 15.5))
+
+    # With its headroom the small one would leave 15.2 MB/s. What the needs leave is headroom.
+    assert [line.proposed for line in plan.lines] == [15.5 * MB, 4.5 * MB]
+    assert all(line.behaves for line in plan.lines)
+
+
+def test_where_needs_do_not_fit_who_needs_little_keeps_its_headroom() -> None:
+    plan = planned(tenant("small", 4.0), tenant("large", 38.0))
+
+    assert [line.proposed for line in plan.lines] == [15.2 * MB, 4.8 * MB]
+
+
 def test_spare_capacity_is_reported_and_not_handed_out() -> None:
     plan = planned(tenant("orders", 2.0), tenant("other", 3.0), capacity_mb=20.0)
 
@@ -156,6 +179,32 @@ def test_each_of_several_gateways_gets_its_part_of_the_capacity() -> None:
 
     # Two gateways hold each to these: 15.2 and 4.8 MB/s, together 20.
     assert [line.proposed for line in plan.lines] == [7.6 * MB, 2.4 * MB]
+
+
+def test_who_comes_through_one_of_several_gateways_takes_its_need_once() -> None:
+    one = replace(tenant("one", 8.0), evenness={0: 0.5})
+
+    plan = planned(one, tenant("hog", 50.0), sharing=Sharing(gateways=2))
+
+    # At its gateway it is let in 9.6 MB/s, and nothing at the other one; the hog 5.2 MB/s at each of them.
+    assert [line.proposed for line in plan.lines] == [5.2 * MB, 9.6 * MB]
+    assert line_of(plan, "one").reason is Reason.NEED
+
+
+def test_a_step_bounds_the_quota_at_the_gateway_where_most_is_needed() -> None:
+    one = replace(tenant("one", 8.0, current_mb=3.0), evenness={0: 0.25})
+
+    line = line_of(planned(one, sharing=Sharing(gateways=4)), "one")
+
+    assert (line.proposed, line.reason) == (6 * MB, Reason.STEP)
+
+
+def test_who_wants_more_than_is_left_could_take_it_at_every_gateway() -> None:
+    one = replace(tenant("one", 40.0), evenness={0: 0.5})
+
+    plan = planned(one, tenant("hog", 50.0), sharing=Sharing(gateways=2))
+
+    assert [line.proposed for line in plan.lines] == [5 * MB, 5 * MB]
 
 
 def test_more_than_there_is_may_be_promised_if_that_is_said() -> None:

@@ -26,6 +26,7 @@ from kvota.planning.plan_line import PlanLine, Reason, format_quota
 if TYPE_CHECKING:
     from kvota.pipeline.admitted import Together
 
+_REFUSALS = frozenset({Reason.STEP, Reason.TOO_LITTLE_DATA, Reason.NOT_CONFIRMED})
 # A path may make a line longer.
 _COMMAND_WIDTH = WIDTH - 30
 
@@ -137,6 +138,12 @@ def plan_table(lines: Sequence[PlanLine], used: Uses, capacities: Mapping[QuotaT
         for quota_type, most in capacities.items()
     )
     rows = sorted((_plan_row(line, used) for line in lines), key=_by_tenant)
+    # What a plan refuses has a reason of its own, which names the option that relaxes it.
+    refused = [
+        f"\n{wrapped(f'{line.entity.user} {line.quota_type}: {line.evidence}.')}"
+        for line in lines
+        if line.reason in _REFUSALS or line.need is None
+    ]
     header = ["tenant", "quota", "used", "needs", "limit", "because"]
     tolerance = Tolerance()
     return "\n".join(
@@ -144,6 +151,7 @@ def plan_table(lines: Sequence[PlanLine], used: Uses, capacities: Mapping[QuotaT
             wrapped(f"You say how much the cluster can take: {can_take}"),
             "",
             text_table(header, rows, left=2, last_left=True, width=WIDTH),
+            *refused,
             "",
             wrapped(
                 "used: its mean rate. needs: the smallest quota under which, in the first 70 % of the time, no more than "
@@ -163,7 +171,7 @@ def _plan_row(line: PlanLine, used: Uses) -> list[str]:
         Reason.SHARE: "a fair share: it needs more",
         Reason.FLOOR: "the least that is planned",
         Reason.STEP: "one step from the first guess",
-        Reason.KEPT: "the first guess is right",
+        Reason.KEPT: "the first guess is right" if line.need else "as it was: nothing learnt",
         Reason.NOT_CONFIRMED: "as it was: not confirmed",
     }
     return [

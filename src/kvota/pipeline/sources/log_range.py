@@ -58,8 +58,8 @@ class LogRange:
         start: first byte.
         end: behind the last one; None: of the file.
         node_id: of the broker.
-        gateway: a name for the broker, and
-        run_id: for this part of its log.
+        gateway: a name for who has held clients to their quotas, and
+        run_id: for this part of the broker's log.
         second_from: as ``LogFile`` has it.
         before: the file before this one, if this is its first range and there is one.
         behind: the file behind this one, if this is its last range and there is one.

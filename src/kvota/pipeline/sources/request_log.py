@@ -31,6 +31,9 @@ Batches = Iterator[pa.RecordBatch]
 # A range has so many bytes, and there are some for each core where the log is short.
 _RANGE_BYTES, _RANGE_BYTES_MIN, _RANGES_PER_CORE = 64 << 20, 4 << 20, 4
 
+# A cluster holds clients to its quotas as one gateway does: each broker counts what comes to it, and nobody else does.
+GATEWAY = "request-log"
+
 _TASKS = pa.schema([("task", pa.int32()), ("range", pa.string())])
 _DONE = pa.schema([("found", pa.binary())])
 
@@ -123,7 +126,7 @@ def ranges_of(found: FoundLog, cores: int) -> list[LogRange]:
                     start=start,
                     end=None if start == starts[-1] else start + range_bytes,
                     node_id=broker.node_id,
-                    gateway=broker.name,
+                    gateway=GATEWAY,
                     run_id=run_id,
                     second_from=file.second_from,
                     before=paths[place - 1] if place and not start else "",
@@ -137,8 +140,8 @@ def ranges_of(found: FoundLog, cores: int) -> list[LogRange]:
 
 
 def run_id_of(broker: BrokerLog) -> str:
-    """Return a name for this part of a broker's log: another part has another one."""
-    return f"log-{broker.files[0].first_us // 1_000_000}"
+    """Return a name for this part of a broker's log: another part has another one, and so has another broker."""
+    return f"broker{broker.node_id}-log-{broker.files[0].first_us // 1_000_000}"
 
 
 def _read_by_workers(
@@ -175,22 +178,18 @@ def _write_all(
     first_lines = frozenset(name for one in done for name in one.first_lines)
     rows = 0
     for broker in found.brokers:
-        here = [one for part, one in zip(ranges, done, strict=True) if part.gateway == broker.name]
+        run_id = run_id_of(broker)
+        here = [one for part, one in zip(ranges, done, strict=True) if part.run_id == run_id]
         late = ChargeRows(broker.node_id, LogQuotas(reading.quotas))
         for one in here:
             for name, time_us, who, charges in one.forwarded:
                 if name not in first_lines:
                     late.add(charges, who, time_us, late.count)
-        run_id = run_id_of(broker)
-        rows += write_run(
-            folder, _tables(here, late, broker.name, run_id), gateway=broker.name, run_id=run_id
-        )
+        rows += write_run(folder, _tables(here, late, run_id), gateway=GATEWAY, run_id=run_id)
     return rows
 
 
-def _tables(
-    done: Iterable[RangeFound], late: ChargeRows, gateway: str, run_id: str
-) -> Iterator[pa.Table]:
+def _tables(done: Iterable[RangeFound], late: ChargeRows, run_id: str) -> Iterator[pa.Table]:
     for one in done:
         for name in one.tables:
             path = Path(name)
@@ -198,7 +197,7 @@ def _tables(
                 yield reader.read_all()
             path.unlink()
     if late.count:
-        yield late.table(gateway=gateway, run_id=run_id)
+        yield late.table(gateway=GATEWAY, run_id=run_id)
 
 
 def _summed(ranges: Sequence[LogRange], done: Sequence[RangeFound], rows: int) -> Converted:

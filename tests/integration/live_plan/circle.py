@@ -1,0 +1,348 @@
+"""Once round the circle with a plan: tenants of known demand in shadow mode, a plan by the command, the same tenants under it.
+
+All by what a user has: ``kvota recommend`` with its options, ``kvota quotas apply`` through a gateway, ``enforce = true`` with
+``token_bucket``. Judged from the record of the second run.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from tests.endurance.findings import Findings
+from tests.integration.live_plan.clients import TOPIC, secret_of, send_all, warm_up
+from tests.integration.live_plan.demand import KB, TENANTS, Demand, Tenant
+
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
+from kvota.localkafka import LocalKafka
+from kvota.model.bucket_settings import BucketSettings
+from kvota.model.client_quotas import ClientQuotas
+from kvota.model.quota_type import QuotaType
+from kvota.store.quotas_yaml import load_document
+
+MB = 1_000 * KB
+OPERATOR = "operator"
+USERS = {name: secret_of(name) for name in (OPERATOR, *(tenant.name for tenant in TENANTS))}
+# At most so much of a behaving tenant's requests may be throttled, and in so many seconds more let in than there is.
+THROTTLED_MAX, OVER_MAX = 0.001, 0.001
+SHARE_WITHIN = 0.05
+# Buckets are full at first: so long a tenant may do more than its limit, its burst.
+SETTLE_S = 3
+_LOGIN = "client.quota.callback.kafka.admin"
+# Where the machine has had too much other work for the demand, it comes once more.
+TRIES, LATE_S_MAX = 3, 0.4
+# A gateway has what another one has altered within a second; more where the machine has other work.
+FOLLOWS_S = 30.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Kvota = Callable[..., Said]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One round: ``capacity`` is of each broker, in bytes per second."""
+
+    demand: Demand
+    capacity: int
+
+    @property
+    def options(self) -> list[str]:
+        """What an operator says behind ``kvota recommend``, beside the record."""
+        weights = [tenant for tenant in self.demand.tenants if tenant.weight != 1]
+        return [
+            *("--capacity", f"PRODUCE={self.capacity / MB:g}MB/s"),
+            *(
+                word
+                for tenant in weights
+                for word in ("--weight", f"{tenant.name}={tenant.weight:g}")
+            ),
+            # A trial of some seconds, for gateways that will count by token buckets; nobody's usual rate is sacred.
+            *("--min-hours", "0", "--min-events", "20", "--allow-below-median"),
+            *("--algorithm", "token_bucket"),
+        ]
+
+
+def make_topic(kafka: LocalKafka) -> None:
+    """The topic of all tenants: a partition for each broker, all of which are warm then."""
+    kafka.create_topic(TOPIC, partitions=len(kafka.nodes))
+    asyncio.run(warm_up([kafka.bootstrap_servers.partition(",")[0]]))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run in shadow mode: the record of each gateway, and when it began, for ``--since``."""
+
+    records: Sequence[Path]
+    since: str
+
+
+def recorded(trial: Trial, kafka: LocalKafka, folder: Path) -> Recorded:
+    """Run the tenants in shadow mode."""
+    for number in range(1, TRIES + 1):
+        with ExitStack() as stack:
+            gateways = _gateways(stack, trial, kafka, folder / str(number), enforced=False)
+            servers = [each.bootstrap_servers for each in gateways]
+            sent = asyncio.run(send_all(trial.demand, servers))
+        if sent.late_s <= LATE_S_MAX or number == TRIES:
+            break
+    return Recorded(
+        [gateway.folder / "record" for gateway in gateways],
+        datetime.fromtimestamp(sent.began_us / 1e6, UTC).isoformat(),
+    )
+
+
+def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvota) -> Findings:
+    """Run the tenants with a plan applied, and judge what was let in by the record and the plan."""
+    planned = {
+        line["user"]: line for line in json.loads(plan.with_suffix(".json").read_text())["lines"]
+    }
+    for number in range(1, TRIES + 1):
+        with ExitStack() as stack:
+            gateways = _gateways(stack, trial, kafka, folder / str(number), enforced=True)
+            servers = [each.bootstrap_servers for each in gateways]
+            if number == 1:
+                _apply(plan, servers, folder, kvota)
+            sent = asyncio.run(send_all(trial.demand, servers))
+            if sent.late_s <= LATE_S_MAX or number == TRIES:
+                _undo(plan, servers[0], folder, kvota)
+                break
+    rows = _rows([gateway.folder / "record" for gateway in gateways])
+    found = _Judge(trial, planned, rows, sent.began_us).findings()
+    found.figures["runs"] = {"enforced": {"late_s": round(sent.late_s, 3), "tries": number}}
+    return found
+
+
+def recommended(
+    trial: Trial, place: Sequence[str], plan: Path, kvota: Kvota
+) -> Mapping[str, object]:
+    """Make the plan by the command, as YAML and, beside it, as JSON."""
+    said = kvota("recommend", *place, *trial.options, "--plan-file", str(plan), "--output", "json")
+    assert said.code == 0, said.err
+    plan.with_suffix(".json").write_text(said.out)
+    found: Mapping[str, object] = json.loads(said.out)
+    return found
+
+
+def _apply(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> None:
+    """Bring the plan into force through one gateway; return when all have it."""
+    login = folder / "operator.properties"
+    jaas = _jaas('"')
+    login.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
+    )
+    at = [(*("--bootstrap-server", one), "--command-config", str(login)) for one in servers]
+    done = kvota("quotas", "apply", str(plan), *at[0], "--yes")
+    assert done.code == 0, done.err
+    wanted = load_document(plan).wanted.quotas
+    for other in at[1:]:
+        end_s = time.monotonic() + FOLLOWS_S
+        while _in_force(other, folder, kvota) != wanted:
+            assert time.monotonic() < end_s, f"{other}: {_in_force(other, folder, kvota)}"
+
+
+def _undo(plan: Path, server: str, folder: Path, kvota: Kvota) -> None:
+    """Bring back what was before: no quota at all."""
+    at = _at(server, folder)
+    done = kvota("quotas", "undo", str(plan.with_suffix(".undo.yaml")), *at, "--yes")
+    assert done.code == 0, done.err
+    assert not len(_in_force(at, folder, kvota))
+
+
+def _in_force(at: Sequence[str], folder: Path, kvota: Kvota) -> ClientQuotas:
+    exported = folder / "exported.yaml"
+    said = kvota("quotas", "export", *at)
+    assert said.code == 0, said.err
+    exported.write_text(said.out)
+    return load_document(exported).wanted.quotas
+
+
+def _at(server: str, folder: Path) -> tuple[str, ...]:
+    """The options of the operator's login."""
+    login, jaas = folder / "operator.properties", _jaas('"')
+    login.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
+    )
+    return ("--bootstrap-server", server, "--command-config", str(login))
+
+
+def _jaas(quote: str) -> str:
+    secret = secret_of(OPERATOR)
+    return (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f"username={quote}{OPERATOR}{quote} password={quote}{secret}{quote};"
+    )
+
+
+def _gateways(
+    stack: ExitStack, trial: Trial, kafka: LocalKafka, folder: Path, *, enforced: bool
+) -> list[GatewayProcess]:
+    """Gateways that share their quotas in a topic, each with a name and a record of its own."""
+    gateways = []
+    for number in range(1, trial.demand.gateways + 1):
+        login = {
+            f"{_LOGIN}.security.protocol": "SASL_PLAINTEXT",
+            f"{_LOGIN}.sasl.mechanism": "SCRAM-SHA-256",
+            f"{_LOGIN}.sasl.jaas.config": _jaas("'"),
+        }
+        config = gateway_toml(
+            upstream=kafka.sasl_bootstrap_servers,
+            node_ids=f"0-{len(kafka.nodes)}",
+            source="topic",
+            enforce={QuotaType.PRODUCE: enforced},
+            buckets={QuotaType.PRODUCE: BucketSettings()} if enforced else None,
+            record="record",
+            kafka=login,
+        ).replace("[gateway]\n", f'[gateway]\nname = "gateway-{number}"\n')
+        gateway = GatewayProcess(folder / f"gateway-{number}", config=config, quotas="")
+        gateways.append(stack.enter_context(gateway))
+    return gateways
+
+
+def _rows(records: Sequence[Path]) -> pa.Table:
+    columns = [
+        "ts_us",
+        "gateway",
+        "node_id",
+        "quota_type",
+        "user",
+        "value",
+        "outcome",
+        "throttle_ms",
+    ]
+    files = sorted(file for record in records for file in record.glob("*.parquet"))
+    table = pa.concat_tables([pq.read_table(file, columns=columns) for file in files])
+    return table.filter(pc.equal(table["quota_type"], "PRODUCE"))
+
+
+class _Judge:
+    def __init__(
+        self,
+        trial: Trial,
+        planned: Mapping[str, Mapping[str, object]],
+        rows: pa.Table,
+        began_us: int,
+    ) -> None:
+        self._trial = trial
+        self._planned = planned
+        self._rows = rows
+        self._began_us = began_us
+        self._found = Findings()
+
+    def findings(self) -> Findings:
+        tenants = {}
+        for tenant in self._trial.demand.tenants:
+            line = self._planned[tenant.name]
+            of_tenant = self._rows.filter(pc.equal(self._rows["user"], tenant.name))
+            waited = pc.or_(
+                pc.greater(of_tenant["throttle_ms"], 0), pc.equal(of_tenant["outcome"], "rejected")
+            )
+            throttled = pc.sum(waited).as_py() / max(1, len(of_tenant))
+            tenants[tenant.name] = {
+                "need_mb_per_s": round(_number(line["need_per_s"]) / MB, 4),
+                "quota_mb_per_s": round(_number(line["proposed_per_s"]) / MB, 4),
+                "reason": line["reason"],
+                "requests": len(of_tenant),
+                "throttled_pct": round(100 * throttled, 3),
+            }
+            if tenant.is_greedy:
+                continue
+            self._found.expect(
+                line["behaves"] is True and line["reason"] in {"need", "floor"},
+                f"{tenant.name}: {line['reason']}: {line['evidence']}",
+            )
+            self._found.expect(
+                throttled < THROTTLED_MAX,
+                f"{tenant.name}: {throttled:.3%} throttled, below 0.1 % is the bar",
+            )
+        self._found.figures["tenants"] = tenants
+        self._judge_greedy()
+        self._judge_capacity()
+        return self._found
+
+    def _judge_greedy(self) -> None:
+        """All of them have what the others leave, each its part by weight, and have it in earnest."""
+        trial, demand = self._trial, self._trial.demand
+        greedy = [tenant for tenant in demand.tenants if tenant.is_greedy]
+        behaving = [tenant for tenant in demand.tenants if not tenant.is_greedy]
+        weights = sum(tenant.weight for tenant in greedy)
+        together = sum(self._planned_rate(tenant) for tenant in greedy)
+        # At most all that is not used by the others, at least all that is not promised to them.
+        unused = trial.capacity - sum(tenant.rate for tenant in behaving)
+        free = trial.capacity - sum(self._planned_rate(tenant) for tenant in behaving)
+        self._found.expect(
+            free * (1 - SHARE_WITHIN) <= together <= unused,
+            f"greedy: {together / MB:.3f} MB/s together; the others leave {free / MB:.3f} to {unused / MB:.3f}",
+        )
+        shares = {}
+        for tenant in greedy:
+            admitted = self._admitted(pc.equal(self._rows["user"], tenant.name))
+            brokers = len(set(admitted["node_id"].to_pylist()))
+            seconds = demand.seconds - SETTLE_S
+            rate = (pc.sum(admitted["value"]).as_py() or 0.0) / seconds / max(1, brokers)
+            share = together * tenant.weight / weights
+            shares[tenant.name] = {
+                "share_mb_per_s": round(share / MB, 4),
+                "let_in_mb_per_s": round(rate / MB, 4),
+                "of_share": round(rate / share, 4),
+            }
+            self._found.expect(
+                abs(rate / share - 1) <= SHARE_WITHIN,
+                f"{tenant.name}: {rate / MB:.3f} MB/s of a broker, its share is {share / MB:.3f}; within 5 % is the bar",
+            )
+        self._found.figures["greedy"] = shares
+
+    def _planned_rate(self, tenant: Tenant) -> float:
+        """What all gateways together let in of a broker."""
+        quota = _number(self._planned[tenant.name]["proposed_per_s"])
+        return quota * self._trial.demand.gateways
+
+    def _judge_capacity(self) -> None:
+        brokers = {}
+        for node_id in sorted(set(self._rows["node_id"].to_pylist())):
+            admitted = self._admitted(pc.equal(self._rows["node_id"], node_id))
+            second = (admitted["ts_us"].to_numpy() - self._began_us) // 1_000_000
+            sums = np.bincount(second, weights=admitted["value"].to_numpy())[SETTLE_S:]
+            over = int(np.count_nonzero(sums > self._trial.capacity))
+            brokers[str(node_id)] = {
+                "seconds": len(sums),
+                "seconds_over": over,
+                "mean_mb_per_s": round(float(sums.mean()) / MB, 3),
+                "most_mb_per_s": round(float(sums.max()) / MB, 3),
+            }
+            self._found.expect(
+                over <= len(sums) * OVER_MAX,
+                f"broker {node_id}: above its capacity in {over} of {len(sums)} s, {sums.max() / MB:.3f} MB/s at most",
+            )
+        self._found.figures["brokers"] = brokers
+
+    def _admitted(self, mask: pa.ChunkedArray) -> pa.Table:
+        """What was let in, behind the first seconds and before the end of the demand."""
+        first = self._began_us + SETTLE_S * 1_000_000
+        end = self._began_us + round(self._trial.demand.seconds * 1_000_000)
+        inside = pc.and_(
+            pc.greater_equal(self._rows["ts_us"], first), pc.less(self._rows["ts_us"], end)
+        )
+        let_in = pc.not_equal(self._rows["outcome"], "rejected")
+        return self._rows.filter(pc.and_(pc.and_(mask, inside), let_in))
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)

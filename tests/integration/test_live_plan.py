@@ -1,0 +1,102 @@
+"""A plan made from a run in shadow mode holds when the same tenants come again under it; brokers' own logs give the same plan."""
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.endurance.findings import Findings
+from tests.integration.conftest import HOST
+from tests.integration.live_plan.circle import (
+    USERS,
+    Said,
+    Trial,
+    judged,
+    make_topic,
+    recommended,
+    recorded,
+)
+from tests.integration.live_plan.demand import CAPACITY, Demand
+
+from kvota.app.cli.main import main
+from kvota.localkafka import LocalKafka
+from kvota.localkafka.processes.command_line import SHORT_LIVED
+
+# Two brokers, two runs of 15 s and two plans, where the machine has other work, too.
+pytestmark = pytest.mark.timeout(400)
+LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
+TRIAL = Trial(demand=Demand(seconds=15.0, day_s=5.0, gateways=1), capacity=CAPACITY)
+# Of what is needed, and of what is planned.
+WITHIN = 0.02
+
+
+def kvota(*words: str) -> Said:
+    """The command, on the session of these tests."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(list(words))
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of it.
+
+    Attributes:
+        of_record: the plan from the gateway's record, as JSON.
+        of_log: from the brokers' request logs.
+        under_plan: what came of the second run.
+    """
+
+    of_record: dict[str, object]
+    of_log: dict[str, object]
+    under_plan: Findings
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[LocalKafka]:
+    """Two brokers, each of which writes its request log where it writes its others: a file of its own."""
+    options = (
+        *SHORT_LIVED,
+        f"-Dlog4j2.configurationFile={LOG4J}",
+        "-Dkvota.request.log=/dev/stdout",
+    )
+    with LocalKafka(nodes=2, host=HOST, users=USERS, java_options=options) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def seen(kafka: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    assert spark is not None
+    folder = tmp_path_factory.mktemp("live-plan")
+    make_topic(kafka)
+    shadow = recorded(TRIAL, kafka, folder / "shadow")
+    plan = folder / "plan.yaml"
+    of_record = recommended(TRIAL, ["--events", *map(str, shadow.records)], plan, kvota)
+    logs = folder / "logs"
+    for node in kafka.nodes:
+        (logs / f"broker-{node.node_id}").mkdir(parents=True)
+        log = logs / f"broker-{node.node_id}" / "kafka-request.log"
+        lines = node.log_path.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(line for line in lines if b"(kafka.request.logger)" in line))
+    place = ["--request-log", str(logs), "--log-zone", "UTC", "--since", shadow.since]
+    of_log = recommended(TRIAL, place, folder / "of-log.yaml", kvota)
+    under_plan = judged(TRIAL, kafka, folder / "enforced", plan, kvota)
+    return Seen(dict(of_record), dict(of_log), under_plan)
+
+
+def test_the_plan_holds_when_the_same_tenants_come_again_under_it(seen: Seen) -> None:
+    assert seen.under_plan.missed == []
+
+
+def test_the_brokers_own_logs_give_the_same_plan(seen: Seen) -> None:
+    of_record, of_log = (
+        {line["user"]: line for line in plan["lines"]} for plan in (seen.of_record, seen.of_log)
+    )
+    assert of_log.keys() == of_record.keys()
+    for user, line in of_record.items():
+        for name in ("need_per_s", "proposed_per_s"):
+            assert of_log[user][name] == pytest.approx(line[name], rel=WITHIN), user
