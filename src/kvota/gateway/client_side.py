@@ -152,6 +152,12 @@ class ClientSide(Side):
 
     def eof_received(self) -> bool:
         """The client will send no more; answers still due must reach it, where the transport lets them."""
+        if isinstance(self.transport, TlsTransport) and self.transport.is_cut:
+            log.debug(
+                "connection %d from %s: its client has ended in the middle of a TLS record, of which nothing was taken",
+                self.driver.number,
+                self.driver.peer,
+            )
         return self.driver.client_sends_no_more() and self.transport.can_write_eof()
 
     def pause_writing(self) -> None:

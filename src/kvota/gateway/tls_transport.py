@@ -85,6 +85,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         tls: OpenSSL's part.
         upper: see above.
         is_secured: the handshake is over, and has not failed.
+        is_cut: the peer's last record has not come whole; nothing of it was handed on.
     """
 
     __slots__ = (
@@ -104,6 +105,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_timer",
         "_turn_is_due",
         "_turns",
+        "is_cut",
         "is_secured",
         "tls",
         "upper",
@@ -137,6 +139,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._has_ended = False  # the peer sends no more, and whoever is above knows
         self._end_is_due = False  # or will know when it reads on
         self._says_no_more = False
+        self.is_cut = False
         self.is_secured = False
 
     # ------------------------------------------------------------------ the socket's calls
@@ -172,6 +175,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._timer is not None:
             self._fail(ConnectionResetError(_GONE))
             return False
+        self.is_cut = bool(self._missing or self._head) and not self._has_ended
         return self._end()
 
     def pause_writing(self) -> None:

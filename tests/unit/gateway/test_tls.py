@@ -337,6 +337,33 @@ async def test_a_request_cut_at_any_byte_of_its_records_is_not_forwarded_in_part
     assert world.shared.budgets.used_bytes == 0
 
 
+@pytest.mark.parametrize("cut", [3, 40], ids=["in its head", "behind its head"])
+async def test_who_ends_in_the_middle_of_a_record_is_said_where_all_is_said(
+    worlds: Worlds,
+    authority: Authority,
+    server: ServerTls,
+    caplog: pytest.LogCaptureFixture,
+    cut: int,
+) -> None:
+    caplog.set_level("DEBUG")
+    world = await worlds(tls=server)
+    said = "its client has ended in the middle of a TLS record"
+    for sent in (cut, None):  # the other one ends behind a whole record, without TLS's own end
+        assert said not in caplog.text or sent is None
+        reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+        tls, outgoing = await shaken_by_hand(reader, writer, trusting(authority))
+        writer.write(outgoing.read())
+        tls.write(heartbeat())
+        writer.write(outgoing.read()[:sent])
+        writer.write_eof()
+        await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+    await until(lambda: world.open_connections == 0)
+    assert caplog.text.count(said) == 1
+    assert warnings(caplog) == []
+
+
 async def test_a_damaged_record_ends_its_connection_with_a_reason(
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
