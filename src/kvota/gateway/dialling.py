@@ -22,7 +22,7 @@ from kvota.model.errors import UsageError
 from kvota.session.topology import UNKNOWN_NODE, Topology
 from kvota.tls.client_tls import Tls
 from kvota.tls.tls_error import why_no_tls
-from kvota.wire.proxy_protocol import proxy_head
+from kvota.wire.proxy_protocol import OWN_HEAD, proxy_head
 
 log = logging.getLogger(__name__)
 
@@ -196,9 +196,10 @@ class Dialler:
 
     async def look_upstream(self) -> None:
         """Connect to each bootstrap server once, and say which cannot be reached."""
+        head = OWN_HEAD if self._tells_clients else b""
         for address in self._servers:
             try:
-                await knock(address, timeout_s=self._connect_s, tls=self._tls)
+                await knock(address, timeout_s=self._connect_s, tls=self._tls, head=head)
             except (OSError, ValueError, UsageError) as error:
                 self._say_unreachable(address, error)
             else:
