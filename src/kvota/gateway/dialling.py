@@ -248,4 +248,7 @@ def why_unreachable(
         return "no answer in time"
     if isinstance(error, ssl.SSLError) and tls is not None:
         return why_no_tls(error, address, tls).rstrip(".")
-    return str(error) if isinstance(error, UsageError) else words_of(error)
+    if isinstance(error, UsageError):
+        return str(error)
+    # asyncio has no words for a peer that leaves instead of shaking hands.
+    return words_of(error) or "it has closed in the middle of the TLS handshake: does it speak TLS?"

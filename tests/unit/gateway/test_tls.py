@@ -508,6 +508,25 @@ async def test_a_broker_that_speaks_no_tls_is_said(
     assert world.brokers[0].frames == []
 
 
+async def test_a_broker_that_leaves_instead_of_shaking_hands_is_said_in_words(
+    worlds: Worlds, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a broker does at a listener without TLS."""
+    world = await worlds(upstream_tls=Tls(cafile=authority.certificate))
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        writer.close()
+
+    async with await asyncio.start_server(leave, BROKER_HOST, 0) as listening:
+        address = listening.sockets[0].getsockname()
+        world.gateway._dialler._servers = (address,)
+        await world.gateway.look_upstream()
+
+    (said,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert f":{address[1]} cannot be reached: it has closed in the middle of the TLS" in said
+
+
 async def test_answers_that_are_due_arrive_after_the_client_has_sent_its_last(
     worlds: Worlds, authority: Authority
 ) -> None:
