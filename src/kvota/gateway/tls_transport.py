@@ -310,7 +310,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _read(self, filled: int) -> int:
         """Decrypt a record behind what is there; below 0: the peer says that no more comes."""
         try:
-            size: int = self.tls.read(_PLAIN_BYTES_MAX, _PLAIN[filled:])  # type: ignore[assignment,arg-type]
+            size: int = self.tls.read(_PLAIN_BYTES_MAX, _PLAIN[filled:])  # type: ignore[assignment]
         except ssl.SSLWantReadError:
             return 0  # OpenSSL's own: another key, a ticket
         except ssl.SSLZeroReturnError:
@@ -367,7 +367,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Hand what comes to this one; to ``LittleReads``: little at a time."""
         if isinstance(protocol, LittleReads):
-            self._protocol = protocol.side
+            self._protocol = cast("asyncio.Protocol", protocol.side)
             self._lower.set_protocol(LittleReads(self))
         else:
             self._protocol = cast("asyncio.Protocol", protocol)

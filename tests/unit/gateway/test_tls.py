@@ -154,6 +154,31 @@ async def test_bytes_that_come_one_by_one_are_one_request(
         assert await client.frame() == heartbeat_answer(1)
 
 
+async def test_what_waits_for_its_turn_stays_what_it_was_whatever_others_send_meanwhile(
+    worlds: Worlds, authority: Authority, server: ServerTls
+) -> None:
+    """All connections are read into the same memory."""
+    world = await worlds(tls=server)
+    client = await world.connect_by_tls(trusting(authority))
+    await client.ask(heartbeat(1))
+    (side,) = [driver.client for driver in world.drivers]
+    other = await world.connect_by_tls(trusting(authority))
+    sent = [heartbeat(number) for number in range(2, 402)]
+    side.pause()
+    await asyncio.sleep(0)
+    for one in sent:  # a record each: more than one turn's
+        client.send(one)
+    await asyncio.sleep(0.05)
+
+    side.resume()
+    for _ in range(20):
+        assert await other.ask(produce(records=b"o" * 50_000))
+    for number in range(2, 402):
+        assert await client.frame() == heartbeat_answer(number)
+
+    assert [frame for frame in world.brokers[0].frames if len(frame) < 1_000][1:] == sent
+
+
 # ------------------------------------------------------------------ who one is
 
 
