@@ -119,6 +119,7 @@ def tapped_gateway(
     enforce: bool = True,
     kafka_properties: Mapping[str, int | str] | None = None,
     limits: Mapping[str, int | str] | None = None,
+    http_port: int | None = None,
     log_level: str = "info",
 ) -> Iterator[TappedGateway]:
     """Ready on entry; the gateway drains on exit.
@@ -134,6 +135,7 @@ def tapped_gateway(
         enforce: whether quotas are enforced.
         kafka_properties: of ``[kafka]``.
         limits: of ``[limits]``.
+        http_port: of the gateway; None: it serves no HTTP, 0: any that is free.
         log_level: of the gateway.
     """
     if not listener:
@@ -148,6 +150,7 @@ def tapped_gateway(
         record="record",
         kafka=kafka_properties,
         limits=limits,
+        http_port=http_port,
     ).replace("[gateway]\n", f'[gateway]\nadvertised_host = "{TAP_HOST}"\n')
     tap_tls = cafile = None
     if tls:

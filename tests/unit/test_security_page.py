@@ -14,6 +14,7 @@ from kvota.gateway.callback_asking import QUESTIONS_MAX
 from kvota.gateway.leaving import HURRY_S, LEAVE_S
 from kvota.gateway.listeners import LET_IN_AT_ONCE
 from kvota.gateway.little_reads import LITTLE_READ_BYTES
+from kvota.gateway.receive_buffers import RECEIVE_BUFFER_BYTES, WIDE_BYTES, WIDE_MAX
 from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
@@ -43,6 +44,9 @@ DEFAULTS = {
     "limits.connections_max": limits.connections_max,
     "leaving_max": leaving_max(limits.connections_max),
     "LET_IN_AT_ONCE": LET_IN_AT_ONCE,
+    "RECEIVE_BUFFER_BYTES": RECEIVE_BUFFER_BYTES,
+    "WIDE_BYTES": WIDE_BYTES,
+    "WIDE_MAX": WIDE_MAX,
     "LEAVE_S": LEAVE_S,
     "HURRY_S": HURRY_S,
     "LOGIN_S": LOGIN_S,

@@ -11,6 +11,7 @@ from kvota.gateway.knocking import knock
 from kvota.model.address import Address, address_text
 from kvota.model.errors import KvotaError, UsageError
 from kvota.volumes.settings import ADMIN_PREFIXES
+from kvota.wire.proxy_protocol import OWN_HEAD
 
 if TYPE_CHECKING:
     from kvota.client.cluster import Cluster
@@ -115,8 +116,9 @@ async def _broker(cluster: "Cluster", node: tuple[int, Address], config: Gateway
 
 async def _knocked(config: GatewayConfig, address: Address, place: str) -> str:
     connect_ms, tls = config.gateway.limits.connect_ms, config.gateway.upstream_tls
+    head = OWN_HEAD if config.gateway.tells_clients else b""
     try:
-        await knock(address, timeout_s=connect_ms / 1000, tls=tls)
+        await knock(address, timeout_s=connect_ms / 1000, tls=tls, head=head)
     except (OSError, ValueError, UsageError) as error:
         timed_out = isinstance(error, TimeoutError)
         reason = (

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kvota.gateway.little_reads import LittleReads
+from kvota.gateway.receive_buffers import ReceiveBuffers
 from kvota.gateway.side import BrokerSide, Side
 from kvota.session.connection import Connection
 from kvota.session.pausing import Reason
@@ -41,6 +42,7 @@ class Backlog:
     Attributes:
         held_bytes: how much they hold; a side that has not taken all counts as a large read at least.
         is_long: true while only little is read at a time.
+        receive_buffers: of the clients.
     """
 
     def __init__(self, connections: Iterable[Held], shared: Shared) -> None:
@@ -48,6 +50,7 @@ class Backlog:
         self._shared = shared
         self.held_bytes = 0
         self.is_long = False
+        self.receive_buffers = ReceiveBuffers()
 
     def look(self, connection: Held) -> None:
         """Due whenever a connection may hold more than before, or less."""
@@ -68,6 +71,7 @@ class Backlog:
     def forget(self, side: Side) -> None:
         """Its transport has closed."""
         self._count(side, 0)
+        self.receive_buffers.forget(side)
 
     def came(self, side: Side) -> None:
         """Its transport is there and is not read yet."""
@@ -78,6 +82,7 @@ class Backlog:
         """Due every other second: where little is held reads are large again."""
         if self.is_long and self.held_bytes < HELD_BYTES_MAX // 2:
             self._read_all(is_little=False)
+        self.receive_buffers.sweep()
 
     def _count(self, side: Side, held_bytes: int) -> None:
         self.held_bytes += held_bytes - side.held_bytes
@@ -87,6 +92,7 @@ class Backlog:
 
     def _read_all(self, *, is_little: bool) -> None:
         self.is_long = self._shared.is_memory_short = is_little
+        self.receive_buffers.narrow_all()
         for connection in self._connections:
             if connection.closing:
                 continue

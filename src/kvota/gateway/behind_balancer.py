@@ -7,6 +7,7 @@ from typing import cast
 from kvota.gateway.journal import Journal
 from kvota.gateway.own_addresses import plain_ip
 from kvota.gateway.settings import ListenerSettings
+from kvota.gateway.tls_transport import TlsTransport
 from kvota.model.address import Address
 from kvota.model.errors import ProtocolError
 from kvota.wire.proxy_protocol import read_proxy_head
@@ -36,7 +37,7 @@ class BehindBalancer(asyncio.Protocol):
     def __init__(
         self,
         listener: ListenerSettings,
-        make: Callable[[Address | None], asyncio.Protocol],
+        make: Callable[[Address | None], asyncio.Protocol | TlsTransport],
         journal: Journal,
         *,
         patience_s: float,

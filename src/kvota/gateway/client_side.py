@@ -18,6 +18,7 @@ from kvota.gateway.held_back import HeldBack
 from kvota.gateway.listeners import Entrance
 from kvota.gateway.means import Means
 from kvota.gateway.places import Places
+from kvota.gateway.receive_buffers import FILLED_BYTES
 from kvota.gateway.request_time import took
 from kvota.gateway.side import LONG_NS, TIMED_READ_BYTES, Side
 from kvota.gateway.tls_clients import ClientTlsError, node_called, user_of, why_failed
@@ -143,6 +144,8 @@ class ClientSide(Side):
     def _took(self, data: bytes, began_ns: int) -> None:
         """Where much has come at once and that took long, others come before more of it is read."""
         took_ns = took(self.driver, began_ns, data)
+        if len(data) >= FILLED_BYTES and not self.driver.closing:
+            self._reception.means.backlog.receive_buffers.filled(self)
         if len(data) <= TIMED_READ_BYTES or took_ns <= LONG_NS:
             return
         if not self._machine.pausing.reasons & Reason.STEP:
@@ -152,6 +155,12 @@ class ClientSide(Side):
 
     def eof_received(self) -> bool:
         """The client will send no more; answers still due must reach it, where the transport lets them."""
+        if isinstance(self.transport, TlsTransport) and self.transport.is_cut:
+            log.debug(
+                "connection %d from %s: its client has ended in the middle of a TLS record, of which nothing was taken",
+                self.driver.number,
+                self.driver.peer,
+            )
         return self.driver.client_sends_no_more() and self.transport.can_write_eof()
 
     def pause_writing(self) -> None:
@@ -257,7 +266,9 @@ class ClientSide(Side):
         return upstream
 
 
-def protocol_for(reception: Reception, entrance: Entrance) -> asyncio.Protocol:
+def protocol_for(
+    reception: Reception, entrance: Entrance
+) -> BehindBalancer | TlsTransport | ClientSide:
     """What takes a new connection's bytes: the client's side of it; before that TLS, and what a balancer says."""
     if not entrance.listener.proxied_by:
         return _protocol_of(reception, entrance, None)
@@ -271,7 +282,7 @@ def protocol_for(reception: Reception, entrance: Entrance) -> asyncio.Protocol:
 
 def _protocol_of(
     reception: Reception, entrance: Entrance, client: Address | None
-) -> asyncio.Protocol:
+) -> TlsTransport | ClientSide:
     side = ClientSide(reception, entrance, client)
     certificate = reception.certificates[entrance.number]
     if certificate is None:

@@ -22,7 +22,7 @@ from kvota.model.errors import UsageError
 from kvota.session.topology import UNKNOWN_NODE, Topology
 from kvota.tls.client_tls import Tls
 from kvota.tls.tls_error import why_no_tls
-from kvota.wire.proxy_protocol import proxy_head
+from kvota.wire.proxy_protocol import OWN_HEAD, proxy_head
 
 log = logging.getLogger(__name__)
 
@@ -196,9 +196,10 @@ class Dialler:
 
     async def look_upstream(self) -> None:
         """Connect to each bootstrap server once, and say which cannot be reached."""
+        head = OWN_HEAD if self._tells_clients else b""
         for address in self._servers:
             try:
-                await knock(address, timeout_s=self._connect_s, tls=self._tls)
+                await knock(address, timeout_s=self._connect_s, tls=self._tls, head=head)
             except (OSError, ValueError, UsageError) as error:
                 self._say_unreachable(address, error)
             else:
@@ -247,4 +248,7 @@ def why_unreachable(
         return "no answer in time"
     if isinstance(error, ssl.SSLError) and tls is not None:
         return why_no_tls(error, address, tls).rstrip(".")
-    return str(error) if isinstance(error, UsageError) else words_of(error)
+    if isinstance(error, UsageError):
+        return str(error)
+    # asyncio has no words for a peer that leaves instead of shaking hands.
+    return words_of(error) or "it has closed in the middle of the TLS handshake: does it speak TLS?"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kvota.gateway.error_words import words_of
 from kvota.gateway.held_back import HELD_MAX
+from kvota.gateway.receive_buffers import RECEIVE_BUFFER_BYTES
 from kvota.gateway.settings import GatewaySettings, ListenerSettings, leaving_max
 from kvota.model.errors import UnreachableError
 
@@ -22,10 +23,6 @@ _BACKLOG = 1024
 # So many of a port are let in before others, who are connected already, have their turn: each takes some 0.3 ms.
 LET_IN_AT_ONCE = 16
 _AGAIN_S = 0.5
-# What a client sends while its connection is not read waits in the system's memory, by default up to
-# 6 MB (33 MB on some machines) for each; a few hundred such connections leave too little for all others, whose
-# packets are then dropped. Kafka's socket.receive.buffer.bytes is 100 KiB; the system doubles it.
-RECEIVE_BUFFER_BYTES = 131_072
 # Files that are neither a connection nor a port: the log, the record, the event loop's own.
 _OTHER_FILES = 64
 
@@ -131,8 +128,6 @@ class Door:
         self._opens_again: asyncio.TimerHandle | None = None
         self._has_failed = False
         listening.settimeout(0)
-        # Those accepted from it have the same.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         listening.listen(_BACKLOG)
         self._loop.add_reader(listening, self._let_in)
 
@@ -161,6 +156,8 @@ class Door:
                 return
             self._has_failed = False
             client.settimeout(0)
+            # Not before: a listening socket's would be the most that each of its connections may ever have, on older systems.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             task = self._loop.create_task(self._relay(client))
             self._coming_in.add(task)
             task.add_done_callback(self._coming_in.discard)

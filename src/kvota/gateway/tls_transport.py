@@ -4,7 +4,8 @@ To a side it is a transport like the one below it. A read below is one above, at
 rest in its socket; what is written waits encrypted below, so all limits and counts of buffers hold as without TLS.
 Either direction can be closed alone, as with TCP: ``write_eof`` says so to the peer (close_notify) as well.
 
-OpenSSL is handed one whole record at a time: no call is in vain, and its memory never grows beyond one.
+OpenSSL is handed one whole record at a time: no call is in vain, and its memory never grows beyond one. What comes from
+the socket is read into memory that all connections share, and is copied only where it has to wait.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ _HEADER = struct.Struct(">BBxH")  # kind, major version, length behind it
 _KINDS = range(20, 25)
 # Of one turn: a large read is 16 full records, or 11,000 with a byte each.
 _RECORDS_MAX = 256
+# One for all: what is left of what has come is copied out of it before anything else is read.
+_ENCRYPTED = memoryview(bytearray(2**18))
 # One for all: what is decrypted is copied out of it before anything else is.
 _PLAIN = memoryview(bytearray(2**18 + _PLAIN_BYTES_MAX))
 _FILLED_MAX = len(_PLAIN) - _PLAIN_BYTES_MAX
@@ -70,7 +73,7 @@ class Handshake:
             self.is_over.set_exception(error)
 
 
-class TlsTransport(asyncio.Transport, asyncio.Protocol):
+class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     """One connection.
 
     Args:
@@ -85,6 +88,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         tls: OpenSSL's part.
         upper: see above.
         is_secured: the handshake is over, and has not failed.
+        is_cut: the peer's last record has not come whole; nothing of it was handed on.
     """
 
     __slots__ = (
@@ -104,6 +108,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_timer",
         "_turn_is_due",
         "_turns",
+        "is_cut",
         "is_secured",
         "tls",
         "upper",
@@ -137,6 +142,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._has_ended = False  # the peer sends no more, and whoever is above knows
         self._end_is_due = False  # or will know when it reads on
         self._says_no_more = False
+        self.is_cut = False
         self.is_secured = False
 
     # ------------------------------------------------------------------ the socket's calls
@@ -152,15 +158,28 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if not self.tls.server_side:
             self._shake()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
+        """Where what comes next goes."""
+        return _ENCRYPTED
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Something has come."""
+        self._take(_ENCRYPTED[:nbytes])
+        if self._left:
+            self._left = memoryview(self._left.tobytes())
+
+    def data_received(self, data: bytes) -> None:
+        """The same, where others have read it (``LittleReads``)."""
+        self._take(memoryview(data))
+
+    def _take(self, data: memoryview) -> None:
         if self._has_ended:
             return
         if self._head:
-            data, self._head = self._head + data, b""
+            data, self._head = memoryview(self._head + data), b""
         if self._left:  # a loop may bring more than it was asked for
-            data = self._left.tobytes() + data
-        self._left = memoryview(data)
+            data = memoryview(self._left.tobytes() + data)
+        self._left = data
         if self.is_secured and not self._turn_is_due:
             self._decrypt()
         elif not self.is_secured:
@@ -172,6 +191,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._timer is not None:
             self._fail(ConnectionResetError(_GONE))
             return False
+        self.is_cut = bool(self._missing or self._head) and not self._has_ended
         return self._end()
 
     def pause_writing(self) -> None:
@@ -290,11 +310,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _read(self, filled: int) -> int:
         """Decrypt a record behind what is there; below 0: the peer says that no more comes."""
         try:
-            return cast("int", self.tls.read(_PLAIN_BYTES_MAX, _PLAIN[filled:])) or -1
+            size: int = self.tls.read(_PLAIN_BYTES_MAX, _PLAIN[filled:])  # type: ignore[assignment]
         except ssl.SSLWantReadError:
             return 0  # OpenSSL's own: another key, a ticket
         except ssl.SSLZeroReturnError:
             return -1  # an end like any other, but that we have said the same before
+        return size or -1
 
     def _end_unless_paused(self) -> None:
         """Who has paused has work that was sent before this, and hears of it behind that, as from a socket."""
@@ -346,7 +367,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Hand what comes to this one; to ``LittleReads``: little at a time."""
         if isinstance(protocol, LittleReads):
-            self._protocol = protocol.side
+            self._protocol = cast("asyncio.Protocol", protocol.side)
             self._lower.set_protocol(LittleReads(self))
         else:
             self._protocol = cast("asyncio.Protocol", protocol)

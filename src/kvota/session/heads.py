@@ -50,7 +50,7 @@ def bad_first_size(data: bytes, size_max: int) -> ProtocolError:
     size = int.from_bytes(data[:4], "big", signed=True)
     hint = ""
     if data[:2] == b"\x16\x03":
-        hint = ". This is TLS: the gateway takes security.protocol PLAINTEXT or SASL_PLAINTEXT"
+        hint = ". This is TLS, and this port takes none: its client needs security.protocol=PLAINTEXT, or SASL_PLAINTEXT, or another port"
     elif data[:4] in {b"GET ", b"POST", b"HEAD"}:
         hint = ". This is HTTP"
     return ProtocolError(

@@ -18,6 +18,8 @@ _HEAD = Struct(">12sBBH")
 _LOCAL, _PROXY = 0x20, 0x21
 _UNKNOWN, _TCP_4, _TCP_6 = 0x00, 0x11, 0x21
 _OF_4, _OF_6 = Struct(">4s4sHH"), Struct(">16s16sHH")
+# Of a connection that is nobody's but its sender's own.
+OWN_HEAD = _HEAD.pack(SIGNATURE, _LOCAL, _UNKNOWN, 0)
 
 
 class ProxyHead(NamedTuple):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.gateway.world import (
     BALANCER_HOST,
+    GATEWAY_HOST,
     Client,
     Worlds,
     heartbeat,
@@ -200,3 +201,22 @@ async def test_upstream_it_is_said_before_tls(worlds: Worlds) -> None:
 
     assert head is not None
     assert head.client == client.writer.get_extra_info("sockname")
+
+
+async def test_a_gateway_that_looks_whether_brokers_are_there_says_so_as_its_own_before_tls(
+    worlds: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else what is upstream would refuse it, and the gateway would not be ready before its first client."""
+    caplog.set_level("INFO")
+    folder = Path(__file__).parent / "tls"
+    shown = ServerTls(certfile=folder / "certificate.pem", keyfile=folder / "key.pem")
+    reader = await worlds(proxied_by=TRUSTED, tls=shown)
+    unchecked = Tls(cafile=folder / "certificate.pem", check_hostname=False)
+    world = await worlds(tells_clients=True, upstream_tls=unchecked, knows_brokers=False)
+    world.gateway._dialler._servers = ((GATEWAY_HOST, reader.tls_port),)
+
+    await world.gateway.look_upstream()
+
+    assert f"broker {GATEWAY_HOST}:{reader.tls_port} can be reached" in caplog.text
+    assert world.gateway._dialler.reaches_brokers
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == []

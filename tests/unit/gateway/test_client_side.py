@@ -129,7 +129,10 @@ async def test_a_client_that_begins_with_tls_is_told_in_the_log(
     client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
 
     assert await client.rest() == b""
-    assert "This is TLS: the gateway takes security.protocol PLAINTEXT" in caplog.text
+    assert (
+        "This is TLS, and this port takes none: its client needs security.protocol=PLAINTEXT"
+        in caplog.text
+    )
 
 
 async def test_a_client_that_leaves_takes_its_upstream_connection_along(worlds: Worlds) -> None:

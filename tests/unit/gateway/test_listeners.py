@@ -12,7 +12,8 @@ import pytest
 from tests.unit.gateway.world import GATEWAY_HOST
 
 from kvota.app.gateway_process import free_port_range
-from kvota.gateway.listeners import RECEIVE_BUFFER_BYTES, Entrance, Listeners
+from kvota.gateway.listeners import Entrance, Listeners
+from kvota.gateway.receive_buffers import RECEIVE_BUFFER_BYTES
 from kvota.gateway.settings import GatewaySettings
 from kvota.model.errors import UnreachableError
 from kvota.session.topology import Advertised

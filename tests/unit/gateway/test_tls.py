@@ -154,6 +154,32 @@ async def test_bytes_that_come_one_by_one_are_one_request(
         assert await client.frame() == heartbeat_answer(1)
 
 
+async def test_what_waits_for_its_turn_stays_what_it_was_whatever_others_send_meanwhile(
+    worlds: Worlds, authority: Authority, server: ServerTls
+) -> None:
+    """All connections are read into the same memory."""
+    world = await worlds(tls=server)
+    reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+    tls, outgoing = await shaken_by_hand(reader, writer, trusting(authority))
+    writer.write(outgoing.read())
+    await until(lambda: world.drivers)
+    transport = cast("TlsTransport", world.drivers[0].client.transport)
+    await until(lambda: transport.is_secured)
+    sent = [heartbeat(number) for number in range(400)]
+    for one in sent:  # a record each: more than one turn's
+        tls.write(one)
+    records = outgoing.read()
+
+    memory = transport.get_buffer(-1)
+    memory[: len(records)] = records
+    transport.buffer_updated(len(records))
+    assert transport.unread_bytes
+    memory[: len(records)] = bytes(len(records))
+
+    await until(lambda: world.brokers[0].frames == sent)
+    writer.close()
+
+
 # ------------------------------------------------------------------ who one is
 
 
@@ -337,6 +363,33 @@ async def test_a_request_cut_at_any_byte_of_its_records_is_not_forwarded_in_part
     assert world.shared.budgets.used_bytes == 0
 
 
+@pytest.mark.parametrize("cut", [3, 40], ids=["in its head", "behind its head"])
+async def test_who_ends_in_the_middle_of_a_record_is_said_where_all_is_said(
+    worlds: Worlds,
+    authority: Authority,
+    server: ServerTls,
+    caplog: pytest.LogCaptureFixture,
+    cut: int,
+) -> None:
+    caplog.set_level("DEBUG")
+    world = await worlds(tls=server)
+    said = "its client has ended in the middle of a TLS record"
+    for sent in (cut, None):  # the other one ends behind a whole record, without TLS's own end
+        assert said not in caplog.text or sent is None
+        reader, writer = await asyncio.open_connection(GATEWAY_HOST, world.tls_port)
+        tls, outgoing = await shaken_by_hand(reader, writer, trusting(authority))
+        writer.write(outgoing.read())
+        tls.write(heartbeat())
+        writer.write(outgoing.read()[:sent])
+        writer.write_eof()
+        await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+    await until(lambda: world.open_connections == 0)
+    assert caplog.text.count(said) == 1
+    assert warnings(caplog) == []
+
+
 async def test_a_damaged_record_ends_its_connection_with_a_reason(
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -479,6 +532,25 @@ async def test_a_broker_that_speaks_no_tls_is_said(
     assert await client.rest() == b""
     assert "cannot be reached" in caplog.text
     assert world.brokers[0].frames == []
+
+
+async def test_a_broker_that_leaves_instead_of_shaking_hands_is_said_in_words(
+    worlds: Worlds, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a broker does at a listener without TLS."""
+    world = await worlds(upstream_tls=Tls(cafile=authority.certificate))
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        writer.close()
+
+    async with await asyncio.start_server(leave, BROKER_HOST, 0) as listening:
+        address = listening.sockets[0].getsockname()
+        world.gateway._dialler._servers = (address,)
+        await world.gateway.look_upstream()
+
+    (said,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert f":{address[1]} cannot be reached: it has closed in the middle of the TLS" in said
 
 
 async def test_answers_that_are_due_arrive_after_the_client_has_sent_its_last(

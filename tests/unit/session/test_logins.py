@@ -792,7 +792,9 @@ def test_a_raw_login_whose_end_cannot_be_seen_closes() -> None:
     stage = Stage()
 
     assert stage.client(handshake("GSSAPI", 0)) == handshake("GSSAPI", 0)
-    with pytest.raises(ProtocolError, match="SaslHandshake v0 with 'GSSAPI'"):
+    with pytest.raises(
+        ProtocolError, match=r"SaslHandshake v0 with 'GSSAPI'.* has to send SaslHandshake v1"
+    ):
         stage.broker(handshake_answer(0))
 
 

@@ -101,7 +101,9 @@ def test_bare_tokens_of_it_are_refused_before_one_goes_up() -> None:
     sent = handshake("GSSAPI", 0)
     stage.client(sent + raw(AP_REQ))
 
-    with pytest.raises(ProtocolError, match="SaslHandshake v0 with 'GSSAPI'"):
+    with pytest.raises(
+        ProtocolError, match=r"SaslHandshake v0 with 'GSSAPI'.* has to send SaslHandshake v1"
+    ):
         stage.broker(handshake_answer(0))
 
     assert stage.to_broker == sent

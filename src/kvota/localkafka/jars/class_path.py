@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kvota.files.cache import cache_folder
 from kvota.localkafka.jars.jar_store import JarStore
-from kvota.localkafka.jars.lock import CLIENTS_PREFIX, ECJ_SET, Jar, jars_of
+from kvota.localkafka.jars.lock import CLIENTS_PREFIX, ECJ_SET, STREAMS_PREFIX, Jar, jars_of
 
 KAFKA_VERSION = "4.3.1"
 
@@ -37,6 +37,19 @@ def clients_classpath(version: str) -> str:
         CorruptDataError: a jar that was fetched twice is not the one the lock names.
     """
     return _class_path(f"Kafka's clients {version}", jars_of(f"{CLIENTS_PREFIX}{version}"))
+
+
+@functools.cache
+def streams_classpath(version: str = KAFKA_VERSION) -> str:
+    """Return the class path with Kafka Streams, behind that of Kafka itself; there are stores in memory alone.
+
+    Raises:
+        UsageError: the lock has no such version.
+        UnreachableError: jars are missing and could not be fetched.
+        CorruptDataError: a jar that was fetched twice is not the one the lock names.
+    """
+    streams = _class_path(f"Kafka Streams {version}", jars_of(f"{STREAMS_PREFIX}{version}"))
+    return f"{kafka_classpath(version)}{os.pathsep}{streams}"
 
 
 @functools.cache

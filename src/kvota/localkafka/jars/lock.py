@@ -4,8 +4,8 @@ One line per jar::
 
     <sha256> <bytes> <set>[,<set>] <group>:<artifact>:<version>
 
-A set is a Kafka version (``4.3.1``), ``clients-`` and a version, of which there are only Kafka's Java clients, or ``ecj``,
-the Java compiler.
+A set is a Kafka version (``4.3.1``), ``clients-`` and a version, of which there are only Kafka's Java clients, ``streams-``
+and a version, which comes behind that Kafka, or ``ecj``, the Java compiler.
 ``python -m kvota.localkafka.jars.relock`` writes the file.
 """
 
@@ -20,6 +20,7 @@ from kvota.model.errors import CorruptDataError, UsageError
 LOCK_FILE = "jars.lock"
 ECJ_SET = "ecj"
 CLIENTS_PREFIX = "clients-"
+STREAMS_PREFIX = "streams-"
 
 _LINE = re.compile(
     r"(?P<sha256>[0-9a-f]{64}) (?P<bytes>[0-9]+) (?P<sets>[\w.,-]+) "
@@ -102,7 +103,7 @@ def locked_jars() -> tuple[Jar, ...]:
 def kafka_versions() -> list[str]:
     """Return the Kafka versions that can be had, newest first."""
     sets = {name for jar in locked_jars() for name in jar.sets} - {ECJ_SET}
-    brokers = [name for name in sets if not name.startswith(CLIENTS_PREFIX)]
+    brokers = [name for name in sets if not name.startswith((CLIENTS_PREFIX, STREAMS_PREFIX))]
     return sorted(
         brokers, key=lambda version: [int(part) for part in version.split(".")], reverse=True
     )

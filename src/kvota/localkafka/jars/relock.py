@@ -14,7 +14,14 @@ from pathlib import Path
 
 from kvota.files.whole_file import write_whole
 from kvota.localkafka.jars.ivy import FETCHED, Fetched, fetch, run_ivy
-from kvota.localkafka.jars.lock import CLIENTS_PREFIX, ECJ_SET, LOCK_FILE, Jar, format_lock
+from kvota.localkafka.jars.lock import (
+    CLIENTS_PREFIX,
+    ECJ_SET,
+    LOCK_FILE,
+    STREAMS_PREFIX,
+    Jar,
+    format_lock,
+)
 from kvota.model.errors import UnreachableError
 
 # Each set begins with these jars. Kafka 3.9 brings a logging back end, Kafka 4 does not.
@@ -30,12 +37,19 @@ ROOTS: dict[str, list[str]] = {
     ],
     # The oldest clients that are tried.
     f"{CLIENTS_PREFIX}2.5.1": ["org.apache.kafka:kafka-clients:2.5.1"],
+    f"{STREAMS_PREFIX}4.3.1": ["org.apache.kafka:kafka-streams:4.3.1"],
     ECJ_SET: ["org.eclipse.jdt:ecj:3.45.0"],
 }
+# The compiler's description names bundles that nobody needs to compile a file; that of Kafka Streams names RocksDB, 70 MB
+# for stores on a disk, and clients that are there with Kafka itself.
+_ALONE = {f"{STREAMS_PREFIX}4.3.1", ECJ_SET}
 
 _HEAD = (
     "Written by python -m kvota.localkafka.jars.relock: sha256, bytes, sets, group:artifact:version.",
-    *(f"{name}: {', '.join(roots)} and what they need" for name, roots in ROOTS.items()),
+    *(
+        f"{name}: {', '.join(roots)}" + ("" if name in _ALONE else " and what they need")
+        for name, roots in ROOTS.items()
+    ),
 )
 
 
@@ -69,8 +83,7 @@ def _lock_set(set_name: str, folder: Path) -> list[Jar]:
 def _resolve(set_name: str, folder: Path) -> list[Jar]:
     roots = [_unhashed(coordinate, set_name) for coordinate in ROOTS[set_name]]
     sys.stderr.write(f"resolving {set_name}, about a minute\n")
-    # The compiler's description names bundles that nobody needs to compile a file.
-    lines = run_ivy(roots, folder, transitive=set_name != ECJ_SET, poms=True)
+    lines = run_ivy(roots, folder, transitive=set_name not in _ALONE, poms=True)
     steps = filter(None, map(FETCHED.match, lines))
     coordinates = [":".join(step.group("group", "artifact", "version")) for step in steps]
     return [_unhashed(coordinate, set_name) for coordinate in coordinates]

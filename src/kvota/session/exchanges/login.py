@@ -53,7 +53,10 @@ class Handshake(Exchange):
         error_code, mechanisms = sasl.handshake_answer(frame)
         if error_code == ErrorCode.NONE:
             if self._version == 0 and self._mechanism not in WHOLE_LOGINS:
-                msg = f"SaslHandshake v0 with {self._mechanism[:SHOWN_MAX]!r}: its end cannot be seen from outside"
+                msg = (
+                    f"SaslHandshake v0 with {self._mechanism[:SHOWN_MAX]!r}: its end cannot be seen from outside. Its client "
+                    "has to send SaslHandshake v1, as clients since Kafka 1.0 do"
+                )
                 raise ProtocolError(msg)
             caller.sends_tokens = self._version == 0
             caller.begin_login()
