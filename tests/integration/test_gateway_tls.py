@@ -1,7 +1,10 @@
 """TLS on both sides of the gateway, with a real broker that wants a certificate and real clients that show theirs."""
 
 import asyncio
+import contextlib
 import signal
+import socket
+import ssl
 import time
 import uuid
 from collections.abc import Iterator
@@ -233,6 +236,28 @@ def test_who_is_over_a_quota_of_its_certificate_is_muted_and_loses_nothing(
     assert failed == []
     assert consumed(place, topic, 15) == list(range(15))
     assert "slow" in place.gateway.log  # its throttling is said
+
+
+def test_who_calls_a_name_that_is_none_is_one_line_in_the_log(place: Place) -> None:
+    """Python itself would print ten lines on stderr for each."""
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(
+        ssl.MemoryBIO(), outgoing, server_hostname="aaaa"
+    )
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read().replace(b"aaaa", b"\xff\n\xfe\x80")
+
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", place.gateway.first_port), timeout=10) as one:
+            one.sendall(hello)
+            assert one.recv(1) == b"\x15"  # an alert
+
+    end = time.monotonic() + 10
+    while "(SNI) is none" not in place.gateway.log and time.monotonic() < end:
+        time.sleep(0.05)
+    assert place.gateway.log.count("(SNI) is none") == 1
+    assert "Traceback" not in place.gateway.log
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["by a signal", "by its files"])

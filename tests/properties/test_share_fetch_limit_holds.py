@@ -49,7 +49,9 @@ class Reader:
         self.answered += 1
         wanted = asked(up)
         size = 0 if not wanted else max(rng.randrange(wanted + 1), rng.randrange(BATCH_BYTES))
-        sent = share_answer(correlation=self.correlation, records=b"f" * size)
+        sent = share_answer(
+            correlation=self.correlation, records=b"f" * size, partitions=int(wanted > 0)
+        )
         self.stage.broker(sent)
         return size
 

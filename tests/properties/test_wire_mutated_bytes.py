@@ -71,7 +71,7 @@ def limits_of_share_fetch(frame: bytes, version: int) -> object:
     if at is None:
         return None
     at = share_fetch.min_bytes_offset(frame, at, len(frame), version)
-    lowered = share_fetch.with_max_bytes(frame, at, 0)
+    lowered = share_fetch.lowered(frame, at, most_bytes=0, wait_ms=10_000)
     return share_fetch.max_bytes(lowered, at), share_fetch.names_topics(
         frame, at, len(frame), version
     )

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
@@ -49,6 +50,7 @@ from kvota.session.facts import ClusterFacts
 from kvota.session.shared import Shared
 from kvota.session.topology import Topology
 from kvota.store.quota_store import QuotaStore
+from kvota.tls.server_tls import pass_over_unreadable_names
 
 if TYPE_CHECKING:
     from kvota.web.server import HttpServer
@@ -74,6 +76,7 @@ def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
     check_own_login(config)
     # Until the loop listens to it: whoever has us reload finds us by the lock that we hold from here on.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.unraisablehook = pass_over_unreadable_names
     lock = hold_pid_file(config)
     try:
         _run(config, written, lock)

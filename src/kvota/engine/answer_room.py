@@ -7,6 +7,7 @@ decides, as a broker does, whether the answer is delivered. What holds, holds by
 
 from collections import OrderedDict
 from collections.abc import Callable
+from math import ceil
 from typing import NamedTuple, Protocol
 
 from kvota.engine.sampled_rate import SampledRate
@@ -17,6 +18,12 @@ from kvota.model.quota_type import Algorithm
 RESERVED_MS_MAX = 300
 # Of the recent answers of a counter each counts a quarter.
 _RECENT_SHARE = 0.25
+# Answers without records are paid for at the limit, but no slower than this: a small limit keeps no acknowledgements
+# back. So much of them may be ahead.
+_TOLD_BYTES_PER_S_MIN = 1_000
+_TOLD_AHEAD_MS = 1_000
+# Without topics, and with few.
+_EMPTY_BYTES, _SMALL_BYTES_MAX = 64, 256
 # A larger excess is a batch that is larger than what was asked for, and no overhead.
 _OVERHEAD_SHARE_MAX = 0.125
 _INT32_MAX = 2**31 - 1
@@ -36,6 +43,11 @@ class CountedLane(Protocol):
     allowance: Callable[[int], int]
     refuse: Callable[[float, int], int]
     peek: Callable[[int], int]
+
+    @property
+    def ahead_bytes(self) -> int:
+        """What may be used ahead of time."""
+        ...
 
     @property
     def counter(self) -> object:
@@ -100,12 +112,16 @@ class AnswerRoom:
         recent_bytes: a mean of the recent answers: what to expect of a connection of which nothing is known.
         overhead_bytes: by how much answers were larger than what their requests had been lowered to: names,
             heads. Without it an answer that fills all the room there is would be over the quota each time.
+        batch_bytes: a mean of what came of late to who had asked for less: a broker sends whole batches.
     """
 
     __slots__ = (
+        "_may_come_bytes",
         "_owed",
         "_reserved_bytes",
         "_reserved_for",
+        "_told",
+        "batch_bytes",
         "line",
         "overhead_bytes",
         "recent_bytes",
@@ -116,6 +132,9 @@ class AnswerRoom:
         self.line = WaitingLine()
         self.recent_bytes = owed.size_bytes  # as large was the last one
         self.overhead_bytes = 0
+        self.batch_bytes = 0.0
+        self._may_come_bytes = 0
+        self._told = NOTHING_OWED
         self._reserved_for: OrderedDict[Reservation, None] = OrderedDict()
         self._reserved_bytes = 0
         self._owed = owed
@@ -160,6 +179,21 @@ class AnswerRoom:
             if self.line:
                 self.line.wake_first()
 
+    def lets_come(self, lane: CountedLane, size_bytes: int) -> bool:
+        """Whether one more may wait for records at its broker that brings so much when they are there.
+
+        What a broker has sent to a ShareFetch is delivered, however much comes at once. So those that wait for it side by side
+        may bring what may be used ahead of time, and one of them may always wait.
+        """
+        may_come_bytes = self._may_come_bytes
+        return not may_come_bytes or may_come_bytes + size_bytes <= lane.ahead_bytes
+
+    def may_come(self, size_bytes: int) -> None:
+        """One waits for records that brings so much; a negative size: it waits no more, and another one may."""
+        self._may_come_bytes += size_bytes
+        if size_bytes < 0:
+            self.line.wake_first()
+
     def _forget(self, reservation: Reservation) -> None:
         del self._reserved_for[reservation]
         self._reserved_bytes -= reservation.size_bytes
@@ -171,6 +205,35 @@ class AnswerRoom:
         self.recent_bytes += (value - self.recent_bytes) * _RECENT_SHARE
         if asked_bytes is not None and value - asked_bytes <= asked_bytes * _OVERHEAD_SHARE_MAX:
             self.overhead_bytes = max(self.overhead_bytes, value - asked_bytes)
+
+    def has_shared(self, value: int, asked_bytes: int) -> None:
+        """An answer with records has come to a ShareFetch that had asked for so much."""
+        if value > asked_bytes or value < self.batch_bytes:
+            self.batch_bytes += (value - self.batch_bytes) * _RECENT_SHARE
+
+    def tell(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
+        """Charge an answer without records that is delivered, room or not; before many more are, it is paid for.
+
+        A small one, as each of those who wait for room gets once a second, counts as little as an emptied one.
+        """
+        more_bytes = max(0, value - _EMPTY_BYTES)
+        self._told = Owed(self._told_bytes(lane, now_ms) + more_bytes, now_ms)
+        if value <= _SMALL_BYTES_MAX:
+            return Verdict(lane.refuse(value, now_ms), 0, is_charged=False)
+        throttle_ms = lane.admit(value, now_ms)
+        if self.unpaid_ms(lane, now_ms):
+            self._owed = self._owed._replace(size_bytes=self._owed.size_bytes + value)
+        return Verdict(throttle_ms, throttle_ms)
+
+    def may_be_told_in_ms(self, lane: CountedLane, now_ms: int) -> int:
+        """How long it takes until the next answer without records may come; 0: it may."""
+        told_ms = self._told_bytes(lane, now_ms) * 1000 / _told_per_s(lane)
+        return max(0, ceil(told_ms) - _TOLD_AHEAD_MS)
+
+    def _told_bytes(self, lane: CountedLane, now_ms: int) -> float:
+        size_bytes, since_ms = self._told
+        # Where the clock has stepped back nothing of it is paid.
+        return max(0.0, size_bytes - max(0, now_ms - since_ms) * _told_per_s(lane) / 1000)
 
     def judge(self, lane: CountedLane, value: int, now_ms: int) -> Verdict:
         """Charge an answer and say that it is delivered; or take the charge back.
@@ -248,6 +311,10 @@ class AnswerRoom:
         owed_ms = size_bytes * 1000 / max(lane.limit, 0.001)
         left_ms = min(since_ms, now_ms) + round(owed_ms) - now_ms
         return min(max(left_ms, 0), _INT32_MAX)
+
+
+def _told_per_s(lane: CountedLane) -> float:
+    return max(lane.limit or 0.0, _TOLD_BYTES_PER_S_MIN)
 
 
 def _emptied(throttle_ms: int, wait_ms: int) -> Verdict:

@@ -203,6 +203,14 @@ class Lane:
         return self.counter is not None and self.algorithm is Algorithm.TOKEN_BUCKET
 
     @property
+    def ahead_bytes(self) -> int:
+        """What may be used ahead of time: a window of it, or what a bucket holds and what may be owed."""
+        debt_max_ms = self._counting.debt_max_ms if self._counting is not None else 0
+        if self.limit is None or self.is_blocked or not debt_max_ms:
+            return self.window_bytes
+        return saturate_to_int32(self.limit * (self.window_ms + debt_max_ms) / 1000)
+
+    @property
     def is_counting_so(self) -> bool:
         """True unless the counter's algorithm is no longer in force: the next charge starts another."""
         return self._counts_by is self.algorithm

@@ -19,6 +19,7 @@ _REMEDIES = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, and this listener requires one ({table}.tls: client_auth)",
     "NO_SHARED_CIPHER": "it knows no cipher that is taken here ({table}.tls: ciphers)",
     "UNSUPPORTED_PROTOCOL": "it speaks only versions of TLS that are not taken here ({table}.tls: versions)",
+    "CALLBACK_FAILED": "the name that it has called (SNI) is none",
     "UNKNOWN_CA": "it does not trust the gateway's certificate (its ssl.truststore.location)",
     "CERTIFICATE_UNKNOWN": "it does not take the gateway's certificate: does it trust who has signed it "
     "(ssl.truststore.location), and is the certificate for the name that it has called?",

@@ -18,7 +18,7 @@ class Due(IntEnum):
     CHARGED = 4  # (…, route, charges, in part): a Produce charged on further quotas, too
     LOCAL = 5  # (…, bytes): an answer of the gateway's own, waiting for its turn
     TOKEN = 6  # (0, …, exchange): the answer to a login token without Kafka's header
-    SHARE_FETCH = 7  # (…, route, client id, is refused): as FETCH, and always delivered
+    SHARE_FETCH = 7  # (…, route, client id, asks for, is refused): as FETCH, and always delivered
 
 
 # One of the shapes above; a union of them would be told apart at each use, and the code does that.

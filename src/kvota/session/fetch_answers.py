@@ -9,7 +9,7 @@ from kvota.model.quota_type import Algorithm
 from kvota.session.caller import Caller
 from kvota.session.commands import Do
 from kvota.session.due import Entry
-from kvota.session.fetch_room import empty_answer
+from kvota.session.fetch_room import QUIET_BYTES, empty_answer
 from kvota.session.heads import behind_header_tags
 from kvota.session.pausing import Reason
 from kvota.session.route import Route
@@ -90,7 +90,7 @@ def charge_share_fetch(
     Raises:
         ProtocolError: it is too short for its fields.
     """
-    _, _, route, client_id, is_refused = entry
+    _, _, route, client_id, asked_bytes, is_refused = entry
     end = min(frame_end, len(data))
     at = _body_offset(data, pos, end, route)
     if at + 6 > end:
@@ -100,8 +100,8 @@ def charge_share_fetch(
     if route.client_id != client_id or route.is_outdated:
         caller.look_up_now(route, client_id, now_us)
     value, lane, now_ms = frame_end - at + 4, route.lane, now_us // 1000
-    if is_refused:  # as an emptied Fetch, it does not count
-        verdict = Verdict(lane.refuse(value, now_ms), 0, is_charged=False)
+    if route.enforced and asked_bytes <= 0:
+        verdict = lane.answer_room().tell(lane, value, now_ms)
     elif route.enforced:
         verdict = lane.answer_room().deliver(lane, value, now_ms)
     else:
@@ -109,6 +109,8 @@ def charge_share_fetch(
     sink, memo = caller.shared.sink, route.memo
     outcome = outcome_of(verdict.throttle_ms) if verdict.is_charged else REJECTED
     sink.append(memo, sink.next_seq(), now_us, value, verdict.throttle_ms, upstream_ms, outcome)
+    if asked_bytes > 0 and value > QUIET_BYTES:
+        lane.answer_room().has_shared(value, asked_bytes)
     if is_refused:
         caller.fetch_room.has_come_without_records(now_us)
         _resume(caller)

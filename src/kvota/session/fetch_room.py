@@ -10,7 +10,7 @@ read all there is gets smaller ones, and does not wait.
 from collections.abc import Callable
 from struct import Struct
 
-from kvota.engine import AnswerRoom, Lane, Reservation, Turn
+from kvota.engine import AnswerRoom, Lane, PlaceKey, Reservation, Turn
 from kvota.model.decision_sink import ChargeMemo
 from kvota.session.waking import nobody
 from kvota.wire import fetch
@@ -74,6 +74,7 @@ class FetchRoom:
         "_has_refused",
         "_held_bytes",
         "_last_bytes",
+        "_may_come_bytes",
         "_reservation",
         "_reserved_in",
         "_turn",
@@ -93,6 +94,7 @@ class FetchRoom:
         self._has_refused = False
         self._asked_bytes: int | None = None  # of the Fetch under way, where that was lowered
         self._reservation: Reservation | None = None
+        self._may_come_bytes = 0
         self._reserved_in: AnswerRoom | None = None
         self._turn: Turn | None = None
         self._waits_in: AnswerRoom | None = None
@@ -120,15 +122,28 @@ class FetchRoom:
         """How large the last answer was that may have brought records."""
         return self._last_bytes
 
-    def go_up(self, lane: Lane, size_bytes: int, asked_bytes: int | None, now_us: int) -> None:
-        """A Fetch goes up that is expected to bring so much; ``asked_bytes``: lowered to that."""
-        if self._turn is not None or self._held_bytes:
-            self.leave()
+    def go_up(
+        self,
+        lane: Lane,
+        size_bytes: int,
+        asked_bytes: int | None,
+        now_us: int,
+        may_come_bytes: int = 0,
+    ) -> None:
+        """A Fetch goes up that is expected to bring so much; ``asked_bytes``: lowered to that.
+
+        ``may_come_bytes``: so much it may bring whenever its broker has it, and is delivered then.
+        """
         self.is_under_way = True
         self._asked_bytes = asked_bytes
         if size_bytes > 0:
             self._reserved_in = room = lane.answer_room()
             self._reservation = room.reserve(size_bytes, now_us // 1000)
+            self._may_come_bytes = may_come_bytes
+            if may_come_bytes:
+                room.may_come(may_come_bytes)
+        if self._turn is not None or self._held_bytes:
+            self.leave()
 
     def has_come(self, lane: Lane, value: int, now_us: int) -> None:
         """The head of an answer is here: so many bytes."""
@@ -156,7 +171,10 @@ class FetchRoom:
         self.is_under_way = False
         room, reservation = self._reserved_in, self._reservation
         self._reserved_in = self._reservation = None
+        may_come_bytes, self._may_come_bytes = self._may_come_bytes, 0
         if room is not None and reservation is not None:
+            if may_come_bytes:
+                room.may_come(-may_come_bytes)
             room.end(reservation)
 
     # ------------------------------------------------------------------ waiting
@@ -185,13 +203,13 @@ class FetchRoom:
         self._held_bytes = request_bytes
         return True
 
-    def stand_in_line(self, lane: Lane) -> bool:
-        """Wait behind the others; true when it is the first now."""
+    def stand_in_line(self, lane: Lane, key: PlaceKey | None = None, now_ms: int = 0) -> bool:
+        """Wait behind the others, or where a place is kept for ``key``; true when it is the first now."""
         room = lane.answer_room()
         if self._waits_in is not room:
             self.leave()
             self._waits_in = room
-            self._turn = room.line.join(self._wake)
+            self._turn = room.line.join(self._wake, key, now_ms)
         assert self._turn is not None
         return room.line.is_first(self._turn)
 
@@ -216,6 +234,13 @@ class FetchRoom:
         self._waits_in = self._turn = None
         if room is not None and turn is not None:
             room.line.leave(turn)
+
+    def give_up(self, key: PlaceKey, now_ms: int) -> None:
+        """It goes on without room; the place is kept for the client's next one."""
+        room, turn = self._waits_in, self._turn
+        if room is not None and turn is not None:
+            room.line.give_up(turn, key, now_ms)
+        self.leave()
 
     def let_pass(self) -> None:
         """Something else keeps the request back: where it is the first, the others go before it."""

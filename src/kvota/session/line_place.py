@@ -65,7 +65,7 @@ class LinePlace:
             self.leave()
         if self._turn is None:
             self._lane = lane
-            self._key = self._key_of(route)
+            self._key = place_key(self._caller, route)
             self._turn = lane.join(self._wake, self._key if self._is_new else None, now_ms)
             self._is_new = False
             self.awaits_answer = awaits_answer
@@ -109,10 +109,6 @@ class LinePlace:
         self.leave()
         self._wake = nobody
 
-    def _key_of(self, route: Route) -> PlaceKey:
-        caller = self._caller
-        return PlaceKey(caller.client_host, caller.principal.name, route.client_id or b"")
-
     def _append_wait(self, route: Route, size: int, now_us: int) -> None:
         """One row for a wait, and another one where the clock has stepped back: time counts by rows."""
         throttle_ms = route.lane.reject(size, now_us // 1000)
@@ -128,3 +124,8 @@ class LinePlace:
         if 0 <= now_us - self.resumed_us < _JUST_RESUMED_US and self._caller.answered_us:
             since_us = min(since_us, self._caller.answered_us)
         return max(0, WAIT_MS_MAX - max(0, now_us - since_us) // 1000)
+
+
+def place_key(caller: Caller, route: Route) -> PlaceKey:
+    """By what a client is known that comes back to a line."""
+    return PlaceKey(caller.client_host, caller.principal.name, route.client_id or b"")

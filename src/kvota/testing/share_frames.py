@@ -18,6 +18,7 @@ def share_fetch(
     acknowledges: bool = False,
     client: str | None = "app",
     tags: bytes = b"\0",
+    wait_ms: int = 500,
 ) -> bytes:
     """A ShareFetch that goes on with a session; with acknowledgements it names a topic."""
     batch = parts(
@@ -35,7 +36,7 @@ def share_fetch(
     return request(
         SHARE_FETCH, version, correlation=correlation, client=client, tags=tags, group_id="g",
         member_id="m", share_session_epoch=1, min_bytes=1, max_bytes=max_bytes,
-        max_wait=throttle(500), topics=topic if acknowledges else (), forgotten_topics_data=(),
+        max_wait=throttle(wait_ms), topics=topic if acknowledges else (), forgotten_topics_data=(),
     )  # fmt: skip
 
 

@@ -16,6 +16,15 @@ _RULES = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 _REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$(.?)|([^\\$]+|\\)", re.DOTALL)
 # What Java knows and Python reads as something else, or not at all.
 _ONLY_JAVAS = re.compile(r"\\[QEpPRXhHGNkz]|\(\?<[a-zA-Z]|&&|\(\?[a-z]*[dU]")
+# To Java a line ends with more characters: "." is none of them, and "$" stands before the last of them.
+_END_BUT_LF = "\\r\\x85\\u2028\\u2029"
+_JAVAS = {
+    ".": f"[^\\n{_END_BUT_LF}]",
+    "$": f"(?=(?:\\r\\n|(?<!\\r)\\n|[{_END_BUT_LF}])?\\Z)",
+}
+# An escaped character, a class, or one that means something else to Java.
+_PATTERN_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[.$]", re.DOTALL)
+_CHANGES_LINES = re.compile(r"\(\?[a-z]*[sm]")
 _SHOWN_MAX = 200
 
 
@@ -25,11 +34,12 @@ class MappingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """``pattern`` None: DEFAULT."""
+    """``pattern`` None: DEFAULT; ``written``: as it stands in the rules."""
 
     pattern: "re.Pattern[str] | None" = None
     replacement: str = ""
     case: str = ""
+    written: str = ""
 
     def apply(self, name: str) -> str | None:
         if self.pattern is None:
@@ -104,7 +114,7 @@ def _rule(text: str) -> _Rule | None:
         return None  # an empty one is passed over
     pattern = _compiled(found[2])
     _check_replacement(found[3], pattern)
-    return _Rule(pattern, found[3], found[4])
+    return _Rule(pattern, found[3], found[4], found[2])
 
 
 def _compiled(pattern: str) -> "re.Pattern[str]":
@@ -115,10 +125,16 @@ def _compiled(pattern: str) -> "re.Pattern[str]":
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return re.compile(pattern, re.ASCII)
+            return re.compile(_as_java_reads(pattern), re.ASCII)
     except (re.error, FutureWarning, DeprecationWarning) as error:
         msg = f'the pattern "{pattern}" cannot be read: {error}'
         raise MappingError(msg) from error
+
+
+def _as_java_reads(pattern: str) -> str:
+    if _CHANGES_LINES.search(pattern):
+        return pattern
+    return _PATTERN_PART.sub(lambda part: _JAVAS.get(part[0], part[0]), pattern)
 
 
 def _check_replacement(replacement: str, pattern: "re.Pattern[str]") -> None:

@@ -1,6 +1,7 @@
 """How a listener encrypts: the certificate that it shows, whom it asks for one, and what a client's name becomes."""
 
 import ssl
+import sys
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -128,3 +129,15 @@ def _lists_end(context: ssl.SSLContext, crlfile: Path | None) -> datetime | None
 
 def _hear(tls: Any, name: str | None, _context: ssl.SSLContext) -> None:
     tls.server_name = (name or "").lower()
+
+
+def pass_over_unreadable_names(unraisable: "sys.UnraisableHookArgs") -> None:
+    """A ``sys.unraisablehook``: of a name that is not ASCII Python says so on stderr before ``_hear`` is called, each time.
+
+    Its client is closed, and the reason is in the log, where repeats are counted.
+    """
+    if isinstance(unraisable.exc_value, UnicodeDecodeError) and isinstance(
+        unraisable.object, bytes
+    ):
+        return
+    sys.__unraisablehook__(unraisable)

@@ -17,7 +17,9 @@ NOTHING_BYTES = 0
 # are none behind them.
 PLAIN_TAIL = b"\x01\0"
 
+_INT32 = Struct(">i")
 _TWO_INT32 = Struct(">ii")
+_THREE_INT32 = Struct(">iii")
 # max_records, batch_size; from v2 on how to acquire, and whether locks are renewed
 _BEHIND_LIMITS_BYTES = {1: 4 + 4, 2: 4 + 4 + 1 + 1}
 _BEFORE_LIMITS_BYTES = 4 + 4  # session epoch, how long to wait
@@ -58,13 +60,20 @@ def names_topics(data: Bytes, min_bytes_at: int, end: int, version: int) -> bool
     return read_uvarint(data, at, end)[0] > 1
 
 
-def with_max_bytes(frame: Bytes, min_bytes_at: int, most_bytes: int) -> bytearray:
-    """Makes a request that asks for no more than ``most_bytes``; its min_bytes is lowered with it."""
-    lowered = bytearray(frame)
-    least, most = _TWO_INT32.unpack_from(lowered, min_bytes_at)
+def max_wait_ms(data: Bytes, min_bytes_at: int) -> int:
+    """Returns for how long a request has its broker wait for records."""
+    wait_ms: int = _INT32.unpack_from(data, min_bytes_at - _INT32.size)[0]
+    return wait_ms
+
+
+def lowered(frame: Bytes, min_bytes_at: int, *, most_bytes: int, wait_ms: int) -> bytearray:
+    """Makes a request that asks for no more than ``most_bytes`` and waits no longer; min_bytes is lowered with it."""
+    changed = bytearray(frame)
+    wait_at = min_bytes_at - _INT32.size
+    waits_ms, least, most = _THREE_INT32.unpack_from(changed, wait_at)
     most = min(most, most_bytes)
-    _TWO_INT32.pack_into(lowered, min_bytes_at, min(least, most), most)
-    return lowered
+    _THREE_INT32.pack_into(changed, wait_at, min(waits_ms, wait_ms), min(least, most), most)
+    return changed
 
 
 def endpoints_offset(frame: Bytes, version: int) -> int:

@@ -1,5 +1,7 @@
 """ShareFetch (KIP-932): charged as a Fetch, held by the counter's room, and never emptied or answered here."""
 
+from datetime import timedelta
+
 import pytest
 
 from kvota.model.bucket_settings import BucketSettings
@@ -434,3 +436,114 @@ def test_what_its_room_was_is_free_when_it_has_gone() -> None:
 
     assert asked(up) >= WINDOW // 2
     assert asked(second.client(share_fetch())) == asked(up)
+
+
+def test_who_has_waited_for_longer_has_the_room_first() -> None:
+    """Else members that come again and again would leave nothing to a consumer that waits for a large answer."""
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    shared, plain = Stage(cluster, number=1), Stage(cluster, number=2)
+    for correlation in (1, 2):
+        plain.client(fetch(correlation=correlation))
+        plain.broker(fetch_answer(records=b"f" * (WINDOW // 4), correlation=correlation))
+    use(cluster, 0.3)
+    assert plain.client(fetch(correlation=3)) == b""
+
+    # There is room for it, and not for whom it stands behind.
+    assert asked(shared.client(share_fetch(acknowledges=True))) == 0
+    shared.broker(share_answer(partitions=0))
+    for _ in range(120):
+        plain.advance(100)
+
+    assert split(plain.to_broker)[-1][8:12] == (3).to_bytes(4, "big")
+    assert asked(shared.client(share_fetch(correlation=2))) > 0
+
+
+def test_its_place_is_kept_while_it_goes_up_for_nothing() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    first, second = Stage(cluster, number=1), Stage(cluster, number=2)
+    use(cluster, 1.5)
+    for stage in (first, second):
+        assert asked(stage.client(share_fetch(acknowledges=True, client="app"))) == 0
+        stage.broker(share_answer(partitions=0))
+    assert second.client(share_fetch(correlation=2)) == b""
+    assert first.client(share_fetch(correlation=2)) == b""
+    lane = cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", cluster.now_ms)
+
+    # Of those that look alike who comes back first has the first place; a newcomer stands behind both.
+    third = Stage(cluster, number=3)
+    third.client(share_fetch())
+
+    places = [stage.machine.caller.fetch_room._turn for stage in (second, first, third)]
+    assert [lane.answer_room().line.is_first(place) for place in places if place] == [
+        True,
+        False,
+        False,
+    ]
+    assert [place.ticket for place in places if place] == [0, 1, 2]
+
+
+# ------------------------------------------------------------------ answers without records
+
+
+@pytest.mark.parametrize("max_bytes", [50_000_000, 0, -1])
+@pytest.mark.parametrize("bucket", [False, True])
+def test_answers_without_records_come_no_faster_than_the_limit(
+    max_bytes: int, bucket: bool
+) -> None:
+    """An answer names each partition that its request names, with an error: its client says how large it is."""
+    cluster = Cluster(quotas(FETCH=LIMIT), buckets=BUCKET if bucket else {})
+    stage = Stage(cluster)
+    use(cluster, 1.5)
+    begun_ms, came, largest = cluster.now_ms, 0.0, 0.0
+
+    for correlation in range(1, 30):
+        frame = share_fetch(correlation=correlation, acknowledges=True, max_bytes=max_bytes)
+        up = stage.client(frame)
+        while not up:
+            up = stage.advance(100)
+        assert asked(up) <= 0
+        stage.broker(share_answer(records=b"", partitions=40, correlation=correlation))
+        row = cluster.rows[-1]
+        assert row.outcome == THROTTLED
+        came, largest = came + row.value, max(largest, row.value)
+
+    heads = 64 * 29
+    assert came <= LIMIT * ((cluster.now_ms - begun_ms) / 1000 + 1) + largest + heads
+    assert cluster.now_ms - begun_ms < 2 * 1000 * came / LIMIT
+
+
+# ------------------------------------------------------------------ what may come at once
+
+
+def test_those_who_wait_for_large_batches_side_by_side_bring_what_may_be_used_ahead() -> None:
+    batch_bytes = WINDOW // 5
+    cluster = Cluster(quotas(FETCH=LIMIT))
+    for number in range(1, 9):
+        stage = Stage(cluster, number=number)
+        read(stage, batch_bytes)
+        stage.advance(2 * WINDOW * 1_000 // LIMIT)
+    stages = [Stage(cluster, number=number) for number in range(11, 41)]
+
+    waiting = [stage for stage in stages if stage.client(share_fetch())]
+
+    assert 2 <= len(waiting) <= 5
+    for stage in stages:
+        # Reservations lapse while a broker waits for records; what may come does not.
+        stage.advance(400 if stage is stages[0] else 0)
+        assert asked(stage.to_broker or share_fetch(max_bytes=0)) == (
+            AT_FIRST if stage in waiting else 0
+        )
+    waiting[0].broker(share_answer(partitions=0))
+    for stage in stages:
+        stage.wake_up()
+    assert sum(bool(stage.to_broker) for stage in stages) == len(waiting) + 1
+
+
+def test_nobody_waits_long_at_its_broker_so_that_all_have_their_turns() -> None:
+    stage = Stage(Cluster(quotas(FETCH=LIMIT)))
+    free = Stage(Cluster())
+
+    for each, waits_ms in ((stage, SHARE_FETCH_WAIT_MS_MAX), (free, 60_000)):
+        up = each.client(share_fetch(max_bytes=1, wait_ms=60_000))
+        message = decoded(up, SHARE_FETCH, 2, is_answer=False)
+        assert (message.max_bytes, message.max_wait) == (1, timedelta(milliseconds=waits_ms))

@@ -103,7 +103,7 @@ def test_rules_are_separated_as_a_broker_does(rules: str, parts: list[str]) -> N
     found = [
         "DEFAULT"
         if rule.pattern is None
-        else f"{rule.pattern.pattern}/{rule.replacement}{'/' if rule.case else ''}{rule.case}"
+        else f"{rule.written}/{rule.replacement}{'/' if rule.case else ''}{rule.case}"
         for rule in PrincipalMapper(rules)._rules
     ]
 
@@ -128,6 +128,29 @@ def test_a_comma_in_a_name_is_no_end_of_it() -> None:
 )
 def test_replacements_mean_what_they_mean_to_java(rule: str, name: str) -> None:
     assert PrincipalMapper(rule).name_of("CN=ab") == name
+
+
+@pytest.mark.parametrize(
+    ("rule", "subject", "name"),
+    [
+        ("RULE:^CN=([^,]*).*$/$1/", "CN=orders,OU=\u2028x", None),
+        ("RULE:^CN=([^,]*).*$/$1/", "CN=orders,OU=\x85", None),
+        ("RULE:^CN=([^,]*).*$/$1/", "CN=a\u2028b", "a\u2028b"),  # a class takes them
+        ("RULE:^CN=(.*)$/$1/", "CN=a\r", None),
+        (r"RULE:^CN=([^,.]*)\.?[.]?$/$1/", "CN=a.", "a"),
+        (r"RULE:^CN=(\w)$\s*/$1/", "CN=a\r\n", "a"),
+        ("RULE:^CN=(?s:(.*))/$1/", "CN=a\r", "a\r"),
+    ],
+)
+def test_a_line_ends_where_it_does_for_java(rule: str, subject: str, name: str | None) -> None:
+    """What Kafka's own SslPrincipalMapper answers; else a part of a subject that its owner may choose is passed over."""
+    mapper = PrincipalMapper(rule)
+
+    if name is None:
+        with pytest.raises(MappingError, match="no rule applies"):
+            mapper.name_of(subject)
+    else:
+        assert mapper.name_of(subject) == name
 
 
 def test_to_a_name_that_no_rule_fits_nobody_belongs() -> None:

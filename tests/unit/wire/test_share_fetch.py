@@ -41,7 +41,7 @@ def test_a_lowered_request_asks_for_no_more_and_all_else_stays(
     frame = to_frame(payload)
     at = limits_at(frame, version)
 
-    lowered = bytes(share_fetch.with_max_bytes(frame, at, most))
+    lowered = bytes(share_fetch.lowered(frame, at, most_bytes=most, wait_ms=2**31 - 1))
 
     asked = min(payload.max_bytes, most)
     expected = replace(payload, max_bytes=asked, min_bytes=min(payload.min_bytes, asked))
