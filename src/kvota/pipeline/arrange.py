@@ -62,10 +62,10 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     Raises:
         KeyError: a row is of a run that ``Packing.runs`` does not name.
     """
-    wanted = _wanted(every, packing_)
-    if not wanted.num_rows:
+    table = wanted(every, packing_)
+    if not table.num_rows:
         return None
-    events = Events(wanted.unify_dictionaries().combine_chunks(), every.same)
+    events = Events(table.unify_dictionaries().combine_chunks(), every.same)
     part = {name: texts_of(events, name) for name in ("gateway", "run_id", "quota_type")}
     rank, complete = _runs(part["gateway"], part["run_id"], packing_.runs)
     ts_us, seq = ints(events, "ts_us", 0), ints(events, "seq", 0)
@@ -89,7 +89,8 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     return Arranged(columns, order, starts, times, names, codes, packing_.by)
 
 
-def _wanted(events: Events, packing_: Packing) -> pa.Table:
+def wanted(events: Events, packing_: Packing) -> pa.Table:
+    """Return the rows that are packed."""
     table, mask = events.table, None
     if packing_.quota_types is not None or packing_.other_types:
         types = texts_of(events, "quota_type")

@@ -4,8 +4,9 @@ A merged file (``record/compact``) is sorted by counter and has statistics of al
 which keys a group's rows lie, and which columns have one value in all of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrange import UNKNOWN_NODE
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import Events, Value, ints, texts_of
-from kvota.pipeline.key_ranges import LEAST, Key, KeyRange, RowGroup
+from kvota.pipeline.event_columns import Events, Value, flags, ints, texts_of
+from kvota.pipeline.key_ranges import BEGIN_OF_TIME, LEAST, Key, KeyRange, RowGroup
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.record.event_file import EventFile
 
@@ -33,14 +34,27 @@ _NAME_OF = {"counter": "tags", "user": "user", "client": "client_id", "user-clie
 _VARYING = frozenset({"ts_us", "seq"}) | {c.name for c in EVENT_COLUMNS if c.type == "double"}
 
 
+# What tells counters of one key apart: columns, and what the rows of a counter have in them.
+Names = tuple[tuple[str, str | bool], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupFile:
-    """A file of this machine, as it was when it was looked at."""
+    """A file of this machine, as it was when it was looked at.
+
+    Attributes:
+        path: absolute.
+        size_bytes: of the file.
+        modified_ns: Unix nanoseconds.
+        is_compacted: its rows lie counter by counter.
+        counters: those that a key may have in it; empty: nobody knows.
+    """
 
     path: str
     size_bytes: int
     modified_ns: int
     is_compacted: bool = False
+    counters: tuple[Names, ...] = ()
 
     def refuse_another(self) -> None:
         """Refuse a file that is not the one that was looked at.
@@ -51,32 +65,64 @@ class GroupFile:
         try:
             status = Path(self.path).stat()
         except FileNotFoundError as error:
-            msg = f"{FILE_CHANGED}: {self.path} is gone"
-            raise RuntimeError(msg) from error
+            raise _gone(self) from error
         if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.modified_ns):
             msg = f"{FILE_CHANGED}: {self.path} is another one now"
             raise RuntimeError(msg)
 
 
-def group_file(file: EventFile) -> GroupFile:
+def group_file(file: EventFile, packing: Packing) -> GroupFile:
     """Return the same file."""
-    return GroupFile(str(file.path), file.size_bytes, file.modified_ns, file.is_compacted)
+    return GroupFile(
+        str(file.path),
+        file.size_bytes,
+        file.modified_ns,
+        file.is_compacted,
+        _counters_of_a_key(file, packing),
+    )
 
 
-def groups_of(number: int, file: EventFile, by: s.By) -> list[RowGroup]:
+def _counters_of_a_key(file: EventFile, packing: Packing) -> tuple[Names, ...]:
+    """Return the counters that a key may have in a file."""
+    if packing.by == "user-client":  # a key has but the user
+        return ()
+    of_runs: set[Names] = {()}
+    if packing.by == "counter":
+        of_runs = {(("gateway", run.gateway), ("run_id", run.run_id)) for run in file.runs}
+    elif packing.gateways_apart:
+        of_runs = {(("gateway", run.gateway),) for run in file.runs}
+    modes: list[Names] = [()]
+    if packing.modes_apart:
+        modes = [(("enforced", False),), (("enforced", True),)]
+    return tuple((*run, *mode) for run, mode in product(sorted(of_runs), modes))
+
+
+def groups_of(number: int, file: EventFile, packing: Packing) -> list[RowGroup]:
     """Return the row groups of a file; of one that was not merged nobody knows between which keys they lie.
 
     Raises:
         OSError, pa.ArrowException: the file cannot be read any more.
     """
     footer = pq.read_metadata(file.path)
+    passes = len(_counters_of_a_key(file, packing))
     found = []
     for group in range(footer.num_row_groups):
         here = footer.row_group(group)
         first, last = LEAST, None
         if file.is_compacted:
-            first, last = _bounds(here, by)
-        found.append(RowGroup(number, group, here.num_rows, first, last))
+            first, last = _bounds(here, packing.by)
+        begin = _least_and_most(here, "seq" if packing.by == "counter" else "ts_us", BEGIN_OF_TIME)
+        found.append(
+            RowGroup(
+                number,
+                group,
+                here.num_rows,
+                first,
+                last,
+                BEGIN_OF_TIME if begin is None else begin[0],
+                passes,
+            )
+        )
     return found
 
 
@@ -127,6 +173,8 @@ class GroupReader:
     packing: Packing
     folder: str
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
+    # Groups that later ranges need, too.
+    _kept: dict[RowGroup, Events] = field(default_factory=dict)
 
     def read(self, group: RowGroup) -> Events:
         """Read one row group.
@@ -135,11 +183,8 @@ class GroupReader:
             RuntimeError: the file has changed since it was looked at.
         """
         file = self.files[group.file]
-        file.refuse_another()
+        footer = self._footer(group)
         try:
-            footer = self._footers.get(group.file)
-            if footer is None:
-                footer = self._footers[group.file] = pq.read_metadata(file.path)
             texts = [name for name in footer.schema.names if name in TEXTS]
             with pq.ParquetFile(file.path, metadata=footer, read_dictionary=texts) as source:
                 wanted = [name for name in self.packing.columns() if name in footer.schema.names]
@@ -147,29 +192,68 @@ class GroupReader:
                 here = [name for name in wanted if name not in same]
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
         except FileNotFoundError as error:
-            msg = f"{FILE_CHANGED}: {file.path} is gone"
-            raise RuntimeError(msg) from error
+            raise _gone(file) from error
         rows_done.count(self.folder, "read", table.num_rows)
         return Events(
             table.select(here).cast(pa.schema([(n, COLUMN_TYPES[n]) for n in here])), same
         )
 
-    def parts(self, ranges: Sequence[KeyRange]) -> Iterator[Events]:
+    def _footer(self, group: RowGroup) -> pq.FileMetaData:
+        file = self.files[group.file]
+        file.refuse_another()
+        footer = self._footers.get(group.file)
+        if footer is None:
+            try:
+                footer = self._footers[group.file] = pq.read_metadata(file.path)
+            except FileNotFoundError as error:
+                raise _gone(file) from error
+        return footer
+
+    def parts(self, ranges: Iterable[KeyRange]) -> Iterator[Events]:
         """Yield the events of each range; a group that several of them need is read once."""
-        kept: dict[RowGroup, Events] = {}
         for one in ranges:
-            kept = {group: events for group, events in kept.items() if group.reaches(one.start)}
-            found = []
-            for group in one.groups:
-                events = kept.pop(group) if group in kept else self.read(group)
-                if one.end is not None and group.reaches(one.end):
-                    kept[group] = events
-                if not group.is_within(one.start, one.end):
-                    events = within(events, self.packing.by, one.start, one.end)
-                if events.rows:
-                    found.append(events)
+            found = [events for group in one.groups if (events := self.part(group, one)).rows]
+            self.forget_before(one.end)
             if found:
                 yield joined(found)
+
+    def part(self, group: RowGroup, one: KeyRange) -> Events:
+        """Return the events of a range in one of its groups."""
+        events = self._kept.get(group)
+        if events is None:
+            events = self.read(group)
+        if one.end is not None and group.reaches(one.end):
+            self._kept[group] = events
+        if group.is_within(one.start, one.end):
+            return events
+        return within(events, self.packing.by, one.start, one.end)
+
+    def forget_before(self, end: Key | None) -> None:
+        """Forget groups that have no key from ``end`` on (None: all)."""
+        still = {} if end is None else self._kept
+        self._kept = {group: events for group, events in still.items() if group.reaches(end)}
+
+    def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
+        """Return those of one counter; a group of which the footer says that it has none is not read."""
+        same = _same(self._footer(group).row_group(group.group), [name for name, _ in names])
+        if any(name in same and (same[name] or type(value)()) != value for name, value in names):
+            return Events(pa.table({}))
+        events = self.part(group, one)
+        for name, value in names:
+            if not events.has(name) and events.same.get(name) == value:
+                continue
+            if isinstance(value, bool):
+                mask = flags(events, name) == value
+            else:
+                column = texts_of(events, name)
+                mask = np.array([text == value for text in column.texts])[column.codes]
+            if not mask.all():
+                events = Events(events.table.filter(pa.array(mask)), events.same)
+        return events
+
+
+def _gone(file: GroupFile) -> RuntimeError:
+    return RuntimeError(f"{FILE_CHANGED}: {file.path} is gone")
 
 
 def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:
