@@ -95,26 +95,28 @@ def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
         new_rows = 0
         for place, group in enumerate(groups):
             events = reader.part_of(group, one, names)
-            events = Events(wanted(events, reader.packing), events.same)
             if events.rows:
-                held.append(events)
-                new_rows += events.rows
+                held.append(Events(wanted(events, reader.packing), events.same))
+                new_rows += held[-1].rows
             is_last = place + 1 == len(groups)
             if held and (new_rows >= _ROWS_AT_ONCE or is_last):
                 # Rows from where the next group begins on may still have company.
                 before = None if is_last else groups[place + 1].begin
                 rows, rest = _rows_before(joined(held), reader.packing, before)
                 held, new_rows = ([rest] if rest.rows else []), 0
-                if len(rows.columns["seq"]):
+                if rows is not None and rows.starts[-1]:
                     yield replace(rows, continues=is_begun)
                     is_begun = True
     reader.forget_before(one.end)
 
 
-def _rows_before(events: Events, packing: Packing, before: int | None) -> tuple[Rows, Events]:
+def _rows_before(
+    events: Events, packing: Packing, before: int | None
+) -> tuple[Rows | None, Events]:
     """Return those rows of one counter that come before a place in its order (None: all), and other events."""
     found = arranged(events, packing)
-    assert found is not None
+    if found is None:
+        return None, events
     count = len(found.order)
     if before is not None:
         count = int(np.searchsorted(found.times[found.order], before))
