@@ -96,7 +96,7 @@ def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
         for place, group in enumerate(groups):
             events = reader.part_of(group, one, names)
             if events.rows:
-                held.append(Events(wanted(events, reader.packing), events.same))
+                held.append(wanted(events, reader.packing))
                 new_rows += held[-1].rows
             is_last = place + 1 == len(groups)
             if held and (new_rows >= _ROWS_AT_ONCE or is_last):
@@ -120,7 +120,7 @@ def _rows_before(
     count = len(found.order)
     if before is not None:
         count = int(np.searchsorted(found.times[found.order], before))
-    rest = Events(events.table.take(pa.array(found.order[count:])), events.same)
+    rest = events.take(found.order[count:])
     return _rows(replace(found, order=found.order[:count], starts=np.array([0, count]))), rest
 
 

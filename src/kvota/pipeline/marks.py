@@ -9,33 +9,51 @@ from kvota.model.strict_mutations import STRICT_FROM
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import Events, Part, flags, ints, texts_of
+from kvota.pipeline.event_columns import Events, flags, ints, texts_of
 from kvota.pipeline.packing_choice import NAMES_OF, Packing
 
 # The tags of Kafka's own counters; groups and shares have others.
 _KAFKA_TAGS = re.compile(f"{CLIENT_ID_TAG}=([^,]*),{USER_TAG}=([^,]*)")
 
 
-def marks_of(
-    events: Events, quota_type: Part, complete: Array | int, packing_: Packing
-) -> Array | int:
-    """Return the bits that ``chunk_schema`` names: of each row, or of all where they are the same."""
+def marks_of(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
+    """Return the bits that ``chunk_schema`` names: of each row, or of all where they are the same.
+
+    Args:
+        events: in which texts have one dictionary.
+        complete: of all, or of each run of rows.
+        packing_: how counters are made.
+    """
+    of_runs = _marks_of_runs(events.of_runs, complete, packing_)
+    marks = of_runs if isinstance(of_runs, int) else events.spread(of_runs)
     outcome, algorithm = texts_of(events, "outcome"), texts_of(events, "algorithm")
+    quota_type = texts_of(events.of_runs, "quota_type")
     of_outcome = np.array([s.outcome_code(text) for text in outcome.texts])
     of_algorithm = np.array(
         [_algorithm(kind, text) for kind in quota_type.texts for text in algorithm.texts]
     )
     every = [
         _by_code(of_outcome, outcome.codes),
-        _by_code(of_algorithm, quota_type.codes, len(algorithm.texts), algorithm.codes),
-        complete * s.COMPLETE,
-        _where(flags(events, "enforced"), s.ENFORCED),
+        _by_code(
+            of_algorithm,
+            events.spread(quota_type.codes),
+            len(algorithm.texts),
+            algorithm.codes,
+        ),
     ]
+    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
+        every.append(_where(_strict(events), s.STRICT))
+    for part in every:
+        marks = marks | part
+    return marks
+
+
+def _marks_of_runs(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
+    """Return the bits that are the same in all rows of a run."""
+    every = [complete * s.COMPLETE, _where(flags(events, "enforced"), s.ENFORCED)]
     if packing_.by != "counter" and "tags" in packing_.further:
         binds, is_of_others = _limit_binds(events, packing_.by)
         every += [_where(binds, s.LIMIT_BINDS), _where(is_of_others, s.OTHER_TAGS)]
-    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
-        every.append(_where(_strict(events, quota_type), s.STRICT))
     marks: Array | int = 0
     for part in every:
         marks = marks | part
@@ -84,7 +102,8 @@ def _algorithm(quota_type: str, text: str) -> int:
     return s.algorithm_mark(text)
 
 
-def _strict(events: Events, quota_type: Part) -> Array:
+def _strict(events: Events) -> Array:
+    quota_type = texts_of(events, "quota_type")
     key, version = ints(events, "api_key", -1), ints(events, "api_version", -1)
     is_mutation = np.array([kind == QuotaType.CONTROLLER_MUTATION for kind in quota_type.texts])
     strict: Array = is_mutation[quota_type.codes]

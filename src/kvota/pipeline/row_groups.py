@@ -4,9 +4,10 @@ A merged file (``record/compact``) is sorted by counter and has statistics of al
 which keys a group's rows lie, and which columns have one value in all of them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrange import UNKNOWN_NODE
-from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import Events, Value, flags, ints, texts_of
+from kvota.pipeline.event_columns import NAMES, Events, Value, flags, ints, texts_of, with_runs
 from kvota.pipeline.key_ranges import BEGIN_OF_TIME, LEAST, Key, KeyRange, RowGroup
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.record.event_file import EventFile
@@ -175,6 +175,7 @@ class GroupReader:
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
     # Groups that later ranges need, too.
     _kept: dict[RowGroup, Events] = field(default_factory=dict)
+    _keys: dict[RowGroup, list[Key]] = field(default_factory=dict)
 
     def read(self, group: RowGroup) -> Events:
         """Read one row group.
@@ -194,9 +195,8 @@ class GroupReader:
         except FileNotFoundError as error:
             raise _gone(file) from error
         rows_done.count(self.folder, "read", table.num_rows)
-        return Events(
-            table.select(here).cast(pa.schema([(n, COLUMN_TYPES[n]) for n in here])), same
-        )
+        types = pa.schema([(n, COLUMN_TYPES[n]) for n in here])
+        return with_runs(table.select(here).cast(types), same)
 
     def _footer(self, group: RowGroup) -> pq.FileMetaData:
         file = self.files[group.file]
@@ -226,12 +226,16 @@ class GroupReader:
             self._kept[group] = events
         if group.is_within(one.start, one.end):
             return events
-        return within(events, self.packing.by, one.start, one.end)
+        if group not in self._keys:
+            self._keys[group] = _keys_of(events, self.packing.by)
+        return within(events, self._keys[group], one.start, one.end)
 
     def forget_before(self, end: Key | None) -> None:
         """Forget groups that have no key from ``end`` on (None: all)."""
-        still = {} if end is None else self._kept
-        self._kept = {group: events for group, events in still.items() if group.reaches(end)}
+        for group in list(self._kept):
+            if end is None or not group.reaches(end):
+                del self._kept[group]
+                self._keys.pop(group, None)
 
     def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
         """Return those of one counter; a group of which the footer says that it has none is not read."""
@@ -239,17 +243,15 @@ class GroupReader:
         if any(name in same and (same[name] or type(value)()) != value for name, value in names):
             return Events(pa.table({}))
         events = self.part(group, one)
+        of_runs = events.of_runs
+        mask = np.ones(of_runs.rows, np.bool_)
         for name, value in names:
-            if not events.has(name) and events.same.get(name) == value:
-                continue
             if isinstance(value, bool):
-                mask = flags(events, name) == value
+                mask &= flags(of_runs, name) == value
             else:
-                column = texts_of(events, name)
-                mask = np.array([text == value for text in column.texts])[column.codes]
-            if not mask.all():
-                events = Events(events.table.filter(pa.array(mask)), events.same)
-        return events
+                column = texts_of(of_runs, name)
+                mask &= np.array([text == value for text in column.texts])[column.codes]
+        return events.where_runs(mask)
 
 
 def _gone(file: GroupFile) -> RuntimeError:
@@ -273,33 +275,31 @@ def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]
     return same
 
 
-def within(events: Events, by: s.By, start: Key, end: Key | None) -> Events:
-    """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
-    mask = ~_below(events, by, start)
-    if end is not None:
-        mask &= _below(events, by, end)
-    places = np.flatnonzero(mask)
-    if not len(places):
-        return Events(events.table.slice(0, 0), events.same)
-    first, count = int(places[0]), len(places)
-    if int(places[-1]) - first + 1 == count:
-        return Events(events.table.slice(first, count), events.same)
-    return Events(events.table.take(pa.array(places)), events.same)
+def _keys_of(events: Events, by: s.By) -> list[Key]:
+    """Return the key of each run."""
+    of_runs = events.of_runs
+    types, names = texts_of(of_runs, "quota_type"), texts_of(of_runs, _NAME_OF[by])
+    nodes = ints(of_runs, "node_id", UNKNOWN_NODE)
+    columns = ([part.texts[code] for code in part.codes.tolist()] for part in (types, names))
+    return list(zip(*columns, nodes.tolist(), strict=True))
 
 
-def _below(events: Events, by: s.By, key: Key) -> Array:
-    """Return for each row whether its key is below this one."""
-    below = ints(events, "node_id", UNKNOWN_NODE) < key[2]
-    for name, text in ((_NAME_OF[by], key[1]), ("quota_type", key[0])):
-        column = texts_of(events, name)
-        is_less = np.array([other < text for other in column.texts])
-        is_equal = np.array([other == text for other in column.texts])
-        if len(column.texts) == 1:
-            below = (below & is_equal[0]) | is_less[0]
-        else:
-            below = (below & is_equal[column.codes]) | is_less[column.codes]
-    found: Array = below
-    return found
+def within(events: Events, keys: Sequence[Key], start: Key, end: Key | None) -> Events:
+    """Return the events with keys from ``start`` to before ``end`` (None: without an end).
+
+    Args:
+        events: in runs.
+        keys: of each run; mostly in order.
+        start: as it says.
+        end: too.
+    """
+    first = bisect_left(keys, start)
+    last = len(keys) if end is None else bisect_left(keys, end)
+    if all(one <= other for one, other in pairwise(keys)):
+        return events.runs_between(first, last)
+    return events.where_runs(
+        np.array([start <= key and (end is None or key < end) for key in keys])
+    )
 
 
 def joined(parts: Sequence[Events]) -> Events:
@@ -311,24 +311,33 @@ def joined(parts: Sequence[Events]) -> Events:
         for name, value in parts[0].same.items()
         if all(name in part.same and part.same[name] == value for part in parts)
     }
-    names = dict.fromkeys(
-        name
-        for part in parts
-        for name in (*part.table.column_names, *part.same)
-        if name not in same
-    )
+    if any(part.runs is None for part in parts):
+        return Events(_stacked(parts, same), same)
     tables = [
-        pa.table(
-            {name: _column(part, name) for name in names if part.has(name) or name in part.same}
-        )
+        Events(part.table, {n: v for n, v in part.same.items() if n not in NAMES}) for part in parts
+    ]
+    runs = [
+        Events(part.of_runs.table, {n: v for n, v in part.same.items() if n in NAMES})
         for part in parts
     ]
-    return Events(pa.concat_tables(tables, promote_options="default"), same)
+    return Events(_stacked(tables, same), same, _stacked(runs, same))
 
 
-def _column(events: Events, name: str) -> pa.ChunkedArray | pa.Array:
-    if events.has(name):
-        return events.table[name]
+def _stacked(parts: Sequence[Events], but: Collection[str]) -> pa.Table:
+    """Put the tables of parts together, with what is the same in all rows of some of them."""
+    every = (name for part in parts for name in (*part.table.column_names, *part.same))
+    names = dict.fromkeys(name for name in every if name not in but)
+    tables = []
+    for part in parts:
+        table = part.table
+        for name in names:
+            if name in part.same:
+                table = table.append_column(name, _column(part, name))
+        tables.append(table)
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _column(events: Events, name: str) -> pa.Array:
     kind = COLUMN_TYPES[name]
     value = events.same[name]
     if value is None or not pa.types.is_dictionary(kind):

@@ -182,23 +182,22 @@ def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
     if "period" in how:
         times = sorted(row[TS_US] for row in rows)
         how = how | {"period": Period(times[100], times[-100])}
-    found = record(rows, tmp_path, monkeypatch, seed=seed, unmerged=300 * (seed - 1))
+    found = record(rows[::3], tmp_path, monkeypatch, seed=seed, unmerged=100 * (seed - 1))
     packing = of_runs(found, by, **how)
     expected = through_chunks(found, packing)
     monkeypatch.setattr(key_ranges, "_PASSES_MAX", 9)
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 50)
 
-    for tasks, rows_at_once, begun_max in ((1, 100, 100), (3, 30, 250)):
-        monkeypatch.setattr(direct, "_ROWS_AT_ONCE", rows_at_once)
-        groups = all_groups(found, packing)
-        cut_here = cut(groups, tasks, rows_at_once=50, begun_max=begun_max, open_max=10_000)
-        streamed = [one for ranges in cut_here.tasks for one in ranges if one.is_streamed]
-        parts = list(read(found, packing, cut_here))
+    groups = all_groups(found, packing)
+    cut_here = cut(groups, 2, rows_at_once=50, begun_max=80, open_max=10_000)
+    parts = list(read(found, packing, cut_here))
 
-        assert numbers_of(parts) == expected
-        assert streamed
-        assert all(one.end == after(one.start) for one in streamed)
-        in_parts = [part for part in parts if part.continues and len(part.names) == 1]
-        assert in_parts or (by, seed) != ("counter", 1)
+    assert numbers_of(parts) == expected
+    streamed = [one for ranges in cut_here.tasks for one in ranges if one.is_streamed]
+    assert streamed
+    assert all(one.end == after(one.start) for one in streamed)
+    in_parts = [part for part in parts if part.continues and len(part.names) == 1]
+    assert in_parts or (by, seed) != ("counter", 1)
 
 
 def test_a_key_of_several_counters_that_nobody_knows_is_not_streamed(
