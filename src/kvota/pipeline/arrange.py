@@ -64,9 +64,9 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     events = wanted(every, packing_)
     if not events.rows:
         return None
-    events = replace(events, table=events.table.unify_dictionaries().combine_chunks())
+    events = replace(events, table=events.table.unify_dictionaries())
     if events.runs is not None:
-        events = replace(events, runs=events.runs.unify_dictionaries().combine_chunks())
+        events = replace(events, runs=events.runs.unify_dictionaries())
     # What names a counter is looked at once for each run of rows, where there are any.
     of_runs = events.of_runs
     part = {name: texts_of(of_runs, name) for name in ("gateway", "run_id", "quota_type")}

@@ -24,7 +24,7 @@ from kvota.pipeline.unpack import Rows
 
 # About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
 _ROWS_AT_ONCE = 1 << 20
-_BEGUN_MAX = 3 << 20
+_BEGUN_MAX = 2 << 20
 
 # So many rows are kept at most, because later ranges need them, too: 50 bytes each.
 _OPEN_MAX = 8 << 20

@@ -165,7 +165,7 @@ def ints(events: Events, name: str, missing: int) -> Array:
         return events.spread(ints(events.of_runs, name, missing))
     if not events.has(name):
         return np.full(events.rows, _one(events, name, missing), np.int64)
-    return _filled(events, name, missing).astype(np.int64)
+    return np.array(_filled(events, name, missing), np.int64)
 
 
 def ints_or_one(events: Events, name: str, missing: int) -> Array | int:
@@ -194,10 +194,10 @@ def _one(events: Events, name: str, missing: int) -> int:
 
 
 def _filled(events: Events, name: str, missing: int) -> Array:
-    column = one_array(events.table[name])
+    column = events.table[name]
     if column.null_count:
         column = column.fill_null(missing)
-    numbers: Array = column.to_numpy(zero_copy_only=False)
+    numbers: Array = column.to_numpy()
     return numbers
 
 
@@ -216,7 +216,7 @@ def doubles(events: Events, name: str) -> Array:
     if not events.has(name):
         value = events.same.get(name)
         return np.full(events.rows, np.nan if value is None else float(value))
-    column = one_array(events.table[name])
+    column = events.table[name]
     if column.null_count:
         column = column.fill_null(np.nan)
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(column.to_numpy(), np.float64)

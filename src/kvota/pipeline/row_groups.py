@@ -159,6 +159,29 @@ def _statistics(group: pq.RowGroupMetaData, name: str) -> pq.Statistics | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """Events in runs, and the key of each run.
+
+    Attributes:
+        events: of a row group.
+        keys: mostly in order.
+        is_sorted: they are.
+    """
+
+    events: Events
+    keys: list[Key]
+    is_sorted: bool
+
+    def within(self, start: Key, end: Key | None) -> Events:
+        """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
+        if not self.is_sorted:
+            inside = [start <= key and (end is None or key < end) for key in self.keys]
+            return self.events.where_runs(np.array(inside))
+        last = len(self.keys) if end is None else bisect_left(self.keys, end)
+        return self.events.runs_between(bisect_left(self.keys, start), last)
+
+
 @dataclass(slots=True)
 class GroupReader:
     """Reads row groups of some files in a worker, and keeps footers.
@@ -174,8 +197,7 @@ class GroupReader:
     folder: str
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
     # Groups that later ranges need, too.
-    _kept: dict[RowGroup, Events] = field(default_factory=dict)
-    _keys: dict[RowGroup, list[Key]] = field(default_factory=dict)
+    _kept: dict[RowGroup, _Keyed] = field(default_factory=dict)
 
     def read(self, group: RowGroup) -> Events:
         """Read one row group.
@@ -219,23 +241,20 @@ class GroupReader:
 
     def part(self, group: RowGroup, one: KeyRange) -> Events:
         """Return the events of a range in one of its groups."""
-        events = self._kept.get(group)
-        if events is None:
-            events = self.read(group)
-        if one.end is not None and group.reaches(one.end):
-            self._kept[group] = events
         if group.is_within(one.start, one.end):
-            return events
-        if group not in self._keys:
-            self._keys[group] = _keys_of(events, self.packing.by)
-        return within(events, self._keys[group], one.start, one.end)
+            return self.read(group)
+        keyed = self._kept.get(group)
+        if keyed is None:
+            keyed = _keyed(self.read(group), self.packing.by)
+        if one.end is not None and group.reaches(one.end):
+            self._kept[group] = keyed
+        return keyed.within(one.start, one.end)
 
     def forget_before(self, end: Key | None) -> None:
         """Forget groups that have no key from ``end`` on (None: all)."""
         for group in list(self._kept):
             if end is None or not group.reaches(end):
                 del self._kept[group]
-                self._keys.pop(group, None)
 
     def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
         """Return those of one counter; a group of which the footer says that it has none is not read."""
@@ -275,31 +294,13 @@ def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]
     return same
 
 
-def _keys_of(events: Events, by: s.By) -> list[Key]:
-    """Return the key of each run."""
+def _keyed(events: Events, by: s.By) -> _Keyed:
     of_runs = events.of_runs
     types, names = texts_of(of_runs, "quota_type"), texts_of(of_runs, _NAME_OF[by])
     nodes = ints(of_runs, "node_id", UNKNOWN_NODE)
     columns = ([part.texts[code] for code in part.codes.tolist()] for part in (types, names))
-    return list(zip(*columns, nodes.tolist(), strict=True))
-
-
-def within(events: Events, keys: Sequence[Key], start: Key, end: Key | None) -> Events:
-    """Return the events with keys from ``start`` to before ``end`` (None: without an end).
-
-    Args:
-        events: in runs.
-        keys: of each run; mostly in order.
-        start: as it says.
-        end: too.
-    """
-    first = bisect_left(keys, start)
-    last = len(keys) if end is None else bisect_left(keys, end)
-    if all(one <= other for one, other in pairwise(keys)):
-        return events.runs_between(first, last)
-    return events.where_runs(
-        np.array([start <= key and (end is None or key < end) for key in keys])
-    )
+    keys = list(zip(*columns, nodes.tolist(), strict=True))
+    return _Keyed(events, keys, all(one <= other for one, other in pairwise(keys)))
 
 
 def joined(parts: Sequence[Events]) -> Events:
