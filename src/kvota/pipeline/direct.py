@@ -86,6 +86,7 @@ def _rows_of(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
 
 def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
     """Yield the rows of a range of one key, counter by counter, of each in order; only a few are held at once."""
+    reader.begin(one)
     every = {names for group in one.groups for names in reader.files[group.file].counters}
     for names in sorted(every):
         groups = [group for group in one.groups if names in reader.files[group.file].counters]
@@ -107,7 +108,6 @@ def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
                 if rows is not None and rows.starts[-1]:
                     yield replace(rows, continues=is_begun)
                     is_begun = True
-    reader.forget_before(one.end)
 
 
 def _rows_before(

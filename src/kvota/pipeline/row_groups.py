@@ -232,10 +232,10 @@ class GroupReader:
         return footer
 
     def parts(self, ranges: Iterable[KeyRange]) -> Iterator[Events]:
-        """Yield the events of each range; a group that several of them need is read once."""
+        """Yield the events of each range, which come in order; a group that several of them need is read once."""
         for one in ranges:
+            self.begin(one)
             found = [events for group in one.groups if (events := self.part(group, one)).rows]
-            self.forget_before(one.end)
             if found:
                 yield joined(found)
 
@@ -243,18 +243,14 @@ class GroupReader:
         """Return the events of a range in one of its groups."""
         if group.is_within(one.start, one.end):
             return self.read(group)
-        keyed = self._kept.get(group)
-        if keyed is None:
-            keyed = _keyed(self.read(group), self.packing.by)
+        keyed = self._kept.pop(group, None) or _keyed(self.read(group), self.packing.by)
         if one.end is not None and group.reaches(one.end):
             self._kept[group] = keyed
         return keyed.within(one.start, one.end)
 
-    def forget_before(self, end: Key | None) -> None:
-        """Forget groups that have no key from ``end`` on (None: all)."""
-        for group in list(self._kept):
-            if end is None or not group.reaches(end):
-                del self._kept[group]
+    def begin(self, one: KeyRange) -> None:
+        """Forget the groups that no range from this one on needs."""
+        self._kept = {group: of for group, of in self._kept.items() if group.reaches(one.start)}
 
     def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
         """Return those of one counter; a group of which the footer says that it has none is not read."""
