@@ -81,7 +81,8 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     if isinstance(rank, np.ndarray):
         rank = events.spread(rank)
     runs = rank if isinstance(rank, np.ndarray) else np.zeros(len(seq), np.int64)
-    _sort(order, starts, (times, runs, seq))
+    if events.runs is not None or not _is_sorted(times, runs, seq):
+        _sort(order, starts, (times, runs, seq))
     columns: dict[str, Array | int] = {
         "ts_us": ts_us,
         "seq": seq,
@@ -121,6 +122,13 @@ def _rows_of_runs(order: Array, starts: Array, lengths: Array) -> tuple[Array, A
         (ends - lengths)[order] - (places - in_order), in_order
     )
     return rows, np.append(0, places)[starts]
+
+
+def _is_sorted(times: Array, runs: Array, seq: Array) -> bool:
+    """Return whether rows of one run are in order as they lie, as those of a gateway's file mostly are."""
+    if runs[0] != runs[-1] or (times[1:] < times[:-1]).any() or (runs != runs[0]).any():
+        return False
+    return bool((seq[1:] > seq[:-1]).all())
 
 
 def _sort(order: Array, starts: Array, keys: tuple[Array, Array, Array]) -> None:
