@@ -129,17 +129,23 @@ def test_usage_is_the_same_in_all_and_of_a_few(spark: SparkSession, merged: Foun
     assert windows
 
 
-def test_what_is_too_large_for_a_task_is_shuffled(
-    spark: SparkSession, merged: FoundEvents, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("by", "is_streamed"), [("counter", True), ("user-client", False)])
+def test_what_is_too_large_for_a_task_is_streamed_or_shuffled(
+    spark: SparkSession,
+    merged: FoundEvents,
+    monkeypatch: pytest.MonkeyPatch,
+    by: By,
+    is_streamed: bool,
 ) -> None:
     monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 1_000)
     monkeypatch.setattr(direct, "_BEGUN_MAX", 1_100)
     monkeypatch.setattr(direct, "_SHUFFLED_MAX", 0.95)
-    chunks = chunks_of_files(spark, merged)
+    chunks = chunks_of_files(spark, merged, by)
     assert chunks.ranged is not None
     found = chunks.ranged.cut()
     assert found is not None
-    assert found.large
+    assert any(one.is_streamed for ranges in found.tasks for one in ranges) == is_streamed
+    assert found.large or is_streamed
 
     ours = content(replay(chunks, [1e5]))
 

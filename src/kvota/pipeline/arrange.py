@@ -1,12 +1,11 @@
 """Puts events together counter by counter, and each counter's in order. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvota.model.quota_type import CLUSTER_NODE_ID
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
@@ -62,26 +61,35 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     Raises:
         KeyError: a row is of a run that ``Packing.runs`` does not name.
     """
-    wanted = _wanted(every, packing_)
-    if not wanted.num_rows:
+    events = wanted(every, packing_)
+    if not events.rows:
         return None
-    events = Events(wanted.unify_dictionaries().combine_chunks(), every.same)
-    part = {name: texts_of(events, name) for name in ("gateway", "run_id", "quota_type")}
+    events = replace(events, table=events.table.unify_dictionaries())
+    if events.runs is not None:
+        events = replace(events, runs=events.runs.unify_dictionaries())
+    # What names a counter is looked at once for each run of rows, where there are any.
+    of_runs = events.of_runs
+    part = {name: texts_of(of_runs, name) for name in ("gateway", "run_id", "quota_type")}
     rank, complete = _runs(part["gateway"], part["run_id"], packing_.runs)
     ts_us, seq = ints(events, "ts_us", 0), ints(events, "seq", 0)
-    names = _names(events, part, packing_)
+    names = _names(of_runs, part, packing_)
     group, codes = _groups(names)
     order, starts, codes = _together(group, codes)
+    if events.runs is not None:
+        order, starts = _rows_of_runs(order, starts, events.lengths)
     times = seq if packing_.by == "counter" else ts_us
+    if isinstance(rank, np.ndarray):
+        rank = events.spread(rank)
     runs = rank if isinstance(rank, np.ndarray) else np.zeros(len(seq), np.int64)
-    _sort(order, starts, (times, runs, seq))
+    if events.runs is not None or not _is_sorted(times, runs, seq):
+        _sort(order, starts, (times, runs, seq))
     columns: dict[str, Array | int] = {
         "ts_us": ts_us,
         "seq": seq,
         "run": rank,
         "samples": ints_or_one(events, "samples", 0),
         "sample_ms": ints_or_one(events, "sample_ms", 0),
-        "marks": marks_of(events, part["quota_type"], complete, packing_),
+        "marks": marks_of(events, complete, packing_),
         "throttle_ms": _further(events, "throttle_ms", packing_, s.NO_NUMBER),
         s.SHARED_INT: _sharing(events, packing_),
         **{name: doubles(events, name) for name in s.DOUBLES},
@@ -89,19 +97,38 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     return Arranged(columns, order, starts, times, names, codes, packing_.by)
 
 
-def _wanted(events: Events, packing_: Packing) -> pa.Table:
-    table, mask = events.table, None
+def wanted(events: Events, packing_: Packing) -> Events:
+    """Return the events that are packed."""
+    found = events
     if packing_.quota_types is not None or packing_.other_types:
-        types = texts_of(events, "quota_type")
+        types = texts_of(events.of_runs, "quota_type")
         of_texts = np.array([packing_.wants_type(text) for text in types.texts])
-        mask = pa.array(of_texts[types.codes])
-    if packing_.period != ALWAYS:
-        since = pc.greater_equal(table["ts_us"], packing_.period.since_us)
-        inside = pc.and_(since, pc.less(table["ts_us"], packing_.period.until_us))
-        mask = inside if mask is None else pc.and_(mask, inside)
-    if mask is None or pc.all(mask).as_py():
-        return table
-    return table.filter(mask)
+        found = events.where_runs(of_texts[types.codes])
+    if packing_.period != ALWAYS and found.rows:
+        ts_us = ints(found, "ts_us", 0)
+        period = packing_.period
+        found = found.where((ts_us >= period.since_us) & (ts_us < period.until_us))
+    return found
+
+
+def _rows_of_runs(order: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
+    """Return the rows of runs in this order, and where groups of runs start among them."""
+    ends = np.cumsum(lengths)
+    if (order[1:] == order[:-1] + 1).all():
+        return np.arange(ends[-1]), np.append(0, ends)[starts]
+    in_order = lengths[order]
+    places = np.cumsum(in_order)
+    rows = np.arange(places[-1]) + np.repeat(
+        (ends - lengths)[order] - (places - in_order), in_order
+    )
+    return rows, np.append(0, places)[starts]
+
+
+def _is_sorted(times: Array, runs: Array, seq: Array) -> bool:
+    """Return whether rows of one run are in order as they lie, as those of a gateway's file mostly are."""
+    if runs[0] != runs[-1] or (times[1:] < times[:-1]).any() or (runs != runs[0]).any():
+        return False
+    return bool((seq[1:] > seq[:-1]).all())
 
 
 def _sort(order: Array, starts: Array, keys: tuple[Array, Array, Array]) -> None:

@@ -1,6 +1,7 @@
 """What a counter's name says: its parts, and what follows from its quota type."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -40,11 +41,15 @@ NAME = pa.schema(
 )
 
 
+# The same counters come range by range, and the same tags broker by broker.
+_tag_value = lru_cache(1 << 16)(tag_value)
+
+
 def named(names: pa.RecordBatch) -> pa.RecordBatch:
     """Return ``NAME`` for counters; user and client_id are null where they are no part of the counter."""
     tags = names.column("tags").to_pylist()
     texts = [
-        pa.array([tag_value(text, key) or None for text in tags], pa.string())
+        pa.array([_tag_value(text, key) or None for text in tags], pa.string())
         for key in (USER_TAG, CLIENT_ID_TAG)
     ]
     parts = [names.column(name).cast(NAME.field(name).type) for name in NAME.names[:-2]]

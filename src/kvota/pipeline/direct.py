@@ -5,24 +5,26 @@ Where that does not pay, or a range is too large for a worker, its rows go as ch
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from kvota.model.errors import KvotaError
 from kvota.pipeline import chunk_schema as s
-from kvota.pipeline.arrange import arranged
+from kvota.pipeline.arrange import Arranged, arranged, wanted
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.kernels.counter_hash import SEED, hash_ints, hash_texts
-from kvota.pipeline.key_ranges import Cut, RowGroup, cut
+from kvota.pipeline.key_ranges import Cut, KeyRange, RowGroup, cut
 from kvota.pipeline.pack import gathered
 from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.row_groups import GroupReader, joined
 from kvota.pipeline.unpack import Rows
 
 # About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
 _ROWS_AT_ONCE = 1 << 20
-_BEGUN_MAX = 3 << 20
+_BEGUN_MAX = 2 << 20
 
 # So many rows are kept at most, because later ranges need them, too: 50 bytes each.
 _OPEN_MAX = 8 << 20
@@ -59,21 +61,67 @@ def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | No
     return None
 
 
-def rows_in(parts: Iterable[Events], packing: Packing) -> Iterator[Rows]:
-    """Yield the rows of parts that have all rows of their counters.
+def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
+    """Yield the rows of ranges.
 
-    The first counter of each ``Rows`` but the first is the last one of those before, without further rows.
+    The first counter of each ``Rows`` but the first is the last one of those before, mostly without further rows.
 
     Raises:
-        KvotaError: two counters of a part have the same counter_id.
+        KvotaError: two counters of a range have the same counter_id.
     """
     last: pa.RecordBatch | None = None
-    for events in parts:
-        rows = _rows(events, packing)
-        if rows is None:
-            continue
-        yield rows if last is None else continued(rows, last)
-        last = rows.names.slice(len(rows.names) - 1)
+    for one in ranges:
+        found = streamed_rows(reader, one) if one.is_streamed else _rows_of(reader, one)
+        for rows in found:
+            yield rows if last is None or rows.continues else continued(rows, last)
+            last = rows.names.slice(len(rows.names) - 1)
+
+
+def _rows_of(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+    for events in reader.parts([one]):
+        rows = whole_counters(events, reader.packing)
+        if rows is not None:
+            yield rows
+
+
+def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+    """Yield the rows of a range of one key, counter by counter, of each in order; only a few are held at once."""
+    reader.begin(one)
+    every = {names for group in one.groups for names in reader.files[group.file].counters}
+    for names in sorted(every):
+        groups = [group for group in one.groups if names in reader.files[group.file].counters]
+        groups.sort(key=lambda group: group.begin)
+        held: list[Events] = []
+        is_begun = False
+        new_rows = 0
+        for place, group in enumerate(groups):
+            events = reader.part_of(group, one, names)
+            if events.rows:
+                held.append(wanted(events, reader.packing))
+                new_rows += held[-1].rows
+            is_last = place + 1 == len(groups)
+            if held and (new_rows >= _ROWS_AT_ONCE or is_last):
+                # Rows from where the next group begins on may still have company.
+                before = None if is_last else groups[place + 1].begin
+                rows, rest = _rows_before(joined(held), reader.packing, before)
+                held, new_rows = ([rest] if rest.rows else []), 0
+                if rows is not None and rows.starts[-1]:
+                    yield replace(rows, continues=is_begun)
+                    is_begun = True
+
+
+def _rows_before(
+    events: Events, packing: Packing, before: int | None
+) -> tuple[Rows | None, Events]:
+    """Return those rows of one counter that come before a place in its order (None: all), and other events."""
+    found = arranged(events, packing)
+    if found is None:
+        return None, events
+    count = len(found.order)
+    if before is not None:
+        count = int(np.searchsorted(found.times[found.order], before))
+    rest = events.take(found.order[count:])
+    return _rows(replace(found, order=found.order[:count], starts=np.array([0, count]))), rest
 
 
 def continued(rows: Rows, last: pa.RecordBatch) -> Rows:
@@ -82,10 +130,17 @@ def continued(rows: Rows, last: pa.RecordBatch) -> Rows:
     return Rows(names, np.append(0, rows.starts), continues=True, columns=rows.columns)
 
 
-def _rows(events: Events, packing: Packing) -> Rows | None:
+def whole_counters(events: Events, packing: Packing) -> Rows | None:
+    """Return the rows of events that have all rows of their counters; None where none is wanted.
+
+    Raises:
+        KvotaError: two counters have the same counter_id.
+    """
     found = arranged(events, packing)
-    if found is None:
-        return None
+    return None if found is None else _rows(found)
+
+
+def _rows(found: Arranged) -> Rows:
     columns: dict[str, Array] = {}
     for names, kind in ((s.INTS, np.dtype(np.int64)), (s.DOUBLES, np.dtype(np.float64))):
         varying = [name for name in names if not isinstance(found.columns[name], int)]

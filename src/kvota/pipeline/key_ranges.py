@@ -1,10 +1,11 @@
 """Cuts a record whose files are sorted by counter into ranges of keys that are worked off one by one. Pure.
 
 Files say of each row group between which keys its rows lie. A range that is small enough is read by one task, from
-every file: all rows of its counters are then there at once, and nothing has to be shuffled.
+every file: all rows of its counters are then there at once, and nothing has to be shuffled. One key with too many
+rows for that is a range of its own, whose row groups are gone through in the order of time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -12,6 +13,15 @@ from itertools import accumulate
 Key = tuple[str, str, int]
 
 LEAST: Key = ("", "", -(2**63))
+BEGIN_OF_TIME = -(2**63)
+
+# A key whose groups have to be gone through more often, because counters of other names share it, is not streamed.
+_PASSES_MAX = 2
+
+
+def after(key: Key) -> Key:
+    """Return the next key."""
+    return key[0], key[1], key[2] + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,8 @@ class RowGroup:
         rows: in it.
         first: no row has a key below it.
         last: no row has a key above it; None: nobody knows.
+        begin: no row comes before it in its counter's order (``chunk_schema.CHUNK``: ``first``).
+        passes: so many counters a key may have in it; 0: nobody knows.
     """
 
     file: int
@@ -31,6 +43,8 @@ class RowGroup:
     rows: int
     first: Key
     last: Key | None
+    begin: int = BEGIN_OF_TIME
+    passes: int = 1
 
     def is_within(self, start: Key, end: Key | None) -> bool:
         """Return whether all rows have keys from ``start`` to before ``end`` (None: without an end)."""
@@ -43,11 +57,19 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from ``start`` to before ``end`` (None: without an end), and the row groups that may have some."""
+    """Keys from ``start`` to before ``end`` (None: without an end), and the row groups that may have some.
+
+    Attributes:
+        start: the first key.
+        end: the first one behind it.
+        groups: in the order of files, as most rows of a counter then are in the order of time.
+        is_streamed: it is one key with more rows than may be there at once.
+    """
 
     start: Key
     end: Key | None
     groups: tuple[RowGroup, ...]
+    is_streamed: bool = False
 
     @property
     def rows_begun(self) -> int:
@@ -58,6 +80,15 @@ class KeyRange:
     def rows_open(self) -> int:
         """Return how many rows all its groups have."""
         return sum(group.rows for group in self.groups)
+
+    def split(self) -> "Iterator[KeyRange]":
+        """Yield its first key alone, to be streamed, and the rest."""
+        end = after(self.start)
+        first = tuple(group for group in self.groups if group.first <= self.start)
+        yield KeyRange(self.start, end, first, is_streamed=True)
+        rest = tuple(group for group in self.groups if group.reaches(end))
+        if rest and (self.end is None or end < self.end):
+            yield KeyRange(end, self.end, rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +107,14 @@ class Cut:
     def rows_read(self) -> int:
         """Return how many rows tasks read; those of a group that several tasks need count for each."""
         of_tasks = sum(_rows_of(ranges) for ranges in self.tasks)
-        return of_tasks + _rows_of(self.large)
+        again = sum(
+            group.rows * (group.passes - 1)
+            for ranges in self.tasks
+            for one in ranges
+            if one.is_streamed
+            for group in one.groups
+        )
+        return of_tasks + again + _rows_of(self.large)
 
 
 def cut(
@@ -91,11 +129,24 @@ def cut(
         begun_max: no range for a task begins more rows.
         open_max: nor has one groups of more rows.
     """
-    ranges = _ranges(groups, rows_at_once)
-    is_small = [one.rows_begun <= begun_max and one.rows_open <= open_max for one in ranges]
-    small = [one for one, fits in zip(ranges, is_small, strict=True) if fits]
-    large = tuple(one for one, fits in zip(ranges, is_small, strict=True) if not fits)
-    return Cut(tuple(_shared(small, tasks)), large)
+    small: list[KeyRange] = []
+    large: list[KeyRange] = []
+    for one in _ranges(groups, rows_at_once):
+        fits = one.rows_begun <= begun_max and one.rows_open <= open_max
+        for part in (one,) if fits else one.split():
+            has_room = fits or _has_room(part, begun_max, open_max)
+            (small if has_room else large).append(part)
+    return Cut(tuple(_shared(small, tasks)), tuple(large))
+
+
+def _has_room(part: KeyRange, begun_max: int, open_max: int) -> bool:
+    """Return whether one of two parts of a range is for a task."""
+    if part.is_streamed:
+        kept = sum(group.rows for group in part.groups if group.reaches(after(part.start)))
+        return kept <= open_max and all(0 < group.passes <= _PASSES_MAX for group in part.groups)
+    # Of the groups that begin before it about half of the rows are in it.
+    rows = part.rows_begun + (part.rows_open - part.rows_begun) // 2
+    return rows <= begun_max and part.rows_open <= open_max
 
 
 def _ranges(groups: Iterable[RowGroup], rows_at_once: int) -> list[KeyRange]:
@@ -118,7 +169,6 @@ def _ranges(groups: Iterable[RowGroup], rows_at_once: int) -> list[KeyRange]:
             begun += more
             place += 1
         end = cuts[place] if place < len(cuts) else None
-        # In the order of files, as most rows of a counter then are in the order of time.
         here.sort(key=lambda group: (group.file, group.group))
         found.append(KeyRange(start, end, tuple(here)))
         still_open = here

@@ -1,6 +1,7 @@
 """Marks each row with what is one bit of it. Pure."""
 
 import re
+from functools import lru_cache
 
 import numpy as np
 
@@ -9,33 +10,55 @@ from kvota.model.strict_mutations import STRICT_FROM
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import Events, Part, flags, ints, texts_of
+from kvota.pipeline.event_columns import Events, flags, ints, texts_of
 from kvota.pipeline.packing_choice import NAMES_OF, Packing
+
+# Each file has the same ones.
+_TEXTS_KEPT = 1 << 16
+_sanitised = lru_cache(_TEXTS_KEPT)(sanitise)
 
 # The tags of Kafka's own counters; groups and shares have others.
 _KAFKA_TAGS = re.compile(f"{CLIENT_ID_TAG}=([^,]*),{USER_TAG}=([^,]*)")
 
 
-def marks_of(
-    events: Events, quota_type: Part, complete: Array | int, packing_: Packing
-) -> Array | int:
-    """Return the bits that ``chunk_schema`` names: of each row, or of all where they are the same."""
+def marks_of(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
+    """Return the bits that ``chunk_schema`` names: of each row, or of all where they are the same.
+
+    Args:
+        events: in which texts have one dictionary.
+        complete: of all, or of each run of rows.
+        packing_: how counters are made.
+    """
+    of_runs = _marks_of_runs(events.of_runs, complete, packing_)
+    marks = of_runs if isinstance(of_runs, int) else events.spread(of_runs)
     outcome, algorithm = texts_of(events, "outcome"), texts_of(events, "algorithm")
+    quota_type = texts_of(events.of_runs, "quota_type")
     of_outcome = np.array([s.outcome_code(text) for text in outcome.texts])
     of_algorithm = np.array(
         [_algorithm(kind, text) for kind in quota_type.texts for text in algorithm.texts]
     )
     every = [
         _by_code(of_outcome, outcome.codes),
-        _by_code(of_algorithm, quota_type.codes, len(algorithm.texts), algorithm.codes),
-        complete * s.COMPLETE,
-        _where(flags(events, "enforced"), s.ENFORCED),
+        _by_code(
+            of_algorithm,
+            events.spread(quota_type.codes),
+            len(algorithm.texts),
+            algorithm.codes,
+        ),
     ]
+    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
+        every.append(_where(_strict(events), s.STRICT))
+    for part in every:
+        marks = marks | part
+    return marks
+
+
+def _marks_of_runs(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
+    """Return the bits that are the same in all rows of a run."""
+    every = [complete * s.COMPLETE, _where(flags(events, "enforced"), s.ENFORCED)]
     if packing_.by != "counter" and "tags" in packing_.further:
         binds, is_of_others = _limit_binds(events, packing_.by)
         every += [_where(binds, s.LIMIT_BINDS), _where(is_of_others, s.OTHER_TAGS)]
-    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
-        every.append(_where(_strict(events, quota_type), s.STRICT))
     marks: Array | int = 0
     for part in every:
         marks = marks | part
@@ -62,19 +85,26 @@ def _where(has_mark: Array, mark: int) -> Array | int:
 def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
     """Return for each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
     tags = texts_of(events, "tags")
-    parsed = [_KAFKA_TAGS.fullmatch(text) for text in tags.texts]
+    parsed = [_kafka_names(text) for text in tags.texts]
     binds: Array = np.ones(events.rows, np.bool_)
-    for column, group in (("client_id", 1), ("user", 2)):
-        values = [None if found is None else found[group] for found in parsed]
+    for column, place in (("client_id", 0), ("user", 1)):
+        values = [None if found is None else found[place] for found in parsed]
         if column not in NAMES_OF[by]:
             binds &= np.array([value == "" for value in values])[tags.codes]
             continue
         names = texts_of(events, column)
-        code_of = {sanitise(text): code for code, text in enumerate(names.texts) if text}
+        code_of = {_sanitised(text): code for code, text in enumerate(names.texts) if text}
         codes = np.array([code_of.get(value or "", -1) for value in values])
         binds &= codes[tags.codes] == names.codes
     is_of_others: Array = np.array([found is None for found in parsed])[tags.codes]
     return binds, is_of_others
+
+
+@lru_cache(_TEXTS_KEPT)
+def _kafka_names(tags: str) -> tuple[str, str] | None:
+    """Return the client id and the user that Kafka's tags name; None: they are others."""
+    found = _KAFKA_TAGS.fullmatch(tags)
+    return None if found is None else (found[1], found[2])
 
 
 def _algorithm(quota_type: str, text: str) -> int:
@@ -84,7 +114,8 @@ def _algorithm(quota_type: str, text: str) -> int:
     return s.algorithm_mark(text)
 
 
-def _strict(events: Events, quota_type: Part) -> Array:
+def _strict(events: Events) -> Array:
+    quota_type = texts_of(events, "quota_type")
     key, version = ints(events, "api_key", -1), ints(events, "api_version", -1)
     is_mutation = np.array([kind == QuotaType.CONTROLLER_MUTATION for kind in quota_type.texts])
     strict: Array = is_mutation[quota_type.codes]

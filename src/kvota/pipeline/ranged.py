@@ -89,12 +89,9 @@ class Ranged:
 
         def stage(batches: Batches) -> Batches:
             numbers = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-            parts = (
-                events
-                for number in numbers
-                for events in GroupReader(files, packing, folder).parts(tasks[number])
-            )
-            return work(counted(_chosen(rows_in(parts, packing), wanted), folder))
+            ranges = chain.from_iterable(tasks[number] for number in numbers)
+            rows = rows_in(GroupReader(files, packing, folder), ranges)
+            return work(counted(_chosen(rows, wanted), folder))
 
         return _numbered(spark, len(tasks), len(tasks)).mapInArrow(stage, spark_ddl(schema))
 
@@ -133,13 +130,11 @@ def ranged(files: Iterable[EventFile], packing: Packing, tasks: int) -> Ranged |
         return None
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = pool.map(
-                lambda item: groups_of(item[0], item[1], packing.by), enumerate(ordered)
-            )
+            found = pool.map(lambda item: groups_of(item[0], item[1], packing), enumerate(ordered))
             groups = tuple(chain.from_iterable(found))
     except (OSError, pa.ArrowException):  # it has gone: the workers will say so
         return None
-    return Ranged(tuple(group_file(file) for file in ordered), groups, packing, tasks)
+    return Ranged(tuple(group_file(file, packing) for file in ordered), groups, packing, tasks)
 
 
 def _chosen(parts: Iterator[Rows], wanted: Array | None) -> Iterator[Rows]:

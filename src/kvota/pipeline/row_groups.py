@@ -4,8 +4,10 @@ A merged file (``record/compact``) is sorted by counter and has statistics of al
 which keys a group's rows lie, and which columns have one value in all of them.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,8 @@ from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrange import UNKNOWN_NODE
-from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import Events, Value, ints, texts_of
-from kvota.pipeline.key_ranges import LEAST, Key, KeyRange, RowGroup
+from kvota.pipeline.event_columns import NAMES, Events, Value, flags, ints, texts_of, with_runs
+from kvota.pipeline.key_ranges import BEGIN_OF_TIME, LEAST, Key, KeyRange, RowGroup
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.record.event_file import EventFile
 
@@ -33,14 +34,27 @@ _NAME_OF = {"counter": "tags", "user": "user", "client": "client_id", "user-clie
 _VARYING = frozenset({"ts_us", "seq"}) | {c.name for c in EVENT_COLUMNS if c.type == "double"}
 
 
+# What tells counters of one key apart: columns, and what the rows of a counter have in them.
+Names = tuple[tuple[str, str | bool], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupFile:
-    """A file of this machine, as it was when it was looked at."""
+    """A file of this machine, as it was when it was looked at.
+
+    Attributes:
+        path: absolute.
+        size_bytes: of the file.
+        modified_ns: Unix nanoseconds.
+        is_compacted: its rows lie counter by counter.
+        counters: those that a key may have in it; empty: nobody knows.
+    """
 
     path: str
     size_bytes: int
     modified_ns: int
     is_compacted: bool = False
+    counters: tuple[Names, ...] = ()
 
     def refuse_another(self) -> None:
         """Refuse a file that is not the one that was looked at.
@@ -51,32 +65,64 @@ class GroupFile:
         try:
             status = Path(self.path).stat()
         except FileNotFoundError as error:
-            msg = f"{FILE_CHANGED}: {self.path} is gone"
-            raise RuntimeError(msg) from error
+            raise _gone(self) from error
         if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.modified_ns):
             msg = f"{FILE_CHANGED}: {self.path} is another one now"
             raise RuntimeError(msg)
 
 
-def group_file(file: EventFile) -> GroupFile:
+def group_file(file: EventFile, packing: Packing) -> GroupFile:
     """Return the same file."""
-    return GroupFile(str(file.path), file.size_bytes, file.modified_ns, file.is_compacted)
+    return GroupFile(
+        str(file.path),
+        file.size_bytes,
+        file.modified_ns,
+        file.is_compacted,
+        _counters_of_a_key(file, packing),
+    )
 
 
-def groups_of(number: int, file: EventFile, by: s.By) -> list[RowGroup]:
+def _counters_of_a_key(file: EventFile, packing: Packing) -> tuple[Names, ...]:
+    """Return the counters that a key may have in a file."""
+    if packing.by == "user-client":  # a key has but the user
+        return ()
+    of_runs: set[Names] = {()}
+    if packing.by == "counter":
+        of_runs = {(("gateway", run.gateway), ("run_id", run.run_id)) for run in file.runs}
+    elif packing.gateways_apart:
+        of_runs = {(("gateway", run.gateway),) for run in file.runs}
+    modes: list[Names] = [()]
+    if packing.modes_apart:
+        modes = [(("enforced", False),), (("enforced", True),)]
+    return tuple((*run, *mode) for run, mode in product(sorted(of_runs), modes))
+
+
+def groups_of(number: int, file: EventFile, packing: Packing) -> list[RowGroup]:
     """Return the row groups of a file; of one that was not merged nobody knows between which keys they lie.
 
     Raises:
         OSError, pa.ArrowException: the file cannot be read any more.
     """
     footer = pq.read_metadata(file.path)
+    passes = len(_counters_of_a_key(file, packing))
     found = []
     for group in range(footer.num_row_groups):
         here = footer.row_group(group)
         first, last = LEAST, None
         if file.is_compacted:
-            first, last = _bounds(here, by)
-        found.append(RowGroup(number, group, here.num_rows, first, last))
+            first, last = _bounds(here, packing.by)
+        begin = _least_and_most(here, "seq" if packing.by == "counter" else "ts_us", BEGIN_OF_TIME)
+        found.append(
+            RowGroup(
+                number,
+                group,
+                here.num_rows,
+                first,
+                last,
+                BEGIN_OF_TIME if begin is None else begin[0],
+                passes,
+            )
+        )
     return found
 
 
@@ -113,6 +159,29 @@ def _statistics(group: pq.RowGroupMetaData, name: str) -> pq.Statistics | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """Events in runs, and the key of each run.
+
+    Attributes:
+        events: of a row group.
+        keys: mostly in order.
+        is_sorted: they are.
+    """
+
+    events: Events
+    keys: list[Key]
+    is_sorted: bool
+
+    def within(self, start: Key, end: Key | None) -> Events:
+        """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
+        if not self.is_sorted:
+            inside = [start <= key and (end is None or key < end) for key in self.keys]
+            return self.events.where_runs(np.array(inside))
+        last = len(self.keys) if end is None else bisect_left(self.keys, end)
+        return self.events.runs_between(bisect_left(self.keys, start), last)
+
+
 @dataclass(slots=True)
 class GroupReader:
     """Reads row groups of some files in a worker, and keeps footers.
@@ -127,6 +196,8 @@ class GroupReader:
     packing: Packing
     folder: str
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
+    # Groups that later ranges need, too.
+    _kept: dict[RowGroup, _Keyed] = field(default_factory=dict)
 
     def read(self, group: RowGroup) -> Events:
         """Read one row group.
@@ -135,11 +206,8 @@ class GroupReader:
             RuntimeError: the file has changed since it was looked at.
         """
         file = self.files[group.file]
-        file.refuse_another()
+        footer = self._footer(group)
         try:
-            footer = self._footers.get(group.file)
-            if footer is None:
-                footer = self._footers[group.file] = pq.read_metadata(file.path)
             texts = [name for name in footer.schema.names if name in TEXTS]
             with pq.ParquetFile(file.path, metadata=footer, read_dictionary=texts) as source:
                 wanted = [name for name in self.packing.columns() if name in footer.schema.names]
@@ -147,29 +215,62 @@ class GroupReader:
                 here = [name for name in wanted if name not in same]
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
         except FileNotFoundError as error:
-            msg = f"{FILE_CHANGED}: {file.path} is gone"
-            raise RuntimeError(msg) from error
+            raise _gone(file) from error
         rows_done.count(self.folder, "read", table.num_rows)
-        return Events(
-            table.select(here).cast(pa.schema([(n, COLUMN_TYPES[n]) for n in here])), same
-        )
+        types = pa.schema([(n, COLUMN_TYPES[n]) for n in here])
+        return with_runs(table.select(here).cast(types), same)
 
-    def parts(self, ranges: Sequence[KeyRange]) -> Iterator[Events]:
-        """Yield the events of each range; a group that several of them need is read once."""
-        kept: dict[RowGroup, Events] = {}
+    def _footer(self, group: RowGroup) -> pq.FileMetaData:
+        file = self.files[group.file]
+        file.refuse_another()
+        footer = self._footers.get(group.file)
+        if footer is None:
+            try:
+                footer = self._footers[group.file] = pq.read_metadata(file.path)
+            except FileNotFoundError as error:
+                raise _gone(file) from error
+        return footer
+
+    def parts(self, ranges: Iterable[KeyRange]) -> Iterator[Events]:
+        """Yield the events of each range, which come in order; a group that several of them need is read once."""
         for one in ranges:
-            kept = {group: events for group, events in kept.items() if group.reaches(one.start)}
-            found = []
-            for group in one.groups:
-                events = kept.pop(group) if group in kept else self.read(group)
-                if one.end is not None and group.reaches(one.end):
-                    kept[group] = events
-                if not group.is_within(one.start, one.end):
-                    events = within(events, self.packing.by, one.start, one.end)
-                if events.rows:
-                    found.append(events)
+            self.begin(one)
+            found = [events for group in one.groups if (events := self.part(group, one)).rows]
             if found:
                 yield joined(found)
+
+    def part(self, group: RowGroup, one: KeyRange) -> Events:
+        """Return the events of a range in one of its groups."""
+        if group.is_within(one.start, one.end):
+            return self.read(group)
+        keyed = self._kept.pop(group, None) or _keyed(self.read(group), self.packing.by)
+        if one.end is not None and group.reaches(one.end):
+            self._kept[group] = keyed
+        return keyed.within(one.start, one.end)
+
+    def begin(self, one: KeyRange) -> None:
+        """Forget the groups that no range from this one on needs."""
+        self._kept = {group: of for group, of in self._kept.items() if group.reaches(one.start)}
+
+    def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
+        """Return those of one counter; a group of which the footer says that it has none is not read."""
+        same = _same(self._footer(group).row_group(group.group), [name for name, _ in names])
+        if any(name in same and (same[name] or type(value)()) != value for name, value in names):
+            return Events(pa.table({}))
+        events = self.part(group, one)
+        of_runs = events.of_runs
+        mask = np.ones(of_runs.rows, np.bool_)
+        for name, value in names:
+            if isinstance(value, bool):
+                mask &= flags(of_runs, name) == value
+            else:
+                column = texts_of(of_runs, name)
+                mask &= np.array([text == value for text in column.texts])[column.codes]
+        return events.where_runs(mask)
+
+
+def _gone(file: GroupFile) -> RuntimeError:
+    return RuntimeError(f"{FILE_CHANGED}: {file.path} is gone")
 
 
 def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:
@@ -189,33 +290,13 @@ def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]
     return same
 
 
-def within(events: Events, by: s.By, start: Key, end: Key | None) -> Events:
-    """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
-    mask = ~_below(events, by, start)
-    if end is not None:
-        mask &= _below(events, by, end)
-    places = np.flatnonzero(mask)
-    if not len(places):
-        return Events(events.table.slice(0, 0), events.same)
-    first, count = int(places[0]), len(places)
-    if int(places[-1]) - first + 1 == count:
-        return Events(events.table.slice(first, count), events.same)
-    return Events(events.table.take(pa.array(places)), events.same)
-
-
-def _below(events: Events, by: s.By, key: Key) -> Array:
-    """Return for each row whether its key is below this one."""
-    below = ints(events, "node_id", UNKNOWN_NODE) < key[2]
-    for name, text in ((_NAME_OF[by], key[1]), ("quota_type", key[0])):
-        column = texts_of(events, name)
-        is_less = np.array([other < text for other in column.texts])
-        is_equal = np.array([other == text for other in column.texts])
-        if len(column.texts) == 1:
-            below = (below & is_equal[0]) | is_less[0]
-        else:
-            below = (below & is_equal[column.codes]) | is_less[column.codes]
-    found: Array = below
-    return found
+def _keyed(events: Events, by: s.By) -> _Keyed:
+    of_runs = events.of_runs
+    types, names = texts_of(of_runs, "quota_type"), texts_of(of_runs, _NAME_OF[by])
+    nodes = ints(of_runs, "node_id", UNKNOWN_NODE)
+    columns = ([part.texts[code] for code in part.codes.tolist()] for part in (types, names))
+    keys = list(zip(*columns, nodes.tolist(), strict=True))
+    return _Keyed(events, keys, all(one <= other for one, other in pairwise(keys)))
 
 
 def joined(parts: Sequence[Events]) -> Events:
@@ -227,24 +308,33 @@ def joined(parts: Sequence[Events]) -> Events:
         for name, value in parts[0].same.items()
         if all(name in part.same and part.same[name] == value for part in parts)
     }
-    names = dict.fromkeys(
-        name
-        for part in parts
-        for name in (*part.table.column_names, *part.same)
-        if name not in same
-    )
+    if any(part.runs is None for part in parts):
+        return Events(_stacked(parts, same), same)
     tables = [
-        pa.table(
-            {name: _column(part, name) for name in names if part.has(name) or name in part.same}
-        )
+        Events(part.table, {n: v for n, v in part.same.items() if n not in NAMES}) for part in parts
+    ]
+    runs = [
+        Events(part.of_runs.table, {n: v for n, v in part.same.items() if n in NAMES})
         for part in parts
     ]
-    return Events(pa.concat_tables(tables, promote_options="default"), same)
+    return Events(_stacked(tables, same), same, _stacked(runs, same))
 
 
-def _column(events: Events, name: str) -> pa.ChunkedArray | pa.Array:
-    if events.has(name):
-        return events.table[name]
+def _stacked(parts: Sequence[Events], but: Collection[str]) -> pa.Table:
+    """Put the tables of parts together, with what is the same in all rows of some of them."""
+    every = (name for part in parts for name in (*part.table.column_names, *part.same))
+    names = dict.fromkeys(name for name in every if name not in but)
+    tables = []
+    for part in parts:
+        table = part.table
+        for name in names:
+            if name in part.same:
+                table = table.append_column(name, _column(part, name))
+        tables.append(table)
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _column(events: Events, name: str) -> pa.Array:
     kind = COLUMN_TYPES[name]
     value = events.same[name]
     if value is None or not pa.types.is_dictionary(kind):

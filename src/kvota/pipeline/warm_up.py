@@ -6,7 +6,7 @@ import pyarrow as pa
 from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.pipeline.admitted import Planned, replayed_parts
-from kvota.pipeline.direct import rows_in
+from kvota.pipeline.direct import whole_counters
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.habits import habits_stage
@@ -54,7 +54,8 @@ def one_row(quota_type: QuotaType = QuotaType.PRODUCE) -> Rows:
     chunk = pack(events, packing)
     table = pa.Table.from_batches([chunk]).append_column("counter_id", pa.array([1]))
     list(unpack(table.to_batches(), as_recorded=True))
-    (rows,) = rows_in([events], packing)
+    rows = whole_counters(events, packing)
+    assert rows is not None
     return rows
 
 

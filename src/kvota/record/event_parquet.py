@@ -1,6 +1,7 @@
 """Tables of events become Parquet files, with what is in them in the footer."""
 
-from collections.abc import Collection
+import zlib
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,10 @@ ROW_GROUP_ROWS = 1 << 20
 # Where rows lie counter by counter, readers take a group for a few counters, and skip columns that are the same in
 # all of its rows, which the statistics tell.
 _MERGED_GROUP_ROWS = 1 << 16
+
+# The first group of a merged file is shorter, by one of so many lengths. Files of a record have about the same
+# counters: so their groups begin at different ones, and readers can cut the record between any two of these.
+_FIRST_GROUP_LENGTHS = 16
 
 
 def parquet_bytes(
@@ -51,12 +56,22 @@ def parquet_bytes(
         write_page_checksum=True,  # so that ``kvota record check`` finds a bit that has changed
     ) as writer:
         if sources:
-            for start in range(0, table.num_rows, _MERGED_GROUP_ROWS):
-                writer.write_table(_with_own_texts(table.slice(start, _MERGED_GROUP_ROWS)))
+            for start, length in _merged_groups(table.num_rows, sources):
+                writer.write_table(_with_own_texts(table.slice(start, length)))
         else:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(metadata)
     return out.getvalue()
+
+
+def _merged_groups(rows: int, sources: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Yield where each row group of a merged file begins, and its length at most."""
+    digest = zlib.crc32("\0".join(sorted(sources)).encode())
+    lengths = _FIRST_GROUP_LENGTHS
+    first = max(1, _MERGED_GROUP_ROWS * (digest % lengths + 1) // lengths)
+    yield 0, first
+    for start in range(first, rows, _MERGED_GROUP_ROWS):
+        yield start, _MERGED_GROUP_ROWS
 
 
 def _with_own_texts(rows: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ import pytest
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.pipeline.admitted import Loop, Planned, Proof, Together, replayed_parts, seconds_of
 from kvota.pipeline.charged import Counted
-from kvota.pipeline.direct import rows_in
+from kvota.pipeline.direct import whole_counters
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.packing_choice import Packing
@@ -30,7 +30,8 @@ def recorded() -> Rows:
     table = pa.Table.from_arrays(columns, schema=EVENT_SCHEMA)
     gateway = table["gateway"][0].as_py()
     packing = Packing(by="user", runs={(gateway, "run-1"): (0, True)})
-    (found,) = rows_in([Events(table)], packing)
+    found = whole_counters(Events(table), packing)
+    assert found is not None
     return found
 
 

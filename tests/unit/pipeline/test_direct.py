@@ -14,10 +14,10 @@ from tests.unit.record.record_files import put
 from kvota.model.errors import KvotaError
 from kvota.model.quota_type import QuotaType
 from kvota.pipeline import chunk_schema as s
-from kvota.pipeline import direct
+from kvota.pipeline import direct, key_ranges
 from kvota.pipeline.direct import counter_ids, cut_for_tasks, rows_in
 from kvota.pipeline.event_columns import Events
-from kvota.pipeline.key_ranges import Cut, cut
+from kvota.pipeline.key_ranges import LEAST, Cut, KeyRange, RowGroup, after, cut
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import FILE_CHANGED, GroupReader, group_file, groups_of, joined
@@ -30,8 +30,9 @@ from kvota.record.found_events import FoundEvents, find_events
 from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
-TS_US, SEQ, GATEWAY, TAGS, USER, LIMIT = (
-    EVENT_SCHEMA.names.index(name) for name in ("ts_us", "seq", "gateway", "tags", "user", "limit")
+TS_US, SEQ, GATEWAY, TAGS, USER, LIMIT, ENFORCED = (
+    EVENT_SCHEMA.names.index(name)
+    for name in ("ts_us", "seq", "gateway", "tags", "user", "limit", "enforced")
 )
 BYS: tuple[s.By, ...] = ("counter", "user", "client", "user-client")
 FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms", "tags"})
@@ -83,13 +84,21 @@ def files_of(found: FoundEvents) -> list[EventFile]:
 
 
 def read(found: FoundEvents, packing: Packing, how: Cut) -> Iterator[Rows]:
-    files = tuple(map(group_file, files_of(found)))
     for ranges in (*how.tasks, *((one,) for one in how.large)):
-        yield from rows_in(GroupReader(files, packing, "").parts(ranges), packing)
+        yield from rows_in(reader_of(found, packing), ranges)
 
 
-def cut_small(found: FoundEvents, by: s.By, tasks: int, at_once: int) -> Cut:
-    groups = [g for n, file in enumerate(files_of(found)) for g in groups_of(n, file, by)]
+def reader_of(found: FoundEvents, packing: Packing) -> GroupReader:
+    files = tuple(group_file(file, packing) for file in files_of(found))
+    return GroupReader(files, packing, "")
+
+
+def all_groups(found: FoundEvents, packing: Packing) -> list[RowGroup]:
+    return [g for n, file in enumerate(files_of(found)) for g in groups_of(n, file, packing)]
+
+
+def cut_small(found: FoundEvents, packing: Packing, tasks: int, at_once: int) -> Cut:
+    groups = all_groups(found, packing)
     return cut(groups, tasks, rows_at_once=at_once, begun_max=10_000, open_max=10_000)
 
 
@@ -144,10 +153,78 @@ def test_ranges_have_the_rows_of_chunks(
     expected = through_chunks(found, packing)
 
     for tasks, at_once in ((1, 100_000), (2, 900), (4, 150), (3, 1)):
-        how = cut_small(found, by, tasks, at_once)
+        how = cut_small(found, packing, tasks, at_once)
         assert numbers_of(read(found, packing, how)) == expected
     assert sum(map(len, expected.values())) == len(rows)
     assert any(len(ranges) > 1 for ranges in how.tasks)
+
+
+@pytest.mark.parametrize(
+    ("by", "how"),
+    [
+        ("counter", {}),
+        ("user", {"gateways_apart": True}),
+        ("user", {"modes_apart": True}),
+        ("client", {"quota_types": frozenset({"PRODUCE"}), "period": True}),
+    ],
+)
+@pytest.mark.parametrize(
+    "seed", [1, 2]
+)  # files one after the other in time, and files that overlap
+def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
+    rows: list[EventRow],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: s.By,
+    how: dict[str, object],
+    seed: int,
+) -> None:
+    if "period" in how:
+        times = sorted(row[TS_US] for row in rows)
+        how = how | {"period": Period(times[100], times[-100])}
+    found = record(rows[::3], tmp_path, monkeypatch, seed=seed, unmerged=100 * (seed - 1))
+    packing = of_runs(found, by, **how)
+    expected = through_chunks(found, packing)
+    monkeypatch.setattr(key_ranges, "_PASSES_MAX", 9)
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 50)
+
+    groups = all_groups(found, packing)
+    cut_here = cut(groups, 2, rows_at_once=50, begun_max=80, open_max=10_000)
+    parts = list(read(found, packing, cut_here))
+
+    assert numbers_of(parts) == expected
+    streamed = [one for ranges in cut_here.tasks for one in ranges if one.is_streamed]
+    assert streamed
+    assert all(one.end == after(one.start) for one in streamed)
+    in_parts = [part for part in parts if part.continues and len(part.names) == 1]
+    assert in_parts or (by, seed) != ("counter", 1)
+
+
+def test_a_key_of_several_counters_that_nobody_knows_is_not_streamed(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=2, unmerged=0)
+
+    for by in ("counter", "user-client"):  # three runs in a file; any number of client ids
+        groups = all_groups(found, of_runs(found, by))
+        cut_here = cut(groups, 2, rows_at_once=50, begun_max=100, open_max=10_000)
+        assert cut_here.large
+        assert not any(one.is_streamed for ranges in cut_here.tasks for one in ranges)
+
+
+def test_a_group_without_a_row_of_the_counter_is_not_read_again(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shadow = [row for row in rows if not row[ENFORCED]]
+    found = record(shadow, tmp_path, monkeypatch, seed=1, unmerged=0)
+    packing = of_runs(found, "user", modes_apart=True)
+    (first, *_) = all_groups(found, packing)
+    whole = KeyRange(LEAST, None, (first,), is_streamed=True)
+    reader = reader_of(found, packing)
+
+    assert reader.part_of(first, whole, (("enforced", False),)).rows == first.rows
+    monkeypatch.setattr(GroupReader, "read", lambda *_: pytest.fail("it was read"))
+    assert reader.part_of(first, whole, (("enforced", True),)).rows == 0
 
 
 def test_gateways_apart_are_counters_of_their_own(
@@ -156,7 +233,7 @@ def test_gateways_apart_are_counters_of_their_own(
     found = record(rows, tmp_path, monkeypatch, seed=6, unmerged=100)
     packing = of_runs(found, "user", gateways_apart=True)
 
-    got = numbers_of(read(found, packing, cut_small(found, "user", 3, 500)))
+    got = numbers_of(read(found, packing, cut_small(found, packing, 3, 500)))
 
     recorded = {row[GATEWAY] for row in rows}
     assert got == through_chunks(found, packing)
@@ -179,7 +256,7 @@ def test_a_part_of_the_rows_is_the_same_part(
         modes_apart=by == "user",
     )
 
-    got = numbers_of(read(found, packing, cut_small(found, by, 2, 500)))
+    got = numbers_of(read(found, packing, cut_small(found, packing, 2, 500)))
 
     assert got == through_chunks(found, packing)
     assert {key[4] for key in got} == {"PRODUCE"}
@@ -190,10 +267,10 @@ def test_columns_of_one_value_are_not_read(
 ) -> None:
     same = [(*row[:LIMIT], None, *row[LIMIT + 1 :]) for row in rows[:500]]
     found = record(same, tmp_path, monkeypatch, seed=1, unmerged=0)
-    reader = GroupReader(tuple(map(group_file, files_of(found))), of_runs(found, "counter"), "")
+    packing = of_runs(found, "counter")
 
-    (group, *_) = groups_of(0, files_of(found)[0], "counter")
-    events = reader.read(group)
+    (group, *_) = groups_of(0, files_of(found)[0], packing)
+    events = reader_of(found, packing).read(group)
 
     assert {"gateway", "run_id", "limit"} <= events.same.keys()
     assert events.same["limit"] is None
@@ -221,8 +298,9 @@ def test_a_file_that_has_gone_or_changed_is_named(
 ) -> None:
     found = record(rows[:300], tmp_path, monkeypatch, seed=1, unmerged=0)
     first, second, *_ = files_of(found)
-    files, packing = (group_file(first), group_file(second)), of_runs(found, "counter")
-    groups = [groups_of(0, first, "counter")[0], groups_of(1, second, "counter")[0]]
+    packing = of_runs(found, "counter")
+    files = (group_file(first, packing), group_file(second, packing))
+    groups = [groups_of(0, first, packing)[0], groups_of(1, second, packing)[0]]
     second.path.write_bytes(first.path.read_bytes())
     first.path.unlink()
 
@@ -236,10 +314,11 @@ def test_two_counters_of_one_id_are_refused(
     rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = record(rows[:300], tmp_path, monkeypatch, seed=1, unmerged=0)
+    packing = of_runs(found, "counter")
     monkeypatch.setattr(direct, "counter_ids", lambda columns: np.zeros(len(columns[0]), np.int64))
 
     with pytest.raises(KvotaError, match="two counters have the same counter_id"):
-        list(read(found, of_runs(found, "counter"), cut_small(found, "counter", 1, 1_000)))
+        list(read(found, packing, cut_small(found, packing, 1, 1_000)))
 
 
 def test_it_is_shuffled_where_reading_ranges_does_not_pay(
@@ -247,7 +326,7 @@ def test_it_is_shuffled_where_reading_ranges_does_not_pay(
 ) -> None:
     found = record(rows, tmp_path, monkeypatch, seed=1, unmerged=100)
     total = found.rows
-    groups = [g for n, file in enumerate(files_of(found)) for g in groups_of(n, file, "counter")]
+    groups = all_groups(found, of_runs(found, "counter"))
     monkeypatch.setattr(direct, "_ROWS_AT_ONCE_MIN", 50)
 
     assert cut_for_tasks(groups, 4, total) is not None

@@ -1,9 +1,10 @@
 """A record is cut so that every key is in one range, and every range names all groups that may have its keys."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvota.pipeline.key_ranges import LEAST, Cut, Key, KeyRange, RowGroup, cut
+from kvota.pipeline.key_ranges import LEAST, Cut, Key, KeyRange, RowGroup, after, cut
 
 NAMES = ("a", "b", "c", "d", "e")
 keys = st.tuples(st.sampled_from(("FETCH", "PRODUCE")), st.sampled_from(NAMES), st.integers(0, 2))
@@ -56,8 +57,11 @@ def test_every_row_is_read_once_whatever_the_cut(
             assert len(holding) == 1
             assert (file, group) in {(one.file, one.group) for one in holding[0].groups}
     for one in (one for ranges in found.tasks for one in ranges):
-        assert one.rows_begun <= most
-        assert one.rows_open <= 2 * most
+        if one.is_streamed:
+            assert one.end == after(one.start)
+        else:
+            assert one.rows_begun <= most
+            assert one.rows_open <= 2 * most
         assert [group for group in one.groups if not group.reaches(one.start)] == []
 
 
@@ -77,15 +81,32 @@ def test_tasks_get_neighbours_and_about_as_many_rows() -> None:
     assert starts == sorted(starts)
 
 
-def test_a_key_with_too_many_rows_is_a_large_range() -> None:
-    hot = ("PRODUCE", "m", 0)
-    groups = [
-        RowGroup(0, 0, 10, ("PRODUCE", "a", 0), hot),
-        *(RowGroup(0, group, 10, hot, hot) for group in range(1, 9)),
-        RowGroup(0, 9, 10, hot, ("PRODUCE", "z", 0)),
+HOT = ("PRODUCE", "m", 0)
+
+
+def groups_of_a_hot_key(passes: int) -> list[RowGroup]:
+    ends = [(("PRODUCE", "a", 0), HOT), *[(HOT, HOT)] * 8, (HOT, ("PRODUCE", "z", 0))]
+    return [
+        RowGroup(0, number, 10, *keys, begin=number, passes=passes)
+        for number, keys in enumerate(ends)
     ]
 
-    found = cut(groups, 2, rows_at_once=10, begun_max=50, open_max=1_000)
 
-    assert [(one.start, one.end) for one in found.large] == [(hot, None)]
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_key_with_too_many_rows_is_streamed(passes: int) -> None:
+    found = cut(groups_of_a_hot_key(passes), 1, rows_at_once=10, begun_max=50, open_max=1_000)
+
+    assert not found.large
+    ((before, hot, behind),) = found.tasks
+    assert (before.end, hot.start, hot.end, behind.start) == (HOT, HOT, after(HOT), after(HOT))
+    assert [one.is_streamed for one in (before, hot, behind)] == [False, True, False]
+    assert [len(one.groups) for one in (before, hot, behind)] == [1, 10, 1]
+    assert found.rows_read == 100 * passes  # the groups at both ends are kept, or counted once more
+
+
+@pytest.mark.parametrize("passes", [0, 3])
+def test_a_key_that_cannot_be_streamed_is_a_large_range(passes: int) -> None:
+    found = cut(groups_of_a_hot_key(passes), 2, rows_at_once=10, begun_max=50, open_max=1_000)
+
+    assert [(one.start, one.end) for one in found.large] == [(HOT, after(HOT))]
     assert len(found.large[0].groups) == 10
