@@ -52,14 +52,14 @@ def parquet_bytes(
     ) as writer:
         if sources:
             for start in range(0, table.num_rows, _MERGED_GROUP_ROWS):
-                writer.write_table(_with_own_texts(table.slice(start, _MERGED_GROUP_ROWS)))
+                writer.write_table(with_own_texts(table.slice(start, _MERGED_GROUP_ROWS)))
         else:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(metadata)
     return out.getvalue()
 
 
-def _with_own_texts(rows: pa.Table) -> pa.Table:
+def with_own_texts(rows: pa.Table) -> pa.Table:
     """Leave out texts that no row has: each row group is written with all that its table has."""
     columns = [_with_used_texts(column.combine_chunks()) for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)
