@@ -92,9 +92,11 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Hand out the files of one look, the oldest first."""
+        if end["look"] == start["look"]:
+            return []
         look, planned = self._planned
         if look != end["look"]:
-            planned = list(self._plan()) if end["look"] > start["look"] else []
+            planned = list(self._plan())
             self._planned = end["look"], planned
         return planned
 
@@ -164,7 +166,7 @@ def _is_taken(file: EventFile, ledger: Ledger) -> bool:
 
 def _shared_out(chosen: Sequence[tuple[int, Piece]], tasks: int) -> Iterator[InputPartition]:
     """Share files out so that tasks have about as many rows, each in its order."""
-    shares: list[list[Piece]] = [[] for _ in range(max(1, min(tasks, len(chosen))))]
+    shares: list[list[Piece]] = [[] for _ in range(min(tasks, len(chosen)))]
     filled = [0] * len(shares)
     for rows, piece in chosen:
         least = filled.index(min(filled))

@@ -1,6 +1,7 @@
 """Runs the stream: batch after batch of pieces becomes part of a record."""
 
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from kvota.pipeline.ingest import folder_source, topic_source
 from kvota.pipeline.ingest.take_pieces import Outcome, take_pieces
 from kvota.record.ingested import IngestFolder
 
-# A digest of the query's id in the names of files.
+# So much of the query's id stands in the names of files.
 _ID_CHARS = 12
 
 
@@ -98,6 +99,8 @@ class _Batches:
         self._checkpoint = checkpoint
         self._on_batch = on_batch
         self._query = ""
+        # Workers of a process that was killed may write for a while: no file of theirs has the name of one of ours.
+        self._attempt = secrets.token_hex(4)
 
     def take(self, pieces: DataFrame, batch: int) -> None:
         """Take one batch, all of it or nothing."""
@@ -108,7 +111,7 @@ class _Batches:
         outcome = take_pieces(
             pieces,
             into=self._folder.into,
-            name=f"events-ingest-{query[:_ID_CHARS]}-{batch:012d}",
+            name=f"events-ingest-{query[:_ID_CHARS]}-{self._attempt}-{batch:012d}",
             taken=self._folder.ledger.runs,
         )
         after = self._folder.publish(query, batch, outcome.files, repeated=outcome.repeated)

@@ -96,8 +96,9 @@ def _worked(
     taken: Mapping[RunKey, Sequence[Span]],
 ) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
-    number = 0 if context is None else context.partitionId()
-    task = _Task(into, name, number * _FILES_MAX, Ledger(taken))
+    assert context is not None, "Spark has made a task of it"
+    # A task that is done again writes files of its own: only those count that it tells of.
+    task = _Task(into, name, context.taskAttemptId() * _FILES_MAX, Ledger(taken))
     for batch in batches:
         for piece in batch.to_pylist():
             task.take(piece)
