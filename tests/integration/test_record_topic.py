@@ -48,11 +48,15 @@ def memo(user: str = "alice") -> ChargeMemo:
     )
 
 
-def recorder(servers: str, topic: str, folder: Path | None = None, **limits: float) -> Recorder:
+def recorder(
+    servers: str, topic: str, folder: Path | None = None, *, gateway: str = "gw", **limits: float
+) -> Recorder:
     bounds = RecordLimits(**{"flush_rows": 1_000, "buffer_rows": 4_000, **limits})  # type: ignore[arg-type]
     clock = SystemClock()
-    sender = TopicSender(topic, partial(Cluster, [servers]), limits=bounds, key="gw", clock=clock)
-    return Recorder(folder, sender, gateway="gw", run_id="run", limits=bounds, clock=clock)
+    sender = TopicSender(
+        topic, partial(Cluster, [servers]), limits=bounds, key=gateway, clock=clock
+    )
+    return Recorder(folder, sender, gateway=gateway, run_id="run", limits=bounds, clock=clock)
 
 
 def told(one: Recorder) -> TopicStatus:

@@ -32,8 +32,8 @@ FORMAT = "kvota_topic"
 # As the brokers' quotas see who reads it.
 CLIENT_ID = "kvota-ingest"
 
-# A batch has so many blocks at most, 20 million events where they are full: it is done in a minute.
-BLOCKS_MAX = 2_000
+# A batch has so many blocks at most, 4 million events where they are full: it is done in seconds.
+BLOCKS_MAX = 400
 
 # Brokers that are away are waited for, so long; then the command ends, and goes on where it was when it is begun again.
 _AWAY_S = 120.0
