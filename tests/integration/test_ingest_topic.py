@@ -15,7 +15,7 @@ from kvota.localkafka import LocalKafka
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
 
 DELETE_RECORDS = 21
 LOGIN = """security.protocol=SASL_PLAINTEXT

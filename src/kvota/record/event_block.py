@@ -14,7 +14,7 @@ from kvota.record.event_parquet import with_own_texts
 from kvota.record.event_schema import EVENT_SCHEMA
 
 # A block of ours has 0.4 MB at most before it is compressed, and one with very long names 4 MB; more is not unpacked.
-_UNPACKED_BYTES_MAX = 64 * 2**20
+UNPACKED_BYTES_MAX = 64 * 2**20
 
 # The head of a zstd frame (RFC 8878): magic number, then a byte of flags.
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -55,8 +55,8 @@ def read_block(value: bytes | None) -> pa.Table:
         msg = "no zstd frame"
         raise NoBlockError(msg)
     size = _unpacked_bytes(value)
-    if not 0 < size <= _UNPACKED_BYTES_MAX:
-        msg = f"it would be {size} bytes unpacked, and at most {_UNPACKED_BYTES_MAX} are taken"
+    if not 0 < size <= UNPACKED_BYTES_MAX:
+        msg = f"it would be {size} bytes unpacked, and at most {UNPACKED_BYTES_MAX} are taken"
         raise NoBlockError(msg)
     try:
         plain = pa.decompress(value, decompressed_size=size, codec="zstd")

@@ -38,6 +38,9 @@ _NAMED = 10
 # Between two looks for something new.
 _EVERY_MS = 10_000
 
+# Spark gives a Python that it starts ten seconds, which a busy machine may not have; it is begun again so often.
+_BUSY, _TRIES = "Python worker failed to connect back", 5
+
 # An error of ours within what Spark says of it.
 _OURS = re.compile(r"kvota\.model\.errors\.(?P<kind>\w+): (?P<text>.+)")
 
@@ -201,15 +204,23 @@ def _stream(args: argparse.Namespace, folder: "IngestFolder", seen: _Seen) -> No
 
         checkpoint = _checkpoint(args, folder.into)
         every_s = (args.every or _EVERY_MS) / 1000 if args.follow else None
-        with _own_errors(), spark_errors(spark), while_it_works():
-            query = start(
-                _source(args, spark, folder.into, checkpoint),
-                folder,
-                checkpoint=checkpoint,
-                every_s=every_s,
-                on_batch=seen.add,
-            )
-            query.awaitTermination()
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with _own_errors(), spark_errors(spark), while_it_works():
+                    query = start(
+                        _source(args, spark, folder.into, checkpoint),
+                        folder,
+                        checkpoint=checkpoint,
+                        every_s=every_s,
+                        on_batch=seen.add,
+                    )
+                    query.awaitTermination()
+            except KvotaError as error:
+                if not tries_left or _BUSY not in str(error.__cause__):
+                    raise
+                print("kvota: the machine is busy; beginning again", file=sys.stderr, flush=True)
+            else:
+                return
     finally:
         if is_ours:
             end_session(spark)
