@@ -1,10 +1,13 @@
 """What recording costs: one append, one flush of 20,000 rows, one row on the disk.
 
-    ./run bench record_cost [--rounds 30]
+    ./run bench record_cost [--rounds 30] [--pairs 9]
 
 Compared in one run: the recorder's append against a tuple put into a deque, the cheapest thing Python can
 keep (it would cost 200 ns more a row at the flush, with the interpreter held). Times are CPU time of one
 thread, the best of all rounds: other work on the machine only ever adds.
+
+With ``--pairs N`` a real Kafka is started, and the append is measured while its rows go to files, and while they go to a
+topic: N pairs that alternate, each of 200,000 rows; the median of their ratios is what a topic costs the hot path.
 """
 
 import argparse
@@ -13,18 +16,27 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from statistics import median
 
+from kvota.client import Cluster
 from kvota.files.whole_file import write_whole
+from kvota.localkafka import LocalKafka
 from kvota.model.decision_sink import ChargeMemo
 from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.record.event_block import block_bytes
 from kvota.record.event_parquet import parquet_bytes, run_in, warm_up
 from kvota.record.event_table import event_table
+from kvota.record.record_limits import RecordLimits
+from kvota.record.recorder import Recorder
 from kvota.record.row_appender import RowAppender
 from kvota.record.row_batch import RowBatch
+from kvota.record.topic_sender import BLOCK_ROWS, TopicSender
 
 ROWS = 20_000
 CONNECTIONS = 16
+PAIR_BATCHES = 10
 START_US = 1_790_000_000_000_000
 
 
@@ -117,10 +129,62 @@ def flush_ms(batch: RowBatch, folder: Path) -> tuple[float, float, float, int]:
     return (joined - begin) / 1e6, (encoded - joined) / 1e6, written_ms, content.size
 
 
+class Clock:
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+
+def recorded_ns(charges: list[tuple[object, ...]], recorder: Recorder) -> float:
+    """CPU of the deciding thread for a row, while other threads write or send what it has appended."""
+    recorder.start()
+    taken_ns = 0.0
+    for _ in range(PAIR_BATCHES):
+        taken_ns += ns_per_call(charges, recorder.append) / PAIR_BATCHES
+        time.sleep(0.05)  # some 100,000 rows a second, faster than any gateway decides
+    recorder.close()
+    status = recorder.status()
+    assert status.rows_written == PAIR_BATCHES * ROWS, status
+    return taken_ns
+
+
+def measure_pairs(charges: list[tuple[object, ...]], pairs: int) -> None:
+    limits = RecordLimits()
+    named = {"gateway": "gw", "limits": limits, "clock": Clock()}
+    ratios, files_ns, topic_ns = [], [], []
+    with tempfile.TemporaryDirectory() as folder, LocalKafka() as kafka:
+        for number in range(pairs + 1):
+            files = Recorder(Path(folder, str(number)), run_id=f"f{number}", **named)  # type: ignore[arg-type]
+            make_cluster = partial(Cluster, [kafka.bootstrap_servers])
+            sender = TopicSender("events", make_cluster, limits=limits, key="gw", clock=Clock())
+            topic = Recorder(None, sender, run_id=f"t{number}", **named)  # type: ignore[arg-type]
+            order = [files, topic] if number % 2 else [topic, files]
+            taken = {id(one): recorded_ns(charges, one) for one in order}
+            if number:  # the first pair warms up
+                files_ns.append(taken[id(files)])
+                topic_ns.append(taken[id(topic)])
+                ratios.append(taken[id(topic)] / taken[id(files)])
+    print(
+        f"append while rows go to files  {median(files_ns):6.0f} ns   to a topic {median(topic_ns):.0f} ns: "
+        f"{median(ratios):.3f} x (median of {pairs} pairs, {min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+def block_ms(batch: RowBatch) -> tuple[float, int]:
+    """CPU of table → blocks; bytes."""
+    table = event_table(batch.columns(0, batch.offset), batch.memos, gateway="gw", run_id="run")
+    begin = time.thread_time_ns()
+    size = sum(
+        len(block_bytes(table.slice(at, BLOCK_ROWS))) for at in range(0, len(table), BLOCK_ROWS)
+    )
+    return (time.thread_time_ns() - begin) / 1e6, size
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--pairs", type=int, default=0)
+    args = parser.parse_args()
+    rounds = args.rounds
     warm_up()
     charges = make_charges(make_memos())
     loop_ns = best(rounds, lambda: do_nothing(charges))
@@ -142,6 +206,11 @@ def main() -> None:
     print(f"                      Parquet {encode_ms:6.2f} ms CPU")
     print(f"                      file    {write_ms:6.2f} ms wall clock, fsync twice")
     print(f"on the disk                    {size_bytes / ROWS:6.2f} bytes/row")
+    pack_ms, block_size = min(block_ms(batch) for _ in range(rounds))
+    print(f"blocks for a topic             {pack_ms:6.2f} ms CPU in place of Parquet")
+    print(f"in a topic                     {block_size / ROWS:6.2f} bytes/row")
+    if args.pairs:
+        measure_pairs(charges, args.pairs)
 
 
 if __name__ == "__main__":

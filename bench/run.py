@@ -22,6 +22,7 @@ NAMES = (
     "hold",
     "clients",
     "record_cost",
+    "ingest",
     "scrape",
     "many_names",
     "adversary",

@@ -16,6 +16,7 @@ from kvota.gateway.listeners import LET_IN_AT_ONCE
 from kvota.gateway.little_reads import LITTLE_READ_BYTES
 from kvota.gateway.receive_buffers import RECEIVE_BUFFER_BYTES, WIDE_BYTES, WIDE_MAX
 from kvota.gateway.settings import GatewayLimits, leaving_max
+from kvota.record.event_block import UNPACKED_BYTES_MAX
 from kvota.record.record_limits import RecordLimits
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.caller import ASK_MS_MAX
@@ -51,6 +52,7 @@ DEFAULTS = {
     "HURRY_S": HURRY_S,
     "LOGIN_S": LOGIN_S,
     "limits.request_bytes_max": connection.request_bytes_max,
+    "UNPACKED_BYTES_MAX": UNPACKED_BYTES_MAX,
     "SASL_BYTES_MAX": SASL_BYTES_MAX,
     "MUTATION_BYTES_MAX": MUTATION_BYTES_MAX,
     "TOPICS_MAX": TOPICS_MAX,

@@ -42,9 +42,10 @@ _IF_MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
-    """The folder into which decisions are recorded, and how much of them is kept."""
+    """The folder and the topic into which decisions are recorded, and how much of them is kept."""
 
     folder: Path | None
+    topic: str | None
     folder_bytes_max: int
     age_s_max: float
     flush_rows: int
@@ -174,9 +175,10 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         reader.faults += faults_of_own_tls(kafka, servers or ())
     limits, connection = _limits(reader, upstream, kafka)
     quotas = read_quota_settings(reader, path, listens_at=first_listener.host)
+    record = _record(reader, folder)
     tells_clients = upstream.value("proxy_protocol", False, values.read_boolean)  # noqa: FBT003
     if tells_clients:
-        asks = quotas.source is QuotaSourceKind.TOPIC
+        asks = quotas.source is QuotaSourceKind.TOPIC or record.topic is not None
         problem = problem_behind_proxy(kafka, servers or (), asks=asks)
         if problem:
             upstream.fault("proxy_protocol", problem, PROXY_REMEDY)
@@ -212,7 +214,7 @@ def _config(reader: Reader, path: Path) -> GatewayConfig:
         ),
         kafka=kafka,
         quotas=quotas,
-        record=_record(reader, folder),
+        record=record,
         http=_http(reader, advertised_host, own),
         pid_file=folder / listen.value("pid_file", f"{path.stem}.pid", values.read_path),
         is_pid_file_stated="pid_file" in listen.data,
@@ -318,7 +320,7 @@ def _record(reader: Reader, folder: Path) -> RecordSettings:
     record = reader.table("record")
     reader.known(
         ("record",),
-        ("folder", "bytes_max", "age_max", "flush_rows", "flush_interval", "buffer_rows"),
+        ("folder", "topic", "bytes_max", "age_max", "flush_rows", "flush_interval", "buffer_rows"),
     )
     name = record.value("folder", "", values.read_path)
     default = RecordLimits()
@@ -332,6 +334,7 @@ def _record(reader: Reader, folder: Path) -> RecordSettings:
         )
     return RecordSettings(
         folder=folder / name if name else None,
+        topic=record.value("topic", None, values.read_topic),
         folder_bytes_max=record.value(
             "bytes_max", default.folder_bytes_max, values.read_size_bytes
         ),

@@ -22,6 +22,7 @@ from kvota.metrics.process_facts import process_facts
 from kvota.metrics.tally import Tally, TallySnapshot
 from kvota.metrics.volume_families import VolumeFacts, facts_of
 from kvota.model.quota_type import QuotaType
+from kvota.record.record_limits import RecordStatus
 from kvota.record.recorder import Recorder
 from kvota.record.row_counter import CountingSink
 from kvota.session.explaining import QuotaExplanation, explain
@@ -174,8 +175,8 @@ class Observatory:
         if not glance.reaches_brokers:
             reasons.append(f"no broker can be reached: {', '.join(glance.unreachable)}")
         notes = [f"{address} cannot be reached" for address in glance.unreachable]
-        if isinstance(self.sink, Recorder) and not self.sink.status().recording:
-            notes.append(f"decisions are not recorded: {self.sink.status().last_error}")
+        if isinstance(self.sink, Recorder):
+            notes += _record_notes(self.sink.status())
         return Health(is_live=True, reasons=tuple(reasons), notes=tuple(notes))
 
     # ------------------------------------------------------------------ asking others
@@ -223,3 +224,12 @@ async def _answer(call: Callable[[], T], ask: Callable[[Callable[[], None]], Non
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _record_notes(status: RecordStatus) -> list[str]:
+    notes = []
+    if not status.recording:
+        notes.append(f"decisions are not recorded: {status.last_error}")
+    elif status.topic is not None and not status.topic.is_up:
+        notes.append(f"decisions do not reach their topic: {status.topic.last_error}")
+    return notes

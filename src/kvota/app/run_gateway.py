@@ -53,6 +53,7 @@ from kvota.store.quota_store import QuotaStore
 from kvota.tls.server_tls import pass_over_unreadable_names
 
 if TYPE_CHECKING:
+    from kvota.record.topic_sender import TopicSender
     from kvota.web.server import HttpServer
 
 log = logging.getLogger("kvota.gateway")
@@ -184,6 +185,12 @@ def _say_recorded(sink: Recorder | CountingSink) -> None:
             status.rows_dropped,
             status.files,
         )
+    if status.topic is not None:
+        log.info(
+            "sent %d decisions to the topic, %d dropped",
+            status.topic.rows_written,
+            status.topic.rows_dropped,
+        )
 
 
 def _show(
@@ -239,16 +246,37 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _sink(config: GatewayConfig, observer: ShadowWatch, run_id: str) -> Recorder | CountingSink:
-    folder = config.record.folder
-    if folder is None:
+    record = config.record
+    if record.folder is None and record.topic is None:
         return CountingSink(observer, clock=SystemClock())
     return Recorder(
-        folder,
+        record.folder,
+        None if record.topic is None else _topic_sender(config, record.topic),
         gateway=config.name,
         run_id=run_id,
         limits=config.record.limits,
         clock=SystemClock(),
         observer=observer,
+    )
+
+
+def _topic_sender(config: GatewayConfig, topic: str) -> "TopicSender":
+    """Return who sends rows to the cluster itself: the gateway's own connections pass no quota of its own.
+
+    Raises:
+        UsageError: a property of the gateway's own login cannot be used.
+    """
+    from kvota.app.own_cluster import own_cluster  # kio takes a while
+    from kvota.record.topic_sender import CLIENT_ID, TopicSender
+
+    make_cluster = partial(own_cluster, config, client_id=CLIENT_ID)
+    make_cluster()  # nothing is connected yet; what is wrong is said before the gateway listens
+    return TopicSender(
+        topic,
+        make_cluster,
+        limits=config.record.limits,
+        key=config.name,
+        clock=SystemClock(),
     )
 
 
@@ -310,7 +338,9 @@ async def _say_ready(
 
 def summary(config: GatewayConfig, quotas: ClientQuotas) -> list[str]:
     """Return the first lines of the log: what is enforced, and where decisions go."""
-    where = str(config.record.folder) if config.record.folder else "nowhere (no [record] folder)"
+    places = [str(config.record.folder)] if config.record.folder else []
+    places += [f"topic {config.record.topic}"] if config.record.topic else []
+    where = " and ".join(places) or "nowhere (no [record] folder)"
     upstream = ", ".join(address_text(*server) for server in config.gateway.upstream)
     counted = ", ".join(f"{kind} {algorithm_text(config, kind)}" for kind in CONFIGURABLE_TYPES)
     shadow = [] if config.shadow is None else [f"in shadow mode beside them: {config.shadow.path}"]

@@ -60,7 +60,7 @@ class Unread(NamedTuple):
 
 
 def encode_batch(
-    rows: Sequence[tuple[bytes, bytes | None]],
+    rows: Sequence[tuple[bytes | None, bytes | None]],
     *,
     now_ms: int,
     producer: ProducerState = NO_PRODUCER,
@@ -73,8 +73,7 @@ def encode_batch(
             (
                 b"\0\0",
                 uvarint(2 * number),
-                uvarint(2 * len(key)),
-                key,
+                _NONE if key is None else uvarint(2 * len(key)) + key,
                 _NONE if value is None else uvarint(2 * len(value)) + value,
                 b"\0",
             )

@@ -317,6 +317,21 @@ ROWS_WRITTEN = Metric("kvota_record_rows_written_total", _COUNTER, (), "Rows tha
 ROWS_DROPPED = Metric(
     "kvota_record_rows_dropped_total", _COUNTER, (), "Rows that will be in no file"
 )
+TOPIC_ROWS_WRITTEN = Metric(
+    "kvota_record_topic_rows_written_total", _COUNTER, (), "Rows that the topic of record.topic has"
+)
+TOPIC_ROWS_DROPPED = Metric(
+    "kvota_record_topic_rows_dropped_total",
+    _COUNTER,
+    (),
+    "Rows that the topic of record.topic will not have",
+)
+RECORDING_TO_TOPIC = Metric(
+    "kvota_recording_to_topic",
+    _GAUGE,
+    (),
+    "1 while the topic of record.topic takes decisions, 0 while the cluster does not",
+)
 RECORD_FILES = Metric("kvota_record_files", _GAUGE, (), "Files of the record")
 RECORD_BYTES = Metric("kvota_record_bytes", _GAUGE, (), "Their sizes")
 RECORDING = Metric(

@@ -343,6 +343,10 @@ def _of_gateway(observed: Observed) -> Iterator[AnyFamily]:
         yield Family.one(declared.RECORD_FILES, record.files)
         yield Family.one(declared.RECORD_BYTES, record.bytes)
         yield Family.one(declared.RECORDING, int(record.recording))
+        if record.topic is not None:
+            yield Family.one(declared.TOPIC_ROWS_WRITTEN, record.topic.rows_written)
+            yield Family.one(declared.TOPIC_ROWS_DROPPED, record.topic.rows_dropped)
+            yield Family.one(declared.RECORDING_TO_TOPIC, int(record.topic.is_up))
     yield Family.one(declared.QUOTAS_VERSION, glance.quotas_version)
     yield Family.one(declared.QUOTAS_ENTITIES, glance.entities)
     yield Family.by(

@@ -3,6 +3,25 @@
 from typing import Protocol
 
 
+class TopicFacts(Protocol):
+    """``record.TopicStatus`` is such."""
+
+    @property
+    def is_up(self) -> bool:
+        """False while the cluster does not take rows."""
+        ...
+
+    @property
+    def rows_written(self) -> int:
+        """Rows that the topic has."""
+        ...
+
+    @property
+    def rows_dropped(self) -> int:
+        """Rows that it will not have."""
+        ...
+
+
 class RecordFacts(Protocol):
     """``record.RecordStatus`` is such."""
 
@@ -13,7 +32,7 @@ class RecordFacts(Protocol):
 
     @property
     def rows_written(self) -> int:
-        """Rows that are on disk."""
+        """Rows that are on disk; without a folder, in the topic."""
         ...
 
     @property
@@ -29,4 +48,9 @@ class RecordFacts(Protocol):
     @property
     def bytes(self) -> int:
         """Their size."""
+        ...
+
+    @property
+    def topic(self) -> TopicFacts | None:
+        """How the recording into a topic stands, where there is one."""
         ...

@@ -1,6 +1,7 @@
 """Puts the rows of several files together, counter by counter."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kvota.model.quota_type import FACTS
-from kvota.record.event_file import EventFile
 from kvota.record.event_schema import WRITE_SCHEMA
 
 _Array = np.ndarray[Any, np.dtype[Any]]
@@ -27,7 +27,7 @@ class UnfitError(Exception):
     """A file cannot be merged; the text says why."""
 
 
-def read_rows(file: EventFile) -> pa.Table:
+def read_rows(path: Path) -> pa.Table:
     """Read all of a file, as ``event_schema.WRITE_SCHEMA`` has it.
 
     Raises:
@@ -35,10 +35,10 @@ def read_rows(file: EventFile) -> pa.Table:
         FileNotFoundError: it is gone.
     """
     try:
-        footer = pq.read_metadata(file.path)
+        footer = pq.read_metadata(path)
         texts = [name for name in footer.schema.names if name in _TEXTS]
         with pq.ParquetFile(
-            file.path, metadata=footer, read_dictionary=texts, page_checksum_verification=True
+            path, metadata=footer, read_dictionary=texts, page_checksum_verification=True
         ) as source:
             rows = source.read()
     except FileNotFoundError:
@@ -46,11 +46,24 @@ def read_rows(file: EventFile) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         msg = f"its rows cannot be read ({error})"
         raise UnfitError(msg) from error
+    return as_written(rows)
+
+
+def as_written(rows: pa.Table) -> pa.Table:
+    """Return rows of any version that is read here as ``event_schema.WRITE_SCHEMA`` has them.
+
+    Raises:
+        UnfitError: they lack a column, or have nulls where there are none.
+    """
     if "algorithm" not in rows.column_names:
         rows = rows.append_column("algorithm", _first_algorithms(rows["quota_type"]))
     for field in WRITE_SCHEMA:
         if field.nullable and field.name not in rows.column_names:  # of an older version
             rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
+    missing = sorted(set(WRITE_SCHEMA.names) - set(rows.column_names))
+    if missing:
+        msg = f"it has no column {', '.join(missing)}"
+        raise UnfitError(msg)
     columns = [rows[field.name].cast(field.type) for field in WRITE_SCHEMA]
     for column, field in zip(columns, WRITE_SCHEMA, strict=True):
         if column.null_count and not field.nullable:

@@ -143,7 +143,7 @@ def _merge(folder: Path, group: Group) -> Merged:
     tables = []
     for file in group:
         try:
-            tables.append(read_rows(file))
+            tables.append(read_rows(file.path))
         except UnfitError as error:
             raise _UnfitFileError(file.path, str(error)) from error
         if not file.is_unchanged():

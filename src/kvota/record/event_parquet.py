@@ -57,7 +57,7 @@ def parquet_bytes(
     ) as writer:
         if sources:
             for start, length in _merged_groups(table.num_rows, sources):
-                writer.write_table(_with_own_texts(table.slice(start, length)))
+                writer.write_table(with_own_texts(table.slice(start, length)))
         else:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(metadata)
@@ -74,7 +74,7 @@ def _merged_groups(rows: int, sources: Collection[str]) -> Iterator[tuple[int, i
         yield start, _MERGED_GROUP_ROWS
 
 
-def _with_own_texts(rows: pa.Table) -> pa.Table:
+def with_own_texts(rows: pa.Table) -> pa.Table:
     """Leave out texts that no row has: each row group is written with all that its table has."""
     columns = [_with_used_texts(column.combine_chunks()) for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)

@@ -48,8 +48,18 @@ class RecordLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatus:
+    """These numbers tell how the recording into a topic stands."""
+
+    is_up: bool  # false before start, after close, and while the cluster does not take rows
+    rows_written: int
+    rows_dropped: int
+    last_error: str | None  # of the last failure, also when it is over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStatus:
-    """These numbers tell how the recording stands."""
+    """These numbers tell how the recording stands: into the folder or, where there is none, into the topic."""
 
     recording: bool  # false before start, after close, and while the disk refuses
     rows_written: int
@@ -57,3 +67,4 @@ class RecordStatus:
     files: int  # complete files in the folder now
     bytes: int  # their size
     last_error: str | None  # of the last failure, also when it is over
+    topic: TopicStatus | None = None

@@ -40,6 +40,7 @@ class RowBatch:
         "memos",
         "offset",
         "rows",
+        "sent_offset",
         "text_chars",
         "written_offset",
     )
@@ -48,6 +49,7 @@ class RowBatch:
         self.rows = bytearray(rows_max * ROW_BYTES)
         self.offset = 0  # bytes appended
         self.written_offset = 0  # bytes that are on disk, or given up
+        self.sent_offset = 0  # bytes that are on their way to a topic
         self.counted_offset = 0  # bytes that have been summed up
         self.memos: list[ChargeMemo] = []
         self.text_chars = 0
@@ -71,5 +73,6 @@ class RowBatch:
         self.memos = []
         self.text_chars = 0
         self.written_offset = 0
+        self.sent_offset = 0
         self.counted_offset = 0
         self.offset = 0

@@ -1,9 +1,12 @@
-"""A thread turns batches of packed rows into files."""
+"""A thread turns batches of packed rows into files, and hands them to whoever sends them to a topic."""
 
 import logging
 from enum import Enum, auto
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
+from typing import Protocol
+
+import pyarrow as pa
 
 from kvota.model.clock import Clock
 from kvota.record.event_files import EventFiles
@@ -11,7 +14,7 @@ from kvota.record.event_parquet import parquet_bytes, run_in
 from kvota.record.event_table import event_table
 from kvota.record.record_limits import RecordLimits
 from kvota.record.row_appender import RowAppender
-from kvota.record.row_batch import ROW_BYTES, RowBatch
+from kvota.record.row_batch import ROW_BYTES, PackedRows, RowBatch
 
 logger = logging.getLogger(__name__)
 
@@ -31,18 +34,42 @@ class _Result(Enum):
     AGAIN = auto()  # they are to be tried again
 
 
+class TopicRows(Protocol):
+    """Takes rows for a topic; ``topic_sender.TopicSender`` does, which needs a client of the cluster."""
+
+    def put(self, table: pa.Table) -> None:
+        """Take rows, or count them as dropped; never waits."""
+        ...
+
+    def drop(self, rows: int) -> None:
+        """Count rows that cannot be sent."""
+        ...
+
+
 class RowWriter:
     """Writes full batches, and the current one when none gets full for a while.
 
     Rows that cannot be written stay in memory and are tried again after a pause. Meanwhile the appender runs
-    out of free batches: new rows are dropped and counted, and traffic goes on.
+    out of free batches: new rows are dropped and counted, and traffic goes on. A topic has them before that, once:
+    a cluster that is away holds no file up.
+
+    Args:
+        appender: whose rows these are.
+        full: its full batches.
+        files: where files go; None: there are none.
+        topic: who takes rows for a topic; None: nobody.
+        limits: when to write, and to try again.
+        clock: Unix time.
+        gateway: whose rows these are.
+        run_id: and of which start of it.
     """
 
     def __init__(  # noqa: PLR0913  (all of it is wired in one place)
         self,
         appender: RowAppender,
         full: "SimpleQueue[RowBatch | None]",
-        files: EventFiles,
+        files: EventFiles | None,
+        topic: TopicRows | None = None,
         *,
         limits: RecordLimits,
         clock: Clock,
@@ -56,6 +83,7 @@ class RowWriter:
         self._appender = appender
         self._full = full
         self._files = files
+        self._topic = topic
         self._limits = limits
         self._clock = clock
         self._gateway = gateway
@@ -142,19 +170,34 @@ class RowWriter:
     def _write_rows(self, batch: RowBatch, end: int) -> None:
         rows = batch.columns(batch.written_offset, end)
         table = event_table(rows, batch.memos[:], gateway=self._gateway, run_id=self._run_id)
+        self._send(batch, table, end)
+        if self._files is not None:
+            self._write_file(self._files, rows, table)
+
+    def _send(self, batch: RowBatch, table: pa.Table, end: int) -> None:
+        """Hand on what has not been: a file of these rows may be tried again and again."""
+        if self._topic is not None and batch.sent_offset < end:
+            sent = max(0, batch.sent_offset - batch.written_offset) // ROW_BYTES
+            batch.sent_offset = end
+            self._topic.put(table.slice(sent))
+
+    def _write_file(self, files: EventFiles, rows: PackedRows, table: pa.Table) -> None:
         first_seq = int(rows["seq"][0])
         name = f"events-{self._gateway}-{self._run_id}-{first_seq:012d}-{self._file_number}.parquet"
         run = run_in(table, gateway=self._gateway, run_id=self._run_id)
         content = memoryview(parquet_bytes(table, [run]))
-        was_there = self._files.write(name, content, now_s=self._now_s())
+        was_there = files.write(name, content, now_s=self._now_s())
         self._file_number += 1
         if not was_there:
             logger.warning(
                 "the record folder was gone and has been made again: %s; what was in it is not in it now",
-                self._files.folder,
+                files.folder,
             )
 
     def _lose(self, batch: RowBatch, end: int) -> None:
+        if self._topic is not None and batch.sent_offset < end:
+            self._topic.drop((end - max(batch.sent_offset, batch.written_offset)) // ROW_BYTES)
+            batch.sent_offset = end
         self.rows_lost += (end - batch.written_offset) // ROW_BYTES
         batch.written_offset = end
 
@@ -166,7 +209,7 @@ class RowWriter:
         logger.error(
             "recording stops: %s: %s. Traffic goes on; rows wait in memory, then they are dropped and"
             " counted. Trying again every %g s",
-            self._files.folder,
+            self._where,
             self.last_error,
             self._limits.retry_pause_s,
         )
@@ -177,13 +220,13 @@ class RowWriter:
         unsaid = dropped - self._dropped_said
         if self.is_failing:
             self.is_failing = False
-            logger.warning("recording again: %s: %d rows were dropped", self._files.folder, unsaid)
+            logger.warning("recording again: %s: %d rows were dropped", self._where, unsaid)
             self._dropped_said = dropped
         elif unsaid and not self._is_behind:
             self._is_behind = True
             logger.warning(
                 "recording is behind: decisions come faster than %s takes them; %d rows were dropped so far",
-                self._files.folder,
+                self._where,
                 unsaid,
             )
             self._dropped_said = dropped
@@ -191,22 +234,28 @@ class RowWriter:
             self._is_behind = False
             logger.warning(
                 "recording keeps up again: %s: %d more rows were dropped",
-                self._files.folder,
+                self._where,
                 unsaid,
             )
             self._dropped_said = dropped
         self._dropped_before = dropped
 
     def _remove_old(self) -> None:
+        if self._files is None:
+            return
         try:
             self._files.remove_old(now_s=self._now_s())
         except OSError as error:
             self.last_error = _reason(error)
             if not self._cannot_remove:
                 self._cannot_remove = True
-                logger.warning("old recordings stay: %s: %s", self._files.folder, self.last_error)
+                logger.warning("old recordings stay: %s: %s", self._where, self.last_error)
         else:
             self._cannot_remove = False
+
+    @property
+    def _where(self) -> str:
+        return "the topic" if self._files is None else str(self._files.folder)
 
     def _now_s(self) -> float:
         return self._clock.now_us() / 1e6

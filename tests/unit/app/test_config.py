@@ -65,7 +65,7 @@ def test_only_the_upstream_must_be_said(tmp_path: Path) -> None:
     assert config.gateway.limits == GatewayLimits()
     assert config.gateway.connection == ConnectionSettings()
     assert config.quotas.file == tmp_path / "quotas.toml"
-    assert config.record.folder is None
+    assert (config.record.folder, config.record.topic) == (None, None)
     assert set(config.windows.values()) == {QuotaWindow(11, 1000)}
     assert config.quotas.buckets == {}
 
@@ -97,6 +97,7 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
             algorithm = "sampled_rate"
             [record]
             folder = "events"
+            topic = "kvota.events"
             bytes_max = "1GiB"
             age_max = "2d"
             flush_rows = 7
@@ -160,6 +161,7 @@ def test_every_setting_arrives_where_it_counts(tmp_path: Path) -> None:
     }
     assert config.quotas.file == tmp_path / "other.toml"
     assert (record.folder, record.folder_bytes_max) == (tmp_path / "events", 2**30)
+    assert record.topic == "kvota.events"
     assert (record.age_s_max, record.flush_interval_s) == (172_800, 0.25)
     assert (record.flush_rows, record.buffer_rows) == (7, 18)
     assert config.windows[QuotaType.PRODUCE] == QuotaWindow(2, 3_000)

@@ -28,7 +28,7 @@ from kvota.model.decision_sink import ADMITTED, NO_ANSWER, REJECTED, THROTTLED
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import sanitise
-from kvota.record.record_limits import RecordStatus
+from kvota.record.record_limits import RecordStatus, TopicStatus
 from kvota.volumes import (
     Observation,
     PerVolumeLimit,
@@ -113,7 +113,13 @@ def observed(rows: Rows) -> Observed:
         tally=tally,
         glance=glance,
         record=RecordStatus(
-            recording=True, rows_written=5, rows_dropped=0, files=1, bytes=10, last_error=None
+            recording=True,
+            rows_written=5,
+            rows_dropped=0,
+            files=1,
+            bytes=10,
+            last_error=None,
+            topic=TopicStatus(is_up=False, rows_written=3, rows_dropped=2, last_error="away"),
         ),
         uncounted=0,
         process=process_facts(1.5),

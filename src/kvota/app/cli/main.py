@@ -27,6 +27,7 @@ from kvota.model.errors import KvotaError
 EXTRA_OF_COMMAND = {
     "demo": "demo",
     "usage": "spark",
+    "ingest": "spark",
     "replay": "spark",
     "recommend": "spark",
     "kafka": "localkafka",
@@ -57,6 +58,7 @@ COMMANDS: dict[str, str] = {
     "demo": "the whole circle on a real Kafka, in about four minutes",
     "gateway": "run the gateway in front of a Kafka cluster",
     "record": "merge, check and show the files of a record",
+    "ingest": "take what gateways record, in folders or a topic, into one record",
     "status": "who is held back now, and who uses how much of its limit",
     "explain": "why a client is treated as it is, until when, and what would change it",
     "usage": "who uses how much, from the record",

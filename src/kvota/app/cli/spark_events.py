@@ -56,6 +56,13 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser, place)
     add_converting_options(parser)
     add_period_options(parser)
+    add_spark_options(parser)
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--raw", action="store_true", help="exact numbers instead of rounded ones")
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--master`` and ``--conf``."""
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
     parser.add_argument(
         "--conf",
@@ -65,8 +72,6 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of Spark, e.g. spark.driver.memory=2g; may be repeated",
     )
-    parser.add_argument("--output", choices=("table", "json"), default="table")
-    parser.add_argument("--raw", action="store_true", help="exact numbers instead of rounded ones")
 
 
 def add_top_option(parser: argparse.ArgumentParser, shown: str) -> None:
@@ -139,7 +144,7 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
         if other is None:
             found = _found_here(args, wanted)
         rows = other.rows if other is not None else None if found is None else found.rows
-        with _py4j_says_nothing():  # also while Spark starts
+        with py4j_says_nothing():  # also while Spark starts
             with working("starting Spark"):
                 from pyspark.sql import SparkSession
 
@@ -209,7 +214,7 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
         try:
             with (
                 working(title, how_far=_Rows(spark, now.within(job.wanted).rows).how_far),
-                _spark_errors(spark),
+                spark_errors(spark),
                 job.while_it_works(),
             ):
                 answer = work(Record(spark, now, job.wanted))
@@ -224,7 +229,7 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
 
 
 def _converted(job: _Job, other: OtherRecord) -> "FoundEvents":
-    with _spark_errors(job.spark), job.while_it_works():
+    with spark_errors(job.spark), job.while_it_works():
         found = other.converted(job.spark)
     return _of_period(found, job.wanted)
 
@@ -234,7 +239,7 @@ class _RecordChangedError(KvotaError):
 
 
 @contextmanager
-def _spark_errors(spark: "SparkSession") -> Iterator[None]:
+def spark_errors(spark: "SparkSession") -> Iterator[None]:
     """Turn what Spark raises into one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -287,7 +292,7 @@ def _of_period(found: "FoundEvents", wanted: "Period") -> "FoundEvents":
 
 
 @contextmanager
-def _py4j_says_nothing() -> Iterator[None]:
+def py4j_says_nothing() -> Iterator[None]:
     """Leave out what py4j tells the root logger where it is interrupted: a stack trace of its own."""
     root = logging.getLogger()
     root.addFilter(_is_ours)

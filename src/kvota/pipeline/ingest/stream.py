@@ -1,0 +1,133 @@
+"""Runs the stream: batch after batch of pieces becomes part of a record."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from kvota.pipeline.ingest import folder_source, topic_source
+from kvota.pipeline.ingest.take_pieces import Outcome, take_pieces
+from kvota.record.ingested import IngestFolder
+
+# So much of the query's id stands in the names of files.
+_ID_CHARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one batch has brought.
+
+    Attributes:
+        batch: its number.
+        rows: new ones.
+        repeated: those that had been taken before.
+        files: so many were written.
+        outcome: what was wrong with some pieces.
+    """
+
+    batch: int
+    rows: int
+    repeated: int
+    files: int
+    outcome: Outcome
+
+
+def read_folders(spark: SparkSession, folders: Sequence[Path], *, into: Path) -> DataStreamReader:
+    """Return a stream of the files in folders."""
+    spark.dataSource.register(folder_source.FolderSource)
+    names = folder_source.SEPARATOR.join(str(folder) for folder in folders)
+    return spark.readStream.format(folder_source.FORMAT).options(
+        folders=names, into=str(into), tasks=str(spark.sparkContext.defaultParallelism)
+    )
+
+
+def read_topic(
+    spark: SparkSession,
+    topic: str,
+    *,
+    servers: str,
+    command_config: Path | None,
+    checkpoint: Path,
+) -> DataStreamReader:
+    """Return a stream of a topic's blocks; no password is in Spark's plan, only the name of the file that has it."""
+    spark.dataSource.register(topic_source.TopicSource)
+    return spark.readStream.format(topic_source.FORMAT).options(
+        topic=topic,
+        servers=servers,
+        command_config="" if command_config is None else str(command_config),
+        checkpoint=str(checkpoint),
+    )
+
+
+def start(
+    source: DataStreamReader,
+    folder: IngestFolder,
+    *,
+    checkpoint: Path,
+    every_s: float | None,
+    on_batch: Callable[[Taken], None],
+) -> StreamingQuery:
+    """Begin to take what the source has into the record.
+
+    Args:
+        source: of ``read_folders`` or ``read_topic``.
+        folder: of the record, opened.
+        checkpoint: where Spark remembers how far it is.
+        every_s: between two looks for something new; None: it ends when all there is has been taken.
+        on_batch: called after each batch that was not empty.
+    """
+    batches = _Batches(folder, checkpoint, on_batch)
+    writer = source.load().writeStream.foreachBatch(batches.take)
+    writer = writer.option("checkpointLocation", checkpoint.as_uri())
+    if every_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds").start()
+
+
+class _Batches:
+    """Takes each batch once, however often Spark begins it."""
+
+    def __init__(
+        self, folder: IngestFolder, checkpoint: Path, on_batch: Callable[[Taken], None]
+    ) -> None:
+        self._folder = folder
+        self._checkpoint = checkpoint
+        self._on_batch = on_batch
+        self._query = ""
+        # Workers of a process that was killed may write for a while: no file of theirs has the name of one of ours.
+        self._attempt = secrets.token_hex(4)
+
+    def take(self, pieces: DataFrame, batch: int) -> None:
+        """Take one batch, all of it or nothing."""
+        query = self._query_id()
+        if self._folder.has(query, batch):
+            return
+        before = self._folder.progress
+        outcome = take_pieces(
+            pieces,
+            into=self._folder.into,
+            name=f"events-ingest-{query[:_ID_CHARS]}-{self._attempt}-{batch:012d}",
+            taken=self._folder.ledger.runs,
+        )
+        after = self._folder.publish(query, batch, outcome.files, repeated=outcome.repeated)
+        taken = Taken(
+            batch=batch,
+            rows=after.rows - before.rows,
+            repeated=after.repeated - before.repeated,
+            files=len(after.files),
+            outcome=outcome,
+        )
+        if taken.rows or taken.repeated or outcome.bad or outcome.gone:
+            self._on_batch(taken)
+
+    def _query_id(self) -> str:
+        """The id is the checkpoint's: another one counts its batches anew."""
+        if not self._query:
+            metadata: Mapping[str, str] = json.loads((self._checkpoint / "metadata").read_text())
+            self._query = metadata["id"].replace("-", "")
+        return self._query

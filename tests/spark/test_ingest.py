@@ -1,0 +1,192 @@
+"""``kvota ingest``: each decision is in the record once, whatever comes, in whatever order, and whoever is killed."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.record.record_files import put
+
+from kvota.app.cli.main import main
+from kvota.record.check import check
+from kvota.record.found_events import find_events
+from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+# ``KVOTA_KILLS=20`` kills so often.
+KILLS = int(os.environ.get("KVOTA_KILLS", "3"))
+MASTER = ("--master", "local[2]")
+NONE = {"batches": 0, "files": 0, "decisions": 0, "repeated_decisions": 0}
+SEEN_S = 300.0
+
+
+def ingested(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, object]:
+    capsys.readouterr()
+    assert main(["ingest", *map(str, arguments), "--output", "json"]) == 0
+    told: dict[str, object] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def numbers(told: dict[str, object]) -> dict[str, object]:
+    return {name: told[name] for name in NONE}
+
+
+def disordered(rows: Sequence[EventRow], folder: Path, seed: int) -> int:
+    """Write rows late, reordered and some of them several times; returns how many were written.
+
+    Files have whatever rows of whatever run, in any order, and their seqs overlap.
+    """
+    rng = random.Random(seed)
+    by_piece = [list(rows[begin : begin + 500]) for begin in range(0, len(rows), 500)]
+    pieces = [*by_piece, *rng.sample(by_piece, len(by_piece) // 4)]
+    pieces += [rng.sample(list(rows), 300) for _ in range(4)]
+    rng.shuffle(pieces)
+    # Neighbours are mixed: their rows are in two files, in no order.
+    for first, second in zip(pieces[::3], pieces[1::3], strict=False):
+        mixed = [*first, *second]
+        rng.shuffle(mixed)
+        first[:], second[:] = mixed[: len(first)], mixed[len(first) :]
+    for number, piece in enumerate(pieces):
+        put(folder / str(number % 2), piece).rename(folder / str(number % 2) / f"{number}.parquet")
+    return sum(len(piece) for piece in pieces)
+
+
+@pytest.mark.usefixtures("spark")
+def test_duplicated_late_and_reordered_decisions_are_there_once_and_replay_in_their_order(
+    recorded_rows: list[EventRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "into"
+    written = disordered(recorded_rows, tmp_path / "events", 1)
+    folders = [tmp_path / "events" / "0", tmp_path / "events" / "1"]
+
+    told = ingested(capsys, "--events", *folders, "--into", into)
+
+    assert written > 1.2 * len(recorded_rows)
+    assert told["decisions"] == len(recorded_rows)
+    assert told["repeated_decisions"] == written - len(recorded_rows)
+    assert (told["missing_decisions"], told["bad"], told["gone_files"]) == (0, [], 0)
+    checked = check(find_events([into]))
+    assert checked.is_sound
+    assert checked.rows == len(recorded_rows)
+    # The law is about order: a counter that is charged in another one throttles otherwise.
+    assert main(["replay", "--events", str(into), "--law", "--output", "json"]) == 0
+    law = json.loads(capsys.readouterr().out)
+    assert (law["holds"], law["rows"], law["missing_rows"]) == (True, len(recorded_rows), 0)
+    assert law["throttled_rows"] > 3_000
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_second_call_takes_what_is_new_and_tells_what_is_missing(
+    recorded_rows: list[EventRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, into = tmp_path / "record", tmp_path / "into"
+    put(folder, recorded_rows[:500])
+    put(folder, recorded_rows[700:1_000])
+    places = ("--events", folder, "--into", into)
+
+    first = ingested(capsys, *places)
+    again = ingested(capsys, *places)
+    put(folder, recorded_rows[450:700])
+    (folder / "events-gw-run-000000000000-9.parquet").write_bytes(b"no Parquet")
+    third = ingested(capsys, *places)
+
+    assert numbers(first) == {**NONE, "batches": 1, "files": first["files"], "decisions": 800}
+    gap = {"gateway": "gateway-1", "run_id": "run-1", "first_seq": 500, "last_seq": 699}
+    assert (first["missing_decisions"], first["gaps"]) == (200, [gap])
+    assert numbers(again) == NONE
+    assert (again["missing_decisions"], again["gaps"]) == (200, [gap])
+    assert numbers(third) == {"batches": 1, "files": 1, "decisions": 200, "repeated_decisions": 50}
+    assert third["missing_decisions"] == 0
+    (bad,) = third["bad"]  # type: ignore[misc]
+    assert bad["source"].endswith("-9.parquet")
+    assert "not a complete Parquet file" in bad["reason"]
+    # With another checkpoint everything is looked at again, and nothing is taken twice.
+    anew = ingested(capsys, *places, "--checkpoint", tmp_path / "checkpoint")
+    assert (anew["decisions"], check(find_events([into])).rows) == (0, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--topic", "t"), "--topic needs --bootstrap-server"),
+        (("--events", "{}", "--every", "1s"), "--every means nothing without --follow"),
+        (("--events", "{}", "--follow", "--output", "json"), "--follow does not have"),
+        (("--events", "{}/none"), "is no folder"),
+        (("--events", "{}"), "lie in each other"),
+        (("--events", "{}", "--bootstrap-server", "a:1"), "means nothing without --topic"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    arguments: Sequence[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [argument.format(tmp_path) for argument in arguments]
+
+    assert main(["ingest", *given, "--into", str(tmp_path / "into")]) == 2
+
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "into").exists()
+
+
+class Ingest:
+    """A process that follows, with all that it has started."""
+
+    def __init__(self, *arguments: str | Path, log: Path) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "kvota.app.cli.main", "ingest", *map(str, arguments)]
+        with log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                command, stderr=stderr, stdout=stderr, start_new_session=True
+            )
+
+    def until_batches(self, count: int) -> None:
+        end = time.monotonic() + SEEN_S
+        while len(re.findall("kvota: batch", self._log.read_text())) < count:
+            assert self.process.poll() is None, self._log.read_text()
+            assert time.monotonic() < end, self._log.read_text()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """All of it at once: Python, the JVM, its workers."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.mark.usefixtures("spark")
+def test_each_decision_is_there_once_after_kills_at_random_moments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, into = tmp_path / "record", tmp_path / "into"
+    rows = list(RecordedTraffic(9, run_id="run-1", enforced=True).rows(400 * (KILLS + 1)))
+    rng = random.Random(KILLS)
+    places = ("--events", folder, "--into", into)
+    for number in range(KILLS):
+        of_round = rows[400 * number : 400 * (number + 1)]
+        put(folder, of_round[:50])
+        ingest = Ingest(*places, "--follow", "--every", "100ms", *MASTER, log=tmp_path / "log")
+        try:
+            ingest.until_batches(1)
+            # Some rows every moment, so that it is always in the midst of a batch.
+            end = time.monotonic() + rng.uniform(0.0, 2.0)
+            for begin in range(50, 400, 10):
+                put(folder, of_round[begin : begin + 10])
+                if time.monotonic() < end:
+                    time.sleep(0.05)
+        finally:
+            ingest.kill()
+    put(folder, rows[400 * KILLS :])
+
+    assert main(["ingest", *map(str, places), *MASTER]) == 0
+
+    checked = check(find_events([into]))
+    assert checked.is_sound, checked
+    assert checked.rows == len(rows)
+    assert [run.last_seq for run in find_events([into]).runs] == [len(rows) - 1]
+    assert list((into / "_ingest").glob("*.ready")) == []
