@@ -1,0 +1,104 @@
+"""A standalone Spark cluster on this machine, and a server of Spark Connect: real processes, from PySpark's own jars.
+
+Workers' Python has everything that kvota needs, and not kvota: it stands where no ``.pth`` file is read.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from kvota.java.find import spark_java_home
+
+_SPARK_HOME = Path(pyspark.__file__).parent
+_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_STARTS_S_MAX = 120.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    master: str
+    python: Path  # of the workers
+    environment: dict[str, str]
+
+
+def python_without_kvota(folder: Path) -> tuple[Path, dict[str, str]]:
+    """A Python, and its environment, that has this one's packages but those of ``.pth`` files, as kvota is installed here."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "bare"], check=True)
+    python = folder / "bare" / "bin" / "python"
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PY")}
+    environment["PYTHONPATH"] = sysconfig.get_path("purelib")
+    lacks = subprocess.run(
+        [python, "-c", "import kvota"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "No module named 'kvota'" in lacks.stderr
+    return python, environment
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A master and workers with one core each; what they write goes into the folder."""
+    python, environment = python_without_kvota(folder)
+    environment |= {
+        "JAVA_HOME": str(spark_java_home()),
+        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_DAEMON_JAVA_OPTS": _JVM,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "KVOTA_CACHE": str(folder / "cache-of-workers"),
+        "NUMBA_CACHE_DIR": "",
+    }
+    with ExitStack() as running:
+
+        def start(name: str, wanted: str, *arguments: str) -> str:
+            log = folder / f"{name}.log"
+            return running.enter_context(_process(log, wanted, arguments, environment))
+
+        address = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        deploy = "org.apache.spark.deploy"
+        master = start("master", r"at (spark://\S+)", f"{deploy}.master.Master", *address)
+        for number in range(workers):
+            limits = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"))
+            worker = f"{deploy}.worker.Worker"
+            registered = r"(Successfully registered)"
+            start(f"worker-{number}", registered, worker, *address, *limits, master)
+        yield Cluster(master, python, environment)
+
+
+@contextmanager
+def _process(
+    log: Path, wanted: str, arguments: tuple[str, ...], environment: dict[str, str]
+) -> Iterator[str]:
+    """A class of Spark as a process, until the block ends; what its log says first of what is wanted."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [_SPARK_HOME / "bin" / "spark-class", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment | {"SPARK_LAUNCHER_OPTS": _JVM},
+        )
+    try:
+        yield _said(process, log, wanted)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _said(process: "subprocess.Popen[bytes]", log: Path, wanted: str) -> str:
+    end = time.monotonic() + _STARTS_S_MAX
+    while time.monotonic() < end:
+        found = re.search(wanted, log.read_text(errors="replace"))
+        if found:
+            return found[1]
+        assert process.poll() is None, log.read_text(errors="replace")[-3_000:]
+        time.sleep(0.1)
+    raise AssertionError(log.read_text(errors="replace")[-3_000:])
