@@ -27,7 +27,19 @@ _STARTS_S_MAX = 120.0
 class Cluster:
     master: str
     python: Path  # of the workers
-    environment: dict[str, str]
+
+
+def environment_of_workers(folder: Path) -> tuple[Path, dict[str, str]]:
+    python, environment = python_without_kvota(folder)
+    return python, environment | {
+        "JAVA_HOME": str(spark_java_home()),
+        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_DAEMON_JAVA_OPTS": _JVM,
+        "SPARK_DAEMON_MEMORY": "600m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "KVOTA_CACHE": str(folder / "cache-of-workers"),
+        "NUMBA_CACHE_DIR": "",
+    }
 
 
 def python_without_kvota(folder: Path) -> tuple[Path, dict[str, str]]:
@@ -46,16 +58,7 @@ def python_without_kvota(folder: Path) -> tuple[Path, dict[str, str]]:
 @contextmanager
 def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     """A master and workers with one core each; what they write goes into the folder."""
-    python, environment = python_without_kvota(folder)
-    environment |= {
-        "JAVA_HOME": str(spark_java_home()),
-        "SPARK_HOME": str(_SPARK_HOME),
-        "SPARK_DAEMON_JAVA_OPTS": _JVM,
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "KVOTA_CACHE": str(folder / "cache-of-workers"),
-        "NUMBA_CACHE_DIR": "",
-    }
+    python, environment = environment_of_workers(folder)
     with ExitStack() as running:
 
         def start(name: str, wanted: str, *arguments: str) -> str:
@@ -66,11 +69,50 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         deploy = "org.apache.spark.deploy"
         master = start("master", r"at (spark://\S+)", f"{deploy}.master.Master", *address)
         for number in range(workers):
-            limits = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"))
+            limits = (
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(folder / f"work-{number}"),
+            )
             worker = f"{deploy}.worker.Worker"
             registered = r"(Successfully registered)"
             start(f"worker-{number}", registered, worker, *address, *limits, master)
-        yield Cluster(master, python, environment)
+        yield Cluster(master, python)
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """A server of Spark Connect with Spark on two cores; its address."""
+    python, environment = environment_of_workers(folder)
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.log.level": "INFO",  # it tells its port
+    }
+    arguments = [
+        "org.apache.spark.deploy.SparkSubmit",
+        *(
+            "--master",
+            "local[2]",
+            "--class",
+            "org.apache.spark.sql.connect.service.SparkConnectServer",
+        ),
+        *(part for name, text in settings.items() for part in ("--conf", f"{name}={text}")),
+        "spark-internal",
+    ]
+    told = r"Spark Connect server started at: \S*:([0-9]+)"
+    environment |= {"PYSPARK_PYTHON": str(python)}
+    with _process(folder / "connect.log", told, tuple(arguments), environment) as port:
+        yield f"sc://127.0.0.1:{port}"
 
 
 @contextmanager

@@ -46,6 +46,7 @@ EXTRA_OF = {
     "rich": "spark",
     "orjson": "spark",
     "numpy": "spark",
+    "grpc": "connect",
     "kio": "client",
     "yaml": "client",
     "confluent_kafka": "demo",
