@@ -44,8 +44,9 @@ def environment_of_workers(folder: Path) -> tuple[Path, dict[str, str]]:
 
 def python_without_kvota(folder: Path) -> tuple[Path, dict[str, str]]:
     """A Python, and its environment, that has this one's packages but those of ``.pth`` files, as kvota is installed here."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "bare"], check=True)
-    python = folder / "bare" / "bin" / "python"
+    bare = folder / "bare"
+    python = bare / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", bare], check=True)
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PY")}
     environment["PYTHONPATH"] = sysconfig.get_path("purelib")
     lacks = subprocess.run(

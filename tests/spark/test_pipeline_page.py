@@ -25,9 +25,7 @@ PAGE = (DOCS / "pipeline.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def beside_a_record(
-    recorded_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def beside_a_record(recorded_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "record").symlink_to(recorded_folder)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -94,7 +95,7 @@ def save_table(table: DataFrame, name: str, place: str) -> None:
 def _written(write: Callable[[], object], scheme: str, place: str) -> None:
     try:
         write()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         text = str(error)
         if not any(mark in text for mark in _LACKS):
             raise
@@ -109,7 +110,7 @@ def _save_parquet(table: DataFrame, name: str, place: str) -> None:
         # What is there cannot be looked at from here, and no folder is renamed in one step everywhere.
         try:
             table.write.mode("error").parquet(_uri(place))
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             if "PATH_ALREADY_EXISTS" not in str(error):
                 raise
             msg = f"{place} is there already; so far away only a new folder can be written. Name another"
@@ -117,7 +118,7 @@ def _save_parquet(table: DataFrame, name: str, place: str) -> None:
         return
     new = path.absolute().with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        table.write.mode("error").parquet(new.as_uri())
+        table.write.mode("error").parquet(f"file:{new}")
         (new / _MARK).write_text(json.dumps({"table": name}) + "\n", encoding="utf-8")
         _take_place(new, path.absolute())
     except OSError as error:
@@ -160,4 +161,5 @@ def _refuse_others(path: Path) -> None:
 
 def _uri(place: str) -> str:
     path = local_path(place)
-    return place if path is None else path.absolute().as_uri()
+    # As it is: Spark does not read "%20" in it as a blank.
+    return place if path is None else f"file:{path.absolute()}"
