@@ -6,6 +6,7 @@ usage: results_process.py FOLDER MASTER PARTS [NAME=VALUE ...]
 first task runs, with ``own`` the session is one that a user makes, with none of kvota's settings. On stdout is one JSON object.
 """
 
+import io
 import json
 import os
 import signal
@@ -14,12 +15,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from hashlib import blake2b
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kvota.app.cli.exit_codes import DONE
+from kvota.app.cli.main import main
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.pipeline import (
@@ -56,6 +60,7 @@ def results(spark: SparkSession, folder: Path, parts: Iterable[str]) -> dict[str
         "usage": lambda: _text(usage(by_user)),
         "replay": lambda: _text(replay(by_counter, Factors([0.5, 2.0]))),
         "plan": lambda: _plan(spark, found, folder),
+        "commands": lambda: _said_by_commands(folder),
     }
     return {part: made[part]() for part in parts}
 
@@ -73,6 +78,15 @@ def _plan(spark: SparkSession, found: FoundEvents, folder: Path) -> str:
         ),
     )
     return repr((plan.rows(), plan.notes, plan.effects))
+
+
+def _said_by_commands(folder: Path) -> str:
+    """In the session that runs."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert main(["usage", "--events", str(folder), "--output", "json"]) == DONE
+        assert main(["replay", "--events", str(folder), "--rows", "--output", "json"]) == DONE
+    return said.getvalue()
 
 
 def _text(table: DataFrame) -> str:
@@ -115,7 +129,7 @@ def own_session(master: str, settings: dict[str, str]) -> SparkSession:
     return builder.config("spark.ui.enabled", "false").getOrCreate()
 
 
-def main(place: str, master: str, parts: str, *options: str) -> None:
+def make(place: str, master: str, parts: str, *options: str) -> None:
     settings = dict(text.split("=", 1) for text in options)
     wanted = parts.split(",")
     if "own" in wanted:
@@ -132,4 +146,4 @@ def main(place: str, master: str, parts: str, *options: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    make(*sys.argv[1:])

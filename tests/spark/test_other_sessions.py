@@ -25,6 +25,9 @@ WriteEvents = Callable[..., Path]
 Expected = tuple[Path, dict[str, str]]
 PROCESS = Path(results_process.__file__)
 
+# What a session cannot change any more.
+STATIC = "spark.executor.memory=1g"
+
 LOOPBACK = ["spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
 OTHER_SETTINGS = [
     "spark.sql.session.timeZone=Asia/Kolkata",
@@ -44,7 +47,7 @@ if os.environ.get("KVOTA_SESSIONS") == "every":
         "local[1]": ["law,usage,plan", "spark.sql.shuffle.partitions=7"],
         "local[2]": ["own,rows,usage,plan", *OTHER_SETTINGS, "spark.sql.ansi.enabled=false"],
     }
-PARTS = ("rows", "replay", *(("law", "usage", "plan") if OTHER_WAYS else ()))
+PARTS = ("rows", "replay", "commands", *(("law", "usage", "plan") if OTHER_WAYS else ()))
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +84,12 @@ def made(folder: Path, master: str, settings: list[str]) -> dict[str, str]:
     return found | ({"killed": "yes"} if "killed a worker" in done.stderr else {})
 
 
+def kvota(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    code = "import sys; from kvota.app.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
 def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
     expected: Expected, folder_of_workers: Path
 ) -> None:
@@ -99,9 +108,15 @@ def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
 def test_spark_connect(expected: Expected, folder_of_workers: Path) -> None:
     folder, wanted = expected
     with connect_server(folder_of_workers) as url:
-        found = made(folder, url, ["rows,replay"])
+        found = made(folder, url, ["rows,replay,commands"])
+        refused = kvota("usage", "--events", folder, "--master", url, "--conf", STATIC)
 
-    assert found == {"rows": wanted["rows"], "replay": wanted["replay"]}
+    assert found == {part: wanted[part] for part in ("rows", "replay", "commands")}
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"kvota: {STATIC}: the server at {url} does not take this")
+    away = kvota("usage", "--events", folder, "--master", url)
+    assert away.returncode == 3
+    assert away.stderr == f"kvota: no Spark Connect server answers at {url}: Connection refused\n"
 
 
 def test_a_session_with_other_settings_which_keeps_them(

@@ -30,22 +30,30 @@ def connected(url: str, settings: Mapping[str, str]) -> SparkSession:
 
     Raises:
         ModuleNotFoundError: the extra ``connect`` is not installed.
-        UsageError: this is no address of a server.
+        UsageError: this is no address of a server, or it refuses a setting.
         UnreachableError: there is no such server, or it refuses the session.
     """
     if find_spec("grpc") is None:
         raise ModuleNotFoundError(name="grpc")
     _look_for_server(url)
     try:
-        spark = (
-            SparkSession.builder.remote(url).appName("kvota").config(map=dict(settings)).create()
-        )
+        spark = SparkSession.builder.remote(url).create()
         send_code(spark)
     except PySparkException as error:
-        reason = str(error).strip().splitlines()[0]
-        msg = f"Spark Connect did not begin a session at {url}: {reason}"
+        msg = f"Spark Connect did not begin a session at {url}: {_first_line(error)}"
         raise UnreachableError(msg) from error
+    for name, value in settings.items():
+        try:
+            spark.conf.set(name, value)
+        except PySparkException as error:
+            spark.stop()
+            msg = f"{name}={value}: the server at {url} does not take this from a session: {_first_line(error)}"
+            raise UsageError(msg) from error
     return spark
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def _look_for_server(url: str) -> None:
