@@ -3,11 +3,13 @@
 Workers' Python has everything that kvota needs, and not kvota: it stands where no ``.pth`` file is read.
 """
 
+import io
 import os
 import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,10 +25,21 @@ _JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _STARTS_S_MAX = 120.0
 
 
+def packed_environment(folder: Path, python: Path) -> Path:
+    """What ``venv-pack`` makes, but with a program in place of an interpreter, which starts the one that is there."""
+    made = folder / "environment.tar.gz"
+    program = f'#!/bin/sh\nexec {python} "$@"\n'.encode()
+    with tarfile.open(made, "w:gz") as archive:
+        entry = tarfile.TarInfo("bin/python")
+        entry.size, entry.mode = len(program), 0o755
+        archive.addfile(entry, io.BytesIO(program))
+    return made
+
+
 @dataclass(frozen=True)
 class Cluster:
     master: str
-    python: Path  # of the workers
+    environment: Path  # an archive with the workers' Python
 
 
 def environment_of_workers(folder: Path) -> tuple[Path, dict[str, str]]:
@@ -81,7 +94,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             worker = f"{deploy}.worker.Worker"
             registered = r"(Successfully registered)"
             start(f"worker-{number}", registered, worker, *address, *limits, master)
-        yield Cluster(master, python)
+        yield Cluster(master, packed_environment(folder, python))
 
 
 @contextmanager

@@ -95,8 +95,11 @@ def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
 ) -> None:
     folder, wanted = expected
     with standalone_cluster(folder_of_workers) as cluster:
-        python = f"spark.pyspark.python={cluster.python}"
-        settings = ["rows,replay,kill", python, *LOOPBACK, *OTHER_SETTINGS]
+        environment = [
+            f"spark.archives={cluster.environment}#environment",
+            "spark.pyspark.python=./environment/bin/python",
+        ]
+        settings = ["rows,replay,kill", *environment, *LOOPBACK, *OTHER_SETTINGS]
         settings += ["spark.executor.memory=512m"]
 
         found = made(folder, cluster.master, settings)
