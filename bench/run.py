@@ -16,6 +16,7 @@ NAMES = (
     "share_groups",
     "pipeline",
     "pipeline_start",
+    "spark_versions",
     "request_log",
     "planning",
     "live_plan",

@@ -2,31 +2,34 @@
 
 usage: results_process.py FOLDER MASTER PARTS [NAME=VALUE ...]
 
-``PARTS`` are of ``results``, with commas between; with ``kill`` among them a worker dies when its first task runs.
-On stdout is one JSON object.
+``PARTS`` are of ``results``, with commas between; with ``kill`` among them a worker of this test's cluster dies when its
+first task runs, with ``own`` the session is one that a user makes, with none of kvota's settings. On stdout is one JSON object.
 """
 
+import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from hashlib import blake2b
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kvota.app.cli.exit_codes import DONE
+from kvota.app.cli.main import main
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_type import QuotaType
 from kvota.pipeline import (
     LAW_COLUMNS,
     USAGE_COLUMNS,
+    Factors,
     Wishes,
     chunks_of_files,
     end_session,
@@ -34,6 +37,7 @@ from kvota.pipeline import (
     law,
     read_events,
     recommend,
+    replay,
     replay_rows,
     session,
     usage,
@@ -54,7 +58,9 @@ def results(spark: SparkSession, folder: Path, parts: Iterable[str]) -> dict[str
         "rows": lambda: _text(replay_rows(by_counter)),
         "law": lambda: str(law(by_counter)),
         "usage": lambda: _text(usage(by_user)),
+        "replay": lambda: _text(replay(by_counter, Factors([0.5, 2.0]))),
         "plan": lambda: _plan(spark, found, folder),
+        "commands": lambda: _said_by_commands(folder),
     }
     return {part: made[part]() for part in parts}
 
@@ -72,6 +78,15 @@ def _plan(spark: SparkSession, found: FoundEvents, folder: Path) -> str:
         ),
     )
     return repr((plan.rows(), plan.notes, plan.effects))
+
+
+def _said_by_commands(folder: Path) -> str:
+    """In the session that runs."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert main(["usage", "--events", str(folder), "--output", "json"]) == DONE
+        assert main(["replay", "--events", str(folder), "--rows", "--output", "json"]) == DONE
+    return said.getvalue()
 
 
 def _text(table: DataFrame) -> str:
@@ -92,30 +107,43 @@ def kill_a_worker() -> None:
         args_of = {pid: args for pid, _, args in rows}
         for pid, parent, args in rows:
             is_worker = "pyspark.worker" in args and _WORKER in args_of.get(parent, "")
-            if is_worker and _is_below(pid, parents):
+            if is_worker and _is_beside(pid, parents):
                 os.kill(int(parent), signal.SIGKILL)
                 sys.stderr.write("killed a worker\n")
                 return
         time.sleep(0.02)
 
 
-def _is_below(pid: str, parents: dict[str, str]) -> bool:
+def _is_beside(pid: str, parents: dict[str, str]) -> bool:
+    """A cluster was started by who started this process."""
     while pid in parents:
-        if pid == str(os.getpid()):
+        if pid == str(os.getppid()):
             return True
         pid = parents[pid]
     return False
 
 
-if __name__ == "__main__":
-    place, master, parts, *settings = sys.argv[1:]
-    running = session(master, short=True, settings=dict(text.split("=") for text in settings))
+def own_session(master: str, settings: dict[str, str]) -> SparkSession:
+    """What a notebook begins with."""
+    builder = SparkSession.builder.master(master).config(map=settings)
+    return builder.config("spark.ui.enabled", "false").getOrCreate()
+
+
+def make(place: str, master: str, parts: str, *options: str) -> None:
+    settings = dict(text.split("=", 1) for text in options)
+    wanted = parts.split(",")
+    if "own" in wanted:
+        running = own_session(master, settings)
+    else:
+        running = session(master, short=True, settings=settings)
     try:
-        if "kill" in parts:
+        if "kill" in wanted:
             threading.Thread(target=kill_a_worker, daemon=True).start()
-        wanted = [part for part in parts.split(",") if part != "kill"]
-        sys.stdout.write(json.dumps(results(running, Path(place), wanted)))
+        made = [part for part in wanted if part not in {"own", "kill"}]
+        sys.stdout.write(json.dumps(results(running, Path(place), made)))
     finally:
-        left = Path(pyspark.__file__).parent / "work" / running.sparkContext.applicationId
         end_session(running)
-        shutil.rmtree(left, ignore_errors=True)  # of a local-cluster, which knows no other place
+
+
+if __name__ == "__main__":
+    make(*sys.argv[1:])

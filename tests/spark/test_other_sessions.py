@@ -1,6 +1,7 @@
-"""Bit for bit the same comes out of any session: one core or two, workers of their own, other settings, a worker that dies.
+"""Bit for bit the same comes out of any session: a cluster whose workers have no kvota, Spark Connect, a session of the
+user's own, one core, other settings, a worker that dies.
 
-``KVOTA_SESSIONS=every`` has one core judge and plan, too: a minute more.
+``KVOTA_SESSIONS=every`` has one core judge and plan, and a session of the user's own: two minutes more.
 """
 
 import json
@@ -13,55 +14,138 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark import results_process
+from tests.spark.standalone_cluster import connect_server, standalone_cluster
 
+from kvota.pipeline.any_session import chunk_rows_max
 from kvota.testing.recorded_traffic import RecordedTraffic
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 WriteEvents = Callable[..., Path]
+Expected = tuple[Path, dict[str, str]]
 PROCESS = Path(results_process.__file__)
 
-CLUSTER = "local-cluster[2,1,1024]"
+# What a session cannot change any more.
+STATIC = "spark.executor.memory=1g"
 
-# What each session makes, and its settings.
-SESSIONS = {
-    CLUSTER: [
-        "rows,usage,kill",
-        "spark.sql.session.timeZone=Asia/Kolkata",
-        "spark.sql.adaptive.enabled=true",
-        "spark.sql.shuffle.partitions=3",
-        "spark.sql.execution.arrow.maxRecordsPerBatch=20",
-    ],
-}
+LOOPBACK = ["spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
+OTHER_SETTINGS = [
+    "spark.sql.session.timeZone=Asia/Kolkata",
+    "spark.sql.adaptive.enabled=true",
+    "spark.sql.shuffle.partitions=3",
+    "spark.sql.execution.arrow.maxRecordsPerBatch=20",
+]
+# As before Spark 4.1, which bounds the bytes of an Arrow batch.
+NO_BOUNDS = [
+    "spark.sql.execution.arrow.maxBytesPerBatch=-1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch=10000",
+    "spark.sql.ansi.enabled=false",
+]
+OTHER_WAYS = {}
 if os.environ.get("KVOTA_SESSIONS") == "every":
-    SESSIONS["local[1]"] = ["law,usage,plan", "spark.sql.shuffle.partitions=7"]
-PARTS = sorted({part for parts, *_ in SESSIONS.values() for part in parts.split(",")} - {"kill"})
+    OTHER_WAYS = {
+        "local[1]": ["law,usage,plan", "spark.sql.shuffle.partitions=7"],
+        "local[2]": ["own,rows,usage,plan", *OTHER_SETTINGS, "spark.sql.ansi.enabled=false"],
+    }
+PARTS = ("rows", "replay", "commands", *(("law", "usage", "plan") if OTHER_WAYS else ()))
 
 
-def start(folder: Path, master: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, str(PROCESS), str(folder), master, *SESSIONS[master]],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_no_bit_depends_on_the_session_or_on_a_worker_that_dies(
-    spark: SparkSession, write_events: WriteEvents
-) -> None:
+@pytest.fixture(scope="module")
+def expected(
+    spark: SparkSession, write_for_all: WriteEvents, tmp_path_factory: pytest.TempPathFactory
+) -> Expected:
+    """A record, and what comes out of two cores of this machine."""
     rows = [
         *RecordedTraffic(3, run_id="run-1").rows(2_500),
         *RecordedTraffic(4, run_id="run-2", enforced=True).rows(1_500),
     ]
-    folder = write_events(rows, files=5)
-    others = {master: start(folder, master) for master in SESSIONS}
+    folder = write_for_all(tmp_path_factory.mktemp("sessions") / "record", rows, files=5)
+    return folder, results_process.results(spark, folder, PARTS)
 
-    expected = results_process.results(spark, folder, PARTS)
 
-    said = {master: process.communicate(timeout=360) for master, process in others.items()}
-    for master, (out, err) in said.items():
-        assert others[master].returncode == 0, err[-2_000:]
-        found = json.loads(out)
-        assert found == {part: expected[part] for part in found}, master
-    assert "killed a worker" in said[CLUSTER][1]
+@pytest.fixture(scope="module")
+def folder_of_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all that have no kvota, so that kernels are compiled once."""
+    return tmp_path_factory.mktemp("workers")
+
+
+def made(folder: Path, master: str, settings: list[str]) -> dict[str, str]:
+    """What comes out of a process of its own; with whether it killed a worker."""
+    done = subprocess.run(
+        [sys.executable, str(PROCESS), str(folder), master, *settings],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    found: dict[str, str] = json.loads(done.stdout)
+    return found | ({"killed": "yes"} if "killed a worker" in done.stderr else {})
+
+
+def kvota(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    code = "import sys; from kvota.app.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
+    expected: Expected, folder_of_workers: Path
+) -> None:
+    folder, wanted = expected
+    with standalone_cluster(folder_of_workers) as cluster:
+        environment = [
+            f"spark.archives={cluster.environment}#environment",
+            "spark.pyspark.python=./environment/bin/python",
+        ]
+        settings = ["rows,replay,kill", *environment, *LOOPBACK, *OTHER_SETTINGS]
+        settings += ["spark.executor.memory=512m"]
+
+        found = made(folder, cluster.master, settings)
+
+    assert found.pop("killed") == "yes"
+    assert found == {"rows": wanted["rows"], "replay": wanted["replay"]}
+
+
+def test_spark_connect(expected: Expected, folder_of_workers: Path) -> None:
+    folder, wanted = expected
+    with connect_server(folder_of_workers) as url:
+        found = made(folder, url, ["rows,replay,commands"])
+        refused = kvota("usage", "--events", folder, "--master", url, "--conf", STATIC)
+
+    assert found == {part: wanted[part] for part in ("rows", "replay", "commands")}
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"kvota: {STATIC}: the server at {url} does not take this")
+    away = kvota("usage", "--events", folder, "--master", url)
+    assert away.returncode == 3
+    assert away.stderr == f"kvota: no Spark Connect server answers at {url}: Connection refused\n"
+
+
+def test_a_session_with_other_settings_which_keeps_them(
+    spark: SparkSession, expected: Expected
+) -> None:
+    folder, wanted = expected
+    other = spark.newSession()
+    settings = dict(text.split("=", 1) for text in [*OTHER_SETTINGS, *NO_BOUNDS])
+    for name, value in settings.items():
+        other.conf.set(name, value)
+    before = other.conf.getAll
+
+    assert results_process.results(other, folder, ["rows", "replay"]) == {
+        "rows": wanted["rows"],
+        "replay": wanted["replay"],
+    }
+    assert other.conf.getAll == before
+    assert chunk_rows_max(other) < chunk_rows_max(spark)
+
+
+if OTHER_WAYS:
+
+    @pytest.mark.parametrize("master", OTHER_WAYS)
+    def test_other_sessions_of_this_machine(expected: Expected, master: str) -> None:
+        folder, wanted = expected
+
+        found = made(folder, master, OTHER_WAYS[master])
+
+        assert found == {part: wanted[part] for part in found}

@@ -17,19 +17,36 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 SCRIPT = """
 from kvota.pipeline import end_session, session
-spark = session("local[1]")
+spark = session("local[1]", memory="800m", settings={"spark.sql.shuffle.partitions": "7"})
 print(spark.range(3).count(), spark.conf.get("spark.driver.host"))
+print(*(spark.conf.get(name) for name in (
+    "spark.driver.memory",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.session.timeZone",
+    "spark.sql.autoBroadcastJoinThreshold",
+)))
 end_session(spark)
 """
 
 
-def test_a_session_prints_nothing_and_leaves_nothing(
+# What a user keeps beside Spark: it gives way to what is asked for, then to kvota, and holds otherwise.
+DEFAULTS = """
+spark.driver.memory 700m
+spark.sql.shuffle.partitions 9
+spark.sql.session.timeZone Asia/Kolkata
+spark.sql.autoBroadcastJoinThreshold 12345
+"""
+
+
+def test_a_session_prints_nothing_and_leaves_nothing_and_heeds_the_users_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
-    cache = tmp_path / "cache"
+    cache, conf = tmp_path / "cache", tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(DEFAULTS)
     monkeypatch.setenv("KVOTA_CACHE", str(cache))
     archive = class_archive(tmp_path)
     if archive is not None:
@@ -38,14 +55,19 @@ def test_a_session_prints_nothing_and_leaves_nothing(
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=here,
-        env=os.environ | {"TMPDIR": str(temporary), "KVOTA_CACHE": str(cache)},
+        env=os.environ
+        | {
+            "TMPDIR": str(temporary),
+            "KVOTA_CACHE": str(cache),
+            "SPARK_CONF_DIR": str(conf),
+        },
         capture_output=True,
         text=True,
         timeout=150,
         check=False,
     )
 
-    assert (done.stdout, done.stderr) == ("3 127.0.0.1\n", "")
+    assert (done.stdout, done.stderr) == ("3 127.0.0.1\n800m 7 UTC 12345\n", "")
     assert list(here.iterdir()) == []
     assert [path.name for path in temporary.iterdir() if path.name.startswith("kvota-")] == []
 

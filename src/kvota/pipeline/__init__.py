@@ -3,7 +3,10 @@
 ``find_events`` looks at a record's files, ``chunks_of_files`` packs their charges by counter, and
 ``usage``, ``usage_total``, ``replay`` and ``replay_rows`` are tables made from these chunks; ``law`` and
 ``recommend`` run jobs and return plain values. ``chunks_of_table`` packs any other events table, such
-as a filtered one of ``read_events``.
+as a filtered one of ``read_events``. ``save_table`` keeps what they made.
+
+They take anybody's SparkSession, from Spark 3.5 on, Spark Connect included, and change no setting of it;
+``send_code`` is for one whose workers have no kvota. docs/pipeline.md tells all of it.
 """
 
 from kvota.pipeline.admitted import Together
@@ -11,8 +14,11 @@ from kvota.pipeline.charged import Counted
 from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
 from kvota.pipeline.events import bad_input, read_events, read_files
 from kvota.pipeline.law_check import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
+from kvota.pipeline.plan_table import recommendation_table
 from kvota.pipeline.recommendation import Recommendation, Verified, Wishes, recommend
 from kvota.pipeline.replay_tables import Factors, OfCounters, replay
+from kvota.pipeline.saved_tables import save_table
+from kvota.pipeline.sent_code import code_archive, send_code
 from kvota.pipeline.spark_session import end_session, session
 from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
 from kvota.record.event_file import BadInput
@@ -36,14 +42,18 @@ __all__ = [
     "bad_input",
     "chunks_of_files",
     "chunks_of_table",
+    "code_archive",
     "end_session",
     "find_events",
     "law",
     "read_events",
     "read_files",
     "recommend",
+    "recommendation_table",
     "replay",
     "replay_rows",
+    "save_table",
+    "send_code",
     "session",
     "usage",
     "usage_total",

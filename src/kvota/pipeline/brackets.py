@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from kvota.pipeline.any_session import arrow_table
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.charged import Counted
 from kvota.pipeline.chunks import Chunks
@@ -89,7 +90,7 @@ def brackets(
 ) -> Brackets:
     """Replay candidates for each counter on each day, open loop; this runs a Spark job."""
     stage = _stage(days, grids, tolerance, counted)
-    table = chunks.of_types(REPLAYED_TYPES).stage(stage, _BRACKETS).toArrow()
+    table = arrow_table(chunks.of_types(REPLAYED_TYPES).stage(stage, _BRACKETS))
     ids, day = (table[name].to_numpy() for name in ("counter_id", "day"))
     keys = days.key(ids, day.astype(np.int64))
     order = np.argsort(keys)

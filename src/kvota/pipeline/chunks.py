@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
+from kvota.pipeline.any_session import chunk_rows_max, numbered_tasks, parallelism
 from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.events import hadoop_pattern
@@ -36,7 +38,6 @@ _TASKS_PER_CORE = 2
 _TASKS = pa.schema(
     [
         ("task", pa.int32()),
-        ("place", pa.int32()),
         ("path", pa.string()),
         ("size_bytes", pa.int64()),
         ("modified_ns", pa.int64()),
@@ -160,6 +161,7 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
         _packing(by, found.runs, further, quota_types, period),
         modes_apart=modes_apart,
         gateways_apart=gateways_apart,
+        chunk_rows_max=chunk_rows_max(spark),
     )
     wanted = [file for file in found.files if file.is_within(period)]
     remote = [file for file in wanted if file.uri]
@@ -184,10 +186,8 @@ def _read_by_workers(
 ) -> DataFrame:
     """Have workers open the files, each some of them."""
     reading = max(1, min(tasks, len(files)))
-    table = spark.createDataFrame(_task_table(files, reading))
-    ordered = table.repartitionById(reading, F.col("task")).sortWithinPartitions("place")
-    packer = _file_packer(packing, rows_done.folder_of(spark))
-    return ordered.mapInArrow(packer, spark_ddl(s.CHUNK))
+    packer = _file_packer(_task_list(files, reading), packing, rows_done.folder_of(spark))
+    return numbered_tasks(spark, reading).mapInArrow(packer, spark_ddl(s.CHUNK))
 
 
 def _read_by_spark(spark: SparkSession, files: Iterable[EventFile], packing: Packing) -> DataFrame:
@@ -216,7 +216,9 @@ def chunks_of_table(
     """
     runs = _runs_of_table(events)
     packing = replace(
-        _packing(by, runs, further, quota_types, ALWAYS), gateways_apart=gateways_apart
+        _packing(by, runs, further, quota_types, ALWAYS),
+        gateways_apart=gateways_apart,
+        chunk_rows_max=chunk_rows_max(events.sparkSession),
     )
     here = [F.col(name) for name in packing.columns() if name in events.columns]
     packed = events.select(*here).mapInArrow(_table_packer(packing), spark_ddl(s.CHUNK))
@@ -250,7 +252,7 @@ def _tasks(spark: SparkSession, rows: int) -> int:
 
 
 def _least_tasks(spark: SparkSession) -> int:
-    return spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
+    return parallelism(spark) * _TASKS_PER_CORE
 
 
 def _together(packed: DataFrame, tasks: int) -> DataFrame:
@@ -259,19 +261,23 @@ def _together(packed: DataFrame, tasks: int) -> DataFrame:
     return identified.repartition(tasks, "counter_id").sortWithinPartitions("counter_id", "first")
 
 
-def _task_table(files: Iterable[EventFile], tasks: int) -> pa.Table:
-    """Share the files out, runs kept together and each task about as many rows."""
+def _task_list(files: Iterable[EventFile], tasks: int) -> pa.Buffer:
+    """Share the files out, runs kept together and each task about as many rows; of 100,000 files 1 MB."""
     ordered = sorted(files, key=lambda file: (file.runs, str(file.path)))
     total = max(1, sum(file.rows for file in ordered))
     before = 0
     rows: list[tuple[Any, ...]] = []
-    for place, file in enumerate(ordered):
+    for file in ordered:
         task = min(before * tasks // total, tasks - 1)
-        rows.append((task, place, str(file.path), file.size_bytes, file.modified_ns))
+        rows.append((task, str(file.path), file.size_bytes, file.modified_ns))
         before += file.rows
     columns = [[row[place] for row in rows] for place in range(len(_TASKS))]
     arrays = [pa.array(column, part.type) for column, part in zip(columns, _TASKS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=_TASKS)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, _TASKS, options=options) as stream:
+        stream.write_table(pa.Table.from_arrays(arrays, schema=_TASKS))
+    return sink.getvalue()
 
 
 def _runs_of_table(events: DataFrame) -> tuple[Run, ...]:
@@ -285,11 +291,17 @@ def _runs_of_table(events: DataFrame) -> tuple[Run, ...]:
     return joined_runs(Run(*row) for row in found.collect())
 
 
-def _file_packer(packing: Packing, folder: str) -> Callable[[Batches], Batches]:
+def _file_packer(listed: pa.Buffer, packing: Packing, folder: str) -> Callable[[Batches], Batches]:
+    # As bytes: not every version of what sends functions to workers can send a buffer.
+    content = listed.to_pybytes()
+
     def tables(batches: Batches) -> Iterator[pa.Table]:
-        for table in _tables(batches, packing.columns()):
-            yield table
-            rows_done.count(folder, "read", table.num_rows)
+        files = pa.ipc.open_stream(content).read_all()
+        for batch in batches:
+            here = files.filter(pc.is_in(files["task"], batch.column(0).cast(pa.int32())))
+            for table in _tables(here, packing.columns()):
+                yield table
+                rows_done.count(folder, "read", table.num_rows)
 
     def stage(batches: Batches) -> Batches:
         yield from _packed(tables(batches), packing)
@@ -342,10 +354,9 @@ def _content_packer(
     return stage
 
 
-def _tables(batches: Batches, columns: list[str]) -> Iterator[pa.Table]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield from _tables_of(row, columns)
+def _tables(files: pa.Table, columns: list[str]) -> Iterator[pa.Table]:
+    for row in files.to_pylist():
+        yield from _tables_of(row, columns)
 
 
 def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:

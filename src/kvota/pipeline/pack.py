@@ -26,7 +26,7 @@ def pack(events: Events, packing_: Packing) -> pa.RecordBatch | None:
     found = arranged(events, packing_)
     if found is None:
         return None
-    starts, counter_of = _cut(found.starts)
+    starts, counter_of = _cut(found.starts, packing_.chunk_rows_max)
     payload = _payload(found, starts)
     firsts, ends = found.order[starts[:-1]], found.order[starts[1:] - 1]
     return pa.RecordBatch.from_arrays(
@@ -41,15 +41,15 @@ def pack(events: Events, packing_: Packing) -> pa.RecordBatch | None:
     )
 
 
-def _cut(starts: Array) -> tuple[Array, Array]:
+def _cut(starts: Array, rows_max: int) -> tuple[Array, Array]:
     """Cut groups into chunks of bounded size; return where they start, and each one's group."""
     counts = np.diff(starts)
-    pieces = -(-counts // s.CHUNK_ROWS_MAX)
+    pieces = -(-counts // rows_max)
     group_of = np.repeat(np.arange(len(counts)), pieces)
     if len(group_of) == len(counts):
         return starts, group_of
     before = np.repeat(np.cumsum(pieces) - pieces, pieces)
-    within = (np.arange(len(group_of)) - before) * s.CHUNK_ROWS_MAX
+    within = (np.arange(len(group_of)) - before) * rows_max
     return np.append(starts[group_of] + within, starts[-1]), group_of
 
 

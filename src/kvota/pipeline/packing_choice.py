@@ -59,6 +59,7 @@ class Packing:
         period: rows outside of it are left out.
         modes_apart: counters made anew are two, one for rows that were enforced, one for shadow mode.
         gateways_apart: counters made anew are one per gateway, as quotas are.
+        chunk_rows_max: a chunk has so many rows at most.
     """
 
     by: s.By
@@ -69,6 +70,7 @@ class Packing:
     period: Period = ALWAYS
     modes_apart: bool = False
     gateways_apart: bool = False
+    chunk_rows_max: int = s.CHUNK_ROWS_MAX
 
     def wants_type(self, quota_type: str) -> bool:
         """Return whether rows of a quota type are packed."""

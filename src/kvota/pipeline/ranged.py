@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
+from kvota.pipeline.any_session import numbered_tasks
 from kvota.pipeline.arrow_columns import Array, spark_ddl
 from kvota.pipeline.direct import cut_for_tasks, rows_in
 from kvota.pipeline.key_ranges import Cut, KeyRange, RowGroup
@@ -88,12 +89,11 @@ class Ranged:
         wanted = None if self.counter_ids is None else np.array(sorted(self.counter_ids), np.int64)
 
         def stage(batches: Batches) -> Batches:
-            numbers = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-            ranges = chain.from_iterable(tasks[number] for number in numbers)
+            ranges = chain.from_iterable(tasks[number] for number in _numbers(batches))
             rows = rows_in(GroupReader(files, packing, folder), ranges)
             return work(counted(_chosen(rows, wanted), folder))
 
-        return _numbered(spark, len(tasks), len(tasks)).mapInArrow(stage, spark_ddl(schema))
+        return numbered_tasks(spark, len(tasks)).mapInArrow(stage, spark_ddl(schema))
 
     def large_packed(self, spark: SparkSession, found: Cut) -> DataFrame:
         """Return the chunks of the large ranges, ``chunk_schema.CHUNK``."""
@@ -102,19 +102,19 @@ class Ranged:
         pieces = [
             KeyRange(one.start, one.end, (group,)) for one in found.large for group in one.groups
         ]
+        tasks = min(self.tasks, len(pieces))
 
         def stage(batches: Batches) -> Batches:
             reader = GroupReader(files, packing, folder)
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for events in reader.parts([pieces[number]]):
+            for number in _numbers(batches):
+                first, end = number * len(pieces) // tasks, (number + 1) * len(pieces) // tasks
+                for piece in pieces[first:end]:
+                    for events in reader.parts([piece]):
                         chunks = pack(events, packing)
                         if chunks is not None:
                             yield chunks
 
-        table = _numbered(spark, min(self.tasks, len(pieces)), len(pieces)).mapInArrow(
-            stage, spark_ddl(s.CHUNK)
-        )
+        table = numbered_tasks(spark, tasks).mapInArrow(stage, spark_ddl(s.CHUNK))
         if self.counter_ids is None:
             return table
         return table.where(F.xxhash64(*s.COUNTER_COLUMNS).isin(*self.counter_ids))
@@ -153,9 +153,5 @@ def counted(parts: Iterator[Rows], folder: str) -> Iterator[Rows]:
         rows_done.count(folder, "worked", int(rows.starts[-1]))
 
 
-def _numbered(spark: SparkSession, tasks: int, count: int) -> DataFrame:
-    """Return the numbers below ``count``, shared out to tasks."""
-    task_of = [number * tasks // count for number in range(count)]
-    columns = [pa.array(range(count), pa.int32()), pa.array(task_of, pa.int32())]
-    numbers = pa.table(columns, names=["number", "task"])
-    return spark.createDataFrame(numbers).repartitionById(tasks, F.col("task"))
+def _numbers(batches: Batches) -> Iterator[int]:
+    return chain.from_iterable(batch.column(0).to_pylist() for batch in batches)

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.pipeline.any_session import refuse_connect
 from kvota.record.event_file import BadInput, EventFile, NoEventsError, read_footer
 from kvota.record.found_events import FoundEvents, find_all, in_force, look_into, nothing_found
 from kvota.record.places import is_of_volumes, local_path
@@ -52,6 +53,7 @@ class _Remote:
     """Lists and opens files by Hadoop."""
 
     def __init__(self, spark: SparkSession) -> None:
+        refuse_connect(spark, "looking for files that are not on this machine")
         session: Any = spark
         self._jvm: Any = session._jvm  # noqa: SLF001  (PySpark has no public way to Hadoop)
         self._conf: Any = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001

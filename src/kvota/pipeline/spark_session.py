@@ -19,14 +19,13 @@ from pyspark.sql import SparkSession
 
 from kvota.files.run_folder import RunFolder
 from kvota.java.find import spark_java_home
-from kvota.model.errors import UnreachableError
+from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline import rows_done
 from kvota.pipeline.class_archive import ClassArchive, class_archive
+from kvota.pipeline.connect_session import CONNECT, connected
 from kvota.pipeline.interrupts import interruptible, interrupts_later
 from kvota.pipeline.kernels import kept_code
-
-# Leaves room for a Kafka and a gateway on the same machine of 2 cores; the kernels' memory is the workers' own.
-DRIVER_MEMORY = "1g"
+from kvota.pipeline.sent_code import send_code
 
 # Rows per Arrow batch. Larger ones gain nothing any more, smaller ones pay Python's overhead per batch.
 ARROW_BATCH_ROWS = 65_536
@@ -65,30 +64,41 @@ _started = _Started()
 def session(
     master: str = "local[*]",
     *,
-    memory: str = DRIVER_MEMORY,
+    memory: str | None = None,
     short: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the running Spark session of this process, or start one.
 
+    Settings hold in this order: ``settings`` and ``memory``, ours, ``spark-defaults.conf``, Spark's own. Where
+    workers are on other machines, kvota's code is sent to them.
+
     Args:
-        master: where Spark runs, in Spark's own words: ``local[2]``, ``spark://host:7077``, …
-        memory: of the driver's JVM, e.g. ``1g``; only for a new session.
+        master: where Spark runs, in Spark's own words: ``local[2]``, ``spark://host:7077``, …, or a server of Spark
+            Connect: ``sc://host:15002``.
+        memory: of the driver's JVM, e.g. ``2g``; only for a new session. None: Spark's own, 1 GB.
         short: for up to ``SHORT_ROWS_MAX`` rows in all; starts faster; only for a new session.
         settings: further Spark settings; they win over ours; only for a new session.
 
     Raises:
+        UsageError: memory is given for a driver that runs already, behind Spark Connect.
         UnreachableError: Spark did not start; quotes the end of the JVM's log. Or it has no folder to work in.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if master.startswith(CONNECT):
+        if memory is not None:
+            msg = f"memory {memory}: a driver behind Spark Connect has been started with its own. Leave it out"
+            raise UsageError(msg)
+        return connected(master, dict(settings or {}))
     run_folder = RunFolder("spark-")
     atexit.register(run_folder.remove)
     folder = run_folder.path
     java_options = _JVM_OPTIONS_SHORT if short else _JVM_OPTIONS
     wanted = _settings(folder, master) | dict(settings or {})
-    wanted.setdefault("spark.driver.memory", memory)
+    if memory is not None:
+        wanted["spark.driver.memory"] = memory
     if master.startswith("local"):
         _check_local_dirs(wanted["spark.local.dir"])
         (folder / "rows-done").mkdir()
@@ -105,11 +115,14 @@ def session(
     log_path = folder / "spark.log"
     try:
         # While the JVM starts, the other core compiles; the workers then find the machine code.
-        with _compiling(), _environment(_jvm_environment(master)):
+        with _compiling(), _environment(_jvm_environment(master, wanted)):
             _start_jvm(conf, log_path)
             _started.archive = archive
             with while_it_works():
-                return SparkSession.builder.config(conf=conf).getOrCreate()
+                spark = SparkSession.builder.config(conf=conf).getOrCreate()
+                if not master.startswith("local"):
+                    send_code(spark)
+                return spark
     except (PySparkException, Py4JError, OSError) as error:
         # What py4j tells of the JVM's error is its whole stack trace.
         reason = next(
@@ -187,8 +200,6 @@ def _settings(folder: Path, master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Workers are forked off it.
-        "spark.python.daemon.module": "kvota.pipeline.worker_daemon",
         # Coalescing would put several of the kernels' partitions into one task.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
@@ -196,10 +207,12 @@ def _settings(folder: Path, master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         # Lists of files are looked through by the driver, however long: a job for it takes longer.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": str(2**31 - 1),
-        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
     }
     if master.startswith("local"):
         chosen |= {
+            # Workers are forked off it; those of other machines may be without kvota until it is sent.
+            "spark.python.daemon.module": "kvota.pipeline.worker_daemon",
+            "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": str(folder),
@@ -208,16 +221,19 @@ def _settings(folder: Path, master: str) -> dict[str, str]:
     return chosen
 
 
-def _jvm_environment(master: str) -> dict[str, str | None]:
+def _jvm_environment(master: str, settings: Mapping[str, str]) -> dict[str, str | None]:
     """Return the environment for the JVM and the workers; None removes a variable."""
     chosen: dict[str, str | None] = {
         "JAVA_HOME": str(spark_java_home()),
-        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": None,
     }
+    # Spark leaves this setting to its own command line, which nobody used.
+    if "spark.pyspark.python" in settings:
+        chosen["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
     if master.startswith("local"):
         # Another Spark on this machine may be of another version than our PySpark.
         chosen |= {
+            "PYSPARK_PYTHON": sys.executable,
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LAUNCHER_OPTS": _LAUNCHER_OPTIONS,

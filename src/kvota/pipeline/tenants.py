@@ -17,6 +17,7 @@ from kvota.model.errors import UsageError
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
+from kvota.pipeline.any_session import arrow_table
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.brackets import Ends
 from kvota.pipeline.chunks import Chunks
@@ -226,12 +227,16 @@ def _tenants(used: DataFrame, always: Sequence[str], counters_max: int) -> Tenan
     named = used.where(has_name)
     of_brokers = (
         named.groupBy("quota_type", "node_id")
-        .agg(F.sum(F.col("rate_mean").try_cast(_EXACT)).alias("rate"), F.count("*").alias("count"))
+        .agg(
+            F.sum(F.expr(f"try_cast(rate_mean AS {_EXACT})")).alias("rate"),
+            F.count("*").alias("count"),
+        )
         .collect()
     )
     gateways = named.select("gateway").distinct().count()
     brokers = max(1, len({row["node_id"] for row in of_brokers}) * gateways)
-    counters = _of_the_busiest(named, counters_max // brokers + 1, always).toArrow().to_pylist()
+    busiest = _of_the_busiest(named, counters_max // brokers + 1, always)
+    counters = arrow_table(busiest).to_pylist()
     nameless = used.where(~has_name).agg(F.sum("events").alias("events")).head()
     others: dict[QuotaType, Others] = {}
     if len(counters) < sum(row["count"] for row in of_brokers):

@@ -50,8 +50,8 @@ def table(rows: list[EventRow]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
 
 
-def chunks(parts: list[list[EventRow]], by: s.By) -> pa.Table:
-    how = Packing(by=by, runs=RUNS, further=FURTHER)
+def chunks(parts: list[list[EventRow]], by: s.By, rows_max: int = s.CHUNK_ROWS_MAX) -> pa.Table:
+    how = Packing(by=by, runs=RUNS, further=FURTHER, chunk_rows_max=rows_max)
     packed = [batch for rows in parts if (batch := pack(Events(table(rows)), how)) is not None]
     return identified(pa.Table.from_batches(packed, s.CHUNK))
 
@@ -157,12 +157,8 @@ def test_rows_that_lie_counter_by_counter_are_packed_as_others(
 
 
 @pytest.mark.parametrize("by", ["counter", "user"])
-def test_large_counters_are_cut_and_put_together(
-    recorded: list[EventRow], by: s.By, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(s, "CHUNK_ROWS_MAX", 10)
-
-    packed = chunks([recorded], by)
+def test_large_counters_are_cut_and_put_together(recorded: list[EventRow], by: s.By) -> None:
+    packed = chunks([recorded], by, rows_max=10)
 
     assert max(packed["rows"].to_pylist()) == 10
     found = in_order(unpack(packed.to_batches(3), as_recorded=by == "counter"))

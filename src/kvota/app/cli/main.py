@@ -47,6 +47,7 @@ EXTRA_OF = {
     "rich": "spark",
     "orjson": "spark",
     "numpy": "spark",
+    "grpc": "connect",
     "kio": "client",
     "yaml": "client",
     "confluent_kafka": "demo",

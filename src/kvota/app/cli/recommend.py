@@ -12,7 +12,14 @@ from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.plan_values import capacity, count, hours, number, part, percent, weight
 from kvota.app.cli.recommend_text import notes, plan_json, plan_text
-from kvota.app.cli.spark_events import Record, add_event_options, on_record
+from kvota.app.cli.spark_events import (
+    Record,
+    add_event_options,
+    add_save_option,
+    check_save,
+    on_record,
+    save,
+)
 from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -86,6 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"write the quotas of the plan into this file; {called()} quotas apply takes a .yaml",
     )
+    add_save_option(parser, "the plan as a table")
     parser.add_argument(
         "--yes", action="store_true", help="write them into the file given with --quotas"
     )
@@ -153,6 +161,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_twice("--capacity", [quota_type for quota_type, _ in args.capacity])
     _refuse_twice("--weight", [name for name, _ in args.weight])
     _guardrails(args)  # said before Spark starts
+    check_save(args)
     for path in (args.plan_file, args.quotas if args.yes else None):
         if path is not None:
             _check_writable(path)
@@ -197,18 +206,22 @@ def _plan(
     quotas: ConfiguredQuotas,
     capacities: Mapping[QuotaType, float],
 ) -> "Recommendation":
+    from kvota.pipeline.plan_table import recommendation_table
     from kvota.pipeline.recommendation import recommend
     from kvota.pipeline.usage_tables import USAGE_COLUMNS
 
     types = [quota_type.value for quota_type in capacities]
     events = record.table()
-    return recommend(
+    found = recommend(
         record.chunks(args.by, further=USAGE_COLUMNS, quota_types=types, gateways_apart=True),
         events.where(events["quota_type"].isin(types)),
         quotas,
         capacities,
         _wishes(args),
     )
+    if args.save is not None:
+        save(recommendation_table(record.spark, found), "recommendation", args)
+    return found
 
 
 def understood(words: Sequence[str]) -> "tuple[Mapping[QuotaType, float], Wishes]":

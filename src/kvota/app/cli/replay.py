@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.any_table import refuse_law
@@ -15,9 +16,12 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import (
     Record,
     add_event_options,
+    add_save_option,
     add_top_option,
+    check_save,
     first_of,
     on_record,
+    save,
     say_hidden,
 )
 from kvota.app.cli.usage import amount, unit_of
@@ -107,6 +111,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_counting_options(parser)
     add_top_option(parser, "counters or rows")
+    add_save_option(parser, "the table that is shown")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UsageError: an option of candidates is given where rows are replayed as recorded.
     """
+    check_save(args)
     if args.law or args.rows:
         _check_as_recorded(args)
         refuse_law(args, "--law" if args.law else "--rows")
@@ -139,6 +145,9 @@ def _check_as_recorded(args: argparse.Namespace) -> None:
 
 
 def _law(args: argparse.Namespace) -> int:
+    if args.save is not None:
+        msg = "--save: --law makes no table; --rows makes one of all rows, recorded beside replayed"
+        raise UsageError(msg)
     result = on_record(args, "replaying", _law_of)
     if args.output == "json":
         print_json(_law_json(result))
@@ -211,7 +220,7 @@ def _law_notes(result: "LawResult") -> list[str]:
 
 
 def _rows(args: argparse.Namespace) -> int:
-    shown, found = on_record(args, "replaying", lambda record: _first_rows(record, args.top))
+    shown, found = on_record(args, "replaying", lambda record: _first_rows(record, args))
     if args.output == "json":
         print_json({"hidden_rows": found - len(shown), "rows": [_row_json(row) for row in shown]})
     elif shown:
@@ -222,15 +231,16 @@ def _rows(args: argparse.Namespace) -> int:
     return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 
 
-def _first_rows(record: Record, count: int) -> tuple[list[dict[str, Any]], int]:
+def _first_rows(record: Record, args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Return the first rows, those that differ before all others, and how many there are in all."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from kvota.pipeline.law_check import LAW_COLUMNS, replay_rows
 
     rows = replay_rows(record.chunks(further=LAW_COLUMNS))
+    save(rows, "replay_rows", args)
     order = (F.col("equal").asc_nulls_last(), "gateway", "run_id", "seq")
-    first, found = first_of(rows, lambda table: table.orderBy(*order), count)
+    first, found = first_of(rows, lambda table: table.orderBy(*order), args.top)
     return [row.asDict() for row in first], found
 
 
@@ -287,6 +297,8 @@ def _replayed(
         for quota_types, quotas in groups
         if quota_types == _ID_TYPES
     ]
+    if args.save is not None:
+        save(reduce(_with, tables), "replay", args)
     for table in tables:
         of_group, found_in_group = _largest(table, args.top)
         largest += of_group
@@ -296,6 +308,10 @@ def _replayed(
     largest.sort(key=lambda rows: rows[0]["value_sum"], reverse=True)
     rows = [row for rows in largest[: args.top] for row in rows]
     return rows, found, _names_of_runs(record)
+
+
+def _with(table: "DataFrame", other: "DataFrame") -> "DataFrame":
+    return table.unionByName(other)
 
 
 def _names_of_runs(record: Record) -> dict[str, str]:

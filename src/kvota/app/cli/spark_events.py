@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -62,16 +63,56 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--master`` and ``--conf``."""
-    parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
+    """Add ``--master``, ``--memory`` and ``--conf``."""
+    parser.add_argument(
+        "--master",
+        default="local[*]",
+        help="where Spark runs: local[2], spark://HOST:7077, sc://HOST:15002 (Spark Connect), … (default: local[*])",
+    )
+    parser.add_argument(
+        "--memory",
+        type=_memory,
+        metavar="SIZE",
+        help="of Spark's driver, e.g. 2g (default: Spark's own, 1g)",
+    )
     parser.add_argument(
         "--conf",
         type=_setting,
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Spark, e.g. spark.driver.memory=2g; may be repeated",
+        help="a setting of Spark, e.g. spark.executor.memory=2g; may be repeated",
     )
+
+
+def add_save_option(parser: argparse.ArgumentParser, table: str) -> None:
+    """Add ``--save``."""
+    parser.add_argument(
+        "--save",
+        metavar="PLACE",
+        help=f"keep {table}, all of it: in a folder as Parquet, delta:FOLDER or iceberg:CATALOG.DATABASE.TABLE",
+    )
+
+
+def check_save(args: argparse.Namespace) -> None:
+    """Refuse a place of ``--save`` to which nothing can be saved, before the work.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if args.save is not None:
+        from kvota.pipeline.saved_tables import check_place
+
+        check_place(args.save)
+
+
+def save(table: "DataFrame", name: str, args: argparse.Namespace) -> None:
+    """Save a table where ``--save`` says."""
+    if args.save is not None:
+        from kvota.pipeline.saved_tables import save_table
+
+        save_table(table, name, args.save)
+        print(f"kvota: the table {name} is in {args.save}", file=sys.stderr)
 
 
 def add_top_option(parser: argparse.ArgumentParser, shown: str) -> None:
@@ -156,7 +197,9 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
 
                 is_ours = SparkSession.getActiveSession() is None
                 is_short = rows is not None and rows <= SHORT_ROWS_MAX
-                spark = session(args.master, short=is_short, settings=dict(args.conf))
+                spark = session(
+                    args.master, memory=args.memory, short=is_short, settings=dict(args.conf)
+                )
             try:
                 job = _Job(spark, args, wanted, doing, is_ours)
                 if other is not None:
@@ -338,7 +381,11 @@ class _Rows:
 
 
 def _tasks_done(spark: "SparkSession") -> str:
-    """Return how many tasks of the running stages are done, e.g. ``3 of 8 tasks``."""
+    """Return how many tasks of the running stages are done, e.g. ``3 of 8 tasks``; over Spark Connect nothing tells."""
+    from kvota.pipeline.any_session import is_connect
+
+    if is_connect(spark):
+        return ""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]
@@ -350,9 +397,16 @@ def _tasks_done(spark: "SparkSession") -> str:
 def _setting(text: str) -> tuple[str, str]:
     name, is_there, value = text.partition("=")
     if not is_there or not name.startswith("spark."):
-        msg = f'"{text}" is not a setting of Spark, e.g. spark.driver.memory=2g'
+        msg = f'"{text}" is not a setting of Spark, e.g. spark.executor.memory=2g'
         raise argparse.ArgumentTypeError(msg)
     return name, value
+
+
+def _memory(text: str) -> str:
+    if re.fullmatch(r"[1-9][0-9]*[kmgt]", text, re.IGNORECASE) is None:
+        msg = f'"{text}" is no size of memory, e.g. 2g or 1500m'
+        raise argparse.ArgumentTypeError(msg)
+    return text
 
 
 def _above_zero(text: str) -> int:

@@ -49,7 +49,7 @@ def reason_in(text: str, work_folder: str = "") -> str:
     if "Read-only file system" in text:
         return f"{folder} cannot be written to. Name another folder: --conf spark.local.dir=/path"
     if "OutOfMemoryError" in text:
-        return "Spark had too little memory. Give it more: --conf spark.driver.memory=4g"
+        return "Spark had too little memory. Give it more: --memory 4g"
     if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
         return "a worker died, perhaps for lack of memory; the system's log tells (dmesg)"
     of_python = list(_OF_PYTHON.finditer(text))  # the last one is what the others led to

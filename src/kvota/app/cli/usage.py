@@ -12,8 +12,11 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import (
     Record,
     add_event_options,
+    add_save_option,
     add_top_option,
+    check_save,
     on_record,
+    save,
     say_hidden,
 )
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
@@ -53,10 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="whose charges are counted together (default: user)",
     )
     add_top_option(parser, "lines")
+    add_save_option(parser, "the use of each tenant in each minute")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print tenants by their share of the quota in force; return 1 if the record is empty."""
+    check_save(args)
     used = on_record(args, "counting", lambda record: _read(record, args))
     if args.output == "json":
         print_json(_json(used, args))
@@ -104,6 +109,7 @@ def _read(record: Record, args: argparse.Namespace) -> _Used:
     every_chunk = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
     chunks = every_chunk.but_types(ID_TYPES)
     try:
+        save(usage(chunks), "usage", args)
         of_all = Observation()
         named = F.coalesce("user", F.lit(""))
         totals = usage_total(chunks).observe(

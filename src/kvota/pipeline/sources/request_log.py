@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.pipeline.any_session import arrow_table, numbered_tasks, parallelism
 from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.sources.charge_rows import ChargeRows
 from kvota.pipeline.sources.converted_files import write_run
@@ -34,7 +34,6 @@ _RANGE_BYTES, _RANGE_BYTES_MIN, _RANGES_PER_CORE = 64 << 20, 4 << 20, 4
 # A cluster holds clients to its quotas as one gateway does: each broker counts what comes to it, and nobody else does.
 GATEWAY = "request-log"
 
-_TASKS = pa.schema([("task", pa.int32()), ("range", pa.string())])
 _DONE = pa.schema([("found", pa.binary())])
 
 
@@ -81,7 +80,7 @@ def convert_log(
         UsageError: the log is of Kafka 2.7 or earlier.
         UnreachableError: the folder cannot be written to.
     """
-    ranges = ranges_of(found, spark.sparkContext.defaultParallelism)
+    ranges = ranges_of(found, parallelism(spark))
     between = folder / "_ranges"
     try:
         between.mkdir()
@@ -147,21 +146,21 @@ def run_id_of(broker: BrokerLog) -> str:
 def _read_by_workers(
     spark: SparkSession, ranges: Sequence[LogRange], reading: LogReading, folder: Path
 ) -> list[RangeFound]:
-    tasks = len(ranges)
-    texts = [orjson.dumps(asdict(part)).decode() for part in ranges]
-    table = pa.table([list(range(tasks)), texts], schema=_TASKS)
-    spread = spark.createDataFrame(table).repartitionById(tasks, F.col("task"))
-    done = spread.mapInArrow(_range_reader(reading, folder), spark_ddl(_DONE)).toArrow()
+    texts = [orjson.dumps(asdict(part)) for part in ranges]
+    tasks = numbered_tasks(spark, len(ranges))
+    done = arrow_table(tasks.mapInArrow(_range_reader(texts, reading, folder), spark_ddl(_DONE)))
     found = [parsed_found(text.as_py()) for text in done["found"]]
     return sorted(found, key=lambda one: one.number)
 
 
-def _range_reader(reading: LogReading, folder: Path) -> Callable[[Batches], Batches]:
+def _range_reader(
+    ranges: Sequence[bytes], reading: LogReading, folder: Path
+) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Batches:
         reader = RangeReader(reading, folder)
         for batch in batches:
-            for text in batch.column("range"):
-                found = reader.read(LogRange(**orjson.loads(text.as_py())))
+            for number in batch.column(0).to_pylist():
+                found = reader.read(LogRange(**orjson.loads(ranges[number])))
                 yield pa.RecordBatch.from_arrays([pa.array([found_text(found)])], schema=_DONE)
 
     return stage
