@@ -83,10 +83,15 @@ class VolumeForecast:
         """Return what is used at the end of each hour, by a quantile of the paths."""
         return np.quantile(self.paths, share, axis=0, method="nearest")
 
+    @property
+    def days(self) -> float:
+        """How far ahead it goes."""
+        return len(self.paths[0]) / _DAY_H
+
     def growth_per_day(self, share: float) -> float:
         """Return a quantile of the mean growth over the horizon."""
-        days = self.paths.shape[1] / _DAY_H
-        return (float(self.quantile(share)[-1]) - self.used_bytes) / days
+        grown = float(self.quantile(share)[-1]) - self.used_bytes
+        return grown / self.days
 
     def reached(self, limit_bytes: float) -> Reached:
         """Say when so much is used for the first time."""

@@ -62,6 +62,8 @@ COMMANDS: dict[str, str] = {
     "usage": "who uses how much, from the record",
     "replay": "what other quotas would have done, from the record",
     "recommend": "a quota for every tenant, under a capacity you state",
+    "report": "one HTML file with plots: who uses how much, what quotas and a plan do, how disks fill",
+    "forecast": "when disks reach their limits, and when tenants outgrow their quotas",
     "quotas": "keep quotas in a file: export, plan, apply, undo",
     "topics": "create, grow, delete and describe topics; says how long a spent quota makes it wait",
     "configs": "quotas and settings with the arguments of kafka-configs.sh, without a JVM",
