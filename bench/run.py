@@ -18,6 +18,7 @@ NAMES = (
     "pipeline_start",
     "request_log",
     "planning",
+    "forecast",
     "hold",
     "clients",
     "record_cost",
