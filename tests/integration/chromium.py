@@ -130,7 +130,8 @@ class Chromium:
         path.write_bytes(base64.b64decode(taken["data"]))
 
     def print(self, path: Path) -> None:
-        """Write the page as a PDF."""
+        """Write the page as a PDF, as a printer has it."""
+        self.ask("Emulation.setEmulatedMedia", media="", features=[])
         made = self.ask("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)
         path.write_bytes(base64.b64decode(made["data"]))
 

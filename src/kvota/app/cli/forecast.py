@@ -243,12 +243,16 @@ def _in(hours: float | None, horizon: int) -> str:
 def in_hours(hours: float) -> str:
     """Return a time in hours or days.
 
-    >>> in_hours(0.5), in_hours(30), in_hours(100)
-    ('30 min 00 s', '30 h', '4.2 d')
+    >>> in_hours(0.5), in_hours(30), in_hours(100), in_hours(72)
+    ('30 min 00 s', '30 h', '4.2 d', '3 d')
     """
     if hours < 1:
         return format_duration_ms(hours * HOUR_MS)
-    return f"{hours:.0f} h" if hours <= _HOURS_SHOWN_MAX else f"{hours / 24:.1f} d"
+    return (
+        f"{hours:.0f} h"
+        if hours <= _HOURS_SHOWN_MAX
+        else f"{hours / 24:.1f}".removesuffix(".0") + " d"
+    )
 
 
 def _json(ahead: "Ahead", args: argparse.Namespace) -> dict[str, object]:

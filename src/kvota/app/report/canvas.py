@@ -56,10 +56,13 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "legend.handlelength": 1.6,
+    "legend.handlelength": 1.4,
+    "legend.columnspacing": 1.3,
     "legend.borderaxespad": 0.0,
     "timezone": "UTC",
 }
+# Inches between the plot and its legend.
+_LEGEND_ABOVE = 0.06
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _HEAD = re.compile(r".*?<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", re.DOTALL)
 _ID = re.compile(r" id=\"([^\"]*)\"")
@@ -89,7 +92,7 @@ def drawn(
     said: Said,
     draw: Callable[[Axes], None],
     *,
-    size: tuple[float, float] = (7.4, 2.7),
+    size: tuple[float, float] = (6.2, 2.6),
 ) -> str:
     """Return a plot as an SVG element.
 
@@ -115,7 +118,7 @@ def _margins(size: tuple[float, float]) -> dict[str, float]:
     """Room for numbers, units and the legend, the same in all plots; to measure it each time takes twice as long."""
     width, height = size
     return {
-        "left": 0.72 / width,
+        "left": 0.66 / width,
         "right": 1 - 0.16 / width,
         "bottom": 0.42 / height,
         "top": 1 - 0.34 / height,
@@ -139,7 +142,8 @@ def from_zero(axes: Axes, unit: str) -> None:
 
 def legend_above(axes: Axes, columns: int) -> None:
     """Write the legend in a line above the plot."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), ncols=columns)
+    height = axes.get_position().height * axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1 + _LEGEND_ABOVE / height), ncols=columns)
 
 
 def days(times_us: Sequence[int]) -> list[float]:

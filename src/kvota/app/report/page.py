@@ -33,7 +33,7 @@ from kvota.app.report.wording import (
 from kvota.model.units import format_bytes
 
 # Rows of the plan's plot, and lines of the large table on paper.
-PLAN_ROWS_MAX = 40
+PLAN_ROWS_MAX = 24
 _ON_PAPER_MAX = 60
 # Numbers beside a plot are of so many points at most.
 _NUMBERS_MAX = 120
@@ -267,7 +267,7 @@ class _Page:
         return Plot(
             Markup(volume_plot(f"v{number}", volume)),  # noqa: S704
             f"Used, and the forecast.{short}{resets}",
-            byte_scale([volume.total_bytes])[1],
+            f"{byte_scale([volume.total_bytes / 2])[1]}, the line at the top is its size",
             f"{span_text(volume.history_h * 3600)} of looks, {span_text(self.content.horizon_h * 3600)} ahead",
             self._source(),
             ("At (UTC)", "10 % below", "Middle", "90 % below"),

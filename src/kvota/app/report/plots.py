@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import floor, log10, nan
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from kvota.app.report import canvas as c
 from kvota.app.report.content import Drawn, Planned, VolumePlot
@@ -179,12 +180,12 @@ def plan_plot(name: str, lines: Sequence[Planned]) -> str:
         f"{len(lines)} lines. Most of all after the plan: {name_of(worst.line)} with {share_text(worst.throttled_after)}, "
         f"before {share_text(worst.throttled_before)}.",
     )
-    return c.drawn(name, said, draw, size=(7.4, 1.1 + 0.24 * len(lines)))
+    return c.drawn(name, said, draw, size=(7.4, 0.95 + 0.2 * len(lines)))
 
 
 def volume_plot(name: str, volume: VolumePlot) -> str:
     """Draw how full a volume was, and the fan of its forecast."""
-    factor, unit = byte_scale([volume.total_bytes])
+    factor, unit = byte_scale([volume.total_bytes / 2])
     limits = [limit for limit in volume.limits if limit.kind != "full"]
 
     def draw(axes: Axes) -> None:
@@ -219,8 +220,12 @@ def volume_plot(name: str, volume: VolumePlot) -> str:
             )
         axes.axhline(volume.total_bytes / factor, color=c.INK, linewidth=1)
         c.time_axis(axes)
-        c.from_zero(axes, unit)
         axes.margins(x=0.01)
+        top = volume.total_bytes / factor
+        low_end = min(*volume.seen_bytes, *volume.low) / factor
+        axes.set_ylim(max(0.0, low_end - 0.15 * (top - low_end)), top + 0.03 * (top - low_end))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.set_ylabel(unit)
         c.legend_above(axes, 3)
 
     said = c.Said(
