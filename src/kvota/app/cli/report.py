@@ -156,9 +156,8 @@ def _content(args: argparse.Namespace) -> "Content":
     if not used.lines:
         msg = "the record has no decision that a report could show"
         raise NegativeError(msg)
-    volumes, hidden = ([], 0)
-    if ahead is not None:
-        volumes, hidden = volume_plots(ahead.rows, horizon_h=args.horizon, most=args.plots)
+    rows = [] if ahead is None else ahead.rows
+    volumes, hidden = volume_plots(rows, horizon_h=args.horizon, most=args.plots)
     places = [str(place) for place in args.events or args.request_log]
     return Content(
         sources=["the sample record"] if args.sample else places,

@@ -30,6 +30,7 @@ from kvota.app.report.wording import (
     span_text,
     whole_name,
 )
+from kvota.model.plain_text import name_on_screen
 from kvota.model.units import format_bytes
 
 # Rows of the plan's plot, and lines of the large table on paper.
@@ -148,10 +149,11 @@ class _Page:
 
     def _lead(self) -> str:
         content = self.content
-        gateways = ", ".join(content.gateways[:5]) or "none"
+        gateways = ", ".join(map(name_on_screen, content.gateways[:5]))
         more = f" and {len(content.gateways) - 5} more" if len(content.gateways) > 5 else ""
+        word = "gateway" if len(content.gateways) == 1 else "gateways"
         return (
-            f"{content.decisions:,} decisions of the gateways {gateways}{more}, {moment(content.first_us)} to "
+            f"{content.decisions:,} decisions of {word} {gateways}{more}, {moment(content.first_us)} to "
             f"{moment(content.last_us)} UTC, counted by {content.by}. Who uses how much of which quota, and what others would do."
         )
 
@@ -263,7 +265,7 @@ class _Page:
         step = max(1, len(volume.ahead_us) // 24)
         places = range(step - 1, len(volume.ahead_us), step)
         short = " Short: fewer than 72 h of looks." if volume.is_short else ""
-        resets = f" {volume.resets} hours left out." if volume.resets else ""
+        resets = f" Hours left out: {volume.resets}." if volume.resets else ""
         return Plot(
             Markup(volume_plot(f"v{number}", volume)),  # noqa: S704
             f"Used, and the forecast.{short}{resets}",
@@ -288,7 +290,7 @@ class _Page:
         hidden = len(plan.lines) - len(shown)
         worse = sum(_is_worse(line) for line in plan.lines)
         words = (
-            f"The plan {plan.source} changes the limit of {len(plan.lines):,} lines; {plan.unchanged:,} keep theirs. "
+            f"The plan {plan.source} changes the limit of {len(plan.lines):,} lines and keeps that of {plan.unchanged:,}. "
             f"{worse:,} would have had more requests over their limit than before."
         )
         if hidden:

@@ -8,7 +8,7 @@ from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.planning.plan_line import format_quota
 
-_BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
 
 
 def name_of(line: Line) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Self
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-_WAIT_S = 60.0
+_WAIT_S = 110.0
 
 
 class Chromium:
@@ -45,7 +45,7 @@ class Chromium:
         quiet = ("--no-first-run", "--disable-extensions", "--disable-background-networking")
         self._process = subprocess.Popen(
             [CHROMIUM, *options, *quiet, f"--user-data-dir={folder}", "about:blank"],
-            preexec_fn=two_pipes,
+            preexec_fn=two_pipes,  # noqa: PLW1509  (it only renames descriptors)
             close_fds=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
