@@ -19,6 +19,7 @@ NAMES = (
     "request_log",
     "planning",
     "forecast",
+    "report",
     "hold",
     "clients",
     "record_cost",

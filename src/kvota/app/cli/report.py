@@ -1,6 +1,7 @@
 """``kvota report`` writes one HTML file with plots that loads nothing from elsewhere."""
 
 import argparse
+import os
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +16,7 @@ from kvota.app.cli.plan_values import count
 from kvota.app.cli.progress import working
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
 from kvota.app.system_clock import SystemClock
+from kvota.files.cache import cache_folder
 from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import NegativeError, UnreachableError, UsageError
@@ -102,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
             args.config = args.config or places.config
             print(f"kvota: the sample record is in {places.record}", file=sys.stderr)
         content = _content(args)
+    # What matplotlib keeps of the machine's fonts lies with all else that kvota keeps.
+    os.environ.setdefault("MPLCONFIGDIR", str(cache_folder() / "matplotlib"))
     with working("drawing"):
         from kvota.app.report.page import page
 
