@@ -12,21 +12,27 @@ from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import working
 from kvota.app.cli.spark_events import add_event_options, add_top_option, say_hidden
+from kvota.app.forecast_words import (
+    bytes_text,
+    growth_text,
+    in_hours,
+    interval_text,
+    likely_text,
+    reached_text,
+    volume_name,
+)
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 from kvota.model.plain_text import name_on_screen, on_one_line
-from kvota.model.units import format_bytes, format_duration_ms
 
 if TYPE_CHECKING:
     from kvota.volumes.limits_ahead import Ahead, LimitAhead
-    from kvota.volumes.volume_history import VolumeHistory
 
 EXAMPLE = "{kvota} forecast --events record -c gateway.toml --horizon 72h"
 
 HOUR_MS = 3_600_000
 _HORIZON_H_MAX = 90 * 24
-_HOURS_SHOWN_MAX = 48
 _HEADER = ("broker", "log dir", "limit", "at", "used", "grows a day", "reached in", "or", "likely")
 
 
@@ -164,18 +170,6 @@ def volume_notes(ahead: "Ahead") -> Iterator[str]:
             yield f"{why}, so left out: {names}{more}"
 
 
-def volume_name(history: "VolumeHistory") -> str:
-    """Return what a volume is called."""
-    log_dirs = ", ".join(name_on_screen(log_dir) for log_dir in history.log_dirs)
-    return f"{_whose(history)} {log_dirs}"
-
-
-def _whose(history: "VolumeHistory") -> str:
-    if history.broker_id is not None:
-        return f"broker {history.broker_id}"
-    return f"gateway {name_on_screen(history.observer)}"
-
-
 def _table(rows: Sequence["LimitAhead"], args: argparse.Namespace) -> str:
     as_of = max(row.forecast.as_of_us for row in rows)
     first = (
@@ -187,8 +181,8 @@ def _table(rows: Sequence["LimitAhead"], args: argparse.Namespace) -> str:
             "here" if row.history.broker_id is None else str(row.history.broker_id),
             ", ".join(map(name_on_screen, row.history.log_dirs)),
             row.kind,
-            _bytes(row.limit_bytes, raw=args.raw),
-            _bytes(row.forecast.used_bytes, raw=args.raw),
+            bytes_text(row.limit_bytes, raw=args.raw),
+            bytes_text(row.forecast.used_bytes, raw=args.raw),
             growth_text(row, raw=args.raw),
             reached_text(row, args.horizon),
             interval_text(row, args.horizon),
@@ -197,62 +191,6 @@ def _table(rows: Sequence["LimitAhead"], args: argparse.Namespace) -> str:
         for row in rows
     ]
     return f"{first}\n\n{text_table(_HEADER, cells, left=3, keys=3)}"
-
-
-def growth_text(row: "LimitAhead", *, raw: bool = False) -> str:
-    """Return the growth a day, and its interval."""
-    low, middle, high = (
-        _bytes(row.forecast.growth_per_day(share), raw=raw) for share in (0.1, 0.5, 0.9)
-    )
-    return f"{middle} ({low} to {high})"
-
-
-def _bytes(value: float, *, raw: bool) -> str:
-    return f"{value:.0f} B" if raw else format_bytes(value)
-
-
-def reached_text(row: "LimitAhead", horizon: int) -> str:
-    """Return the likeliest time until a limit is reached."""
-    return _in(row.reached.hours_p50, horizon)
-
-
-def interval_text(row: "LimitAhead", horizon: int) -> str:
-    """Return between which times it is with 80 %."""
-    early, late = row.reached.hours_p10, row.reached.hours_p90
-    if early is None or late == 0:
-        return ""
-    return f"({_in(early, horizon)} to {_in(late, horizon)})"
-
-
-def likely_text(row: "LimitAhead") -> str:
-    """Return how likely it is within the horizon; ``short`` where nobody can say."""
-    probability = row.reached.probability
-    if probability is None:
-        return "short"
-    if 0 < probability < 0.01:
-        return "<1%"
-    return ">99%" if 0.99 < probability < 1 else f"{probability:.0%}"
-
-
-def _in(hours: float | None, horizon: int) -> str:
-    if hours is None:
-        return f"over {in_hours(horizon)}"
-    return in_hours(hours) if hours else "now"
-
-
-def in_hours(hours: float) -> str:
-    """Return a time in hours or days.
-
-    >>> in_hours(0.5), in_hours(30), in_hours(100), in_hours(72)
-    ('30 min 00 s', '30 h', '4.2 d', '3 d')
-    """
-    if hours < 1:
-        return format_duration_ms(hours * HOUR_MS)
-    return (
-        f"{hours:.0f} h"
-        if hours <= _HOURS_SHOWN_MAX
-        else f"{hours / 24:.1f}".removesuffix(".0") + " d"
-    )
 
 
 def _json(ahead: "Ahead", args: argparse.Namespace) -> dict[str, object]:

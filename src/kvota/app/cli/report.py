@@ -148,13 +148,15 @@ def _content(args: argparse.Namespace) -> "Content":
 
     def read(record: Record) -> "Used":
         from kvota.app.report.reading import read_used
+        from kvota.pipeline.usage_tables import USAGE_COLUMNS
 
         nonlocal decisions
         inside = record.found.within(record.period)
         gateways[:] = sorted({run.gateway for run in inside.runs})
         bad[:] = [on_one_line(str(each)) for each in record.found.bad]
         decisions = inside.rows
-        return read_used(record, args.by, plots=args.plots, in_force=in_force, plan=plan)
+        chunks = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True)
+        return read_used(chunks, plots=args.plots, in_force=in_force, plan=plan)
 
     used = on_record(args, "reading", read)
     if not used.lines:

@@ -12,7 +12,6 @@ from kvota.planning.lowering import limit_of
 from kvota.planning.need import geometric_grid
 
 if TYPE_CHECKING:
-    from kvota.app.cli.spark_events import Record
     from kvota.pipeline.chunks import Chunks
 
 # Lines in one file; more make it slow to open.
@@ -67,23 +66,22 @@ class Used:
 
 
 def read_used(
-    record: "Record", by: str, *, plots: int, in_force: ClientQuotas | None, plan: PlanFile | None
+    every_chunk: "Chunks", *, plots: int, in_force: ClientQuotas | None, plan: PlanFile | None
 ) -> Used:
     """Read it.
 
     Args:
-        record: the record.
-        by: user, client or user-client.
+        every_chunk: the record by user, client or both, with ``USAGE_COLUMNS``, shadow mode apart.
         plots: of how many lines there are plots.
         in_force: quotas in force, where they are known; else the recorded limits stand for them.
         plan: whose consequences are shown.
     """
     from kvota.pipeline.counters import ID_TYPES
-    from kvota.pipeline.usage_tables import USAGE_COLUMNS, span_s
+    from kvota.pipeline.usage_tables import span_s
 
-    every_chunk = record.chunks(by, further=USAGE_COLUMNS, modes_apart=True).persist()  # type: ignore[arg-type]
+    kept = every_chunk.persist()
     try:
-        chunks = every_chunk.but_types(ID_TYPES)
+        chunks = kept.but_types(ID_TYPES)
         lines, found = _lines(chunks)
         from_s, span = span_s(chunks)
         window_s = window_of(span)
@@ -110,7 +108,7 @@ def read_used(
             None if plan is None else _plan(plan.source, lines, limits, tried),
         )
     finally:
-        every_chunk.unpersist()
+        kept.unpersist()
 
 
 def window_of(span_s: int) -> int:

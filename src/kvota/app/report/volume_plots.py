@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kvota.app.cli.forecast import (
+from kvota.app.forecast_words import (
     growth_text,
     interval_text,
     likely_text,
