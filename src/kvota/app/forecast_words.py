@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kvota.model.plain_text import name_on_screen
-from kvota.model.units import format_duration_ms
+from kvota.model.units import format_bytes, format_duration_ms
 
 if TYPE_CHECKING:  # they load NumPy, and help does not
     from kvota.volumes.limits_ahead import LimitAhead
