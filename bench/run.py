@@ -20,6 +20,8 @@ NAMES = (
     "request_log",
     "planning",
     "live_plan",
+    "forecast",
+    "report",
     "hold",
     "clients",
     "record_cost",

@@ -30,6 +30,12 @@ def test_the_gateway_loads_no_spark_and_no_codec() -> None:
     assert loaded.isdisjoint({"pyspark", "pandas", "numba", "kio", "kafka"})
 
 
+def test_a_forecast_of_volumes_loads_no_spark(tmp_path: Path) -> None:
+    statement = f"from kvota.app.cli.main import main; main(['forecast', '--events', {str(tmp_path)!r}]); print()"
+
+    assert _modules_after(statement).isdisjoint({"pyspark", "py4j", "pandas", "numba"})
+
+
 def test_the_pipeline_loads_no_gateway() -> None:
     program = "import kvota.pipeline.law_check; assert 'kvota.gateway' not in sys.modules"
 
@@ -37,7 +43,7 @@ def test_the_pipeline_loads_no_gateway() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "gateway", "usage", "replay", "recommend", "volumes", "kafka"]
+    "command", ["demo", "gateway", "usage", "replay", "recommend", "volumes", "forecast", "kafka"]
 )
 def test_help_is_shown_without_loading_anything_heavy(command: str) -> None:
     statement = (

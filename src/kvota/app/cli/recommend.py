@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     check_save(args)
     for path in (args.plan_file, args.quotas if args.yes else None):
         if path is not None:
-            _check_writable(path)
+            check_writable(path)
     from kvota.app.plan_file import load_quotas_in_force
 
     written = load_quotas_in_force(args.quotas) if args.quotas else ClientQuotas()
@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE if found.is_confirmed else NEGATIVE
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Check before the work that its result could be written.
 
     Raises:

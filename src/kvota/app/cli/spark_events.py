@@ -49,8 +49,13 @@ _TRIES = 3
 _Answer = TypeVar("_Answer")
 
 
-def add_event_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all commands over the record have."""
+def add_event_options(
+    parser: argparse.ArgumentParser, *, shows: bool = True
+) -> argparse._ActionsContainer:
+    """Add the options that all commands over the record have; return the group that says where it is.
+
+    ``shows``: the command prints a table, and has the options of one.
+    """
     place = parser.add_mutually_exclusive_group(required=True)
     add_place_option(place, required=False)
     add_log_options(parser, place)
@@ -58,8 +63,12 @@ def add_event_options(parser: argparse.ArgumentParser) -> None:
     add_converting_options(parser)
     add_period_options(parser)
     add_spark_options(parser)
-    parser.add_argument("--output", choices=("table", "json"), default="table")
-    parser.add_argument("--raw", action="store_true", help="exact numbers instead of rounded ones")
+    if shows:
+        parser.add_argument("--output", choices=("table", "json"), default="table")
+        parser.add_argument(
+            "--raw", action="store_true", help="exact numbers instead of rounded ones"
+        )
+    return place
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
