@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvota.app.cli.main import main
-from kvota.model.tags import USER_TAG, tags_text
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.usefixtures("spark")]
@@ -41,7 +41,7 @@ def rows(
                     1,
                     user,
                     "app",
-                    tags_text({USER_TAG: user}),
+                    tags_text({USER_TAG: user, CLIENT_ID_TAG: ""}),
                     0,
                     11,
                     value,

@@ -98,7 +98,7 @@ def test_nothing_within_the_horizon_is_0(
     code = main(["forecast", "--events", str(record(tmp_path))])
 
     assert code == 0
-    assert "over 72 h" in capsys.readouterr().out.replace("3.0 d", "72 h")
+    assert "over 3 d" in capsys.readouterr().out
 
 
 def test_directories_on_one_device_are_one_line(

@@ -129,6 +129,17 @@ def test_hours_of_the_day_are_told_apart() -> None:
     assert whole == pytest.approx(24e9)
 
 
+def test_an_interval_is_as_wide_as_days_differ() -> None:
+    days = np.random.default_rng(2).normal(24e9, 3e9, 28)
+
+    found = seen(np.repeat(days / 24, 24))
+
+    width = found.quantile(0.9)[-1] - found.quantile(0.1)[-1]
+    # Of three days, and of the level that 28 days have shown with a half-life of seven.
+    expected = 2 * 1.28 * days.std() * np.sqrt(3 + 9 / 20)
+    assert width == pytest.approx(expected, rel=0.25)
+
+
 def test_a_limit_is_reached_in_the_middle_of_an_hour() -> None:
     found = seen(np.full(10 * 24, 1e9))
 
