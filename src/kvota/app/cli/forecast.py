@@ -119,7 +119,9 @@ def _refuse_for_volumes(args: argparse.Namespace) -> None:
         option
         for option, is_there in (
             ("--by", args.by is not None),
+            ("--table", args.table is not None),
             ("--master", args.master != "local[*]"),
+            ("--memory", args.memory is not None),
             ("--conf", bool(args.conf)),
         )
         if is_there

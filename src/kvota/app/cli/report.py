@@ -140,7 +140,7 @@ def _content(args: argparse.Namespace) -> "Content":
     from kvota.app.report.volume_plots import volume_plots
 
     in_force, plan = _quotas(args)
-    ahead = None if args.request_log else _ahead(args)
+    ahead = _ahead(args) if args.events else None
     notes = [] if ahead is None else list(volume_notes(ahead))
     gateways: list[str] = []
     bad: list[str] = []
@@ -164,7 +164,7 @@ def _content(args: argparse.Namespace) -> "Content":
         raise NegativeError(msg)
     rows = [] if ahead is None else ahead.rows
     volumes, hidden = volume_plots(rows, horizon_h=args.horizon, most=args.plots)
-    places = [str(place) for place in args.events or args.request_log]
+    places = [str(place) for place in args.events or args.request_log or [args.table]]
     return Content(
         sources=["the sample record"] if args.sample else places,
         is_sample=args.sample,

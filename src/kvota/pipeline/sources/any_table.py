@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.pipeline.any_session import arrow_table, numbered_tasks
 from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.sources.converted_files import write_run
 from kvota.pipeline.sources.log_range import BadLine
@@ -40,7 +41,6 @@ _TASK_ROWS, _TASK_BYTES = 1 << 20, 64 << 20
 _BAD_KEPT = 20_000
 _STEP_US = 2_000_000
 
-_TASKS = pa.schema([("task", pa.int32()), ("part", pa.string())])
 _DONE = pa.schema([("found", pa.binary())])
 
 
@@ -159,10 +159,8 @@ def convert_files(
             lost.lose(file.path, faults[0], file.rows)
         else:
             parts += parts_of(file)
-    texts = [json.dumps(asdict(part)) for part in parts]
-    table = pa.table([list(range(len(parts))), texts], schema=_TASKS)
-    spread = spark.createDataFrame(table).repartitionById(len(parts), F.col("task"))
-    return _converted(spread, _file_reader, reading, folder, lost)
+    tasks = numbered_tasks(spark, len(parts))
+    return _converted(tasks, partial(_file_reader, parts), reading, folder, lost)
 
 
 def unusable(file: TableFile, mapping: TableMapping) -> list[str]:
@@ -221,7 +219,8 @@ def _converted(
     between = folder / "_tables"
     try:
         between.mkdir()
-        done = table.mapInArrow(partial(reader, reading, between), spark_ddl(_DONE)).toArrow()
+        stage = partial(reader, reading, between)
+        done = arrow_table(table.mapInArrow(stage, spark_ddl(_DONE)))
         found = [lost, *(_parsed(text.as_py()) for text in done["found"])]
         mixed = next((one.mixed for one in found if one.mixed), "")
         if mixed:
@@ -282,13 +281,14 @@ def _named(tables: Iterable[pa.Table], run_id: str) -> Iterator[pa.Table]:
         yield table.set_column(place, table.schema.field(place), names)
 
 
-def _file_reader(reading: TableReading, folder: Path, batches: Batches) -> Batches:
+def _file_reader(
+    parts: Sequence[TablePart], reading: TableReading, folder: Path, batches: Batches
+) -> Batches:
     for batch in batches:
-        for number, text in zip(batch.column("task"), batch.column("part"), strict=True):
-            part = TablePart(**json.loads(text.as_py()))
-            work = _Work(reading, folder, number.as_py())
+        for number in batch.column(0).to_pylist():
+            work = _Work(reading, folder, number)
             try:
-                _read_part(part, work)
+                _read_part(parts[number], work)
             except MixedUnitsError as error:
                 work.found.mixed = str(error)
             yield _done(work)
