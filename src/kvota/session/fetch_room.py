@@ -139,8 +139,8 @@ class FetchRoom:
         if size_bytes > 0:
             self._reserved_in = room = lane.answer_room()
             self._reservation = room.reserve(size_bytes, now_us // 1000)
-            self._may_come_bytes = may_come_bytes
             if may_come_bytes:
+                self._may_come_bytes = may_come_bytes
                 room.may_come(may_come_bytes)
         if self._turn is not None or self._held_bytes:
             self.leave()
