@@ -4,19 +4,32 @@
 ``usage``, ``usage_total``, ``replay`` and ``replay_rows`` are tables made from these chunks; ``law`` and
 ``recommend`` run jobs and return plain values. ``chunks_of_table`` packs any other events table, such
 as a filtered one of ``read_events``.
+
+A name is imported when it is first asked for: Spark can be started before, and is waited for meanwhile.
 """
 
-from kvota.pipeline.admitted import Together
-from kvota.pipeline.charged import Counted
-from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
-from kvota.pipeline.events import bad_input, read_events, read_files
-from kvota.pipeline.law_check import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
-from kvota.pipeline.recommendation import Recommendation, Verified, Wishes, recommend
-from kvota.pipeline.replay_tables import Factors, OfCounters, replay
-from kvota.pipeline.spark_session import end_session, session
-from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
-from kvota.record.event_file import BadInput
-from kvota.record.found_events import find_events
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvota.pipeline.admitted import Together
+    from kvota.pipeline.charged import Counted
+    from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
+    from kvota.pipeline.events import bad_input, read_events, read_files
+    from kvota.pipeline.law_check import (
+        LAW_COLUMNS,
+        Difference,
+        LawOfType,
+        LawResult,
+        law,
+        replay_rows,
+    )
+    from kvota.pipeline.recommendation import Recommendation, Verified, Wishes, recommend
+    from kvota.pipeline.replay_tables import Factors, OfCounters, replay
+    from kvota.pipeline.spark_session import end_session, session
+    from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
+    from kvota.record.event_file import BadInput
+    from kvota.record.found_events import find_events
 
 __all__ = [
     "LAW_COLUMNS",
@@ -48,3 +61,56 @@ __all__ = [
     "usage",
     "usage_total",
 ]
+
+_NAMES_OF = {
+    "kvota.pipeline.admitted": ("Together",),
+    "kvota.pipeline.charged": ("Counted",),
+    "kvota.pipeline.chunks": (
+        "Chunks",
+        "chunks_of_files",
+        "chunks_of_table",
+    ),
+    "kvota.pipeline.events": (
+        "bad_input",
+        "read_events",
+        "read_files",
+    ),
+    "kvota.pipeline.law_check": (
+        "LAW_COLUMNS",
+        "Difference",
+        "LawOfType",
+        "LawResult",
+        "law",
+        "replay_rows",
+    ),
+    "kvota.pipeline.recommendation": (
+        "Recommendation",
+        "Verified",
+        "Wishes",
+        "recommend",
+    ),
+    "kvota.pipeline.replay_tables": (
+        "Factors",
+        "OfCounters",
+        "replay",
+    ),
+    "kvota.pipeline.spark_session": (
+        "end_session",
+        "session",
+    ),
+    "kvota.pipeline.usage_tables": (
+        "USAGE_COLUMNS",
+        "usage",
+        "usage_total",
+    ),
+    "kvota.record.event_file": ("BadInput",),
+    "kvota.record.found_events": ("find_events",),
+}
+_HOME_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(_HOME_OF[name]), name)
