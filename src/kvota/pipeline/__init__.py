@@ -7,22 +7,35 @@ as a filtered one of ``read_events``. ``save_table`` keeps what they made.
 
 They take anybody's SparkSession, from Spark 3.5 on, Spark Connect included, and change no setting of it;
 ``send_code`` is for one whose workers have no kvota. docs/pipeline.md tells all of it.
+
+A name is imported when it is first asked for: Spark can be started before, and is waited for meanwhile.
 """
 
-from kvota.pipeline.admitted import Together
-from kvota.pipeline.charged import Counted
-from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
-from kvota.pipeline.events import bad_input, read_events, read_files
-from kvota.pipeline.law_check import LAW_COLUMNS, Difference, LawOfType, LawResult, law, replay_rows
-from kvota.pipeline.plan_table import recommendation_table
-from kvota.pipeline.recommendation import Recommendation, Verified, Wishes, recommend
-from kvota.pipeline.replay_tables import Factors, OfCounters, replay
-from kvota.pipeline.saved_tables import save_table
-from kvota.pipeline.sent_code import code_archive, send_code
-from kvota.pipeline.spark_session import end_session, session
-from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
-from kvota.record.event_file import BadInput
-from kvota.record.found_events import find_events
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvota.pipeline.admitted import Together
+    from kvota.pipeline.charged import Counted
+    from kvota.pipeline.chunks import Chunks, chunks_of_files, chunks_of_table
+    from kvota.pipeline.events import bad_input, read_events, read_files
+    from kvota.pipeline.law_check import (
+        LAW_COLUMNS,
+        Difference,
+        LawOfType,
+        LawResult,
+        law,
+        replay_rows,
+    )
+    from kvota.pipeline.plan_table import recommendation_table
+    from kvota.pipeline.recommendation import Recommendation, Verified, Wishes, recommend
+    from kvota.pipeline.replay_tables import Factors, OfCounters, replay
+    from kvota.pipeline.saved_tables import save_table
+    from kvota.pipeline.sent_code import code_archive, send_code
+    from kvota.pipeline.spark_session import end_session, session
+    from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
+    from kvota.record.event_file import BadInput
+    from kvota.record.found_events import find_events
 
 __all__ = [
     "LAW_COLUMNS",
@@ -58,3 +71,59 @@ __all__ = [
     "usage",
     "usage_total",
 ]
+
+_NAMES_OF = {
+    "kvota.pipeline.admitted": ("Together",),
+    "kvota.pipeline.charged": ("Counted",),
+    "kvota.pipeline.chunks": (
+        "Chunks",
+        "chunks_of_files",
+        "chunks_of_table",
+    ),
+    "kvota.pipeline.events": (
+        "bad_input",
+        "read_events",
+        "read_files",
+    ),
+    "kvota.pipeline.law_check": (
+        "LAW_COLUMNS",
+        "Difference",
+        "LawOfType",
+        "LawResult",
+        "law",
+        "replay_rows",
+    ),
+    "kvota.pipeline.plan_table": ("recommendation_table",),
+    "kvota.pipeline.recommendation": (
+        "Recommendation",
+        "Verified",
+        "Wishes",
+        "recommend",
+    ),
+    "kvota.pipeline.replay_tables": (
+        "Factors",
+        "OfCounters",
+        "replay",
+    ),
+    "kvota.pipeline.saved_tables": ("save_table",),
+    "kvota.pipeline.sent_code": ("code_archive", "send_code"),
+    "kvota.pipeline.spark_session": (
+        "end_session",
+        "session",
+    ),
+    "kvota.pipeline.usage_tables": (
+        "USAGE_COLUMNS",
+        "usage",
+        "usage_total",
+    ),
+    "kvota.record.event_file": ("BadInput",),
+    "kvota.record.found_events": ("find_events",),
+}
+_HOME_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(_HOME_OF[name]), name)

@@ -1,7 +1,8 @@
 """Works off a merged record without a shuffle: each task reads its range of counters from all files.
 
 A record in which few rows are not merged yet is read so, too: every task reads those, and takes what is of its range.
-Where that does not pay, or a range is too large for a worker, its rows go as chunks through Spark's shuffle.
+One key with more rows than a worker may hold is streamed. Where that does not pay, or cannot be, rows go as chunks through
+Spark's shuffle.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -253,7 +255,7 @@ def _start_jvm(conf: SparkConf, log_path: Path) -> None:
     try:
         with interrupts_later(), log_path.open("wb") as log:
             gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
-        with interruptible(gateway.proc):
+        with interruptible(gateway.proc), _importing():
             SparkContext(conf=conf, gateway=gateway)
     except BaseException:
         if gateway is not None:
@@ -261,6 +263,21 @@ def _start_jvm(conf: SparkConf, log_path: Path) -> None:
             gateway.proc.wait()
             _forget_jvm()
         raise
+
+
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+    """Import what jobs need beside this block, which waits for the JVM; Numba alone takes half a second."""
+    thread = threading.Thread(target=_import_jobs, daemon=True)
+    thread.start()
+    yield
+    thread.join()
+
+
+def _import_jobs() -> None:
+    with contextlib.suppress(ImportError):  # who needs it will be told
+        for name in ("law_check", "recommendation", "replay_tables", "usage_tables"):
+            import_module(f"kvota.pipeline.{name}")
 
 
 def _check_local_dirs(folders: str) -> None:
