@@ -17,7 +17,7 @@ from kvota.app.cli.main import main
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 Said = Callable[..., tuple[int, str, str]]
 MAP = ("--map", "ts=at,user=principal,client_id=app,value=bytes", "--const", "quota_type=PRODUCE")

@@ -14,7 +14,7 @@ from kvota.app.cli.main import main
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.usefixtures("spark")]
 
 Said = Callable[..., tuple[int, str, str]]
 LINES = 900

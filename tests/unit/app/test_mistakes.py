@@ -45,7 +45,7 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
         ("gateway --connect", "--connect belongs to --check"),
         ("gateway -c nowhere.toml", "nowhere.toml: there is no such file. Create it, or correct the path. The least"),
         ("gateway -c .", ".: is a folder. Name the file in it."),
-        ("usage record", '--request-log is required. Did you mean "--events record"?'),
+        ("usage record", '--table is required. Did you mean "--events record"?'),
         ("record show record", 'required: --events. Did you mean "--events record"?'),
         ("replay record --events .", "--factors is required. See"),  # --law takes no word
         ("usage --event record", 'there is no option "--event". Did you mean "--events"?'),
