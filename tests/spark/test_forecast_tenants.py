@@ -10,7 +10,7 @@ from kvota.app.cli.main import main
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
 from kvota.testing.recorded_traffic import EventRow
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtures("spark")]
 
 WriteEvents = Callable[..., Path]
 DAY_US = 86_400_000_000
