@@ -5,6 +5,7 @@
 A cluster of one broker on this machine, a topic of two partitions, blocks as a gateway's record writes them. What is
 measured, in one run:
 
+* what a worker does for an event, in CPU time, which other work on the machine hardly changes;
 * the rate of ``kvota ingest`` once it is warm: all batches but the first (a batch has 4 million events at most);
 * beside it, what Spark takes to read the same rows out of the files that came of it (a scan of all columns to nothing);
 * with ``--kills N``, another run that is killed so often (``kill -9`` of the whole process group, at random moments),
@@ -32,10 +33,13 @@ from kvota.client.topic_log import TopicLog
 from kvota.localkafka import LocalKafka
 from kvota.pipeline import end_session, session
 from kvota.pipeline.events import read_events
+from kvota.pipeline.ingest.take_pieces import Task
 from kvota.record.check import check
 from kvota.record.event_block import block_bytes
 from kvota.record.event_table import event_table
 from kvota.record.found_events import find_events
+from kvota.record.ingested import FOLDER
+from kvota.record.ledger import Ledger
 from kvota.record.row_batch import RowBatch
 from kvota.record.topic_sender import BLOCK_ROWS
 from record_cost import ROWS, fill, make_charges, make_memos
@@ -65,6 +69,21 @@ async def send(servers: str, blocks: list[bytes]) -> None:
         for number, block in enumerate(blocks):
             partition = number // per_gateway % PARTITIONS
             await log.append(partition, encode_batch([(None, block)], now_ms=0))
+
+
+def task_ns(blocks: list[bytes], folder: Path) -> float:
+    """CPU for an event of what a worker does: unpack, leave out what was taken, write whole files."""
+    (folder / FOLDER).mkdir(parents=True)
+    task = Task(folder, "events-ingest-bench-000000000000", 0, Ledger())
+    pieces = [
+        {"source": TOPIC, "offset": number, "value": block, "fault": None}
+        for number, block in enumerate(blocks)
+    ]
+    began_ns = time.process_time_ns()
+    for piece in pieces:
+        task.take(piece)
+    task.write()
+    return (time.process_time_ns() - began_ns) / (len(blocks) * BLOCK_ROWS)
 
 
 def command(servers: str, into: Path, *more: str) -> list[str]:
@@ -143,9 +162,13 @@ def main() -> None:
     blocks = make_blocks(fill(make_charges(make_memos()))[1], events)
     size = np.mean([len(block) for block in blocks]) / BLOCK_ROWS
     with tempfile.TemporaryDirectory() as folder, LocalKafka() as kafka:
+        print(f"{events:,} events in {len(blocks)} blocks, {size:.1f} bytes an event")
+        own_ns = task_ns(blocks, Path(folder, "task"))
+        print(
+            f"a worker's work    {1e9 / own_ns:>12,.0f} events/s of one core's CPU time ({own_ns:.0f} ns)"
+        )
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
         asyncio.run(send(kafka.bootstrap_servers, blocks))
-        print(f"{events:,} events in {len(blocks)} blocks, {size:.1f} bytes each")
         once = Path(folder, "once")
         warm, cold, batches = warm_rate(kafka.bootstrap_servers, once)
         print(f"ingest, warm       {warm:>12,.0f} events/s ({batches} batches)")

@@ -6,9 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.integration.conftest import HOST
+from tests.integration.test_gateway_http import metrics_of
 from tests.integration.topic_blocks import blocks_in, seqs_in
 
+from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.app.system_clock import SystemClock
 from kvota.client import Cluster
 from kvota.localkafka import LocalKafka
@@ -172,3 +175,29 @@ def test_a_compacted_topic_is_refused_in_words(kafka: LocalKafka, topic: str) ->
 
     assert "cleanup.policy=compact" in str(one.status().last_error)
     assert (one.status().rows_written, one.status().rows_dropped) == (0, 1_000)
+
+
+def test_a_gateway_sends_its_decisions_around_its_own_quotas_and_shows_how_that_stands(
+    kafka: LocalKafka, topic: str, tmp_path: Path
+) -> None:
+    kafka.create_topic(f"{topic}-orders")
+    config = gateway_toml(upstream=kafka.bootstrap_servers, node_ids="0-2", http_port=0)
+    config += f'[record]\ntopic = "{topic}"\nflush_interval = "100ms"\n'
+    with GatewayProcess(tmp_path, config=config, quotas="") as process:
+        producer = Producer({"bootstrap.servers": process.bootstrap_servers, "client.id": "shop"})
+        for number in range(50):
+            producer.produce(f"{topic}-orders", str(number).encode())
+            producer.flush(30)
+        written = "kvota_record_topic_rows_written_total", ()
+        until(lambda: metrics_of(process)[written] >= 50, lambda: process.log)
+        shown = metrics_of(process)
+        assert shown["kvota_recording_to_topic", ()] == 1
+        assert shown["kvota_record_topic_rows_dropped_total", ()] == 0
+        assert f"records to topic {topic}" in process.log
+    rows = [row for block in blocks_in(kafka, topic) for row in block.to_pylist()]
+
+    assert [row["seq"] for row in rows] == list(range(len(rows)))
+    assert {row["client_id"] for row in rows} == {"shop"}, "its own blocks are not counted"
+    assert sum(row["quota_type"] == "PRODUCE" for row in rows) == 50
+    assert f"sent {len(rows)} decisions to the topic, 0 dropped" in process.log
+    assert not list(tmp_path.glob("**/*.parquet"))

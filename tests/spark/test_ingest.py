@@ -113,6 +113,24 @@ def test_a_second_call_takes_what_is_new_and_tells_what_is_missing(
     assert (anew["decisions"], check(find_events([into])).rows) == (0, 1_000)
 
 
+@pytest.mark.usefixtures("spark")
+def test_what_came_since_is_taken_where_it_was_killed_before_spark_knew_that_a_batch_was_done(
+    recorded_rows: list[EventRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, into = tmp_path / "record", tmp_path / "into"
+    places = ("--events", folder, "--into", into)
+    put(folder, recorded_rows[:100])
+    assert ingested(capsys, *places)["decisions"] == 100
+    for path in (into / "_ingest" / "checkpoint" / "commits").iterdir():
+        path.unlink()  # as it is when the process dies then; Spark does the batch again
+    put(folder, recorded_rows[100:200])
+
+    told = ingested(capsys, *places)
+
+    assert told["decisions"] == 100
+    assert check(find_events([into])).rows == 200
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

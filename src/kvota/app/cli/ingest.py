@@ -23,9 +23,8 @@ from kvota.model.plain_text import name_on_screen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamReader
 
-    from kvota.pipeline.ingest.stream import Taken
+    from kvota.pipeline.ingest.stream import Source, Taken
     from kvota.pipeline.ingest.take_pieces import BadPiece
     from kvota.record.ingested import IngestFolder
     from kvota.record.ledger import Hole, Ledger
@@ -228,7 +227,7 @@ def _stream(args: argparse.Namespace, folder: "IngestFolder", seen: _Seen) -> No
 
 def _source(
     args: argparse.Namespace, spark: "SparkSession", into: Path, checkpoint: Path
-) -> "DataStreamReader":
+) -> "Source":
     from kvota.pipeline.ingest.stream import read_folders, read_topic
 
     if args.topic is None:

@@ -37,13 +37,27 @@ class Taken:
     outcome: Outcome
 
 
-def read_folders(spark: SparkSession, folders: Sequence[Path], *, into: Path) -> DataStreamReader:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where pieces come from.
+
+    Attributes:
+        reader: Spark's.
+        is_repeatable: a batch that is begun again has the same pieces.
+    """
+
+    reader: DataStreamReader
+    is_repeatable: bool
+
+
+def read_folders(spark: SparkSession, folders: Sequence[Path], *, into: Path) -> Source:
     """Return a stream of the files in folders."""
     spark.dataSource.register(folder_source.FolderSource)
     names = folder_source.SEPARATOR.join(str(folder) for folder in folders)
-    return spark.readStream.format(folder_source.FORMAT).options(
+    reader = spark.readStream.format(folder_source.FORMAT).options(
         folders=names, into=str(into), tasks=str(spark.sparkContext.defaultParallelism)
     )
+    return Source(reader, is_repeatable=False)
 
 
 def read_topic(
@@ -53,19 +67,20 @@ def read_topic(
     servers: str,
     command_config: Path | None,
     checkpoint: Path,
-) -> DataStreamReader:
+) -> Source:
     """Return a stream of a topic's blocks; no password is in Spark's plan, only the name of the file that has it."""
     spark.dataSource.register(topic_source.TopicSource)
-    return spark.readStream.format(topic_source.FORMAT).options(
+    reader = spark.readStream.format(topic_source.FORMAT).options(
         topic=topic,
         servers=servers,
         command_config="" if command_config is None else str(command_config),
         checkpoint=str(checkpoint),
     )
+    return Source(reader, is_repeatable=True)
 
 
 def start(
-    source: DataStreamReader,
+    source: Source,
     folder: IngestFolder,
     *,
     checkpoint: Path,
@@ -81,8 +96,8 @@ def start(
         every_s: between two looks for something new; None: it ends when all there is has been taken.
         on_batch: called after each batch that was not empty.
     """
-    batches = _Batches(folder, checkpoint, on_batch)
-    writer = source.load().writeStream.foreachBatch(batches.take)
+    batches = _Batches(folder, checkpoint, on_batch, is_repeatable=source.is_repeatable)
+    writer = source.reader.load().writeStream.foreachBatch(batches.take)
     writer = writer.option("checkpointLocation", checkpoint.as_uri())
     if every_s is None:
         return writer.trigger(availableNow=True).start()
@@ -93,8 +108,14 @@ class _Batches:
     """Takes each batch once, however often Spark begins it."""
 
     def __init__(
-        self, folder: IngestFolder, checkpoint: Path, on_batch: Callable[[Taken], None]
+        self,
+        folder: IngestFolder,
+        checkpoint: Path,
+        on_batch: Callable[[Taken], None],
+        *,
+        is_repeatable: bool,
     ) -> None:
+        self._is_repeatable = is_repeatable
         self._folder = folder
         self._checkpoint = checkpoint
         self._on_batch = on_batch
@@ -105,7 +126,8 @@ class _Batches:
     def take(self, pieces: DataFrame, batch: int) -> None:
         """Take one batch, all of it or nothing."""
         query = self._query_id()
-        if self._folder.has(query, batch):
+        # Of a topic it has the same blocks as before; in folders there may be other files now, with rows that are new.
+        if self._is_repeatable and self._folder.has(query, batch):
             return
         before = self._folder.progress
         outcome = take_pieces(

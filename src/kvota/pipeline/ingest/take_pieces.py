@@ -98,7 +98,7 @@ def _worked(
     context = TaskContext.get()
     assert context is not None, "Spark has made a task of it"
     # A task that is done again writes files of its own: only those count that it tells of.
-    task = _Task(into, name, context.taskAttemptId() * _FILES_MAX, Ledger(taken))
+    task = Task(into, name, context.taskAttemptId() * _FILES_MAX, Ledger(taken))
     for batch in batches:
         for piece in batch.to_pylist():
             task.take(piece)
@@ -107,7 +107,7 @@ def _worked(
     yield pa.RecordBatch.from_arrays([told], schema=_TOLD)
 
 
-class _Task:
+class Task:
     """Gathers rows until they fill a file."""
 
     def __init__(self, into: Path, name: str, first_number: int, ledger: Ledger) -> None:
