@@ -19,9 +19,10 @@ from pathlib import Path
 import pyspark
 
 from kvota.java.find import spark_java_home
+from kvota.pipeline.kernels import kept_code
 
 _SPARK_HOME = Path(pyspark.__file__).parent
-_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _STARTS_S_MAX = 120.0
 
 
@@ -47,11 +48,12 @@ def environment_of_workers(folder: Path) -> tuple[Path, dict[str, str]]:
     return python, environment | {
         "JAVA_HOME": str(spark_java_home()),
         "SPARK_HOME": str(_SPARK_HOME),
-        "SPARK_DAEMON_JAVA_OPTS": _JVM,
+        "SPARK_DAEMON_JAVA_OPTS": JVM,
         "SPARK_DAEMON_MEMORY": "600m",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "KVOTA_CACHE": str(folder / "cache-of-workers"),
-        "NUMBA_CACHE_DIR": "",
+        # Kernels are those of this checkout, wherever their source lies: they are not compiled again.
+        "NUMBA_CACHE_DIR": str(kept_code.FOLDER.parent),
     }
 
 
@@ -140,7 +142,7 @@ def _process(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=environment | {"SPARK_LAUNCHER_OPTS": _JVM},
+            env=environment | {"SPARK_LAUNCHER_OPTS": JVM},
         )
     try:
         yield _said(process, log, wanted)

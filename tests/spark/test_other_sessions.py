@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark import results_process
-from tests.spark.standalone_cluster import connect_server, standalone_cluster
+from tests.spark.standalone_cluster import JVM, connect_server, standalone_cluster
 
 from kvota.pipeline.any_session import chunk_rows_max
 from kvota.testing.recorded_traffic import RecordedTraffic
@@ -100,7 +100,7 @@ def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
             "spark.pyspark.python=./environment/bin/python",
         ]
         settings = ["rows,replay,kill", *environment, *LOOPBACK, *OTHER_SETTINGS]
-        settings += ["spark.executor.memory=512m"]
+        settings += ["spark.executor.memory=512m", f"spark.executor.extraJavaOptions={JVM}"]
 
         found = made(folder, cluster.master, settings)
 

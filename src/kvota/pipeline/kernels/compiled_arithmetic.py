@@ -32,19 +32,57 @@ def _compiled() -> ModuleType:
     return module
 
 
+class Locator:
+    """Tells Numba where to keep the machine code of one kernel: a place that does not depend on where its source is.
+
+    So code that was sent to a worker, or installed a second time, finds what was compiled before. The folder
+    is named after the source of all kernels, so nothing in it can be of another source.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._module, self._line = function.__module__, function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> "Locator":
+        """Return the place of a function."""
+        found = cls(function)
+        found.ensure_cache_path()
+        return found
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        FOLDER.mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        """Return the folder."""
+        return str(FOLDER)
+
+    def get_source_stamp(self) -> str:
+        """Return what changes with the source."""
+        return FOLDER.name
+
+    def get_disambiguator(self) -> str:
+        """Return what tells apart functions with one name in one module."""
+        return f"{self._module}-{self._line}"
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function over arrays at its first call, and keep the machine code for the next process.
 
     Numba asks where to keep it when it decorates, so the setting is changed for that moment only.
     """
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(FOLDER)
+    before = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"
     try:
         return cast(
             "Callable[..., Any]", numba.njit(cache=True, nogil=True, error_model="numpy")(function)
         )
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_LOCATOR_CLASSES = before
 
 
 def step(function: Callable[..., Any]) -> Callable[..., Any]:
