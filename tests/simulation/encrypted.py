@@ -198,12 +198,21 @@ class Encrypted:
 
     def _begin(self) -> None:
         self.transport.connection_made(cast("Any", _Socket(self.up, self.down)))
-        self.up.on_data = self.transport.data_received
+        self.up.on_data = self._gateway_reads
         self.up.on_end = self._client_ended
         self.down.on_full = self._client_is_full
         self.down.on_data = self._client_reads
         self.down.on_end = self._gateway_ended
         self._shake()
+
+    def _gateway_reads(self, data: bytes) -> None:
+        """As an event loop reads: into memory that is another connection's when this call is over."""
+        memory = self.transport.get_buffer(-1)
+        for at in range(0, len(data), len(memory)):
+            part = data[at : at + len(memory)]
+            memory[: len(part)] = part
+            self.transport.buffer_updated(len(part))
+            memory[: len(part)] = bytes(len(part))
 
     # ------------------------------------------------------------------ the client's end
 
