@@ -8,7 +8,7 @@ acknowledgements are applied and nothing is acquired. Its place among those who 
 from kvota.engine import Lane
 from kvota.session.caller import Caller
 from kvota.session.due import Due
-from kvota.session.fetch_room import look_again_ms
+from kvota.session.fetch_room import LOOK_AGAIN_MS, look_again_ms
 from kvota.session.heads import behind_header_tags
 from kvota.session.line_place import place_key
 from kvota.session.pausing import Reason
@@ -112,8 +112,11 @@ def _waits(
     """
     lane, mine, now_ms = route.lane, caller.fetch_room, now_us // 1000
     room = lane.answer_room()
-    look_ms = room.may_be_told_in_ms(lane, now_ms)
-    if not look_ms and may_wait:
+    look_ms = min(room.may_be_told_in_ms(lane, now_ms), LOOK_AGAIN_MS)
+    if look_ms:
+        # It keeps nobody back who waits for room.
+        mine.give_up(place_key(caller, route), now_ms)
+    elif may_wait:
         missing_bytes = max(1, _least_bytes(lane) - room.free_bytes(lane, now_ms))
         left_ms = mine.left_to_wait_ms(now_us, SHARE_FETCH_WAIT_MS_MAX)
         is_first = mine.stand_in_line(lane, place_key(caller, route), now_ms)

@@ -512,6 +512,20 @@ def test_answers_without_records_come_no_faster_than_the_limit(
     assert cluster.now_ms - begun_ms < 2 * 1000 * came / LIMIT
 
 
+def test_who_waits_until_these_are_paid_for_keeps_nobody_back_who_waits_for_room() -> None:
+    cluster = Cluster(quotas(FETCH=LIMIT), buckets=BUCKET)
+    greedy, plain = Stage(cluster, number=1), Stage(cluster, number=2)
+    use(cluster, 0.2)
+    for correlation in (1, 2):
+        greedy.client(share_fetch(correlation=correlation, acknowledges=True))
+        greedy.broker(share_answer(records=b"", partitions=100, correlation=correlation))
+    assert greedy.client(share_fetch(correlation=3, acknowledges=True)) == b""
+    lane = cluster.engine.lane(QuotaType.FETCH, 1, "ANONYMOUS", "app", cluster.now_ms)
+
+    assert not plain.machine.caller.fetch_room.must_stand_behind(lane)
+    assert lane.answer_room().may_be_told_in_ms(lane, cluster.now_ms) > 0
+
+
 # ------------------------------------------------------------------ what may come at once
 
 
