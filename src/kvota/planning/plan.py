@@ -17,6 +17,7 @@ HEADROOM = 0.2
 LEARN = 0.7
 
 _FIGURES = 3
+_ROUNDING = 1e-12  # of a sum of doubles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,11 +261,15 @@ def _needs_first(
         for claim, tenant in zip(claims, tenants, strict=True)
     ]
     found = fair_shares(needs, room)
-    if any(level < inf for level in found.levels):
-        return claims
-    return [
+    raised = [
         replace(claim, at_least=share) for claim, share in zip(claims, found.shares, strict=True)
     ]
+    # A quota that is needed on one broker leaves headroom on another, where less is needed.
+    fits = all(
+        fsum(claim.taken(claim.at_least, broker) for claim in raised) <= capacity * (1 + _ROUNDING)
+        for broker, capacity in room.items()
+    )
+    return raised if fits and all(level == inf for level in found.levels) else claims
 
 
 def _quota(
