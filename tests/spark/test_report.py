@@ -137,7 +137,7 @@ def test_every_plot_is_drawn_without_a_word_on_the_console(browser: Chromium, re
     drawn = browser.evaluate(
         "[...document.querySelectorAll('figure svg')].map(e => e.getBBox().width > 300 && e.getBBox().height > 80)"
     )
-    assert len(drawn) == numbers(report)["by"].count("user") * (12 * 2 + 1 + 3)
+    assert len(drawn) == 10 * 2 + 1 + 3
     assert all(drawn)
     assert browser.console == []
     assert {url.partition(":")[0] for url in browser.asked} <= {"file", "data"}
