@@ -226,7 +226,7 @@ def take_pictures(report: Path, folder: Path) -> None:
         for scheme in ("light", "dark"):
             browser.look(scheme=scheme, width=1180)
             browser.open(report)
-            browser.screenshot(folder / f"report-{scheme}.png", height=1250)
+            browser.screenshot(folder / f"report-{scheme}.png", height=1540)
 
 
 def test_pictures_are_taken(report: Path, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_pictures_are_taken(report: Path, tmp_path: Path) -> None:
     for scheme in ("light", "dark"):
         picture = (tmp_path / f"report-{scheme}.png").read_bytes()
         assert picture.startswith(b"\x89PNG")
-        assert int.from_bytes(picture[20:24], "big") == 1250
+        assert int.from_bytes(picture[20:24], "big") == 1540
         assert len(picture) > 50_000
 
 
