@@ -1,6 +1,6 @@
 """How long a report takes from its tables, and how large it is.
 
-    ./run bench report [--lines 5000] [--plots 12]
+    ./run bench report [--lines 5000] [--plots 10]
 
 Made-up lines with names that want to be markup. Bars for 5,000 lines: below 3 s, what draws being loaded among them, and
 below 15 MB. The machine must have a core to spare: it is time of one thread, and the CPU time stands beside it.
@@ -26,7 +26,7 @@ def main() -> int:
     """Measure, print and judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=5_000)
-    parser.add_argument("--plots", type=int, default=12)
+    parser.add_argument("--plots", type=int, default=10)
     args = parser.parse_args()
     made = content(lines=args.lines, plots=args.plots)
     began_s, began_cpu_s = time.perf_counter(), time.process_time()

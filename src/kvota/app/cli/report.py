@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "{kvota} report --sample -o report.html"
 
-_PLOTS = 12
+_PLOTS = 10
 _PLOTS_MAX = 200
 
 

@@ -110,11 +110,11 @@ def quota_plot(name: str, drawn: Drawn) -> str:
                 linestyle=style,
                 label=label,
             )
-        if line.limit is not None:
+        if line.limit:  # a full disk makes it 0, and the axis has none
             axes.axvline(
                 log10(line.limit / factor), color=c.LIMIT, linestyle=(0, (5, 3)), label="limit"
             )
-        if drawn.planned is not None:
+        if drawn.planned:
             axes.axvline(
                 log10(drawn.planned / factor), color=c.PLANNED, linestyle="-.", label="planned"
             )

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 import html5lib
 import pytest
-from tests.unit.app.report.made_up import HOSTILE, content
+from tests.unit.app.report.made_up import HOSTILE, content, drawn, line
 
 from kvota.app.report.page import PLAN_ROWS_MAX, page
 from kvota.model.plain_text import name_on_screen
@@ -223,3 +224,13 @@ def test_five_thousand_lines_are_below_15_mb() -> None:
 
 def test_the_same_content_gives_the_same_file() -> None:
     assert page(content()) == made()
+
+
+def test_a_limit_of_0_is_drawn_as_none() -> None:
+    """So it is while a disk is full."""
+    of_line = replace(line(0), limit=0.0, of_limit=None)
+    blocked = replace(drawn(of_line, windows=3), planned=0.0)
+
+    shown = page(replace(content(), drawn=[blocked]))
+
+    assert "limit 0.00 B/s" in shown or "limit 0 B/s" in shown
