@@ -19,7 +19,7 @@ from kvota.record.check import check
 from kvota.record.found_events import find_events
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 # ``KVOTA_KILLS=20`` kills so often.
 KILLS = int(os.environ.get("KVOTA_KILLS", "3"))

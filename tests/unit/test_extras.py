@@ -43,7 +43,19 @@ def test_the_pipeline_loads_no_gateway() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "gateway", "usage", "replay", "recommend", "volumes", "forecast", "kafka"]
+    "command",
+    [
+        "demo",
+        "gateway",
+        "ingest",
+        "usage",
+        "replay",
+        "recommend",
+        "volumes",
+        "forecast",
+        "report",
+        "kafka",
+    ],
 )
 def test_help_is_shown_without_loading_anything_heavy(command: str) -> None:
     statement = (
