@@ -16,7 +16,7 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
         (f"{CALL}: java.io.IOException: No space left on device\n{TRACE}", "no room is left in /work-folder"),
         (f"{CALL}{TRACE}Caused by: java.io.IOException: Disk quota exceeded", "Make room, or name another folder"),
         (f"{CALL}: java.nio.file.FileSystemException: /x: Read-only file system", "cannot be written to"),
-        (f"{CALL}: java.lang.OutOfMemoryError: Java heap space", "--conf spark.driver.memory=4g"),
+        (f"{CALL}: java.lang.OutOfMemoryError: Java heap space", "--memory 4g"),
         (f"{STAGE}Python worker exited unexpectedly (crashed)", "a worker died"),
         (
             f"{STAGE}most recent failure: Lost task 1.0 (TID 3): java.lang.IllegalStateException: what it is\n{TRACE}",

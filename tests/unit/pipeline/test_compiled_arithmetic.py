@@ -1,12 +1,14 @@
 """Kernels are compiled once per machine, and anew when what they call has changed."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import kvota
 from kvota.engine import arithmetic
 from kvota.pipeline.kernels import compiled_arithmetic, kept_code
 
@@ -22,10 +24,10 @@ print(sum(law_rows.stats.cache_hits.values()), sum(law_rows.stats.cache_misses.v
 """
 
 
-def in_another_process(cache: Path) -> str:
+def in_another_process(cache: Path, **environment: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", SCRIPT],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)} | environment,
         capture_output=True,
         text=True,
         timeout=100,
@@ -34,10 +36,16 @@ def in_another_process(cache: Path) -> str:
 
 
 @pytest.mark.timeout(200)
-def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
-    assert in_another_process(tmp_path) == "0 1\n"
-    assert in_another_process(tmp_path) == "1 0\n"
-    assert [file.name for file in tmp_path.rglob("complete")] == ["complete"]
+def test_a_second_process_finds_the_machine_code_of_the_first_also_with_its_source_elsewhere(
+    tmp_path: Path,
+) -> None:
+    cache, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
+    source = Path(kvota.__path__[0])
+    shutil.copytree(source, elsewhere / "kvota", ignore=shutil.ignore_patterns("__pycache__"))
+
+    assert in_another_process(cache) == "0 1\n"
+    assert in_another_process(cache, PYTHONPATH=str(elsewhere)) == "1 0\n"
+    assert [file.name for file in cache.rglob("complete")] == ["complete"]
 
 
 def test_the_kept_code_belongs_to_the_text_of_what_it_calls() -> None:
