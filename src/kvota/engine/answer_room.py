@@ -63,6 +63,10 @@ class Verdict(NamedTuple):
     is_charged: bool = True
 
 
+# The usual one; it is never changed, so there need be only one.
+_DELIVERED = Verdict(0, 0)
+
+
 class Owed(NamedTuple):
     """What is still to be paid for an answer larger than an empty window.
 
@@ -125,9 +129,12 @@ class AnswerRoom:
 
     def free_bytes(self, lane: CountedLane, now_ms: int) -> int:
         """What an answer may bring that nobody else's is expected to."""
-        if self.unpaid_ms(lane, now_ms):
+        if self._owed.size_bytes and self.unpaid_ms(lane, now_ms):
             return 0
-        return max(0, lane.allowance(now_ms) - self.reserved_bytes(now_ms))
+        free_bytes = lane.allowance(now_ms)
+        if self._reserved_for:
+            free_bytes -= self.reserved_bytes(now_ms)
+        return max(0, free_bytes)
 
     def reserved_bytes(self, now_ms: int) -> int:
         """What answers are expected to bring that are on their way; it lapses where a broker waits."""
@@ -150,7 +157,8 @@ class AnswerRoom:
         """The answer is here, or will never be; the first of the line is woken. Twice is once."""
         if reservation in self._reserved_for:
             self._forget(reservation)
-            self.line.wake_first()
+            if self.line:
+                self.line.wake_first()
 
     def _forget(self, reservation: Reservation) -> None:
         del self._reserved_for[reservation]
@@ -177,9 +185,9 @@ class AnswerRoom:
         if lane.algorithm is _TOKEN_BUCKET:
             return self._judge_debt(lane, value, now_ms)
         throttle_ms = lane.admit(value, now_ms)
-        unpaid_ms = self.unpaid_ms(lane, now_ms)
+        unpaid_ms = self.unpaid_ms(lane, now_ms) if self._owed.size_bytes else 0
         if not unpaid_ms and throttle_ms <= 0:
-            return Verdict(throttle_ms, 0)
+            return Verdict(throttle_ms, 0) if throttle_ms else _DELIVERED
         is_too_large = value > lane.window_bytes and not lane.is_blocked
         if is_too_large and not unpaid_ms:
             # By Kafka's formula a window's worth of it would cost nothing each time. All that the window holds

@@ -50,7 +50,7 @@ def charge_fetch(
         msg = f"the broker announced an answer of {frame_end - pos - 4} bytes to a Fetch"
         raise ProtocolError(msg)
     upstream_ms = _READ_INT32(data, at)[0] if route.version else 0
-    if route.client_id != client_id or route.is_outdated:
+    if route.client_id != client_id or route.lane_version != route.lane.version:
         caller.look_up_now(route, client_id, now_us)
     value = frame_end - at + 4  # Kafka charges 4 + the body, without the header's tags
     error_code, session_id = head

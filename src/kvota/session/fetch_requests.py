@@ -71,7 +71,9 @@ def _take_limited(caller: Caller, asked: _Fetch, now_us: int) -> bytes | bytearr
     room = lane.answer_room()
     free_bytes = room.free_bytes(lane, now_ms)
     asked_bytes = asks_for(data, offset) if offset >= 0 else _INT32_MAX
-    expected_bytes = max(0, min(mine.expected_bytes(lane), asked_bytes))
+    expected_bytes = mine.expected_bytes(lane)
+    if expected_bytes > asked_bytes:
+        expected_bytes = max(0, asked_bytes)
     missing_bytes = expected_bytes - free_bytes
     if expected_bytes > QUIET_BYTES and mine.must_stand_behind(lane):
         missing_bytes = max(missing_bytes, 1)

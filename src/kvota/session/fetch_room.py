@@ -105,12 +105,15 @@ class FetchRoom:
 
         Of a connection of which little is known: as the counter's recent answers were, never what it asks for.
         """
-        likely_bytes = min(self._last_bytes, self._before_bytes)
+        likely_bytes, before_bytes = self._last_bytes, self._before_bytes
+        likely_bytes = min(likely_bytes, before_bytes)
         if self._answers < 2:
             likely_bytes = int(lane.answer_room().recent_bytes)
             if self._answers:
                 likely_bytes = min(likely_bytes, self._last_bytes)
-        return likely_bytes if lane.is_blocked else min(likely_bytes, lane.window_bytes)
+        if likely_bytes > lane.window_bytes and not lane.is_blocked:
+            return lane.window_bytes
+        return likely_bytes
 
     @property
     def last_bytes(self) -> int:
@@ -119,7 +122,8 @@ class FetchRoom:
 
     def go_up(self, lane: Lane, size_bytes: int, asked_bytes: int | None, now_us: int) -> None:
         """A Fetch goes up that is expected to bring so much; ``asked_bytes``: lowered to that."""
-        self.leave()
+        if self._turn is not None or self._held_bytes:
+            self.leave()
         self.is_under_way = True
         self._asked_bytes = asked_bytes
         if size_bytes > 0:
@@ -133,7 +137,8 @@ class FetchRoom:
         lane.answer_room().has_come(value, asked_bytes)
         self._answers += 1
         self._before_bytes, self._last_bytes = self._last_bytes, value
-        self.has_been_answered(now_us)
+        self._answered_us = now_us
+        self._has_refused = False
 
     def has_come_without_records(self, now_us: int) -> None:
         """The head of an answer is here that was to bring none: it says nothing of the next one."""

@@ -306,7 +306,7 @@ class Requests:
             self._due.append((correlation, _PASS, route))
             return data
         client_id = data[pos + REQUEST_HEAD_BYTES : body]
-        is_new = client_id != route.client_id or route.is_outdated
+        is_new = client_id != route.client_id or route.lane_version != route.lane.version
         if is_new and not look_up(self._caller, route, client_id, now_us):
             return None
         if route.kind == _FETCH_KIND:

@@ -27,7 +27,7 @@ DRIVER_CALLS_MAX = 26
 # Calls and returns for a Produce that comes in two reads, and for a Fetch, each with its answer. A quota that
 # nobody has, or a dataclass where a tuple does, is seen here.
 PRODUCE_IN_PARTS_CALLS_MAX = 160
-FETCH_CALLS_MAX = 190
+FETCH_CALLS_MAX = 165
 
 
 @pytest.mark.parametrize("own", [False, True])
