@@ -176,7 +176,8 @@ def test_every_charge_under_a_blocked_limit_is_replayed_as_30_s(kind: str) -> No
     throttle_ms, outcome, _ = replayed(rows, [])
 
     assert len(blocked) >= 30
-    charged = [place for place in blocked if numbers(rows, "value")[place] >= 0]
+    values = numbers(rows, "value")
+    charged = [place for place in blocked if values[place] >= 0]
     assert set(throttle_ms[charged].tolist()) == {BLOCKED_THROTTLE_MS}
     assert "admitted" not in {OUTCOMES[code] for code in outcome[charged]}
 
