@@ -171,6 +171,7 @@ def test_ranges_have_the_rows_of_chunks(
 @pytest.mark.parametrize(
     "seed", [1, 2]
 )  # files one after the other in time, and files that overlap
+@pytest.mark.timeout(60)  # the first one loads the kernels
 def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
     rows: list[EventRow],
     tmp_path: Path,
