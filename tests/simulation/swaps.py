@@ -24,6 +24,8 @@ _LOOKS_RATIO = 0.7
 # What is altered counts within a second, with a callback that answers.
 EFFECT_MS = 1_000
 _PREFIX = "x-"
+# Of these a request may have gone up long before it is charged.
+_CHARGED_LATE = frozenset({QuotaType.PRODUCE, QuotaType.FETCH})
 
 
 class Renamed(DefaultQuotaCallback):
@@ -75,13 +77,13 @@ class Swaps:
     def effect_ms(self, quota_type: QuotaType, *, is_asked: bool) -> float:
         """So long behind a change another limit may count at most: no time where the callback need not be asked.
 
-        An old answer of one that is slow is as old as that. A Produce that comes slowly may end when nobody knows an
-        answer of the callback that has taken over since its head: it has gone up, and counts where its head was
-        led to, on a counter of the callback before.
+        An old answer of one that is slow is as old as that. A Produce that comes slowly may end, and a broker may answer
+        a Fetch that waited for records, when nobody knows an answer of the callback that has taken over since: the
+        request has gone up, and counts where it was led to, on a counter of the callback before.
         """
         if not is_asked:
             return 0.0
-        may_end_late = quota_type is QuotaType.PRODUCE and self.count
+        may_end_late = quota_type in _CHARGED_LATE and self.count
         return EFFECT_MS + SLOWEST_MS if self.looks and not may_end_late else inf
 
     def _swap(self) -> None:
