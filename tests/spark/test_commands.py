@@ -239,7 +239,7 @@ def test_a_plan_is_only_shown_unless_it_is_asked_for(
     out = capsys.readouterr().out
     assert code == 0
     assert "+ user-principal 'alice' CONTROLLER_MUTATION none -> " in out
-    assert "share: would need ≥ " in out  # most of them were held back while they were recorded
+    assert "share: needs ≥ " in out  # most of them were held back while they were recorded
     assert "over 2 gateways" in out
     assert "clients in the record are affected" in out
     assert list(tmp_path.iterdir()) == []
@@ -344,6 +344,7 @@ def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
         since=None,
         until=None,
         master="local[2]",
+        memory=None,
         conf=[],
     )
     read: list[int] = []

@@ -172,6 +172,7 @@ async def test_while_nobody_answers_what_was_known_stays_and_is_marked_and_said_
     callback = OwnCallback()
     watched = watch(await worlds(callback=callback))
     await until(lambda: watched.watch.view is ONE)
+    await until(lambda: bool(callback.of("update_cluster_metadata")))  # told on a thread of its own
 
     looks.now = UnreachableError("nobody is there")
     await until(lambda: callback.of("update_cluster_metadata")[-1][0].is_stale)  # type: ignore[attr-defined]
