@@ -148,8 +148,12 @@ def _apply(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> No
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
     )
     at = [(*("--bootstrap-server", one), "--command-config", str(login)) for one in servers]
-    done = kvota("quotas", "apply", str(plan), *at[0], "--yes")
-    assert done.code == 0, done.err
+    end_s = time.monotonic() + FOLLOWS_S
+    while (done := kvota("quotas", "apply", str(plan), *at[0], "--yes")).code:
+        # It has just begun: until it has read the topic it refuses, and nothing has changed.
+        assert "has not been read yet" in done.err, done.err
+        assert time.monotonic() < end_s, done.err
+        time.sleep(0.2)
     wanted = load_document(plan).wanted.quotas
     for other in at[1:]:
         end_s = time.monotonic() + FOLLOWS_S
