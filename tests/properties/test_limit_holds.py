@@ -27,7 +27,7 @@ from kvota.engine.kept_places import KeptPlaces
 from kvota.engine.waiting_line import WaitingLine
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.decision_sink import REJECTED
-from kvota.session.line_place import LinePlace
+from kvota.session import line_place
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -457,7 +457,7 @@ def _forget_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_places_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinePlace, "_key_of", lambda *_: PlaceKey("", "", b""))
+    monkeypatch.setattr(line_place, "place_key", lambda *_: PlaceKey("", "", b""))
 
 
 @pytest.mark.parametrize(
