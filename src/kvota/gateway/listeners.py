@@ -128,6 +128,8 @@ class Door:
         self._opens_again: asyncio.TimerHandle | None = None
         self._has_failed = False
         listening.settimeout(0)
+        # Those accepted from it have the same: what comes before it is let in is no more, either.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         listening.listen(_BACKLOG)
         self._loop.add_reader(listening, self._let_in)
 
@@ -156,8 +158,6 @@ class Door:
                 return
             self._has_failed = False
             client.settimeout(0)
-            # Not before: a listening socket's would be the most that each of its connections may ever have, on older systems.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             task = self._loop.create_task(self._relay(client))
             self._coming_in.add(task)
             task.add_done_callback(self._coming_in.discard)
