@@ -4,17 +4,21 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-# Their tests share servers that are started once in a process.
-WITH_SERVERS = ("integration", "adversary", "endurance")
+# Their tests share what is started once in a process: servers, or Spark.
+SHARING = ("integration", "spark", "adversary", "endurance")
 
 
 class FolderScheduling(LoadScopeScheduling):
-    """What is in one folder runs in one process, one test after the other.
+    """What shares something runs in one process, one test after the other; so do the folders that share nothing, each of them.
 
-    A process takes the next folder when it has ended one; the folder with the most tests is the first.
+    A process takes the next folder when it has ended one; the folder with the most tests is the first. So none waits long
+    at the end for the other.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        """The folder with servers of its own; all that has none is one."""
+        """The folder whose tests share something, else the one right below ``tests``."""
         folders = PurePosixPath(nodeid.split("::", 1)[0]).parts[:-1]
-        return next((folder for folder in folders if folder in WITH_SERVERS), "without servers")
+        return next(
+            (folder for folder in folders if folder in SHARING),
+            folders[1] if folders[1:] else "tests",
+        )
