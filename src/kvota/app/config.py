@@ -90,6 +90,12 @@ class GatewayConfig:
         return Factored(frozenset({QuotaType.PRODUCE}), excluded)
 
     @property
+    def shows_certificate(self) -> bool:
+        """True where brokers know the gateway by its certificate, and so whoever has no login of his own."""
+        tls = self.gateway.upstream_tls
+        return tls is not None and tls.certfile is not None
+
+    @property
     def windows(self) -> dict[QuotaType, QuotaWindow]:
         """Of each quota type."""
         return self.kafka.windows

@@ -110,6 +110,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
         default_callback=callback if is_default else DefaultQuotaCallback(quotas),
         client_quotas=store,
         quota_admins=config.quotas.admins,
+        shows_certificate=config.shows_certificate,
         name_claim=config.kafka.name_claim,
         users_of_logins=config.users_of_logins,
         producer_ids=open_producer_ids(config, store.quotas, now_ms=SystemClock().now_us() // 1000),

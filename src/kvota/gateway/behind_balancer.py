@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import cast
 
 from kvota.gateway.journal import Journal
+from kvota.gateway.little_reads import LittleReads
 from kvota.gateway.own_addresses import plain_ip
 from kvota.gateway.settings import ListenerSettings
 from kvota.gateway.tls_transport import TlsTransport
@@ -84,8 +85,7 @@ class BehindBalancer(asyncio.Protocol):
         inner = self._make(head.client)
         transport.set_protocol(inner)
         inner.connection_made(transport)
-        # It may have been refused, or be left unread for a while.
-        if rest and not transport.is_closing() and transport.get_protocol() is inner:
+        if rest and not transport.is_closing() and _reads(transport.get_protocol(), inner):
             inner.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
@@ -105,3 +105,8 @@ class BehindBalancer(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _reads(protocol: asyncio.BaseProtocol, inner: asyncio.BaseProtocol) -> bool:
+    """True where what has come is for this one; it may have been refused, or be left unread for a while."""
+    return protocol is inner or (isinstance(protocol, LittleReads) and protocol.side is inner)

@@ -11,7 +11,7 @@ from typing import cast
 from kvota.gateway.behind_balancer import BehindBalancer
 from kvota.gateway.certificate_in_force import CertificateInForce
 from kvota.gateway.closing import leave_upstream
-from kvota.gateway.connection_rates import ConnectionRates
+from kvota.gateway.connection_rates import ANY_NODE, ConnectionRates
 from kvota.gateway.dialling import Dialler
 from kvota.gateway.driver import Driver
 from kvota.gateway.held_back import HeldBack
@@ -101,7 +101,7 @@ class ClientSide(Side):
         )
         self.driver.write_upstream = self._write_when_dialled
         self._machine = self.driver.machine
-        if self._comes_too_fast(node_id):
+        if self._comes_too_fast(ANY_NODE if self._entrance.is_of_all_nodes else node_id):
             return
         refused = reception.places.take(self.driver, reception.means.journal)
         if refused:
@@ -114,7 +114,8 @@ class ClientSide(Side):
     def _comes_too_fast(self, node_id: int) -> bool:
         """True where its address has begun more connections than it may, and that counts."""
         reception, host = self._reception, self.driver.host
-        throttle_ms = reception.rates.throttle_ms(host, node_id, time_ns() // 1_000_000)
+        brokers = reception.dialler.brokers_known if node_id == ANY_NODE else 1
+        throttle_ms = reception.rates.throttle_ms(host, node_id, time_ns() // 1_000_000, brokers)
         if not throttle_ms:
             return False
         is_enforced = reception.rates.settings.is_enforced
@@ -206,11 +207,13 @@ class ClientSide(Side):
             return
         if user is not None:
             self._machine.secured(user)
+        dialler = self._reception.dialler
         if node_id is not None:
-            destination = self._reception.dialler.destination(node_id)
-            driver.destination = destination
-            of_address = self._reception.dialler.node_of(destination.address)
-            self._machine.redialled(destination.address, of_address)
+            driver.destination = dialler.destination(node_id)
+            address = driver.destination.address
+            self._machine.redialled(address, dialler.node_of(address))
+        if self._entrance.is_of_all_nodes:  # which one it is for is known only now
+            self._comes_too_fast(dialler.node_of(driver.destination.address))
 
     def tls_failed(self, tls: TlsTransport, error: Exception) -> None:
         """They have not, or what has come since is damaged."""

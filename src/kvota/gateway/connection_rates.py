@@ -15,6 +15,8 @@ from kvota.model.quota_entity import DEFAULT
 
 # Kafka's default, which counts nobody.
 UNLIMITED = 2**31 - 1
+# Of those that come by a port of all nodes and have not called one yet: no broker's id, and not ``UNKNOWN_NODE``.
+ANY_NODE = -3
 # So many addresses are counted at a time; a counter is some hundred bytes.
 COUNTERS_MAX = 20_000
 _FORGET_AFTER_MS = 3_600_000
@@ -98,17 +100,19 @@ class ConnectionRates:
         names = None if ip is None else self._names.get(ip)
         return self._of_name[next(reversed(names))] if names else self._default
 
-    def throttle_ms(self, host: str, node_id: int, now_ms: int) -> int:
+    def throttle_ms(self, host: str, node_id: int, now_ms: int, brokers: int = 1) -> int:
         """Count a connection; 0, or for how long its socket is kept because it is one too many.
 
         Args:
             host: the client's address.
-            node_id: the broker for which it has come.
+            node_id: the broker for which it has come; ``ANY_NODE``: it has not said so yet.
             now_ms: Unix milliseconds.
+            brokers: for one of so many: together they take so many times the limit.
         """
         ip, limit, window = literal_ip(host), self.limit(host), self.settings.window
         if limit == UNLIMITED or ip is None:  # whose address is not known has gone already
             return 0
+        limit *= brokers
         counter = self._counters.get((node_id, ip))
         if counter is None:
             self._make_room(now_ms)

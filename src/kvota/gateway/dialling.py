@@ -93,6 +93,11 @@ class Dialler:
         return UNKNOWN_NODE if known is None else known
 
     @property
+    def brokers_known(self) -> int:
+        """How many there are; 1 while none is known."""
+        return max(1, len(self._topology.brokers))
+
+    @property
     def unreachable(self) -> list[Address]:
         """Those that could not be reached when they were last tried."""
         return sorted(self._unreachable)

@@ -1,7 +1,8 @@
 """What the log says of connections: each kind of line stands here once, and repeats of it are counted.
 
 A client that closes is no news (debug). What comes again and again (wrong passwords, no place, bytes that are
-no Kafka) is said once a minute for each user, address and reason.
+no Kafka) is said once a minute for each user, address and reason. Each kind has a table of its own, and each address its part
+of it: nobody can hide what happens to others behind lines of his own.
 """
 
 import logging
@@ -33,14 +34,28 @@ class Journal:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._repeats = Repeats()
+        self._refused = Repeats("refused connections")
+        self._gave_way = Repeats("connections that gave way")
+        self._closed = Repeats("closed connections")
+        self._warned = Repeats("what was noticed on connections")
+        self._logins = Repeats("refused logins")
+        self._brokers = Repeats("connections that brokers have closed")
+        self._all = (
+            self._refused,
+            self._gave_way,
+            self._closed,
+            self._warned,
+            self._logins,
+            self._brokers,
+        )
 
     def refused(self, host: str, reason: str, *, is_only_said: bool = False) -> None:
         """A new connection was not taken in; ``is_only_said``: it was (shadow mode)."""
         was, were = ("would be", "would be") if is_only_said else ("was", "were")
-        self._repeats.say(
+        self._refused.say(
             f"a connection from {host} {was} refused: {reason}",
-            about=("refused", host),
+            about=host,
+            whose=host,
             again=f"more connections from {host} {were} refused within a minute: {reason}",
             now_s=self._now_s(),
         )
@@ -59,10 +74,11 @@ class Journal:
             whose += " that have not logged in or asked anything yet"
         elif holder[0] != ANONYMOUS:
             whose = f"of user {shown(holder[0])}"
-        self._repeats.say(
+        self._gave_way.say(
             f"all {places} connections are in use (limits.connections_max): of the {of} {whose} one has "
             "given way to a newcomer",
-            about=("gave way", whose),
+            about=whose,
+            whose=host,
             again=f"more connections {whose} have given way to newcomers within a minute",
             now_s=self._now_s(),
         )
@@ -70,9 +86,10 @@ class Journal:
     def closed(self, number: int, peer: str, reason: str, level: int = logging.WARNING) -> None:
         """The gateway has closed a connection."""
         host = _host_of(peer)
-        self._repeats.say(
+        self._closed.say(
             f"connection {number} from {peer} closed: {reason}",
-            about=("closed", host, reason.translate(_WITHOUT_DIGITS)),
+            about=(host, reason.translate(_WITHOUT_DIGITS)),
+            whose=host,
             again=f"more connections from {host} were closed within a minute for such a reason: {reason}",
             now_s=self._now_s(),
             level=level,
@@ -84,9 +101,10 @@ class Journal:
         if isinstance(warning, LoginRefusal):
             self._login_refused(host, warning)
             return
-        self._repeats.say(
+        self._warned.say(
             f"connection {number} from {peer}: {warning}",
-            about=("warned", host, warning),
+            about=(host, warning),
+            whose=host,
             again=f"more connections from {host} within a minute: {warning}",
             now_s=self._now_s(),
         )
@@ -94,9 +112,10 @@ class Journal:
     def _login_refused(self, host: str, refusal: LoginRefusal) -> None:
         who = "" if refusal.user is None else f" as {shown(refusal.user)}"
         how = f" with {shown(refusal.mechanism)}" if refusal.mechanism else ""
-        self._repeats.say(
+        self._logins.say(
             f"a login{who}{how} from {host} was refused: {printable(refusal.why)}",
-            about=("login", refusal.user, host),
+            about=(refusal.user, host),
+            whose=host,
             again=f"more logins{who} from {host} were refused within a minute",
             now_s=self._now_s(),
         )
@@ -110,10 +129,11 @@ class Journal:
             rest = f"{answers(due)} due, the client will send {'that request' if due == 1 else 'those requests'} again"
         else:
             rest = "no answer was due: it was idle, or a request that waits for none was refused"
-        self._repeats.say(
+        self._brokers.say(
             f"broker {where} closed connection {number} from {peer}{cause}; {rest}"
             f"{_NEEDS_LOGIN if due and needs_login else ''}",
-            about=("broker", broker, host, due > 0),
+            about=(broker, host, due > 0),
+            whose=host,
             again=f"more connections from {host} were closed by broker {where} within a minute",
             now_s=self._now_s(),
             level=logging.WARNING if due else logging.INFO,
@@ -121,11 +141,13 @@ class Journal:
 
     def sweep(self) -> None:
         """Say how often what was said has come again; due every other second."""
-        self._repeats.sweep(self._now_s())
+        for repeats in self._all:
+            repeats.sweep(self._now_s())
 
     def finish(self) -> None:
         """Say what has not been said yet."""
-        self._repeats.finish()
+        for repeats in self._all:
+            repeats.finish()
 
 
 def answers(count: int) -> str:

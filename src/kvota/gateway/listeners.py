@@ -40,6 +40,11 @@ class Entrance(NamedTuple):
     listener: ListenerSettings
     node_id: int | None
 
+    @property
+    def is_of_all_nodes(self) -> bool:
+        """True where clients call a node by its name, in the TLS handshake."""
+        return bool(self.listener.advertised.node_host)
+
 
 class Listeners:
     """Opens the ports and closes them."""

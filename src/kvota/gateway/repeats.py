@@ -1,20 +1,24 @@
 """Lines of the log that would come again and again: each is said once a minute, and repeats are counted."""
 
 import logging
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
 SAID_AGAIN_S = 60.0
-# Clients may have as many addresses and names as they like: what is beyond is only counted.
+# Clients may have as many addresses and names as they like: what is beyond is only counted. One that changes its name
+# each time must not fill the table for all others.
 KEYS_MAX = 1_000
+KEYS_OF_ONE_MAX = 20
 
 
 @dataclass(slots=True)
 class _Said:
-    """How repeats will be said, when the first one was, and how many there have been since."""
+    """Whose it is, how repeats will be said, when the first one was, and how many there have been since."""
 
+    whose: str
     again: str
     level: int
     at_s: float
@@ -22,10 +26,16 @@ class _Said:
 
 
 class Repeats:
-    """The lines of the last minute, by what they are about."""
+    """The lines of one kind of the last minute, by what they are about.
 
-    def __init__(self) -> None:
+    Args:
+        kind: what they tell of, in the plural: ``refused logins``.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._said: dict[Hashable, _Said] = {}
+        self._of_one: Counter[str] = Counter()
         self._others = 0
 
     def say(
@@ -33,6 +43,7 @@ class Repeats:
         line: str,
         *,
         about: Hashable,
+        whose: str,
         again: str,
         now_s: float,
         level: int = logging.WARNING,
@@ -42,13 +53,15 @@ class Repeats:
         Args:
             line: what has happened.
             about: lines with the same one are repeats of each other.
+            whose: the address that has caused it; of one so many different lines are said at most.
             again: said of repeats behind their number, e.g. ``more connections were refused``.
             now_s: on a monotonic clock.
             level: of the line and of what is said of its repeats.
         """
         said = self._said.get(about)
-        if said is None and len(self._said) < KEYS_MAX:
-            self._said[about] = _Said(again, level, now_s)
+        if said is None and len(self._said) < KEYS_MAX and self._of_one[whose] < KEYS_OF_ONE_MAX:
+            self._said[about] = _Said(whose, again, level, now_s)
+            self._of_one[whose] += 1
             log.log(level, "%s", line)
             return
         if said is None:
@@ -63,9 +76,12 @@ class Repeats:
             if now_s - said.at_s < SAID_AGAIN_S:
                 break  # they stand in the order in which they were said
             del self._said[about]
+            self._of_one[said.whose] -= 1
+            if not self._of_one[said.whose]:
+                del self._of_one[said.whose]
             _say_more(said)
         if self._others:
-            log.warning("and %d other lines of this kind within 2 s", self._others)
+            log.warning("and %d other lines about %s within 2 s", self._others, self._kind)
             self._others = 0
 
     def finish(self) -> None:
@@ -73,6 +89,7 @@ class Repeats:
         for said in self._said.values():
             _say_more(said)
         self._said.clear()
+        self._of_one.clear()
 
 
 def _say_more(said: _Said) -> None:

@@ -82,13 +82,19 @@ class PrincipalWatch:
     Args:
         claim: of bearer tokens, in which the name stands.
         users: who one is whose name cannot be read, by mechanism; else ``ANONYMOUS``.
+
+    Attributes:
+        name: of the user.
+        has_logged_in: the broker has accepted a login on this connection, and knows the user by it.
+        warning: what the log should say of it.
     """
 
-    __slots__ = ("_claim", "_login", "_users", "name", "warning")
+    __slots__ = ("_claim", "_login", "_users", "has_logged_in", "name", "warning")
 
     def __init__(self, claim: str = "sub", users: Mapping[str, str] = MappingProxyType({})) -> None:
         self._claim, self._users = claim, users
         self.name = ANONYMOUS
+        self.has_logged_in = False
         self.warning: str | None = None
         self._login = Login("")
 
@@ -148,6 +154,7 @@ class PrincipalWatch:
             login: which one.
             owner: of the delegation token, where there is one and it was asked for.
         """
+        self.has_logged_in = True
         name, why = login.claimed, login.why
         if not login.readable:
             of_rule = self._users.get(login.mechanism)

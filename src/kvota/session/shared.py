@@ -45,6 +45,7 @@ class Shared:
         descriptions: how they were described last.
         broker_settings: of the gateway, as Kafka's tools describe and alter a broker's; None: it has none.
         quota_admins: who may alter them where no authorizer of the cluster can say.
+        shows_certificate: brokers are shown the gateway's certificate: to them a client without a login is the gateway.
         produce_quotas: what a Produce is charged on beside its bytes.
         producer_ids: which producer ids may produce.
         name_claim: of bearer tokens, in which the user's name stands (``sasl.oauthbearer.sub.claim.name``).
@@ -73,6 +74,7 @@ class Shared:
     descriptions: Descriptions = field(default_factory=Descriptions)
     broker_settings: BrokerSettings | None = None
     quota_admins: QuotaAdmins = field(default_factory=QuotaAdmins)
+    shows_certificate: bool = False
     produce_quotas: tuple[ProduceQuota, ...] = ()
     producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     init_producer_ids: InitProducerIds = field(default_factory=InitProducerIds)

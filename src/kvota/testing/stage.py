@@ -121,6 +121,7 @@ class Cluster:
         produce_quotas, producer_ids: what a Produce is charged on beside its bytes.
         client_quotas: as Kafka's tools describe them.
         quota_admins: who may alter them where no authorizer can say.
+        shows_certificate: brokers are shown the gateway's certificate.
     """
 
     table: ConfiguredQuotas = field(default_factory=ConfiguredQuotas)
@@ -137,6 +138,7 @@ class Cluster:
     producer_ids: ProducerIdQuota = field(default_factory=ProducerIdQuota)
     client_quotas: QuotaSource = NO_CLIENT_QUOTAS
     quota_admins: QuotaAdmins = NO_ADMINS
+    shows_certificate: bool = False
 
     def __post_init__(self) -> None:
         default_callback = DefaultQuotaCallback(self.table)
@@ -160,6 +162,7 @@ class Cluster:
             default_callback=default_callback,
             client_quotas=self.client_quotas,
             quota_admins=self.quota_admins,
+            shows_certificate=self.shows_certificate,
             produce_quotas=self.produce_quotas,
             producer_ids=self.producer_ids,
         )

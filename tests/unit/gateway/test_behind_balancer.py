@@ -51,6 +51,30 @@ async def test_a_client_is_where_the_balancer_says(worlds: Worlds, said: bytes, 
     assert [driver.machine.caller.client_host for driver in world.drivers] == [host] * 2
 
 
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_what_comes_with_the_head_is_read_where_little_is_read_at_a_time(
+    worlds: Worlds, *, is_tls: bool
+) -> None:
+    folder = Path(__file__).parent / "tls"
+    tls = ServerTls(certfile=folder / "certificate.pem", keyfile=folder / "key.pem")
+    world = await worlds(proxied_by=TRUSTED, tls=tls)
+    world.gateway._backlog.is_long = True
+    if not is_tls:
+        assert await served(await world.connect(), FROM_4 + heartbeat()) == heartbeat_answer()
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.tls_port)
+    writer.write(FROM_4 + outgoing.read())  # in one segment
+
+    assert (await asyncio.wait_for(reader.read(1), 10)) == b"\x16"  # the server's part of the handshake
+    writer.close()
+
+
 async def test_an_address_has_its_own_connections_behind_a_balancer(
     worlds: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:

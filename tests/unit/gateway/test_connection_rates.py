@@ -6,7 +6,12 @@ from math import nan
 import pytest
 
 from kvota.engine.sampled_rate import SampledRate
-from kvota.gateway.connection_rates import COUNTERS_MAX, UNLIMITED, ConnectionRates
+from kvota.gateway.connection_rates import (
+    ANY_NODE,
+    COUNTERS_MAX,
+    UNLIMITED,
+    ConnectionRates,
+)
 from kvota.gateway.settings import ConnectionRateSettings
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.quota_entity import DEFAULT, EntityName, QuotaEntity
@@ -200,3 +205,11 @@ def test_addresses_that_have_gone_are_forgotten_while_others_come() -> None:
         of.throttle_ms(f"2001:db8:1::{number:x}", 1, START_MS + 60_000)
 
     assert len(of._counters) == 1_000
+
+
+def test_by_a_port_of_all_nodes_so_many_may_begin_as_at_all_brokers_together() -> None:
+    of = rates({HOST: 5.0})
+
+    assert sum(of.throttle_ms(HOST, ANY_NODE, START_MS, 3) == 0 for _ in range(500)) == 150
+    assert begun(of, HOST, 100) == 50  # those that have called a node are counted at it, too
+    assert rates({}).throttle_ms(HOST, ANY_NODE, START_MS, 3) == 0

@@ -21,12 +21,14 @@ from tests.unit.gateway.world import (
 )
 
 from kvota.gateway.closing import has_unread
-from kvota.gateway.settings import GatewayLimits
+from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits
 from kvota.gateway.tls_transport import TlsTransport
 from kvota.localkafka.cluster.certificates import Authority, Issued
+from kvota.model.client_quotas import ClientQuotas
 from kvota.model.configured_quotas import ConfiguredQuotas
-from kvota.model.quota_entity import QuotaEntity
+from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
+from kvota.model.quota_window import QuotaWindow
 from kvota.testing.frames import METADATA, fetch, fetch_answer, produce, request
 from kvota.tls.client_tls import Tls
 from kvota.tls.pem import TlsSettingError
@@ -451,6 +453,35 @@ async def test_a_name_says_which_node_is_called(
     assert "called broker-7.kafka.example, and gateway.node_ids has no such node" in " ".join(
         warnings(caplog)
     )
+
+
+async def test_who_calls_one_node_too_often_is_held_back_there_and_not_at_others(
+    worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await worlds(tls=server, brokers=3, node_host="broker-{node}.kafka.example")
+    world.store.quotas = ClientQuotas(
+        {QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 2.0}}
+    )
+    world.gateway.put_in_force(
+        ConfiguredQuotas(),
+        enforced=frozenset(),
+        windows={},
+        buckets={},
+        connection_rates=ConnectionRateSettings(window=QuotaWindow(11, 100), is_enforced=True),
+    )
+
+    async def served(node_id: int) -> bool:
+        name = f"broker-{node_id}.kafka.example"
+        client = await world.connect_by_tls(trusting(authority), name)
+        client.send(heartbeat(1))
+        try:
+            return await client.frame() == heartbeat_answer(1)
+        except asyncio.IncompleteReadError:
+            return False
+
+    assert [await served(1) for _ in range(4)] == [True, True, False, False]
+    assert [await served(2) for _ in range(2)] == [True, True]
+    assert "may begin 2 connections a second (connection_creation_rate)" in caplog.text
 
 
 # ------------------------------------------------------------------ to brokers

@@ -16,6 +16,7 @@ from tests.unit.quota_api.written import (
     described,
     description,
 )
+from tests.unit.session.test_own_node import log_in
 
 from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.errors import ProtocolError
@@ -282,6 +283,59 @@ def test_a_broker_that_cannot_be_asked_is_not() -> None:
 
     assert asked == metadata_by_name(OWN_CORRELATION, ())  # only whether it serves this client
     assert [code for _, code, _ in altered(split(on.to_client)[-1])] == [NOT_ALLOWED]
+
+
+# ------------------------------------------------------------------ brokers that know the gateway by its certificate
+
+ORDERS = "CN=orders"
+
+
+def behind_certificate(admins: QuotaAdmins, user: str = ORDERS) -> Stage:
+    """A client that has shown a certificate to the gateway, which shows its own to brokers."""
+    on = stage(Source(), admins=admins, shows_certificate=True)
+    on.machine.secured(user)
+    return on
+
+
+@pytest.mark.parametrize("may", [False, True])
+def test_what_the_gateway_may_its_clients_may_not(may: bool) -> None:
+    on = behind_certificate(QuotaAdmins(users=frozenset({ORDERS} if may else {"CN=admin"})))
+
+    asked = on.client(alteration(ONE))
+    on.broker(BROKERS)
+
+    assert asked == metadata_by_name(OWN_CORRELATION, ())  # nobody asks what the gateway's own certificate may
+    assert bool(on.errands) == may
+    if not may:
+        ((_, error_code, words),) = altered(on.to_client)
+        assert error_code == NOT_ALLOWED
+        assert words is not None
+        assert "brokers see the gateway's certificate" in words
+        assert f"{ORDERS} from {CLIENT_HOST}" in words
+
+
+@pytest.mark.parametrize(("has_authorizer", "is_on_list", "sees"), [
+    (True, False, False), (True, True, True), (False, False, True),
+])
+def test_who_sees_quotas_behind_it(has_authorizer: bool, is_on_list: bool, sees: bool) -> None:
+    on = behind_certificate(QuotaAdmins(users=frozenset({ORDERS} if is_on_list else {"CN=admin"})))
+
+    on.client(description(strict=False))
+    on.broker(broker_acls(0 if has_authorizer else DISABLED))
+    for _ in on.errands:
+        on.tell(None)
+
+    error_code = int(decoded(on.to_client, DESCRIBE, 1).error_code)
+    assert error_code == (0 if sees else NOT_ALLOWED)
+
+
+def test_who_has_logged_in_is_known_to_the_broker_by_that() -> None:
+    on = stage(admins=QuotaAdmins(), shows_certificate=True)
+    log_in(on, b"\0alice\0secret")
+
+    asked = on.client(alteration(ONE))
+
+    assert asked == alter_nothing(OWN_CORRELATION)
 
 
 @pytest.mark.parametrize(

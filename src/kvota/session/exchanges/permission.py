@@ -4,6 +4,9 @@ A broker checks the right before anything else. So an alteration that is sent to
 tells whether it would have been allowed, and its answer to a description that matches nothing tells
 whether one is. Where the cluster has no authorizer, or cannot be asked, a list of the gateway's decides
 who may alter.
+
+Brokers that are shown the gateway's certificate would answer for the gateway, not for a client that has not logged in:
+of those the list decides who may see quotas, too.
 """
 
 from collections.abc import Collection, Generator
@@ -57,6 +60,10 @@ def may_see(caller: Caller, version: int) -> Asking:
     yield from _learn_versions(caller)
     if DESCRIBE_CLIENT_QUOTAS not in caller.upstream_versions:
         return (yield from _said_by_list(caller))
+    if _is_gateway_to_broker(caller):
+        said, throttle_ms = yield from _ask_for_rules()
+        is_open = said.error_code == ErrorCode.SECURITY_DISABLED
+        return Verdict(None if is_open else _refused_by_list(caller), throttle_ms)
     answer = yield Sent(OWN_CORRELATION, questions.describe_nothing(OWN_CORRELATION, version))
     (said,), throttle_ms = questions.scan_description(answer, version)
     return Verdict(_refused(said, {ErrorCode.NONE}), throttle_ms)
@@ -65,7 +72,7 @@ def may_see(caller: Caller, version: int) -> Asking:
 def may_alter(caller: Caller) -> Asking:
     """Find out whether the caller may alter; the right is one of the cluster's, whatever is to be altered."""
     yield from _learn_versions(caller)
-    if ALTER_CLIENT_QUOTAS not in caller.upstream_versions:
+    if ALTER_CLIENT_QUOTAS not in caller.upstream_versions or _is_gateway_to_broker(caller):
         return (yield from _said_by_list(caller))
     answer = yield Sent(OWN_CORRELATION, questions.alter_nothing(OWN_CORRELATION))
     all_said, throttle_ms = yield from questions.scan_alteration(answer, questions.ALTER_VERSION)
@@ -73,8 +80,7 @@ def may_alter(caller: Caller) -> Asking:
         refused = _refused(said, _ALLOWED)
         if refused is not None:
             return Verdict(refused, throttle_ms)
-    answer = yield Sent(OWN_CORRELATION, questions.describe_no_acls(OWN_CORRELATION))
-    (said,), told_ms = questions.scan_acls(answer)
+    said, told_ms = yield from _ask_for_rules()
     throttle_ms = max(throttle_ms, told_ms)
     if said.error_code == ErrorCode.SECURITY_DISABLED:
         return Verdict(_refused_by_list(caller), throttle_ms)
@@ -83,8 +89,19 @@ def may_alter(caller: Caller) -> Asking:
     return Verdict(_refused(said, has_one), throttle_ms)
 
 
+def _is_gateway_to_broker(caller: Caller) -> bool:
+    return caller.shared.shows_certificate and not caller.principal.has_logged_in
+
+
+def _ask_for_rules() -> Generator[Sent | None, bytes, tuple[questions.Said, int]]:
+    """Ask for no rule of the cluster's authorizer: one that has none says so."""
+    answer = yield Sent(OWN_CORRELATION, questions.describe_no_acls(OWN_CORRELATION))
+    (said,), throttle_ms = questions.scan_acls(answer)
+    return said, throttle_ms
+
+
 def _said_by_list(caller: Caller) -> Asking:
-    """A broker too old to be asked still says whether it serves this client: without a login it may not."""
+    """A broker that is not asked still says whether it serves this client: without a login it may not."""
     yield Sent(OWN_CORRELATION, metadata_by_name(OWN_CORRELATION, ()))
     return Verdict(_refused_by_list(caller), 0)
 
@@ -116,8 +133,13 @@ def _refused_by_list(caller: Caller) -> Refusal | None:
     user, host = caller.principal.name, caller.client_host
     if caller.shared.quota_admins.may_alter(user, host):
         return None
+    why = (
+        "brokers see the gateway's certificate and not its client's"
+        if _is_gateway_to_broker(caller)
+        else "there is no authorizer to ask"
+    )
     return Refusal(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        "Cluster authorization failed: there is no authorizer to ask, so quotas.admins in the gateway's "
+        f"Cluster authorization failed: {why}, so quotas.admins in the gateway's "
         f"configuration says who may, and {user} from {host} is not among them.",
     )
