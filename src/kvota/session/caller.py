@@ -21,6 +21,7 @@ from kvota.session.step_work import StepWork
 from kvota.session.topology import UNKNOWN_NODE
 from kvota.session.whole_requests import WholeRequest
 from kvota.wire.address_rewrite import AddressOf
+from kvota.wire.api_versions import Versions
 from kvota.wire.apis import METADATA
 from kvota.wire.varint import Frame
 
@@ -147,7 +148,7 @@ class Caller:
         self.logs_in = False
         self.is_refused = False
         self.software = "", ""
-        self.upstream_versions: dict[int, tuple[int, int]] = {}
+        self.upstream_versions: Versions = {}
         self.asked: Question | None = None
         self.asks = 0
         # Whose counters the running mute is for.

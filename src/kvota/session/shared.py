@@ -18,6 +18,7 @@ from kvota.session.early_charges import EarlyCharges
 from kvota.session.facts import ClusterFacts
 from kvota.session.fetch_room import WaitingFetches
 from kvota.session.init_producer_ids import InitProducerIds
+from kvota.session.offered_versions import OfferedVersions
 from kvota.session.outside import BrokerSettings, QuotaSource
 from kvota.session.produce_quota import ProduceQuota
 from kvota.session.producer_id_quota import ProducerIdQuota
@@ -59,6 +60,7 @@ class Shared:
         asks_for_logins: true once a broker has accepted a login.
         is_memory_short: connections hold much: answers go on as early as they can.
         api_counts: how many requests were taken.
+        offered_versions: by brokers, kept once for all connections.
         exempt_ns: what requests took for which no time is charged, since it is charged for others.
         exempt_share: the same over the last 30 to 60 s, in percent of one thread, as a broker's.
     """
@@ -88,6 +90,7 @@ class Shared:
     asks_for_logins: bool = field(default=False, init=False)
     is_memory_short: bool = field(default=False, init=False)
     api_counts: ApiCounts = field(default_factory=ApiCounts)
+    offered_versions: OfferedVersions = field(default_factory=OfferedVersions)
     exempt_ns: int = field(default=0, init=False)
     exempt_share: ThreadShare = field(
         default_factory=lambda: ThreadShare(_EXEMPT_WINDOW), init=False

@@ -34,13 +34,16 @@ _SOFTWARE_FROM, _SOFTWARE_CHARS_MAX = 3, 100
 _NONE = (0, -1)
 _ENTRY = Struct(">hhh")  # key, lowest, highest version
 
+# By key, the lowest and the highest.
+Versions = Mapping[int, tuple[int, int]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsAnswer:
     """The APIs and versions that a broker offers, with their places in its answer."""
 
     error_code: int
-    versions: dict[int, tuple[int, int]]  # key → lowest, highest version, as the broker offers
+    versions: Versions  # key → lowest, highest version, as the broker offers
     flexible: bool  # compact array, tagged fields
     array_at: int  # offset of the array's count
     entries: tuple[tuple[int, int, int], ...]  # key, offset of its tags, end
@@ -96,7 +99,7 @@ def scan(answer: Bytes, request_version: int) -> ApiVersionsAnswer:
     )
 
 
-def clamp(answer: Bytes, request_version: int) -> tuple[bytes, dict[int, tuple[int, int]]]:
+def clamp(answer: Bytes, request_version: int) -> tuple[bytes, Versions]:
     """Leaves only the APIs and versions that the gateway knows; also returns what was offered.
 
     What the gateway answers itself is offered in any case, in the broker's versions where it has them.

@@ -71,7 +71,9 @@ async def test_what_comes_with_the_head_is_read_where_little_is_read_at_a_time(
     reader, writer = await asyncio.open_connection("127.0.0.1", world.tls_port)
     writer.write(FROM_4 + outgoing.read())  # in one segment
 
-    assert (await asyncio.wait_for(reader.read(1), 10)) == b"\x16"  # the server's part of the handshake
+    assert (
+        await asyncio.wait_for(reader.read(1), 10)
+    ) == b"\x16"  # the server's part of the handshake
     writer.close()
 
 

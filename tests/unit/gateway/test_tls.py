@@ -459,9 +459,7 @@ async def test_who_calls_one_node_too_often_is_held_back_there_and_not_at_others
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = await worlds(tls=server, brokers=3, node_host="broker-{node}.kafka.example")
-    world.store.quotas = ClientQuotas(
-        {QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 2.0}}
-    )
+    world.store.quotas = ClientQuotas({QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 2.0}})
     world.gateway.put_in_force(
         ConfiguredQuotas(),
         enforced=frozenset(),

@@ -304,7 +304,9 @@ def test_what_the_gateway_may_its_clients_may_not(may: bool) -> None:
     asked = on.client(alteration(ONE))
     on.broker(BROKERS)
 
-    assert asked == metadata_by_name(OWN_CORRELATION, ())  # nobody asks what the gateway's own certificate may
+    assert asked == metadata_by_name(
+        OWN_CORRELATION, ()
+    )  # nobody asks what the gateway's own certificate may
     assert bool(on.errands) == may
     if not may:
         ((_, error_code, words),) = altered(on.to_client)
@@ -314,9 +316,14 @@ def test_what_the_gateway_may_its_clients_may_not(may: bool) -> None:
         assert f"{ORDERS} from {CLIENT_HOST}" in words
 
 
-@pytest.mark.parametrize(("has_authorizer", "is_on_list", "sees"), [
-    (True, False, False), (True, True, True), (False, False, True),
-])
+@pytest.mark.parametrize(
+    ("has_authorizer", "is_on_list", "sees"),
+    [
+        (True, False, False),
+        (True, True, True),
+        (False, False, True),
+    ],
+)
 def test_who_sees_quotas_behind_it(has_authorizer: bool, is_on_list: bool, sees: bool) -> None:
     on = behind_certificate(QuotaAdmins(users=frozenset({ORDERS} if is_on_list else {"CN=admin"})))
 

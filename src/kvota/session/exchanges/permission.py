@@ -119,7 +119,7 @@ def _learn_versions(caller: Caller) -> Generator[Sent | None, bytes, None]:
     if told.error_code != ErrorCode.NONE:
         msg = f"the broker answers ApiVersions v0 with error {told.error_code}"
         raise ProtocolError(msg)
-    caller.upstream_versions = told.versions
+    caller.upstream_versions = caller.shared.offered_versions.shared(told.versions)
 
 
 def _refused(said: questions.Said, allowed: Collection[int]) -> Refusal | None:

@@ -37,5 +37,6 @@ class Versions(Exchange):
         Raises:
             ProtocolError: the answer cannot be read.
         """
-        frame, caller.upstream_versions = api_versions.clamp(frame, self._version)
+        frame, offered = api_versions.clamp(frame, self._version)
+        caller.upstream_versions = caller.shared.offered_versions.shared(offered)
         return frame
