@@ -16,6 +16,7 @@ import pytest
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.model.errors import UnreachableError
 from kvota.testing.frames import HEARTBEAT, request
+from kvota.web.settings import DEFAULT_PORT as HTTP_PORT
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -249,8 +250,14 @@ def test_a_taken_port_ends_it_with_a_message(
     config = gateway_toml(
         upstream=NOWHERE, first_port=first_port, node_ids="0-1", http_port=0, record="record"
     )
-    folder = files(config)
-    with socket.create_server(("127.0.0.1", first_port + offset)):
+    config = config.replace("[record]", '[record]\ntopic = "kvota-record"')
+    # As of a second gateway that somebody starts by mistake: the default port of HTTP is taken, too.
+    http_host = f"127.0.0.{10 + offset}"
+    folder = files(with_http_at_the_default_port(config, http_host))
+    with (
+        socket.create_server((http_host, HTTP_PORT)),
+        socket.create_server(("127.0.0.1", first_port + offset)),
+    ):
         done = kvota("gateway", folder=folder)
 
     assert done.returncode == 3
@@ -260,15 +267,23 @@ def test_a_taken_port_ends_it_with_a_message(
     assert len(done.stderr.splitlines()) == 1  # nothing stands before the fault, or behind it
 
 
-def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -> None:
-    folder = files(gateway_toml(upstream=NOWHERE, node_ids="0"))
+def with_http_at_the_default_port(config: str, host: str) -> str:
+    """Another host for each test: one of them takes its port."""
+    assert "port = 0\n" in config
+    return config.replace("port = 0\n", f'host = "{host}"\n')
+
+
+def test_too_few_open_files_and_no_http_are_warned_about(files: Callable[..., Path]) -> None:
+    config = gateway_toml(upstream=NOWHERE, node_ids="0", http_port=0)
+    http_host = "127.0.0.20"
+    folder = files(with_http_at_the_default_port(config, http_host))
     log_path = folder / "gateway.log"
     script = (
         "import resource, os, sys\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
         "os.execv(sys.executable, [sys.executable, '-m', 'kvota.app.cli.main', 'gateway'])\n"
     )
-    with log_path.open("wb") as log:
+    with log_path.open("wb") as log, socket.create_server((http_host, HTTP_PORT)):
         process = subprocess.Popen([sys.executable, "-c", script], cwd=folder, stderr=log)
         try:
             wait_for(log_path, "ready:", process)
@@ -276,7 +291,10 @@ def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -
             process.terminate()
             process.wait(20)
 
-    assert "the limit of open files is 300, 2000 connections need 5066" in log_path.read_text()
+    log_text = log_path.read_text()
+    assert "the limit of open files is 300, 2000 connections need 5066" in log_text
+    assert f"WARNING no HTTP: cannot listen on {http_host}:{HTTP_PORT} (HTTP): Addr" in log_text
+    assert "HTTP at" not in log_text
 
 
 def test_the_limit_of_open_files_is_raised_where_it_may_be(gateway: GatewayProcess) -> None:
