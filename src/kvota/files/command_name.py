@@ -1,6 +1,8 @@
 """How the user calls kvota, for hints that can be typed as they are printed."""
 
 import os
+import shlex
+from pathlib import Path
 
 
 def called() -> str:
@@ -10,3 +12,12 @@ def called() -> str:
     True
     """
     return os.environ.get("KVOTA_CALLED") or "kvota"
+
+
+def called_anywhere() -> str:
+    """The same for who stands in another folder: what a gateway says is read elsewhere."""
+    program, *words = shlex.split(called())
+    if "/" in program:
+        path = Path(program)
+        program = str(path.parent.resolve() / path.name)
+    return shlex.join([program, *words])
