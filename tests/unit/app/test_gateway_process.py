@@ -81,6 +81,35 @@ def test_check_names_a_record_folder_that_cannot_be_written(files: Callable[...,
     assert "no fault found" not in done.stdout
 
 
+def test_check_shows_everything_where_the_record_folder_and_the_brokers_are_bad_too(
+    files: Callable[..., Path],
+) -> None:
+    """The gateway's own login, too."""
+    config = gateway_toml(
+        upstream=NOWHERE,
+        first_port=9192,
+        enforce={"FETCH": True},
+        record="quotas.toml/record",
+        kafka={"client.quota.callback.static.kafka.admin.sasl.mechanism": "PLAIN"},
+    )
+    folder = files(config, '[[quota]]\nuser = "User:a"\nproducer_byte_rate = 1000\n')
+
+    done = kvota("gateway", "--check", "--connect", folder=folder)
+
+    assert done.returncode == 2
+    unreachable, of_login, of_record = done.stderr.splitlines()
+    assert f"{NOWHERE} cannot be reached" in unreachable
+    assert of_login.startswith("kvota: gateway.toml:")
+    assert "sasl.mechanism" in of_login
+    assert of_record.startswith("record.folder: quotas.toml/record cannot be used: quotas.toml is")
+    warnings = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 2
+    assert "quotas.FETCH: enforce = true, and quotas.toml has no" in warnings[0]
+    assert 'write user = "a"' in warnings[1]
+    assert "enforces FETCH" in done.stdout
+    assert "no fault found" not in done.stdout
+
+
 def test_check_makes_no_folder(files: Callable[..., Path]) -> None:
     folder = files(gateway_toml(upstream="kafka-1:9092", first_port=9192, record="to/come"))
 
@@ -490,6 +519,7 @@ def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: P
     (second / "gateway.toml").write_text(two)
     with GatewayProcess(tmp_path / "one", config=one, quotas="") as first:
         done = kvota("gateway", folder=second)
+        (second / "quotas.toml").write_text(QUOTAS.replace('"a"', '"User:a"'))
         checked = kvota("gateway", "--check", folder=second)
 
         (second / "gateway.toml").write_text(two.replace("[gateway]", '[gateway]\nname = "two"'))
@@ -499,6 +529,7 @@ def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: P
     assert done.returncode == checked.returncode == 2
     assert said in done.stderr
     assert said in checked.stderr
+    assert 'write user = "a"' in checked.stdout
     assert with_another_name.returncode == 0, with_another_name.stderr
 
 
