@@ -124,7 +124,14 @@ def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) ->
         f"from {moment_on_screen(end_s * 1_000_000)} UTC; peak: the most in ten seconds of a day, by the line through its "
         "days; in brackets 80 % intervals"
     )
-    table = text_table(header, cells, left=len(names) + 1, last_left=True, keys=len(names) + 2)
+    table = text_table(
+        header,
+        cells,
+        left=len(names) + 1,
+        last_left=True,
+        keys=len(names) + 2,
+        names=range(len(names)),
+    )
     return f"{first}\n\n{table}"
 
 

@@ -23,7 +23,9 @@ def plan_text(found: "Recommendation", *, raw: bool) -> str:
     reasons = [f"{line.reason.value}: {line.evidence}" for line in found.plan.lines]
     parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
     parts.append(
-        text_table(header, lines, left=2, below=reasons) if lines else "no tenant in the record"
+        text_table(header, lines, left=2, names=(0,), below=reasons)
+        if lines
+        else "no tenant in the record"
     )
     parts += ["", *_capacities(found)]
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")

@@ -226,7 +226,8 @@ def _rows(args: argparse.Namespace) -> int:
     elif shown:
         header = list(shown[0])
         lines = [[_cell(row[name]) for name in header] for row in shown]
-        print(text_table(header, lines, left=3, keys=3))
+        names = [header.index(name) for name in ("gateway", "run_id", "tags")]
+        print(text_table(header, lines, left=3, names=names))
     say_hidden(len(shown), found, "rows")
     return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 

@@ -200,7 +200,12 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     span = format_duration_ms(totals[0]["window_s"] * 1000)
     start = datetime.fromtimestamp(totals[0]["start_us"] / 1e6, UTC)
     table = text_table(
-        header, rows, left=len(names) + 1, last_left=True, keys=header.index("broker") + 1
+        header,
+        rows,
+        left=len(names) + 1,
+        last_left=True,
+        keys=header.index("broker") + 1,
+        names=range(len(names)),
     )
     return f"{span} from {start:%Y-%m-%d %H:%M:%S} UTC; rates per broker\n\n{table}"
 
