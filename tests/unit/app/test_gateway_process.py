@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.documented_files import not_of_a_gateway
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.model.errors import UnreachableError
@@ -507,23 +508,41 @@ def test_a_second_gateway_with_the_same_file_refuses(gateway: GatewayProcess) ->
 
 
 def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: Path) -> None:
+    """What the first one writes meanwhile is documented."""
     first_port = free_port_range(6)
-    record = str(tmp_path / "record")
+    one_folder = tmp_path / "one"
+    record = str(one_folder / "record")
+    disks = {f"{STATIC}.storage.soft": 800, f"{STATIC}.storage.hard": 900}
+    disks |= {f"{STATIC}.storage.check-interval": 5}
     one, two = (
-        gateway_toml(upstream=NOWHERE, first_port=port, node_ids="1", record=record)
+        gateway_toml(
+            upstream=NOWHERE,
+            first_port=port,
+            node_ids="1",
+            record=record,
+            kafka={**disks, "log.dirs": str(tmp_path)},
+        )
         for port in (first_port, first_port + 3)
     )
     second = tmp_path / "second"
     second.mkdir()
     (second / "quotas.toml").write_text("")
     (second / "gateway.toml").write_text(two)
-    with GatewayProcess(tmp_path / "one", config=one, quotas="") as first:
+    quotas = '[[quota]]\nuser = "a"\nproducer_ids_rate = 1\n'
+    with GatewayProcess(one_folder, config=one, quotas=quotas) as first:
         done = kvota("gateway", folder=second)
         (second / "quotas.toml").write_text(QUOTAS.replace('"a"', '"User:a"'))
         checked = kvota("gateway", "--check", folder=second)
 
         (second / "gateway.toml").write_text(two.replace("[gateway]", '[gateway]\nname = "two"'))
         with_another_name = kvota("gateway", "--check", folder=second)
+
+        own = {one_folder / name for name in ("gateway.toml", "quotas.toml", "gateway.log")}
+        written = {file for file in one_folder.rglob("*") if file.is_file()} - own
+    written |= {file for file in one_folder.rglob("*") if file.is_file()} - own
+    names = {file.name.partition("-")[0] for file in written}
+    assert names == {"gateway.pid", ".kvota.lock", "gateway.producer", "volumes"}
+    assert not_of_a_gateway(sorted(written), one_folder) == []
 
     said = f'another gateway with the name "kvota" (process {first.pid}) records into {record}'
     assert done.returncode == checked.returncode == 2
