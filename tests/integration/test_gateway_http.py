@@ -216,6 +216,9 @@ def test_explain_says_what_the_wire_then_does(gateway: GatewayProcess) -> None:
             # What the request itself costs is 10 bytes and its head: some ms of its limit.
             assert counter["wait_ms"] - spent_ms - 1 <= told_ms <= counter["wait_ms"] + 20, name
             assert counter["throttled_until_ms"] > said_at(gateway), name
+    every, one = (ask(gateway.http_url, "/v1/tenants", {"limit": limit}) for limit in ("100", "1"))
+    assert len(one["tenants"]) == 1
+    assert one["counters"] == every["counters"] == len(every["tenants"]) > 1
 
 
 def said_at(gateway: GatewayProcess) -> int:
