@@ -16,7 +16,7 @@ from kvota.app.cli.converting import (
 )
 from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.progress import working
-from kvota.app.text_table import screen_width, text_table
+from kvota.app.text_table import text_table
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.plain_text import NAMED, name_on_screen, on_one_line, shortened, some
 from kvota.model.quota_type import FACTS, QuotaType
@@ -37,7 +37,6 @@ TABLE_OPTIONS = ("map", "const", "ts_unit", "ts_zone")
 # So many of a table's rows are shown, and looked at, before the work.
 _ROWS_SHOWN, _ROWS_LOOKED_AT = 3, 1000
 _NAME_CHARS = 40
-_INDENT = "  "
 
 
 def add_table_options(parser: argparse.ArgumentParser, place: argparse._ActionsContainer) -> None:
@@ -337,7 +336,7 @@ def _found_lines(look: _Look, reading: "TableReading") -> Iterator[str]:
     ):
         yield '  "User:" in front of a user is left out, as quotas name users without it'
     for line in _sample_table(events.slice(0, _ROWS_SHOWN).to_pylist()):
-        yield f"{_INDENT}{line}"
+        yield f"  {line}"
 
 
 def _span(times_us: Sequence[int], *, is_all: bool) -> str:
@@ -374,8 +373,7 @@ def _sample_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         ]
         for row in rows
     ]
-    width = screen_width() - len(_INDENT)
-    return text_table(header, cells, left=4, names=(1, 2), width=width).splitlines()
+    return text_table(header, cells, left=4, names=(1, 2)).splitlines()
 
 
 def _counts(done: "TableConverted", unit: str) -> Iterator[str]:
