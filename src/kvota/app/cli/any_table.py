@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kvota.app.cli.converting import (
     bad_texts,
     events_folder,
-    given_options,
     keep_and_judge_bad,
+    place_in,
     say,
 )
 from kvota.app.cli.event_options import moment_on_screen
@@ -133,8 +133,7 @@ class AnyTable:
         say(_counts(done, self._unit))
         keep_and_judge_bad(
             self._args,
-            done.bad,
-            (done.bad_count, done.read),
+            done,
             "rows of the table",
             "Is the mapping right (--map)?",
         )
@@ -187,11 +186,7 @@ def any_table(args: argparse.Namespace) -> Iterator[AnyTable | None]:
         UsageError: there is no such table, or it is not as it is mapped.
         UnreachableError: a file cannot be read, or a folder not be made.
     """
-    table = getattr(args, "table", None)
-    given = given_options(args, TABLE_OPTIONS)
-    if given and table is None:
-        msg = f"{', '.join(given)}: only with --table"
-        raise UsageError(msg)
+    table = place_in(args, "--table", TABLE_OPTIONS)
     if table is None:
         yield None
         return
