@@ -1,8 +1,8 @@
 """Names that are too wide for a table: cut, but so that one is still told from another."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
 
 from kvota.app.text_width import columns_of, cut_between, cut_to
 
@@ -34,18 +34,15 @@ def cut_apart(texts: Sequence[str], columns: int) -> Mapping[str, str]:
     ends = Counter(cut_to(text, columns) for text in too_wide)
     middles = Counter(cut_between(text, columns) for text in too_wide)
     taken = set(shown)
-    for text in too_wide:
-        shown[text] = next(way for way in _ways(text, columns, ends, middles) if way not in taken)
+    for place, text in enumerate(too_wide, 1):
+        cuts = ((cut_to(text, columns), ends), (cut_between(text, columns), middles))
+        alone = [cut for cut, of_cut in cuts if of_cut[cut] == 1]
+        numbered = (_numbered(text, columns, number) for number in count(place))
+        shown[text] = next(way for way in chain(alone, numbered) if way not in taken)
         taken.add(shown[text])
     return shown
 
 
-def _ways(
-    text: str, columns: int, ends: Mapping[str, int], middles: Mapping[str, int]
-) -> Iterator[str]:
-    for cut, of_cut in ((cut_to(text, columns), ends), (cut_between(text, columns), middles)):
-        if of_cut[cut] == 1:
-            yield cut
-    for number in count(1):
-        mark = f"#{number}"
-        yield cut_to(text, columns - len(mark)) + mark
+def _numbered(text: str, columns: int, number: int) -> str:
+    mark = f"#{number}"
+    return cut_to(text, columns - len(mark)) + mark
