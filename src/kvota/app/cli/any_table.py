@@ -362,7 +362,7 @@ def _sample_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = [
         [
             f"{moment_on_screen(row['ts_us'])}.{row['ts_us'] // 1000 % 1000:03}",
-            *(name_on_screen(row[name]) for name in ("user", "client_id")),
+            *(on_one_line(row[name]) for name in ("user", "client_id")),
             row["quota_type"],
             f"{row['value']:,.15g} {FACTS[QuotaType(row['quota_type'])].value_unit}",
         ]

@@ -12,7 +12,7 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import Record, on_record, say_hidden
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import on_one_line
 from kvota.planning.outgrowing import DAYS_MIN, Outgrowing, outgrowing
 
 # So many of those nearest to their limit are looked at; one that grows fast from far below it is not among them.
@@ -110,7 +110,7 @@ def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) ->
     cells = [
         [
             *(
-                "(none)" if row.total[name] is None else name_on_screen(row.total[name])
+                "(none)" if row.total[name] is None else on_one_line(row.total[name])
                 for name in names
             ),
             row.total["quota_type"],
