@@ -102,7 +102,7 @@ def test_check_shows_everything_where_the_record_folder_and_the_brokers_are_bad_
     assert f"{NOWHERE} cannot be reached" in unreachable
     assert of_login.startswith("kvota: gateway.toml:")
     assert "sasl.mechanism" in of_login
-    assert of_record.startswith("record.folder: quotas.toml/record cannot be used: quotas.toml is")
+    assert of_record.startswith("record.folder: quotas.toml/record cannot be used: ")
     warnings = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == 2
     assert "quotas.FETCH: enforce = true, and quotas.toml has no" in warnings[0]
