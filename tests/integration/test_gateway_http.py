@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from tests.documented_files import not_of_a_gateway
 
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.app.http_client import ask
@@ -93,6 +94,9 @@ def test_counts_are_those_of_the_record_exactly(gateway: GatewayProcess) -> None
         series = metrics_of(gateway)
     gateway.stop()
 
+    record = sorted((gateway.folder / "record").rglob("*"))
+    assert record
+    assert not_of_a_gateway(record, gateway.folder) == []
     rows = rows_of(gateway)
     decisions = Counter((row["quota_type"], row["outcome"], row["enforced"]) for row in rows)
     assert sum(decisions.values()) == 48
@@ -212,6 +216,9 @@ def test_explain_says_what_the_wire_then_does(gateway: GatewayProcess) -> None:
             # What the request itself costs is 10 bytes and its head: some ms of its limit.
             assert counter["wait_ms"] - spent_ms - 1 <= told_ms <= counter["wait_ms"] + 20, name
             assert counter["throttled_until_ms"] > said_at(gateway), name
+    every, one = (ask(gateway.http_url, "/v1/tenants", {"limit": limit}) for limit in ("100", "1"))
+    assert len(one["tenants"]) == 1
+    assert one["counters"] == every["counters"] == len(every["tenants"]) > 1
 
 
 def said_at(gateway: GatewayProcess) -> int:

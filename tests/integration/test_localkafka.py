@@ -11,12 +11,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
+from kvota.app.cli.kafka import VERSIONS
 from kvota.files.cache import cache_folder
 from kvota.java.find import java_command
 from kvota.localkafka import LocalKafka
@@ -26,6 +28,7 @@ from kvota.localkafka.jars.class_path import kafka_classpath
 from kvota.localkafka.jars.compile_java import compile_java
 from kvota.localkafka.jars.trust_store import PASSWORD, machine_certificates, write_trust_store
 from kvota.localkafka.processes.command_line import SHORT_LIVED
+from kvota.localkafka.processes.tools import CLASS_OF_TOOL, tool_command
 from kvota.model.errors import UnreachableError, UsageError
 
 HOST = "127.0.0.2"
@@ -123,6 +126,20 @@ def test_kafkas_own_tool_has_the_terminal_and_the_exit_code(
 
     assert done.returncode == code
     assert (topic in done.stdout) == (code == 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_class_of_each_of_kafkas_tools_is_in_its_jars(version: str) -> None:
+    ours = [jar for jar in kafka_classpath(version).split(os.pathsep) if "kafka" in Path(jar).name]
+    classes = {name for jar in ours for name in ZipFile(jar).namelist()}
+
+    main_classes = {tool: tool_command(tool, version, [])[-1] for tool in CLASS_OF_TOOL}
+
+    assert {
+        tool: name
+        for tool, name in main_classes.items()
+        if f"{name.replace('.', '/')}.class" not in classes
+    } == {}
 
 
 def test_a_topic_that_kafka_refuses_is_an_error_with_kafkas_words(kafka: LocalKafka) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvota.app.cli.main import main
+from kvota.app.text_width import columns_of
 from kvota.callbacks import DefaultQuotaCallback
 from kvota.engine import QuotaEngine
 from kvota.model.configured_quotas import ConfiguredQuotas
@@ -134,9 +135,14 @@ def test_on_a_screen_they_are_short_and_move_no_cursor(
 ) -> None:
     main([*words, "--events", str(folder)])
 
-    lines = "".join(capsys.readouterr()).split("\n")
+    said = capsys.readouterr()
+    lines = "".join(said).split("\n")
     assert [line for line in lines if not line.isprintable()] == []
     assert max(map(len, lines)) < SHOWN_MAX
+    if words[0] == "usage":  # two names differ in their last letter alone
+        assert len({line.split()[0] for line in lines if line.startswith("x")}) == 2
+    if words[0] in {"usage", "replay"}:
+        assert max(map(columns_of, said.out.split("\n"))) <= 80
 
 
 @pytest.mark.parametrize("value", [float("nan"), inf])

@@ -36,7 +36,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         UsageError: it could not.
     """
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    there = next(place for place in (folder, *folder.absolute().parents) if _is_there(place))
     if not there.is_dir():
         problem = f"{there} is no folder"
     else:
@@ -52,6 +52,13 @@ def check_folder(folder: Path) -> None:
     raise UsageError(msg)
 
 
+def _is_there(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError:  # it is in a folder that may not be looked into
+        return False
+
+
 def others(config: GatewayConfig) -> str:
     """Look for the gateway that runs with this file; check that no other one of this name records as it does.
 
@@ -59,11 +66,12 @@ def others(config: GatewayConfig) -> str:
         A sentence on the gateway that runs with this file, empty if none does.
 
     Raises:
-        UsageError: one does, with other settings than these.
+        UsageError: one does, or who runs with this file cannot be seen.
     """
     running = running_pid(config.pid_file)
-    if config.record.folder is not None:
-        check_alone(config.record.folder, config.name, besides=running)
+    folder = config.record.folder
+    if folder is not None and _is_there(folder) and folder.is_dir():
+        check_alone(folder, config.name, besides=running)
     return "" if running is None else f"a gateway with {config.path} runs (process {running})"
 
 

@@ -115,13 +115,16 @@ class Observatory:
     async def tenants(self, at_most: int) -> Json:
         """The counters of tenants, worst first."""
         now_ms = _now_ms()
-        busiest = await self._counted(lambda: self.tally.busiest(at_most, now_ms))
+        busiest, known = await self._counted(
+            lambda: (self.tally.busiest(at_most, now_ms), self.tally.count)
+        )
         glance = await self._glance([busy.key for busy in busiest], uses=True)
         return {
             "gateway": self.name,
             "at_ms": glance.at_ms,
             "connections": glance.connections,
             "enforced": sorted(glance.enforced),
+            "counters": known,
             "tenants": tenants_view(busiest, glance, self.sources.of_counter),
             "producer_ids": producer_ids_view(glance.producer_ids),
         }

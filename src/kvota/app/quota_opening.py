@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from kvota.app.config import GatewayConfig
 from kvota.app.quota_settings import QuotaSourceKind
+from kvota.app.running_gateway import reload_command
 from kvota.app.system_clock import SystemClock
-from kvota.files.command_name import called
+from kvota.files.command_name import called_anywhere
 from kvota.model.client_quotas import ClientQuotas
 from kvota.session.outside import Refusal
 from kvota.store.file_store import FileStore, load_quota_file
@@ -73,8 +74,8 @@ def refusal_of_settings(config: GatewayConfig, store: QuotaStore) -> Refusal | N
         return store.refusal
     words = (
         f"The settings of this gateway are written in {config.path}, below [kafka]: change that file, then "
-        f'{called()} gateway reload. To alter them from here, write quotas.source = "file" there, '
-        f"and take the quotas over with: {called()} gateway import-quotas --from {config.quotas.file}."
+        f'{reload_command(config)}. To alter them from here, write quotas.source = "file" there, '
+        f"and take the quotas over with: {called_anywhere()} gateway import-quotas --from {config.quotas.file}."
     )
     return Refusal(ErrorCode.POLICY_VIOLATION, words)
 
@@ -82,7 +83,7 @@ def refusal_of_settings(config: GatewayConfig, store: QuotaStore) -> Refusal | N
 def _refusal_of_toml(config: GatewayConfig) -> Refusal:
     words = (
         f"The quotas of this gateway are written in {config.quotas.file}: change that file, then "
-        f'{called()} gateway reload. To alter them from here, write quotas.source = "file" in {config.path}, '
-        f"and take them over with: {called()} gateway import-quotas --from {config.quotas.file}."
+        f'{reload_command(config)}. To alter them from here, write quotas.source = "file" in {config.path}, '
+        f"and take them over with: {called_anywhere()} gateway import-quotas --from {config.quotas.file}."
     )
     return Refusal(ErrorCode.POLICY_VIOLATION, words)

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,14 @@ log = logging.getLogger("kvota.gateway")
 
 # So many counters have lines of their own in the metrics.
 _SERIES_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Http:
+    """The HTTP port, or why there is none; empty: nobody wants one."""
+
+    server: "HttpServer | None"
+    why_not: str = ""
 
 
 def run_gateway(config: GatewayConfig, written: ClientQuotas | None) -> None:
@@ -122,8 +131,8 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     gateway.alter_settings = settings.alter
     http = _http(config)
     sink.start()
-    if http is not None:
-        _show(http, config, gateway=gateway, shadow=shadow, sink=sink, sources=sources)
+    if http.server is not None:
+        _show(http.server, config, gateway=gateway, shadow=shadow, sink=sink, sources=sources)
     # Everything that is alive now stays alive, so the collector need not look at it again.
     gc.freeze()
     manager = ServiceManager()
@@ -143,7 +152,7 @@ def _run(config: GatewayConfig, written: ClientQuotas | None, lock: ProcessLock 
     except* KvotaError as group:
         raise _innermost(group) from None
     finally:
-        _end(config, shared, sink, http)
+        _end(config, shared, sink, http.server)
 
 
 def _end(
@@ -155,7 +164,7 @@ def _end(
         http.stop()
     sink.close()
     save_producer_ids(config, shared.producer_ids)
-    _say_recorded(sink)
+    _say_recorded(config, sink)
 
 
 def _sources(
@@ -175,22 +184,22 @@ def _sources(
     )
 
 
-def _say_recorded(sink: Recorder | CountingSink) -> None:
+def _say_recorded(config: GatewayConfig, sink: Recorder | CountingSink) -> None:
+    """Say what has become of the decisions; of none nothing: it has perhaps not even begun to listen."""
     if not isinstance(sink, Recorder):
         return
     status = sink.status()
-    if status.rows_written or status.rows_dropped:  # else it has not even begun to listen
+    if config.record.folder is not None and (status.rows_written or status.rows_dropped):
         log.info(
             "recorded %d decisions, %d dropped; the folder has %d files",
             status.rows_written,
             status.rows_dropped,
             status.files,
         )
-    if status.topic is not None:
+    topic = status.topic
+    if topic is not None and (topic.rows_written or topic.rows_dropped):
         log.info(
-            "sent %d decisions to the topic, %d dropped",
-            status.topic.rows_written,
-            status.topic.rows_dropped,
+            "sent %d decisions to the topic, %d dropped", topic.rows_written, topic.rows_dropped
         )
 
 
@@ -220,23 +229,22 @@ def _show(
     )
 
 
-def _http(config: GatewayConfig) -> "HttpServer | None":
+def _http(config: GatewayConfig) -> _Http:
     """Open the HTTP port. Nobody has asked for the default one: where it is taken, it goes without.
 
     Raises:
         UnreachableError: a port that the file names is taken.
     """
     if not config.http.is_enabled:
-        return None
+        return _Http(None)
     from kvota.web.server import HttpServer
 
     try:
-        return HttpServer(config.http)
+        return _Http(HttpServer(config.http))
     except UnreachableError as error:
         if config.http.is_port_stated:
             raise
-        log.warning("no HTTP: %s", error)
-        return None
+        return _Http(None, str(error))
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -312,15 +320,18 @@ async def _say_ready(
     gateway: Gateway,
     store: QuotaStore,
     manager: ServiceManager,
-    http: "HttpServer | None",
+    http: _Http,
     started: asyncio.Event,
 ) -> None:
     await started.wait()
-    if http is not None:  # not before: where a port of the clients is taken, that is what is said
+    # Not before: where a port of the clients is taken, that is what is said.
+    if http.server is not None:
         log.info(
             "HTTP at http://%s: /metrics, /livez, /readyz, /v1/tenants, /v1/explain, /v1/shadow",
-            http.address,
+            http.server.address,
         )
+    elif http.why_not:
+        log.warning("no HTTP: %s", http.why_not)
     for line in summary(config, store.quotas):
         log.info("%s", line)
     for sentence in doubts(config, store.quotas, gateway.quota_callback.callback):

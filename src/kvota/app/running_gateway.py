@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvota.app.config import GatewayConfig
-from kvota.files.command_name import called
+from kvota.files.command_name import called, called_anywhere
 from kvota.files.process_lock import HeldError, ProcessLock, holder, told
 from kvota.model.errors import UnreachableError, UsageError
 
@@ -68,7 +68,7 @@ def hold_pid_file(config: GatewayConfig) -> ProcessLock | None:
 
 def reload_command(config: GatewayConfig) -> str:
     """What to type, wherever one stands, to have the gateway with this file read its files again."""
-    return f"{called()} gateway reload -c {shlex.quote(str(config.path.absolute()))}"
+    return f"{called_anywhere()} gateway reload -c {shlex.quote(str(config.path.absolute()))}"
 
 
 def running_pid(path: Path) -> int | None:

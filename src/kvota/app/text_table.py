@@ -1,14 +1,18 @@
 """Writes tables for people's screens, 80 columns wide or as wide as the terminal."""
 
 import shutil
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
+
+from kvota.app.cut_names import cut_apart, fair_shares
+from kvota.app.text_width import columns_of, cut_between, filled_to, moved_to
 
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "  "
 _SCREEN = (80, 24)  # where there is no terminal
 _INDENT = "    "
+# So much of a name is shown, however little room there is.
+_NAME_MIN = 8
 
 Row = Sequence[str]
 
@@ -25,12 +29,13 @@ def text_table(  # noqa: PLR0913  (all by name but the cells)
     left: int = 1,
     last_left: bool = False,
     keys: int | None = None,
+    names: Collection[int] | None = None,
     below: Sequence[str] = (),
     width: int | None = None,
 ) -> str:
     """Align the first ``left`` columns (and perhaps the last) to the left, others to the right.
 
-    A table wider than the screen goes on below itself with its further columns.
+    A table wider than the screen goes on below itself with its further columns; names are cut where that is not enough.
 
     Args:
         header: a text per column.
@@ -38,6 +43,7 @@ def text_table(  # noqa: PLR0913  (all by name but the cells)
         left: so many columns are texts.
         last_left: the last one is, too.
         keys: so many columns say what a row is, and stand in each part (by default ``left``).
+        names: these columns may be cut: others have chosen what stands there (by default the first ``left`` ones).
         below: a text for each row, under it.
         width: of the screen, if another one is meant.
 
@@ -51,9 +57,11 @@ def text_table(  # noqa: PLR0913  (all by name but the cells)
     user    limit
     orders   none
     """
+    most, in_each = width or screen_width(), left if keys is None else keys
+    rows = _with_names_cut(header, rows, in_each, range(left) if names is None else names, most)
     widths = _widths(header, rows)
     texts = {*range(left), *([len(header) - 1] if last_left else [])}
-    parts = _parts(widths, left if keys is None else keys, width or screen_width())
+    parts = _parts(widths, in_each, most)
     blocks = []
     for part in parts:
         lines = [_line(header, part, widths, texts)]
@@ -88,15 +96,24 @@ def grouped_table(header: Row, groups: Iterable[tuple[str, Sequence[Row]]]) -> s
 
 
 def wrapped(text: str, *, indent: str = "", width: int | None = None) -> list[str]:
-    """Break a text into lines that fit; words are not broken."""
-    return textwrap.wrap(
-        text,
-        width or screen_width(),
-        initial_indent=indent,
-        subsequent_indent=indent + _GAP,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Break a text into lines that fit; of a word that is wider than a line the middle is left out.
+
+    >>> wrapped("user analytics-of-the-north", indent="  ", width=18)
+    ['  user', '    analyti…-north']
+    """
+    most = width or screen_width()
+    lines, line = [], indent
+    for word in text.split(" "):
+        room = most - columns_of(line) - 1
+        if not line.strip():
+            line += cut_between(word, room + 1)
+        elif columns_of(word) <= room:
+            line += f" {word}"
+        else:
+            lines.append(line.rstrip())
+            line = indent + _GAP
+            line += cut_between(word, most - len(line))
+    return [*lines, line] if line.strip() else lines
 
 
 def hidden(shown: int, of: int, what: str) -> str:
@@ -122,8 +139,41 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round(height / most * top)] for height in heights)
 
 
+def _with_names_cut(
+    header: Row, rows: Sequence[Row], keys: int, names: Collection[int], most: int
+) -> Sequence[Row]:
+    """Cut names where a part of the table is wider than the screen: one has the keys, and one column more."""
+    widths = _widths(header, rows)
+    least = {column: max(_NAME_MIN, columns_of(header[column])) for column in names}
+    of_keys = [column for column in names if column < keys]
+    beside = [
+        min(widths[column], most // 4) if column in least else widths[column]
+        for column in range(keys, len(header))
+    ]
+    taken = sum(widths[column] for column in range(keys) if column not in least)
+    taken += len(_GAP) * (keys - 1)
+    # Of numbers nothing is left out; beside very wide ones names have half of the screen nevertheless.
+    room = max(most // 2, most - len(_GAP) - max(beside, default=0)) - taken
+    may_have = dict(
+        zip(of_keys, fair_shares([widths[column] for column in of_keys], room), strict=True)
+    )
+    taken += sum(max(least[column], share) for column, share in may_have.items())
+    may_have |= {column: most - taken - len(_GAP) for column in least if column >= keys}
+    cut = {
+        column: cut_apart([row[column] for row in rows], columns)
+        for column in least
+        if (columns := max(least[column], may_have[column])) < widths[column]
+    }
+    return [
+        [cut[column][cell] if column in cut else cell for column, cell in enumerate(row)]
+        for row in rows
+    ]
+
+
 def _widths(header: Row, rows: Sequence[Row]) -> list[int]:
-    return [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
+    return [
+        max(columns_of(line[column]) for line in (header, *rows)) for column in range(len(header))
+    ]
 
 
 def _parts(widths: Sequence[int], keys: int, most: int) -> list[Sequence[int]]:
@@ -143,8 +193,6 @@ def _parts(widths: Sequence[int], keys: int, most: int) -> list[Sequence[int]]:
 
 def _line(cells: Row, columns: Sequence[int], widths: Sequence[int], texts: set[int]) -> str:
     return _GAP.join(
-        cells[column].ljust(widths[column])
-        if column in texts
-        else cells[column].rjust(widths[column])
+        (filled_to if column in texts else moved_to)(cells[column], widths[column])
         for column in columns
     ).rstrip()

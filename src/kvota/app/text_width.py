@@ -33,6 +33,24 @@ def cut_to(text: str, columns: int) -> str:
     return text[:end] + _CUT if columns > 0 else ""
 
 
+def cut_between(text: str, columns: int) -> str:
+    """The text, or as much of its beginning and its end as fits with a sign that there is more between them.
+
+    >>> cut_between("shipping-eu-1", 8), cut_between("日本語の", 6)
+    ('ship…u-1', '日…の')
+    """
+    if columns_of(text) <= columns:
+        return text
+    begin = cut_to(text, columns // 2 + 1)
+    room, start = columns - columns_of(begin), len(text)
+    while start and _columns(text[start - 1]) <= room:
+        start -= 1
+        room -= _columns(text[start])
+    while start < len(text) and not _columns(text[start]):  # a mark on what is cut away
+        start += 1
+    return begin + text[start:]
+
+
 def filled_to(text: str, columns: int) -> str:
     """The text with blanks behind it.
 
@@ -40,6 +58,15 @@ def filled_to(text: str, columns: int) -> str:
     '日本  |'
     """
     return text + " " * (columns - columns_of(text))
+
+
+def moved_to(text: str, columns: int) -> str:
+    """The text with blanks before it.
+
+    >>> moved_to("日本", 6)
+    '  日本'
+    """
+    return " " * (columns - columns_of(text)) + text
 
 
 def _columns(char: str) -> int:

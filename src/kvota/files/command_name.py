@@ -10,3 +10,8 @@ def called() -> str:
     True
     """
     return os.environ.get("KVOTA_CALLED") or "kvota"
+
+
+def called_anywhere() -> str:
+    """The same for who stands in another folder: what a gateway says is read elsewhere."""
+    return os.environ.get("KVOTA_CALLED_ANYWHERE") or called()

@@ -318,6 +318,11 @@ class Tally:
                 )
         return tuple(totals)
 
+    @property
+    def count(self) -> int:
+        """So many counters are known. To be taken on the thread that adds."""
+        return len(self.cells.of_key)
+
     def busiest(self, at_most: int, now_ms: int) -> list[BusyCounter]:
         """Those that hold somebody back, longest first, then by their share of the limit.
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from kvota.files.command_name import called
+from kvota.files.command_name import called_anywhere
 from kvota.files.whole_file import UNFINISHED, behind_links, write_whole
 from kvota.model.errors import CorruptDataError, UsageError
 from kvota.store.quota_document import QuotaDocument, read_document
@@ -113,7 +113,7 @@ class DocumentFile:
                 "again, and what stood there is kept in %s. To take its quotas over: %s gateway import-quotas --from %s",
                 self._path,
                 edited,
-                called(),
+                called_anywhere(),
                 edited,
             )
         else:

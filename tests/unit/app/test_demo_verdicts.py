@@ -10,7 +10,6 @@ from kvota.app.cli.recommend import understood
 from kvota.app.demo.circle import run_demo
 from kvota.app.demo.traffic import percentile
 from kvota.app.demo.verdicts import Verdicts, verdicts
-from kvota.app.text_table import text_table
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import UsageError
 from kvota.model.quota_type import QuotaType
@@ -166,9 +165,3 @@ def test_the_demo_names_a_file_that_is_in_its_way(tmp_path: Path) -> None:
 def test_a_percentile_has_its_share_of_the_values_below_it() -> None:
     assert percentile([4.0, 1.0, 3.0, 2.0], 0.5) == 3.0
     assert percentile([1.0], 0.99) == 1.0
-
-
-def test_a_table_is_as_wide_as_its_widest_cells() -> None:
-    text = text_table(["tenant", "rate"], [["orders", "1.90 MB/s"], ["a", "1 B/s"]])
-
-    assert text.splitlines() == ["tenant       rate", "orders  1.90 MB/s", "a           1 B/s"]

@@ -12,10 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.documented_files import not_of_a_gateway
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.model.errors import UnreachableError
 from kvota.testing.frames import HEARTBEAT, request
+from kvota.web.settings import DEFAULT_PORT as HTTP_PORT
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -77,6 +79,35 @@ def test_check_names_a_record_folder_that_cannot_be_written(files: Callable[...,
     assert done.returncode == 2
     assert "record.folder: quotas.toml/record cannot be used" in done.stderr
     assert "quotas.toml is no folder" in done.stderr
+    assert "no fault found" not in done.stdout
+
+
+def test_check_shows_everything_where_the_record_folder_and_the_brokers_are_bad_too(
+    files: Callable[..., Path],
+) -> None:
+    """The gateway's own login, too."""
+    config = gateway_toml(
+        upstream=NOWHERE,
+        first_port=9192,
+        enforce={"FETCH": True},
+        record="quotas.toml/record",
+        kafka={"client.quota.callback.static.kafka.admin.sasl.mechanism": "PLAIN"},
+    )
+    folder = files(config, '[[quota]]\nuser = "User:a"\nproducer_byte_rate = 1000\n')
+
+    done = kvota("gateway", "--check", "--connect", folder=folder)
+
+    assert done.returncode == 2
+    unreachable, of_login, of_record = done.stderr.splitlines()
+    assert f"{NOWHERE} cannot be reached" in unreachable
+    assert of_login.startswith("kvota: gateway.toml:")
+    assert "sasl.mechanism" in of_login
+    assert of_record.startswith("record.folder: quotas.toml/record cannot be used: ")
+    warnings = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 2
+    assert "quotas.FETCH: enforce = true, and quotas.toml has no" in warnings[0]
+    assert 'write user = "a"' in warnings[1]
+    assert "enforces FETCH" in done.stdout
     assert "no fault found" not in done.stdout
 
 
@@ -249,8 +280,14 @@ def test_a_taken_port_ends_it_with_a_message(
     config = gateway_toml(
         upstream=NOWHERE, first_port=first_port, node_ids="0-1", http_port=0, record="record"
     )
-    folder = files(config)
-    with socket.create_server(("127.0.0.1", first_port + offset)):
+    config = config.replace("[record]", '[record]\ntopic = "kvota-record"')
+    # As of a second gateway that somebody starts by mistake: the default port of HTTP is taken, too.
+    http_host = f"127.0.0.{10 + offset}"
+    folder = files(with_http_at_the_default_port(config, http_host))
+    with (
+        socket.create_server((http_host, HTTP_PORT)),
+        socket.create_server(("127.0.0.1", first_port + offset)),
+    ):
         done = kvota("gateway", folder=folder)
 
     assert done.returncode == 3
@@ -260,15 +297,23 @@ def test_a_taken_port_ends_it_with_a_message(
     assert len(done.stderr.splitlines()) == 1  # nothing stands before the fault, or behind it
 
 
-def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -> None:
-    folder = files(gateway_toml(upstream=NOWHERE, node_ids="0"))
+def with_http_at_the_default_port(config: str, host: str) -> str:
+    """Another host for each test: one of them takes its port."""
+    assert "port = 0\n" in config
+    return config.replace("port = 0\n", f'host = "{host}"\n')
+
+
+def test_too_few_open_files_and_no_http_are_warned_about(files: Callable[..., Path]) -> None:
+    config = gateway_toml(upstream=NOWHERE, node_ids="0", http_port=0)
+    http_host = "127.0.0.20"
+    folder = files(with_http_at_the_default_port(config, http_host))
     log_path = folder / "gateway.log"
     script = (
         "import resource, os, sys\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
         "os.execv(sys.executable, [sys.executable, '-m', 'kvota.app.cli.main', 'gateway'])\n"
     )
-    with log_path.open("wb") as log:
+    with log_path.open("wb") as log, socket.create_server((http_host, HTTP_PORT)):
         process = subprocess.Popen([sys.executable, "-c", script], cwd=folder, stderr=log)
         try:
             wait_for(log_path, "ready:", process)
@@ -276,7 +321,10 @@ def test_a_low_limit_of_open_files_is_warned_about(files: Callable[..., Path]) -
             process.terminate()
             process.wait(20)
 
-    assert "the limit of open files is 300, 2000 connections need 5066" in log_path.read_text()
+    log_text = log_path.read_text()
+    assert "the limit of open files is 300, 2000 connections need 5066" in log_text
+    assert f"WARNING no HTTP: cannot listen on {http_host}:{HTTP_PORT} (HTTP): Addr" in log_text
+    assert "HTTP at" not in log_text
 
 
 def test_the_limit_of_open_files_is_raised_where_it_may_be(gateway: GatewayProcess) -> None:
@@ -460,27 +508,47 @@ def test_a_second_gateway_with_the_same_file_refuses(gateway: GatewayProcess) ->
 
 
 def test_a_second_gateway_of_the_same_name_and_record_folder_refuses(tmp_path: Path) -> None:
+    """What the first one writes meanwhile is documented."""
     first_port = free_port_range(6)
-    record = str(tmp_path / "record")
+    one_folder = tmp_path / "one"
+    record = str(one_folder / "record")
+    disks = {f"{STATIC}.storage.soft": 800, f"{STATIC}.storage.hard": 900}
+    disks |= {f"{STATIC}.storage.check-interval": 5}
     one, two = (
-        gateway_toml(upstream=NOWHERE, first_port=port, node_ids="1", record=record)
+        gateway_toml(
+            upstream=NOWHERE,
+            first_port=port,
+            node_ids="1",
+            record=record,
+            kafka={**disks, "log.dirs": str(tmp_path)},
+        )
         for port in (first_port, first_port + 3)
     )
     second = tmp_path / "second"
     second.mkdir()
     (second / "quotas.toml").write_text("")
     (second / "gateway.toml").write_text(two)
-    with GatewayProcess(tmp_path / "one", config=one, quotas="") as first:
+    quotas = '[[quota]]\nuser = "a"\nproducer_ids_rate = 1\n'
+    with GatewayProcess(one_folder, config=one, quotas=quotas) as first:
         done = kvota("gateway", folder=second)
+        (second / "quotas.toml").write_text(QUOTAS.replace('"a"', '"User:a"'))
         checked = kvota("gateway", "--check", folder=second)
 
         (second / "gateway.toml").write_text(two.replace("[gateway]", '[gateway]\nname = "two"'))
         with_another_name = kvota("gateway", "--check", folder=second)
 
+        own = {one_folder / name for name in ("gateway.toml", "quotas.toml", "gateway.log")}
+        written = {file for file in one_folder.rglob("*") if file.is_file()} - own
+    written |= {file for file in one_folder.rglob("*") if file.is_file()} - own
+    names = {file.name.partition("-")[0] for file in written}
+    assert names == {"gateway.pid", ".kvota.lock", "gateway.producer", "volumes"}
+    assert not_of_a_gateway(sorted(written), one_folder) == []
+
     said = f'another gateway with the name "kvota" (process {first.pid}) records into {record}'
     assert done.returncode == checked.returncode == 2
     assert said in done.stderr
     assert said in checked.stderr
+    assert 'write user = "a"' in checked.stdout
     assert with_another_name.returncode == 0, with_another_name.stderr
 
 

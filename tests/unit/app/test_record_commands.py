@@ -8,7 +8,6 @@ import pytest
 
 from kvota.app.cli.main import main
 from kvota.app.cli.replay import _JSON_NAMES
-from kvota.app.text_table import sparkline, text_table
 from kvota.pipeline.grid import RESULT
 
 
@@ -158,26 +157,6 @@ def test_help_shows_an_example_and_loads_no_spark(command: str) -> None:
 
     assert f"kvota {command} --events" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_table_keeps_texts_left_and_numbers_right() -> None:
-    table = text_table(
-        ["user", "rate", "why"],
-        [["orders", "1.90 MB/s", "need"], ["a", "1 B/s", "x"]],
-        last_left=True,
-    )
-
-    assert table.splitlines() == [
-        "user         rate  why",
-        "orders  1.90 MB/s  need",
-        "a           1 B/s  x",
-    ]
-
-
-def test_a_sparkline_has_a_bar_per_value() -> None:
-    assert sparkline([0, 1, 2, 4]) == "▁▃▅█"
-    assert sparkline([0.0, 0.0]) == "▁▁"
-    assert sparkline([]) == ""
 
 
 def test_the_page_on_the_record_names_every_key_of_a_replay() -> None:

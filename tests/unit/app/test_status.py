@@ -1,5 +1,8 @@
 """The lines of ``kvota status`` and ``kvota explain``: 80 columns, worst first, nothing hidden silently."""
 
+import argparse
+import io
+import sys
 import time
 from typing import Any
 
@@ -7,7 +10,7 @@ import pytest
 
 from kvota.app.amounts import amount_of_limit
 from kvota.app.cli.explain import _near, explain_lines
-from kvota.app.cli.status import status_lines
+from kvota.app.cli.status import _show, status_lines
 from kvota.app.text_width import columns_of
 from kvota.model.quota_type import QuotaType
 
@@ -43,15 +46,20 @@ def tenant(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def lines(*tenants: dict[str, Any], top: int = 20) -> list[str]:
-    status = {
+def lines(*tenants: dict[str, Any], top: int = 20, of: int | None = None) -> list[str]:
+    """Of a gateway that tells of the first ``top`` counters, and how many there are."""
+    return status_lines(status_of(*tenants, of=of), top=top)
+
+
+def status_of(*tenants: dict[str, Any], of: int | None = None) -> dict[str, Any]:
+    return {
         "gateway": "kvota",
         "at_ms": AT_MS,
         "connections": 12,
         "enforced": ["PRODUCE"],
+        "counters": len(tenants) if of is None else of,
         "tenants": list(tenants),
     }
-    return status_lines(status, top=top)
 
 
 def test_producer_ids_are_summed_up_below() -> None:
@@ -148,6 +156,32 @@ def test_a_line_has_80_columns_at_most_whatever_the_names_are(
     assert shown[1].endswith("quotas.toml:4")
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "no_color", "is_coloured"),
+    [(Terminal(), "", True), (Terminal(), "1", False), (io.StringIO(), "", False)],
+    ids=["terminal", "NO_COLOR", "file"],
+)
+def test_colour_is_for_terminals_only(
+    stream: io.StringIO, no_color: str, is_coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    args = argparse.Namespace(output="lines", watch=False, top=20)
+
+    _show(status_of(tenant(), tenant(user="orders", throttled_until_ms=None)), args)
+
+    _, held, free = stream.getvalue().splitlines()
+    assert held.startswith("\x1b[31manalytics PRODUCE" if is_coloured else "analytics PRODUCE")
+    assert held.endswith("\x1b[0m") == is_coloured
+    assert free.startswith("orders PRODUCE")
+    assert "\x1b" not in free
+
+
 def test_where_the_limit_stands_is_cut_last() -> None:
     shown = lines(tenant(user="x" * 500, limit_from="/etc/" + "long-" * 30 + ".toml:4"))
 
@@ -178,18 +212,23 @@ def test_brokers_are_named_where_there_are_several() -> None:
 
 
 def test_what_is_not_shown_is_said() -> None:
-    shown = lines(*[tenant()] * 5, top=2)
+    shown = lines(*[tenant()] * 2, top=2, of=5)
 
     assert len(shown) == 4
-    assert shown[-1] == "and others (--top 4 shows more)"
+    assert shown[-1] == "2 of 5 counters shown; --top 5 shows all"
+    assert len(lines(*[tenant()] * 2, top=2, of=2)) == 3
+    assert (
+        lines(*[tenant()] * 2, top=2, of=5_000)[-1]
+        == "2 of 5,000 counters shown; --top 1000 shows more"
+    )
 
 
 def test_a_thousand_lines_are_as_many_as_are_asked_for_and_the_rest_is_said() -> None:
     shown = lines(*[tenant(user=f"team-{n}") for n in range(1_000)], top=1_000)
     assert len(shown) == 1_001
     assert max(map(columns_of, shown)) <= 80
-    of_5000 = lines(*[tenant(user=f"team-{n}") for n in range(5_000)], top=1_000)
-    assert of_5000[-1] == "and others (--top 1000 shows more)"
+    of_5000 = lines(*[tenant(user=f"team-{n}") for n in range(1_000)], top=1_000, of=5_000)
+    assert of_5000[-1] == "1,000 of 5,000 counters shown"
 
 
 @pytest.mark.parametrize(

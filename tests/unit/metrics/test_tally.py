@@ -222,6 +222,8 @@ def test_worst_first_is_who_waits_longest_then_who_uses_most_of_its_limit(make_t
     order = [one.key.tags.removeprefix("client-id=,user=") for one in tally.busiest(10, START_MS)]
 
     assert order == ["waits-longer", "waits", "busy", "idle", "unlimited"]
+    assert len(tally.busiest(2, START_MS)) == 2
+    assert tally.count == 5
 
 
 def test_columns_grow_with_what_they_hold() -> None:

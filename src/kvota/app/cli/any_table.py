@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kvota.app.cli.converting import (
     bad_texts,
     events_folder,
-    given_options,
     keep_and_judge_bad,
+    place_in,
     say,
 )
 from kvota.app.cli.event_options import moment_on_screen
@@ -37,8 +37,6 @@ TABLE_OPTIONS = ("map", "const", "ts_unit", "ts_zone")
 # So many of a table's rows are shown, and looked at, before the work.
 _ROWS_SHOWN, _ROWS_LOOKED_AT = 3, 1000
 _NAME_CHARS = 40
-# They are not broken into parts.
-_SAMPLE_WIDTH = 1000
 
 
 def add_table_options(parser: argparse.ArgumentParser, place: argparse._ActionsContainer) -> None:
@@ -135,8 +133,7 @@ class AnyTable:
         say(_counts(done, self._unit))
         keep_and_judge_bad(
             self._args,
-            done.bad,
-            (done.bad_count, done.read),
+            done,
             "rows of the table",
             "Is the mapping right (--map)?",
         )
@@ -189,11 +186,7 @@ def any_table(args: argparse.Namespace) -> Iterator[AnyTable | None]:
         UsageError: there is no such table, or it is not as it is mapped.
         UnreachableError: a file cannot be read, or a folder not be made.
     """
-    table = getattr(args, "table", None)
-    given = given_options(args, TABLE_OPTIONS)
-    if given and table is None:
-        msg = f"{', '.join(given)}: only with --table"
-        raise UsageError(msg)
+    table = place_in(args, "--table", TABLE_OPTIONS)
     if table is None:
         yield None
         return
@@ -369,13 +362,13 @@ def _sample_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = [
         [
             f"{moment_on_screen(row['ts_us'])}.{row['ts_us'] // 1000 % 1000:03}",
-            *(shortened(name_on_screen(row[name]), _NAME_CHARS) for name in ("user", "client_id")),
+            *(on_one_line(row[name]) for name in ("user", "client_id")),
             row["quota_type"],
             f"{row['value']:,.15g} {FACTS[QuotaType(row['quota_type'])].value_unit}",
         ]
         for row in rows
     ]
-    return text_table(header, cells, left=4, width=_SAMPLE_WIDTH).splitlines()
+    return text_table(header, cells, left=4, names=(1, 2)).splitlines()
 
 
 def _counts(done: "TableConverted", unit: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kvota.app.cli.plan_values import percent
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
@@ -16,6 +16,7 @@ from kvota.model.plain_text import on_one_line, shortened
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kvota.pipeline.sources.converted_files import Converted
     from kvota.pipeline.sources.log_range import BadLine
     from kvota.record.found_events import FoundEvents
 
@@ -65,6 +66,25 @@ def given_options(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
     return [
         f"--{name.replace('_', '-')}" for name in names if getattr(args, name, None) is not None
     ]
+
+
+def place_in(args: argparse.Namespace, option: str, its_own: Sequence[str]) -> Any:
+    """Return what is said with an option that names another record; None where nothing is.
+
+    Args:
+        args: of the command.
+        option: e.g. ``--table``.
+        its_own: options that belong to it, as attributes of ``args``.
+
+    Raises:
+        UsageError: some of these are there without it.
+    """
+    place = getattr(args, option.removeprefix("--").replace("-", "_"), None)
+    given = given_options(args, its_own)
+    if given and place is None:
+        msg = f"{', '.join(given)}: only with {option}"
+        raise UsageError(msg)
+    return place
 
 
 @contextmanager
@@ -120,19 +140,12 @@ def bad_texts(bad: Sequence["BadLine"], count: int, unit: str = "byte") -> Itera
         yield f"  and {count - _BAD_SHOWN:,} more: --bad-file FILE keeps them"
 
 
-def keep_and_judge_bad(
-    args: argparse.Namespace,
-    bad: Sequence["BadLine"],
-    counts: tuple[int, int],
-    what: str,
-    hint: str,
-) -> None:
+def keep_and_judge_bad(args: argparse.Namespace, done: "Converted", what: str, hint: str) -> None:
     """Write what could not be read into ``--bad-file``, and refuse to go on where it is too much.
 
     Args:
         args: of the command.
-        bad: the first ones.
-        counts: of all bad ones, and of everything that was read.
+        done: what became of it.
         what: was read, e.g. ``lines of the request log``.
         hint: what may be wrong.
 
@@ -141,13 +154,12 @@ def keep_and_judge_bad(
         UnreachableError: the file cannot be written.
     """
     if args.bad_file is not None:
-        _write_bad(args.bad_file, bad, "request log" if args.request_log else "table")
+        _write_bad(args.bad_file, done.bad, "request log" if args.request_log else "table")
     most = _MAX_BAD if args.max_bad is None else args.max_bad
-    bad_count, read = counts
-    share = bad_count / max(1, read)
+    share = done.bad_count / max(1, done.read)
     if share > most:
         msg = (
-            f"{bad_count:,} of {read:,} {what} cannot be read ({share:.1%}), more than --max-bad {most:.1%}. "
+            f"{done.bad_count:,} of {done.read:,} {what} cannot be read ({share:.1%}), more than --max-bad {most:.1%}. "
             f"{hint} --bad-file FILE shows them"
         )
         raise KvotaError(msg)

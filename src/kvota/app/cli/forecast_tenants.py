@@ -12,7 +12,7 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import Record, on_record, say_hidden
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import on_one_line
 from kvota.planning.outgrowing import DAYS_MIN, Outgrowing, outgrowing
 
 # So many of those nearest to their limit are looked at; one that grows fast from far below it is not among them.
@@ -110,7 +110,7 @@ def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) ->
     cells = [
         [
             *(
-                "(none)" if row.total[name] is None else name_on_screen(row.total[name])
+                "(none)" if row.total[name] is None else on_one_line(row.total[name])
                 for name in names
             ),
             row.total["quota_type"],
@@ -124,7 +124,14 @@ def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) ->
         f"from {moment_on_screen(end_s * 1_000_000)} UTC; peak: the most in ten seconds of a day, by the line through its "
         "days; in brackets 80 % intervals"
     )
-    table = text_table(header, cells, left=len(names) + 1, last_left=True, keys=len(names) + 2)
+    table = text_table(
+        header,
+        cells,
+        left=len(names) + 1,
+        last_left=True,
+        keys=len(names) + 2,
+        names=range(len(names)),
+    )
     return f"{first}\n\n{table}"
 
 

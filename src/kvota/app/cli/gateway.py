@@ -2,13 +2,19 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvota.app.cli import import_quotas
 from kvota.app.cli.exit_codes import DONE, UNREACHABLE, WRONG_USE
 from kvota.app.log_lines import begin_log, write_as
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvota.app.config import GatewayConfig
 
 EXAMPLE = "{kvota} gateway -c gateway.toml --check && {kvota} gateway -c gateway.toml"
 
@@ -52,7 +58,7 @@ def _add_options(parser: argparse.ArgumentParser, *, default: object, log_level:
         "--connect",
         action="store_true",
         default=switch,
-        help="with --check: also connect to each bootstrap server",
+        help="with --check: also connect to the bootstrap servers and to all brokers that the cluster names",
     )
     parser.add_argument(
         "--log-level",
@@ -101,36 +107,56 @@ def _reload(args: argparse.Namespace) -> int:
 
 
 def _check(path: Path, *, connect: bool) -> int:
-    """Report all faults of both files and of the quota callback at once, and doubts; return 3 where a broker does not answer."""
-    from kvota.app.check import (
-        check_folder,
-        doubts,
-        others,
-        when_certificates_end,
-    )
-    from kvota.app.check_brokers import ask_brokers
+    """Report everything at once: faults of both files, of the quota callback and of what is around them, doubts, and brokers that do not answer.
+
+    Raises:
+        UsageError: with all faults. Where the files themselves have some there is no telling what is around them.
+    """
+    from kvota.app.check import check_folder, doubts, others, when_certificates_end
     from kvota.app.check_callback import check_files
     from kvota.app.check_login import check_own_login
     from kvota.app.check_source import check_source
     from kvota.app.run_gateway import summary
 
     config, stored, callback = check_files(path)
-    check_own_login(config)
     for line in [*summary(config, stored), *when_certificates_end(config)]:
         print(line)
-    if config.record.folder is not None:
-        check_folder(config.record.folder)
-    running = others(config)
-    if running:
-        print(running)
-    for sentence in (*doubts(config, stored, callback), *check_source(config)):
-        print(f"warning: {sentence}")
-    print(f"{path} and {config.quotas.file}: no fault found")
-    if not connect:
-        return DONE
+    faults: list[str] = []
+    running, warnings = "", doubts(config, stored, callback)
+    with _noted(faults):
+        check_own_login(config)
+    with _noted(faults):
+        if config.record.folder is not None:
+            check_folder(config.record.folder)
+    with _noted(faults):
+        running = others(config)
+    with _noted(faults):
+        warnings += check_source(config)
+    for line in [*filter(None, [running]), *(f"warning: {sentence}" for sentence in warnings)]:
+        print(line)
+    if not faults:
+        print(f"{path} and {config.quotas.file}: no fault found")
+    all_answer = _all_answer(config) if connect else True
+    if faults:
+        raise UsageError("\n".join(faults))
+    return DONE if all_answer else UNREACHABLE
+
+
+@contextmanager
+def _noted(faults: list[str]) -> Iterator[None]:
+    """What is wrong here is not the last that is looked at."""
+    try:
+        yield
+    except UsageError as error:
+        faults.append(str(error))
+
+
+def _all_answer(config: "GatewayConfig") -> bool:
+    from kvota.app.check_brokers import ask_brokers
+
     answers = ask_brokers(config)
     if answers.note:
         print(answers.note)
     for sentence in answers.missing:
         print(sentence, file=sys.stderr)
-    return UNREACHABLE if answers.missing else DONE
+    return not answers.missing

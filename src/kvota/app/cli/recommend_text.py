@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kvota.app.text_table import text_table
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import name_on_screen, on_one_line
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.planning.plan_line import PlanLine, Reason, format_quota
@@ -23,7 +23,9 @@ def plan_text(found: "Recommendation", *, raw: bool) -> str:
     reasons = [f"{line.reason.value}: {line.evidence}" for line in found.plan.lines]
     parts = [f"plan {found.plan_id}, nothing is changed by making it", ""]
     parts.append(
-        text_table(header, lines, left=2, below=reasons) if lines else "no tenant in the record"
+        text_table(header, lines, left=2, names=(0,), below=reasons)
+        if lines
+        else "no tenant in the record"
     )
     parts += ["", *_capacities(found)]
     parts.append(f"\n{len(found.changes)} changes:" if found.changes else "\nno change")
@@ -83,7 +85,7 @@ def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
 
     open_and_closed = "" if proof is None else f"{proof.share_open:.1%} / {proof.share_closed:.1%}"
     return [
-        name_on_screen(str(line.entity)),
+        on_one_line(str(line.entity)),
         line.quota_type.value,
         text(line.current),
         "→" if line.is_change else "=",

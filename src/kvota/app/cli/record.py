@@ -19,7 +19,7 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import HowFar, working
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import name_on_screen, on_one_line
 from kvota.model.units import format_bytes
 
 if TYPE_CHECKING:
@@ -243,8 +243,8 @@ def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
     shown = sorted(runs, key=lambda run: run.last_us)[-_LINES_MAX:]
     lines = [
         [
-            name_on_screen(run.gateway),
-            name_on_screen(run.run_id),
+            on_one_line(run.gateway),
+            on_one_line(run.run_id),
             moment_on_screen(run.first_us),
             moment_on_screen(run.last_us),
             f"{run.rows:,}",

@@ -26,8 +26,9 @@ from kvota.app.cli.spark_events import (
 )
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import grouped_table, text_table, wrapped
+from kvota.app.text_width import cut_between
 from kvota.model.errors import UsageError
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import name_on_screen, on_one_line
 from kvota.model.quota_type import (
     BYTE_RATE_TYPES,
     CONFIGURABLE_TYPES,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 EXAMPLE = "{kvota} replay --events kvota-demo/shadow/record --candidates 2MB/s,4MB/s,8MB/s"
 
 # The type of candidates like 100ids, and what is read of them.
+# So that it stands in a line of its own.
+_NAME_COLUMNS = 72
 _ID_TYPES = (QuotaType.PRODUCER_ID.value,)
 _NAMES_IDS = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*ids\s*")
 _NAMES_BYTES = re.compile(r"[0-9]\s*[kmgt]?i?b", re.IGNORECASE)
@@ -226,7 +229,8 @@ def _rows(args: argparse.Namespace) -> int:
     elif shown:
         header = list(shown[0])
         lines = [[_cell(row[name]) for name in header] for row in shown]
-        print(text_table(header, lines, left=3, keys=3))
+        names = [header.index(name) for name in ("gateway", "run_id", "tags")]
+        print(text_table(header, lines, left=3, names=names))
     say_hidden(len(shown), found, "rows")
     return NEGATIVE if any(row["equal"] is False for row in shown) else DONE
 
@@ -359,7 +363,7 @@ def _table(rows: list[dict[str, Any]], runs: Mapping[str, str], args: argparse.N
 def _whose(row: Mapping[str, Any], runs: Mapping[str, str]) -> str:
     """Say what the counter counts; where the record has several runs, also in which one, for each has its own."""
     names = [
-        f"{word} {name_on_screen(row[name])}"
+        f"{word} {cut_between(on_one_line(row[name]), _NAME_COLUMNS)}"
         for word, name in (("user", "user"), ("client id", "client_id"))
         if row[name]
     ]
@@ -409,7 +413,7 @@ def _json(row: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else name_on_screen(str(value))
+    return "" if value is None else on_one_line(str(value))
 
 
 def _quotas(text: str) -> list[_Group]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kvota.app.cli.converting import (
     bad_texts,
     events_folder,
-    given_options,
     keep_and_judge_bad,
+    place_in,
     say,
 )
 from kvota.app.cli.event_options import moment_on_screen
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kvota.pipeline.sources.log_files import FoundLog
     from kvota.pipeline.sources.log_range import LogReading
-    from kvota.pipeline.sources.request_log import Converted
+    from kvota.pipeline.sources.request_log import LogConverted
     from kvota.record.found_events import FoundEvents
 
 LOG_OPTIONS = ("log_zone", "log_quotas", "log_pattern")
@@ -67,18 +67,6 @@ def add_log_options(parser: argparse.ArgumentParser, place: argparse._ActionsCon
     )
 
 
-def check_log_options(args: argparse.Namespace) -> None:
-    """Refuse options of a log where there is none.
-
-    Raises:
-        UsageError: there are some.
-    """
-    given = given_options(args, LOG_OPTIONS)
-    if given and not args.request_log:
-        msg = f"{', '.join(given)}: only with --request-log, and this is no request log"
-        raise UsageError(msg)
-
-
 class RequestLog:
     """A request log that was looked at.
 
@@ -112,8 +100,7 @@ class RequestLog:
         say(_counts(done))
         keep_and_judge_bad(
             self._args,
-            done.bad,
-            (done.bad_count, done.lines),
+            done,
             "lines of the request log",
             "Is the pattern right (--log-pattern)?",
         )
@@ -133,8 +120,7 @@ def request_log(args: argparse.Namespace) -> Iterator[RequestLog | None]:
         UsageError: there is no such log, or an option of it is wrong.
         UnreachableError: a file cannot be read, or a folder not be made.
     """
-    check_log_options(args)
-    if not args.request_log:
+    if place_in(args, "--request-log", LOG_OPTIONS) is None:
         yield None
         return
     reading = _reading(args)
@@ -206,9 +192,9 @@ def _found_lines(found: "FoundLog", reading: "LogReading") -> Iterator[str]:
         yield f"  left out: {on_one_line(other)}"
 
 
-def _counts(done: "Converted") -> Iterator[str]:
+def _counts(done: "LogConverted") -> Iterator[str]:
     """Say what became of it."""
-    parts = [f"{done.lines:,} lines became {done.rows:,} events"]
+    parts = [f"{done.read:,} lines became {done.rows:,} events"]
     parts += [f"{count:,} {what}" for what, count in sorted(done.other.items())]
     if done.joined:
         parts.append(f"{done.joined:,} were cut at a roll and put together")

@@ -12,6 +12,7 @@ from typing import Any
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.running_options import add_running_options, url_of
+from kvota.app.text_table import hidden
 from kvota.app.text_width import columns_of, cut_to
 from kvota.model.plain_text import on_one_line
 from kvota.model.quota_type import QuotaType
@@ -22,6 +23,8 @@ EXAMPLE = "{kvota} status --watch"
 _WIDTH = 80
 _NAME_MIN, _NAME_MAX = 2, 28
 _ASKERS_MAX = 3
+# The gateway tells of no more.
+_TOP_MAX = 1_000
 _RED, _PLAIN, _CLEAR = "\x1b[31m", "\x1b[0m", "\x1b[H\x1b[2J"
 
 
@@ -37,15 +40,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long to wait between two looks (default: 1s)",
     )
     parser.add_argument(
-        "--top", type=top_count, default=20, metavar="N", help="so many lines at most (default: 20)"
+        "--top",
+        type=top_count,
+        default=20,
+        metavar="N",
+        help="so many counters at most (default: 20)",
     )
     parser.add_argument("--output", choices=("lines", "json"), default="lines")
 
 
 def top_count(text: str) -> int:
     """Read how many lines are to be shown."""
-    if not (text.isdecimal() and 1 <= int(text[:9]) <= 1_000):
-        msg = f'"{text}" is not a number from 1 to 1000'
+    if not (text.isdecimal() and 1 <= int(text[:9]) <= _TOP_MAX):
+        msg = f'"{text}" is not a number from 1 to {_TOP_MAX}'
         raise argparse.ArgumentTypeError(msg)
     return int(text)
 
@@ -56,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from kvota.model.errors import UnreachableError
 
     url = url_of(args)
-    # One more than is shown tells that there are more.
-    asked = {"limit": str(min(args.top + 1, 1_000))}
+    asked = {"limit": str(args.top)}
     _show(ask(url, "/v1/tenants", asked), args)
     while args.watch:
         time.sleep(args.every / 1000)
@@ -101,12 +107,19 @@ def status_lines(status: Mapping[str, Any], *, top: int, colours: bool = False) 
     for tenant in tenants[:top]:
         line = _fitted(tenant, with_node=len(nodes) > 1)
         lines.append(f"{_RED}{line}{_PLAIN}" if colours and is_held(tenant) else line)
-    if len(tenants) > top:
-        lines.append(f"and others (--top {min(1_000, 2 * top)} shows more)")
+    lines += _hidden(min(top, len(tenants)), status.get("counters", 0))  # 0: an older gateway
     if not tenants:
         lines.append("nobody has produced, fetched or changed topics yet")
     lines += map(_within_a_line, _producer_id_lines(status.get("producer_ids")))
     return lines
+
+
+def _hidden(shown: int, of: int) -> list[str]:
+    """How many counters are not shown, if any, and what shows them."""
+    if of <= _TOP_MAX:
+        return [said] if (said := hidden(shown, of, "counters")) else []
+    said = f"{shown:,} of {of:,} counters shown"
+    return [said if shown == _TOP_MAX else f"{said}; --top {_TOP_MAX} shows more"]
 
 
 def _producer_id_lines(ids: Mapping[str, Any] | None) -> list[str]:

@@ -22,7 +22,7 @@ from kvota.app.cli.spark_events import (
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
 from kvota.app.text_table import sparkline, text_table
 from kvota.files.command_name import called
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import on_one_line
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan_line import format_quota
@@ -184,7 +184,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     ]
     rows = [
         [
-            *("(none)" if row[name] is None else name_on_screen(row[name]) for name in names),
+            *("(none)" if row[name] is None else on_one_line(row[name]) for name in names),
             row["quota_type"],
             "all" if row["node_id"] == -1 else str(row["node_id"]),
             f"{row['events']:,}",
@@ -200,7 +200,12 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     span = format_duration_ms(totals[0]["window_s"] * 1000)
     start = datetime.fromtimestamp(totals[0]["start_us"] / 1e6, UTC)
     table = text_table(
-        header, rows, left=len(names) + 1, last_left=True, keys=header.index("broker") + 1
+        header,
+        rows,
+        left=len(names) + 1,
+        last_left=True,
+        keys=header.index("broker") + 1,
+        names=range(len(names)),
     )
     return f"{span} from {start:%Y-%m-%d %H:%M:%S} UTC; rates per broker\n\n{table}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.spark_events import Record, first_of
 from kvota.app.text_table import text_table, wrapped
-from kvota.model.plain_text import name_on_screen
+from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_duration_ms
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def ids_table(used: IdsUsed, args: argparse.Namespace) -> str:
     header = [*keys, "new ids", "most in a window", "limit", "of limit", "refused", "times"]
     lines = [
         [
-            *("(none)" if row[key] is None else name_on_screen(row[key]) for key in keys),
+            *("(none)" if row[key] is None else on_one_line(row[key]) for key in keys),
             f"{row['new_ids']:,}",
             f"{row['most_in_window']:,} in {format_duration_ms(row['window_ms'])}",
             _limit_cell(row, args),

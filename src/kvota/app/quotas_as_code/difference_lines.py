@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kvota.app.text_width import columns_of, filled_to, moved_to
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.planning.wanted_quotas import Difference
 from kvota.store.quota_limit import value_text
@@ -12,17 +13,20 @@ _WORDS = (("user", "user"), ("client_id", "client"), ("ip", "ip"))
 
 
 def shown_lines(differences: Sequence[Difference]) -> list[str]:
-    """A line for each, in columns; of very many the first, and how many more there are."""
+    """A line for each, in columns; of very many the first, and how many more there are.
+
+    Names are whole, however wide: somebody decides by these lines.
+    """
     shown = differences[:_LINES_MAX]
     rows = [_cells(each) for each in shown]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
+    widths = [max((columns_of(row[column]) for row in rows), default=0) for column in range(5)]
     lines = [
         "  ".join(
             (
                 row[0],
-                row[1].ljust(widths[1]),
-                row[2].ljust(widths[2]),
-                f"{row[3].rjust(widths[3])} → {row[4].ljust(widths[4])}",
+                filled_to(row[1], widths[1]),
+                filled_to(row[2], widths[2]),
+                f"{moved_to(row[3], widths[3])} → {filled_to(row[4], widths[4])}",
                 row[5],
             )
         ).rstrip()

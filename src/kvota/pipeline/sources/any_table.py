@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline.any_session import arrow_table, numbered_tasks
 from kvota.pipeline.arrow_columns import spark_ddl
-from kvota.pipeline.sources.converted_files import write_run
+from kvota.pipeline.sources.converted_files import Converted, write_run
 from kvota.pipeline.sources.log_range import BadLine
 from kvota.pipeline.sources.sorted_tables import Piece, in_one_order, write_pieces
 from kvota.pipeline.sources.table_files import (
@@ -108,30 +108,15 @@ class PartFound:
             self.bad.append(bad)
 
 
-@dataclass(frozen=True, slots=True)
-class TableConverted:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableConverted(Converted):
     """What became of a table.
 
     Attributes:
-        read: rows.
-        rows: of events.
-        bad: the first rows that charge nothing.
-        bad_count: all of them.
         twice: times in an hour that the zone has twice, taken as in the first one.
-        steps_back: how often a row is over 2 s earlier than the one before it in the order that the table says.
     """
 
-    read: int
-    rows: int
-    bad: tuple[BadLine, ...]
-    bad_count: int
     twice: int
-    steps_back: int
-
-    @property
-    def bad_share(self) -> float:
-        """Return the share of rows that charge nothing, 0 to 1."""
-        return self.bad_count / max(1, self.read)
 
 
 def convert_files(

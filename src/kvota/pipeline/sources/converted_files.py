@@ -1,13 +1,15 @@
-"""Puts tables of events from other records into files of a record, each run's rows in order."""
+"""Puts tables of events from other records into files of a record, each run's rows in order; what became of them."""
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from kvota.files.whole_file import write_whole
+from kvota.pipeline.sources.log_range import BadLine
 from kvota.record.event_parquet import parquet_bytes, run_in
 
 # So many rows have a file.
@@ -16,6 +18,25 @@ _FILE_ROWS = 1 << 20
 FIRST_SEQ = 2
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """What became of another record.
+
+    Attributes:
+        read: lines, or rows.
+        rows: of events.
+        bad: the first ones that could not be used.
+        bad_count: all of them.
+        steps_back: how often time went back by more than 2 s in the order that lines or rows have.
+    """
+
+    read: int
+    rows: int
+    bad: tuple[BadLine, ...]
+    bad_count: int
+    steps_back: int
 
 
 def write_run(folder: Path, tables: Iterable[pa.Table], *, gateway: str, run_id: str) -> int:

@@ -13,11 +13,10 @@ from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline.any_session import arrow_table, numbered_tasks, parallelism
 from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.sources.charge_rows import ChargeRows
-from kvota.pipeline.sources.converted_files import write_run
+from kvota.pipeline.sources.converted_files import Converted, write_run
 from kvota.pipeline.sources.log_files import BrokerLog, FoundLog
 from kvota.pipeline.sources.log_quotas import LogQuotas
 from kvota.pipeline.sources.log_range import (
-    BadLine,
     LogRange,
     LogReading,
     RangeFound,
@@ -37,37 +36,22 @@ GATEWAY = "request-log"
 _DONE = pa.schema([("found", pa.binary())])
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConverted(Converted):
     """What became of a log.
 
     Attributes:
-        lines: that were read.
-        rows: of events.
-        bad: the first lines that could not be used.
-        bad_count: all of them.
         joined: lines that were cut at a roll and are whole again.
         other: lines without a charge, by what they are.
-        steps_back: how often a broker's clock was set back by more than 2 s.
     """
 
-    lines: int
-    rows: int
-    bad: tuple[BadLine, ...]
-    bad_count: int
     joined: int
     other: dict[str, int]
-    steps_back: int
-
-    @property
-    def bad_share(self) -> float:
-        """Return the share of lines that could not be used, 0 to 1."""
-        return self.bad_count / max(1, self.lines)
 
 
 def convert_log(
     spark: SparkSession, found: FoundLog, reading: LogReading, folder: Path
-) -> Converted:
+) -> LogConverted:
     """Write the charges of a log into files of a record.
 
     Args:
@@ -199,7 +183,7 @@ def _tables(done: Iterable[RangeFound], late: ChargeRows, run_id: str) -> Iterat
         yield late.table(gateway=GATEWAY, run_id=run_id)
 
 
-def _summed(ranges: Sequence[LogRange], done: Sequence[RangeFound], rows: int) -> Converted:
+def _summed(ranges: Sequence[LogRange], done: Sequence[RangeFound], rows: int) -> LogConverted:
     joined = {part.behind for part, one in zip(ranges, done, strict=True) if one.has_joined}
     rests = [
         one.rest
@@ -209,8 +193,8 @@ def _summed(ranges: Sequence[LogRange], done: Sequence[RangeFound], rows: int) -
     other: Counter[str] = Counter()
     for one in done:
         other.update(one.other)
-    return Converted(
-        lines=sum(one.lines - (one.rest is not None) for one in done) + len(rests),
+    return LogConverted(
+        read=sum(one.lines - (one.rest is not None) for one in done) + len(rests),
         rows=rows,
         bad=(*(bad for one in done for bad in one.bad), *rests),
         bad_count=sum(one.bad_count for one in done) + len(rests),
