@@ -9,7 +9,8 @@ import pytest
 from tests.integration.java_logins import SCRAM, login_file, produced_by_java
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
-from kvota.client import Cluster, Security
+from kvota.client import BrokerError, Cluster, Security
+from kvota.client.properties import cluster_of
 from kvota.localkafka import LocalKafka
 
 QUOTAS = """
@@ -83,3 +84,23 @@ def test_without_a_login_of_its_own_the_gateway_says_that_nobody_knows(
         assert "the owner of a delegation token cannot be read from the wire" in gateway.log
         assert f"{ADMIN}security.protocol" in gateway.log
         assert {row["user"] for row in gateway.recorded()} == {"ANONYMOUS"}
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_connections_of_our_own_log_in_with_a_token(sasl_kafka: LocalKafka, mechanism: str) -> None:
+    token_id, secret = token_of_alice(sasl_kafka)
+
+    async def topics(options: str) -> set[str]:
+        properties = {
+            "bootstrap.servers": sasl_kafka.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'{SCRAM} required username="{token_id}" {options};',
+        }
+        async with cluster_of(properties) as cluster:
+            return set((await cluster.metadata([TOPIC])).topics)
+
+    assert asyncio.run(topics(f'password="{secret}" tokenauth="true"')) == {TOPIC}
+    for refused in (f'password="{secret}"', 'password="another" tokenauth="true"'):
+        with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"):
+            asyncio.run(topics(refused))

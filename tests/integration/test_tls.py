@@ -10,6 +10,13 @@ from typing import NamedTuple
 
 import pytest
 import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
 from tests.integration.conftest import HOST
 from tests.integration.test_client_quotas import gateway
 
@@ -24,6 +31,7 @@ from kvota.admin import (
     TlsError,
 )
 from kvota.client import Cluster, Security, UnreachableError, UsageError
+from kvota.client.properties import security_of
 from kvota.localkafka import Authority, Listener, LocalKafka, tls_settings
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
@@ -41,6 +49,35 @@ class Place(NamedTuple):
     @property
     def tls(self) -> Tls:
         return Tls(cafile=self.authority.certificate)
+
+    def by_stores(self, name: str) -> Security:
+        """Of PKCS #12, as Java's clients name them."""
+        folder, secret = self.authority.certificate.parent, SECRET.encode()
+        issued, locked = self.authority.issue(name), BestAvailableEncryption(secret)
+        certificate, authority = (
+            x509.load_pem_x509_certificate(path.read_bytes())
+            for path in (issued.certificate, self.authority.certificate)
+        )
+        key = load_pem_private_key(issued.key.read_bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        stores = {
+            "keystore": pkcs12.serialize_key_and_certificates(
+                name.encode(), key, certificate, None, locked
+            ),
+            "truststore": pkcs12.serialize_java_truststore(
+                [pkcs12.PKCS12Certificate(authority, b"ca")], locked
+            ),
+        }
+        properties = {"security.protocol": "SSL"}
+        for store, content in stores.items():
+            path = folder / f"{name}-{store}.p12"
+            path.write_bytes(content)
+            properties |= {
+                f"ssl.{store}.type": "PKCS12",
+                f"ssl.{store}.location": str(path),
+                f"ssl.{store}.password": SECRET,
+            }
+        return security_of(properties)
 
     def of_client(self, name: str, *, by: Authority | None = None, is_expired: bool = False) -> Tls:
         issued = (by or self.authority).issue(name, is_expired=is_expired)
@@ -114,6 +151,7 @@ async def brokers(place: Place, listener: str, security: Security) -> int:
             ),
         ),
         ("REQUIRED", lambda place: Security(tls=place.of_client("alice"))),
+        ("REQUIRED", lambda place: place.by_stores("carl")),
         ("REQUIRED_1_2", lambda place: Security(tls=place.of_client("bob"))),
         (
             "ELSEWHERE",
@@ -122,7 +160,16 @@ async def brokers(place: Place, listener: str, security: Security) -> int:
             ),
         ),
     ],
-    ids=["TLS", "PLAIN", "SCRAM-512", "SCRAM-256", "certificate", "TLS 1.2", "no host check"],
+    ids=[
+        "TLS",
+        "PLAIN",
+        "SCRAM-512",
+        "SCRAM-256",
+        "certificate",
+        "PKCS12",
+        "TLS 1.2",
+        "no host check",
+    ],
 )
 def test_who_is_let_in(
     run: Run, place: Place, listener: str, security: Callable[[Place], Security]

@@ -1,9 +1,10 @@
 """What ``kvota gateway --check`` says beyond faults: settings that are allowed and probably not meant."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from kvota.app.config import GatewayConfig
 from kvota.app.running_gateway import running_pid
@@ -18,11 +19,14 @@ from kvota.model.errors import UsageError
 from kvota.model.quota_callback import ClientQuotaCallback
 from kvota.model.quota_type import CONFIGURABLE_TYPES, FACTS, QuotaType
 from kvota.record.recorder import check_alone
-from kvota.tls.server_tls import make_context
+from kvota.tls.client_tls import Tls
+from kvota.tls.pem import Pem
+from kvota.tls.server_tls import ServerTls, make_context
 from kvota.volumes.doubts import doubts as volume_doubts
 from kvota.volumes.settings import EXCLUDED, FETCH, PRODUCE, REQUEST
 
 _ENDS_SOON = timedelta(days=30)
+_LISTS = frozenset({"client_crlfile", "crlfile"})
 _STATIC_LIMITS = {
     PRODUCE: QuotaType.PRODUCE,
     FETCH: QuotaType.FETCH,
@@ -164,36 +168,78 @@ def _volumes(config: GatewayConfig) -> Iterator[str]:
         yield "quotas.PRODUCE: full disks slow nobody down while enforce = true is not said"
 
 
-def _certificates_that_end(config: GatewayConfig) -> Iterator[str]:
+class _Ending(NamedTuple):
+    """Of a file that a table of TLS names."""
+
+    table: str
+    setting: str
+    file: Pem
+    ends: datetime
+
+    @property
+    def peer(self) -> str:
+        return "broker" if self.table == "upstream.tls" else "client"
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.file}"
+
+
+def _endings(config: GatewayConfig) -> Iterator[_Ending]:
     for listener in config.gateway.listeners:
-        if listener.tls is None:
-            continue
-        made = make_context(listener.tls)
-        if made.lists_end is not None and made.lists_end < datetime.now(UTC):
-            yield (
-                f"{listener.table}.tls: {listener.tls.client_crlfile} is out of date since {made.lists_end:%Y-%m-%d}: no "
-                "client with a certificate is taken. Write a new list in its place: the gateway goes by it at once"
-            )
-        left = made.ends - datetime.now(UTC)
-        where = f"{listener.table}.tls: {listener.tls.certfile}"
-        if left < timedelta():
-            yield f"{where} has ended; no client takes it. Renew it: the gateway shows a new one by itself"
+        if listener.tls is not None:
+            ends = make_context(listener.tls).ends
+            yield from _of_table(f"{listener.table}.tls", listener.tls, ends)
+    upstream = config.gateway.upstream_tls
+    if upstream is not None:
+        yield from _of_table("upstream.tls", upstream, upstream.ends)
+
+
+def _of_table(table: str, tls: ServerTls | Tls, ends: Mapping[str, datetime]) -> Iterator[_Ending]:
+    for setting, end in ends.items():
+        yield _Ending(table, setting, getattr(tls, setting), end)
+
+
+def _certificates_that_end(config: GatewayConfig) -> Iterator[str]:
+    now = datetime.now(UTC)
+    for one in _endings(config):
+        left = one.ends - now
+        if one.setting in _LISTS:
+            if left < timedelta():
+                yield _of_list(one)
         elif left < _ENDS_SOON:
-            yield f"{where} ends in {left.days} days. Renew it: the gateway shows a new one by itself"
+            yield _of_certificate(one, left)
+
+
+def _of_list(one: _Ending) -> str:
+    nobody = (
+        "no broker is trusted" if one.peer == "broker" else "no client with a certificate is taken"
+    )
+    return (
+        f"{one} is out of date since {one.ends:%Y-%m-%d}: {nobody}. "
+        "Write a new list in its place: the gateway goes by it at once"
+    )
+
+
+def _of_certificate(one: _Ending, left: timedelta) -> str:
+    has_ended = left < timedelta()
+    end = "has ended" if has_ended else f"ends in {left.days} days"
+    if one.setting == "certfile":
+        nobody = f"; no {one.peer} takes it" if has_ended else ""
+        return f"{one} {end}{nobody}. Renew it: the gateway shows a new one by itself"
+    return (
+        f"{one} has a certificate that {end}: behind its end no {one.peer} is taken whose certificate it has signed. "
+        "Put its successor into the file: the gateway goes by it at once"
+    )
 
 
 def when_certificates_end(config: GatewayConfig) -> list[str]:
-    """Return a line for each listener that encrypts, and for its list of revoked certificates."""
-    lines = []
-    for one in config.gateway.listeners:
-        if one.tls is None:
-            continue
-        made = make_context(one.tls)
-        lines.append(f"{one.table}.tls: {one.tls.certfile} ends on {made.ends:%Y-%m-%d}")
-        if made.lists_end is not None:
-            until = f"{made.lists_end:%Y-%m-%d %H:%M} UTC"
-            lines.append(f"{one.table}.tls: {one.tls.client_crlfile} is good until {until}")
-    return lines
+    """Return a line for each file of certificates, and of revoked ones, that the gateway shows or goes by."""
+    return [
+        f"{one} is good until {one.ends:%Y-%m-%d %H:%M} UTC"
+        if one.setting in _LISTS
+        else f"{one} ends on {one.ends:%Y-%m-%d}"
+        for one in _endings(config)
+    ]
 
 
 def _names_of_another_syntax(config: GatewayConfig, quotas: ConfiguredQuotas) -> Iterator[str]:

@@ -166,12 +166,16 @@ class Reload:
         before, config = self._running.config, overlaid(in_file, settings)
         # First: where it cannot be shown any more, nothing is another.
         shown = [
-            line
+            f"{one.setting}: {line}"
             for one, listener in zip(
                 self._gateway.certificates, config.gateway.listeners, strict=False
             )
             if one is not None and listener.tls is not None and (line := one.replace(listener.tls))
         ]
+        upstream = self._gateway.settings.upstream_tls
+        is_same = upstream == config.gateway.upstream_tls  # else the files of before may have gone
+        if upstream is not None and is_same and (line := upstream.look()):
+            shown.append(f"upstream.tls: {line}")
         self._running.replace(_running(self._running.written, in_file), settings)
         quotas_before, stored_before = self._gateway.shared.engine.quotas, self._store.quotas
         if written is not None and isinstance(self._store, TomlStore):

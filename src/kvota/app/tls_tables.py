@@ -73,12 +73,13 @@ def read_upstream_tls(reader: Reader, folder: Path) -> Tls | None:
     if table is None:
         return None
     lowest, highest = table.value("versions", _ALL_VERSIONS, _read_versions)
+    password = _secret(table, folder)
     try:
         tls = Tls(
             cafile=_file(table, folder, "cafile"),
             certfile=_file(table, folder, "certfile"),
             keyfile=_file(table, folder, "keyfile"),
-            password=_secret(table, folder).read(),
+            password=password if password.is_set else None,
             crlfile=_file(table, folder, "crlfile"),
             check_hostname=table.value("check_hostname", True, values.read_boolean),  # noqa: FBT003
             version_min=lowest,

@@ -51,7 +51,12 @@ class Login:
             last = await self._show_token()
         else:
             assert security.mechanism is not None
-            scram = Scram(security.mechanism, security.username, security.password)
+            scram = Scram(
+                security.mechanism,
+                security.username,
+                security.password,
+                is_delegation_token=security.is_delegation_token,
+            )
             challenge = await self._authenticate(scram.first())
             last = await self._authenticate(scram.final(bytes(challenge.auth_bytes)))
             scram.check(bytes(last.auth_bytes))

@@ -1,14 +1,20 @@
 """A cluster by the properties of Kafka's own clients: ``bootstrap.servers``, ``sasl.jaas.config`` and the like."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kvota.client import bearer_tokens, tls_properties
 from kvota.client.cluster import Cluster
 from kvota.client.connection import ClientLimits
-from kvota.client.security import MECHANISMS, OAUTHBEARER, Security
+from kvota.client.jaas import read_options
+from kvota.client.security import (
+    MECHANISMS,
+    OAUTHBEARER,
+    OF_DELEGATION_TOKENS,
+    Mechanism,
+    Security,
+)
 from kvota.model.errors import UsageError
 from kvota.model.java_properties import parse_properties
 from kvota.tls.client_tls import Tls
@@ -26,9 +32,10 @@ _KNOWN = (
 _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 _FROM_URL = "sasl.oauthbearer.token.endpoint.url"
 _CLAIM = "unsecuredLoginStringClaim_"
-_JAAS_OPTION = re.compile(
-    r"""\b(username|password|unsecuredLoginStringClaim_\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
+_EXAMPLE = (
+    'org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";'
 )
+_TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an option
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -56,7 +63,6 @@ def cluster_of(properties: Mapping[str, str], *, client_id: str = "kvota") -> Cl
         UsageError: a property that is not known here, or a value that cannot be used; a password is
             in no text.
     """
-    tls_properties.check_no_java_store(properties)
     unknown = sorted(set(properties) - set(_KNOWN))
     if unknown:
         msg = f"{unknown[0]} is not a property that is known here; known are {', '.join(_KNOWN)}"
@@ -79,7 +85,6 @@ def security_of(properties: Mapping[str, str]) -> Security:
     Raises:
         UsageError: as ``cluster_of``.
     """
-    tls_properties.check_no_java_store(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").strip()
     if protocol not in _PROTOCOLS:
         msg = f'security.protocol: "{protocol}" cannot be spoken; {", ".join(_PROTOCOLS)} can'
@@ -92,11 +97,12 @@ def security_of(properties: Mapping[str, str]) -> Security:
         if mechanism == OAUTHBEARER == asked:
             return _bearer(properties, tls)
         if mechanism == asked:
-            options = _name_and_password(properties.get("sasl.jaas.config", ""))
+            options = _name_and_password(properties, mechanism)
             return Security(
                 mechanism=mechanism,
                 username=options["username"],
                 password=options["password"],
+                is_delegation_token=_says_token(options),
                 tls=tls,
             )
     msg = f'sasl.mechanism: "{asked}" cannot be spoken; {", ".join(MECHANISMS)} can'
@@ -127,9 +133,10 @@ def _bearer(properties: Mapping[str, str], tls: Tls | None) -> Security:
                 "and write file:///path/of/the/token"
             )
             raise UsageError(msg)
+        _options(properties, [])  # a login module without options says nothing further
         return Security.bearer(bearer_tokens.of_file(Path(unquote(parts.path))), tls=tls)
-    options = _jaas_options(properties.get("sasl.jaas.config", ""))
-    claims = {name.removeprefix(_CLAIM): text for name, text in options.items() if _CLAIM in name}
+    options = _options(properties, [_CLAIM])
+    claims = {name.removeprefix(_CLAIM): text for name, text in options.items()}
     if not claims.get("sub"):
         msg = (
             f"no bearer token can be had: write {_FROM_URL}=file:///path/of/the/token, or in sasl.jaas.config "
@@ -139,19 +146,26 @@ def _bearer(properties: Mapping[str, str], tls: Tls | None) -> Security:
     return Security.bearer(bearer_tokens.unsecured(claims), tls=tls)
 
 
-def _name_and_password(config: str) -> dict[str, str]:
-    found = _jaas_options(config)
-    if set(found) != {"username", "password"}:
+def _name_and_password(properties: Mapping[str, str], mechanism: Mechanism) -> dict[str, str]:
+    further = [_TOKEN_AUTH] if mechanism in OF_DELEGATION_TOKENS else []
+    found = _options(properties, ["username", "password", *further])
+    if not {"username", "password"} <= found.keys():
         msg = (
-            "sasl.jaas.config: no user name and password can be read from it. Write e.g. "
-            'org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";'
+            "sasl.jaas.config: no user name and password can be read from it. "
+            f"Write e.g. {_EXAMPLE}"
         )
         raise UsageError(msg)
     return found
 
 
-def _jaas_options(config: str) -> dict[str, str]:
-    return {
-        name: re.sub(r"\\(.)", r"\1", double or single)
-        for name, double, single in _JAAS_OPTION.findall(config)
-    }
+def _says_token(options: Mapping[str, str]) -> bool:
+    said = options.get(_TOKEN_AUTH, "false").lower()
+    if said not in {"true", "false"}:
+        msg = f'sasl.jaas.config: {_TOKEN_AUTH} is neither "true" nor "false"'
+        raise UsageError(msg)
+    return said == "true"
+
+
+def _options(properties: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    config = properties.get("sasl.jaas.config", "")
+    return read_options(config, known=known, example=_EXAMPLE) if config.strip() else {}

@@ -26,13 +26,21 @@ class Scram:
     """
 
     def __init__(
-        self, mechanism: str, username: str, password: str, *, nonce: str | None = None
+        self,
+        mechanism: str,
+        username: str,
+        password: str,
+        *,
+        is_delegation_token: bool = False,
+        nonce: str | None = None,
     ) -> None:
         self._hash = _HASH_OF[mechanism]
         self._password = password
         self._nonce = nonce or secrets.token_urlsafe(24)
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._first_bare = f"n={name},r={self._nonce}"
+        if is_delegation_token:
+            self._first_bare += ",tokenauth=true"  # Kafka's extension: the name is a token's id
         self._server_signature = b""
 
     def first(self) -> bytes:

@@ -11,6 +11,7 @@ from kvota.tls.client_tls import Tls
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 OAUTHBEARER: Mechanism = "OAUTHBEARER"
 MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+OF_DELEGATION_TOKENS: frozenset[Mechanism] = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 # What a token is made of (RFC 6750).
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 
@@ -23,16 +24,18 @@ class Security:
         mechanism: of the login; None: there is none.
         username: who logs in.
         password: of the user.
+        is_delegation_token: the name is a delegation token's id, the password its secret (its HMAC in base64); only of SCRAM.
         token: gives the bearer token, anew for each login; only of OAUTHBEARER.
         tls: how connections are encrypted; None: they are not.
 
     Raises:
-        UsageError: a mechanism without a name or a token, or one that is not known.
+        UsageError: a mechanism without a name or a token, or one that is not known, or that takes no delegation token.
     """
 
     mechanism: Mechanism | None = None
     username: str = ""
     password: str = field(default="", repr=False)
+    is_delegation_token: bool = False
     token: Callable[[], str] | None = field(default=None, repr=False)
     tls: Tls | None = None
 
@@ -42,6 +45,9 @@ class Security:
             return
         if self.mechanism not in MECHANISMS:
             msg = f'"{self.mechanism}" is no mechanism; known are {", ".join(MECHANISMS)}'
+            raise UsageError(msg)
+        if self.is_delegation_token and self.mechanism not in OF_DELEGATION_TOKENS:
+            msg = f"a delegation token logs in by {' or '.join(sorted(OF_DELEGATION_TOKENS))}"
             raise UsageError(msg)
         if self.mechanism == OAUTHBEARER:
             if self.token is None:
@@ -68,6 +74,24 @@ class Security:
     ) -> "Security":
         """SASL SCRAM: each side proves to the other that it knows the password."""
         return cls(mechanism=mechanism, username=username, password=password, tls=tls)
+
+    @classmethod
+    def delegation_token(
+        cls,
+        token_id: str,
+        secret: str,
+        *,
+        mechanism: Mechanism = "SCRAM-SHA-512",
+        tls: Tls | None = None,
+    ) -> "Security":
+        """A delegation token (KIP-48): to brokers one is its owner; ``secret``: its HMAC in base64."""
+        return cls(
+            mechanism=mechanism,
+            username=token_id,
+            password=secret,
+            is_delegation_token=True,
+            tls=tls,
+        )
 
     @classmethod
     def bearer(cls, token: Callable[[], str] | str, *, tls: Tls | None = None) -> "Security":

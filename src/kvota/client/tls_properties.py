@@ -1,19 +1,18 @@
-"""TLS by the properties of Kafka's clients: Java's for PEM (KIP-651), and librdkafka's for certificate and key in two files."""
+"""TLS by the properties of Kafka's clients: Java's, and librdkafka's for certificate and key in two files."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kvota.client.java_stores import KEY_PASSWORD, KEYSTORE, TRUSTSTORE, passwords_in
 from kvota.model.errors import UsageError
 from kvota.tls.client_tls import Tls, Version
-from kvota.tls.pem import Pem, TlsSettingError
+from kvota.tls.pem import Pem, TlsSettingError, check_pkcs12
 
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _PROTOCOLS, _PROTOCOL = "ssl.enabled.protocols", "ssl.protocol"
 _VERSIONS = {"TLSv1.2": Version.TLSv1_2, "TLSv1.3": Version.TLSv1_3}
-_PASSWORD = "ssl.key.password"  # noqa: S105 - the name of a property
-_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 # The properties of each setting, of which there may be one; whether it names a file, or is the text itself.
 _FILE, _TEXT = True, False
 _CAFILE = {
@@ -32,33 +31,11 @@ KNOWN: Final = (
     *_CAFILE,
     *_CERTFILE,
     *_KEYFILE,
-    *(_PASSWORD, *_TYPES, _HOST_CHECK, _PROTOCOLS, _PROTOCOL),
-)
-# Who has one of these has a store of Java's.
-_OF_JAVA_STORES = ("ssl.truststore.password", "ssl.keystore.password")
-_AS_PEM = (
-    "certificates and keys are read as PEM here: name PEM files, as Kafka from 2.7 on takes them, with "
-    "ssl.truststore.type=PEM and ssl.keystore.type=PEM"
+    *(each for store in (TRUSTSTORE, KEYSTORE) for each in (store.type, store.password)),
+    *(KEY_PASSWORD, _HOST_CHECK, _PROTOCOLS, _PROTOCOL),
 )
 _LINE_MAX = 64  # characters, as RFC 7468 has it
 _BLOCK = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)(.*?)(-----END [A-Z0-9 ]+-----)", re.DOTALL)
-
-
-def check_no_java_store(properties: Mapping[str, str]) -> None:
-    """Refuse properties of stores that are not PEM.
-
-    Raises:
-        UsageError: there is one; no password is in its text.
-    """
-    for name in _OF_JAVA_STORES:
-        if name in properties:
-            msg = f"{name}: only stores of Java's (JKS, PKCS12) have a password; {_AS_PEM}"
-            raise UsageError(msg)
-    for name in _TYPES:
-        kind = properties.get(name, "PEM").strip()
-        if kind.upper() != "PEM":
-            msg = f'{name}: "{kind}" cannot be read; {_AS_PEM}'
-            raise UsageError(msg)
 
 
 def tls_of(properties: Mapping[str, str]) -> Tls:
@@ -67,22 +44,27 @@ def tls_of(properties: Mapping[str, str]) -> Tls:
     Raises:
         UsageError: a value or a file cannot be used; no key and no password is in its text.
     """
+    trust_password, store_password = passwords_in(properties)
     cafile_name, cafile = _one_of(properties, _CAFILE)
     certfile_name, certfile = _one_of(properties, _CERTFILE)
     keyfile_name, keyfile = _one_of(properties, _KEYFILE)
     names = {
         "cafile": cafile_name,
+        "cafile_password": TRUSTSTORE.password,
         "certfile": certfile_name,
         "keyfile": keyfile_name,
-        "password": _PASSWORD,
+        "password": KEY_PASSWORD if store_password is None else KEYSTORE.password,
     }
     lowest, highest = _versions(properties)
     try:
+        if store_password is not None and certfile is not None:
+            check_pkcs12(certfile, setting="certfile")
         tls = Tls(
             cafile=cafile,
+            cafile_password=trust_password,
             certfile=certfile,
             keyfile=keyfile,
-            password=properties.get(_PASSWORD) or None,
+            password=store_password or properties.get(KEY_PASSWORD) or None,
             check_hostname=_checks_host(properties),
             version_min=lowest,
             version_max=highest,

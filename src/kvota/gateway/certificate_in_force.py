@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping
+from typing import Protocol
 
 from kvota.tls.pem import TlsSettingError
 from kvota.tls.server_tls import ServerTls, make_context
@@ -24,7 +24,6 @@ class CertificateInForce:
     Attributes:
         tls: what is in force.
         context: for new connections.
-        ends: when the certificate ends.
 
     Raises:
         TlsSettingError: a file cannot be used.
@@ -33,9 +32,7 @@ class CertificateInForce:
     def __init__(self, tls: ServerTls, setting: str) -> None:
         self.tls, self.setting = tls, setting
         self._seen = self._refused = tls.state
-        made = make_context(tls)
-        self.context: ssl.SSLContext = made.context
-        self.ends: datetime = made.ends
+        self.context: ssl.SSLContext = make_context(tls).context
 
     def look(self) -> str:
         """Take other files into force; returns a line on it, empty where nothing has changed.
@@ -58,22 +55,33 @@ class CertificateInForce:
 
     def _put_in_force(self, tls: ServerTls, state: tuple[object, ...]) -> str:
         made = make_context(tls)
-        self.tls, self.context, self.ends = tls, made.context, made.ends
+        self.tls, self.context = tls, made.context
         self._seen = self._refused = state
-        return f"{self.setting}: shows the certificate {tls.certfile}, which ends on {made.ends:%Y-%m-%d}"
+        return f"shows the certificate {tls.certfile}{made.end_text('certfile')}"
 
 
-async def watch_certificates(certificates: Sequence[CertificateInForce]) -> None:
-    """Look at the files every other second, until cancelled."""
-    while certificates:
+class Renewable(Protocol):
+    """What has files of certificates."""
+
+    def look(self) -> str:
+        """Take other files into force; raises and returns as ``CertificateInForce.look``."""
+
+
+async def watch_certificates(watched: Mapping[str, Renewable]) -> None:
+    """Look at the files every other second, until cancelled.
+
+    Args:
+        watched: by what their settings are called in the file.
+    """
+    while watched:
         await asyncio.sleep(_LOOK_S)
-        for one in certificates:
+        for setting, one in watched.items():
             try:
                 line = await asyncio.to_thread(one.look)
             except TlsSettingError as error:
                 # The two files of a pair are not renewed in one moment, so it may be right soon.
                 words = "%s.%s: the certificate in force stays: %s"
-                log.error(words, one.setting, error.setting, error)  # noqa: TRY400  (its text says all)
+                log.error(words, setting, error.setting, error)  # noqa: TRY400  (its text says all)
             else:
                 if line:
-                    log.info("%s", line)
+                    log.info("%s: %s", setting, line)

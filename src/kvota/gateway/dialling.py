@@ -179,7 +179,7 @@ class Dialler:
             if head:
                 transport.write(head)  # nobody has written yet
             return transport, end
-        context = self._tls.context()
+        context = self._tls.context_in_force()
         wrap = partial(context.wrap_bio, server_hostname=address[0])
         shaking = Handshake(loop.create_future())
         _, tls = await loop.create_connection(

@@ -13,7 +13,7 @@ from kvota.engine import Factored
 from kvota.gateway.backlog import Backlog
 from kvota.gateway.broker_addresses import BrokerAddresses
 from kvota.gateway.callback_in_force import CallbackInForce, PreparedCallback
-from kvota.gateway.certificate_in_force import CertificateInForce, watch_certificates
+from kvota.gateway.certificate_in_force import CertificateInForce, Renewable, watch_certificates
 from kvota.gateway.client_side import Reception, protocol_for
 from kvota.gateway.connection_rates import ConnectionRates
 from kvota.gateway.dialling import Dialler
@@ -186,11 +186,20 @@ class Gateway:
             self._upkeep(journal),
             self._purge(),
             self.quota_callback.run(),
-            watch_certificates([one for one in self.certificates if one is not None]),
+            watch_certificates(self._watched_certificates),
             self._store.follow(),
             watch_lag(self.counts),
         )
         return [tasks.create_task(work) for work in works]
+
+    @property
+    def _watched_certificates(self) -> dict[str, Renewable]:
+        watched: dict[str, Renewable] = {
+            one.setting: one for one in self.certificates if one is not None
+        }
+        if self.settings.upstream_tls is not None:
+            watched["upstream.tls"] = self.settings.upstream_tls
+        return watched
 
     def _made_glancing(self, loop: asyncio.AbstractEventLoop) -> Glancing:
         watched = Watched(

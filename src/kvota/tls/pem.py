@@ -23,6 +23,7 @@ _JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 # ASN.1: PKCS #12, or a certificate or key that is not written as PEM.
 _DER = (b"\x30\x82", b"\x30\x80")
 _FILE_BYTES_MAX = 16 * 2**20
+_PASSWORD_OF = {"cafile": "cafile_password", "certfile": "password"}
 # More than this is no path to show: it may be a key without the lines around it.
 _SHOWN_MAX = 200
 
@@ -31,7 +32,7 @@ class TlsSettingError(UsageError):
     """A certificate, a key or its password cannot be used.
 
     Attributes:
-        setting: which: ``cafile``, ``certfile``, ``keyfile``, ``password``, ``crlfile``.
+        setting: which: ``cafile``, ``cafile_password``, ``certfile``, ``keyfile``, ``password``, ``crlfile``.
     """
 
     def __init__(self, problem: str, *, setting: str, value: Pem | None = None) -> None:
@@ -40,35 +41,47 @@ class TlsSettingError(UsageError):
 
 
 def state_of(value: Pem | None) -> object:
-    """Return what is another one when a file has changed."""
+    """Return what is another one when a file has changed, or who may read it."""
     if value is None or _is_text(value):
         return None
     with suppress(OSError):
         found = Path(value).stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
     return None
 
 
 # ------------------------------------------------------------------ whom we trust
 
 
-def trust(context: ssl.SSLContext, cafile: Pem, *, setting: str = "cafile") -> None:
-    """Have peers trusted whose certificates are by, or among, these.
+def trust(
+    context: ssl.SSLContext, cafile: Pem, password: str | None = None, *, setting: str = "cafile"
+) -> list[str]:
+    """Have peers trusted whose certificates are by, or among, these; returns them, in PEM.
+
+    Args:
+        context: of who trusts them.
+        cafile: PEM; or PKCS #12, where a password is given.
+        password: of the PKCS #12 file.
+        setting: what ``cafile`` is called.
 
     Raises:
         TlsSettingError: they cannot be used.
     """
     # As with Java, whoever is trusted is trusted: an authority below another one, or a peer's own certificate.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    certificates = certificates_in(_content(setting, cafile))
+    if password is None:
+        certificates, form = certificates_in(_content(setting, cafile)), _IN_PEM
+    else:
+        certificates, form = certificates_in(_opened(cafile, password, setting)), ""
     if not certificates:
-        problem = "has no certificate in PEM (-----BEGIN CERTIFICATE-----)"
+        problem = f"has no certificate{form}"
         raise TlsSettingError(problem, setting=setting, value=cafile)
     try:
         context.load_verify_locations(cadata="\n".join(certificates))
     except (ssl.SSLError, ValueError) as error:
         problem = "has a certificate that is damaged"
         raise TlsSettingError(problem, setting=setting, value=cafile) from error
+    return certificates
 
 
 def refuse_revoked(
@@ -118,11 +131,11 @@ def show(
     """
     chain: Pem = certfile
     if keyfile is None and not _is_text(certfile) and _bytes("certfile", certfile).startswith(_DER):
-        chain, password = _opened(certfile, password), None
+        chain, password = _opened(certfile, password, "certfile"), None
     text = _content("certfile", chain)
     certificates = certificates_in(text)
     if not certificates:
-        problem = "has no certificate in PEM (-----BEGIN CERTIFICATE-----)"
+        problem = f"has no certificate{_IN_PEM}"
         raise TlsSettingError(problem, setting="certfile", value=certfile)
     place, key = (
         ("certfile", text) if keyfile is None else ("keyfile", _content("keyfile", keyfile))
@@ -177,7 +190,22 @@ def _of_key(
     return TlsSettingError(problem, setting=place, value=keyfile)
 
 
-def _opened(certfile: Pem, password: str | None) -> str:
+# ------------------------------------------------------------------ PKCS #12
+
+
+def check_pkcs12(store: Pem, *, setting: str) -> None:
+    """Check that it is a file that may be PKCS #12.
+
+    Raises:
+        TlsSettingError: it cannot be read, or is something else.
+    """
+    content = b"" if _is_text(store) else _bytes(setting, store)
+    if not content.startswith(_DER):
+        problem = _JKS if content.startswith(_JAVA_STORES) else _NO_STORE
+        raise TlsSettingError(problem, setting=setting, value=store)
+
+
+def _opened(store: Pem, password: str | None, setting: str) -> str:
     """What stands in a PKCS #12 file, as PEM; it is written nowhere.
 
     Raises:
@@ -195,17 +223,19 @@ def _opened(certfile: Pem, password: str | None) -> str:
             "PKCS #12 is read by cryptography, which is not installed: pip install 'kvota[pkcs12]'; or write it "
             "as PEM: openssl pkcs12 -in STORE -out server.pem"
         )
-        raise TlsSettingError(problem, setting="certfile", value=certfile) from error
-    content = _bytes("certfile", certfile)
+        raise TlsSettingError(problem, setting=setting, value=store) from error
+    check_pkcs12(store, setting=setting)
+    content = _bytes(setting, store)
     try:
         found = pkcs12.load_pkcs12(content, None if password is None else password.encode())
     except ValueError as error:
         if "password" not in str(error).lower():
-            raise TlsSettingError(_NO_PEM, setting="certfile", value=certfile) from error
+            problem = _NO_PEM if password is None else _DAMAGED_STORE
+            raise TlsSettingError(problem, setting=setting, value=store) from error
         problem = "the password does not open it"
         if password is None:
             problem = "it is encrypted: set the password that opens it"
-        raise TlsSettingError(problem, setting="password", value=certfile) from error
+        raise TlsSettingError(problem, setting=_PASSWORD_OF[setting], value=store) from error
     parts = [found.cert, *found.additional_certs]
     texts = [part.certificate.public_bytes(Encoding.PEM).decode() for part in parts if part]
     if found.key is not None:
@@ -216,6 +246,13 @@ def _opened(certfile: Pem, password: str | None) -> str:
 
 # ------------------------------------------------------------------ files
 
+_IN_PEM = " in PEM (-----BEGIN CERTIFICATE-----)"
+_NO_STORE = "is not PKCS #12, and only such a store is opened by a password"
+_DAMAGED_STORE = "cannot be read as PKCS #12: it is damaged, or is something else"
+_JKS = (
+    "is JKS, which only Java can read. Make PKCS #12 of it: "
+    "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12"
+)
 _NO_PEM = (
     "is a store of Java's (JKS or PKCS #12) or DER, not PEM. Write it as PEM, e.g. "
     "certificates: keytool -list -rfc -keystore STORE > ca.pem; "

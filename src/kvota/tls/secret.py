@@ -21,6 +21,11 @@ class Secret:
     file: Path | None = None
     variable: str = ""
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is one."""
+        return self.file is not None or bool(self.variable)
+
     def read(self) -> str | None:
         """Return it; None: there is none.
 
@@ -47,3 +52,17 @@ class Secret:
             problem = "its first line is empty: write the password there"
             raise TlsSettingError(problem, setting="password_file", value=self.file)
         return line
+
+
+# A password itself, or where it stands.
+Password = str | Secret
+
+
+def read_password(password: Password | None) -> str | None:
+    """Return it as it is now; raises as ``Secret.read``."""
+    return password.read() if isinstance(password, Secret) else password
+
+
+def file_of(password: Password | None) -> Path | None:
+    """Return the file in which it stands; None: it stands in none."""
+    return password.file if isinstance(password, Secret) else None

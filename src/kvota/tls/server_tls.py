@@ -3,14 +3,13 @@
 import ssl
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kvota.tls.certificate import end_of_revocation_list, read_certificate
 from kvota.tls.client_tls import Version
-from kvota.tls.pem import TlsSettingError, der_of, refuse_revoked, show, state_of, trust
+from kvota.tls.made import Made
+from kvota.tls.pem import TlsSettingError, state_of
 from kvota.tls.principal_mapping import PrincipalMapper
 from kvota.tls.secret import Secret
 
@@ -79,21 +78,6 @@ class ServerSide(ssl.SSLObject):
     server_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What connections are encrypted with.
-
-    Attributes:
-        context: OpenSSL's.
-        ends: when the first certificate of the chain ends that is shown.
-        lists_end: when the first list of revoked certificates is out of date; None: none ever is.
-    """
-
-    context: ssl.SSLContext
-    ends: datetime
-    lists_end: datetime | None = None
-
-
 def make_context(tls: ServerTls) -> Made:
     """Read the files; some milliseconds.
 
@@ -111,20 +95,14 @@ def make_context(tls: ServerTls) -> Made:
         except ssl.SSLError as error:
             problem = f'"{tls.ciphers}" has no cipher that this OpenSSL knows'
             raise TlsSettingError(problem, setting="ciphers") from error
-    chain = show(context, tls.certfile, tls.keyfile, tls.password.read())
+    made = Made(context)
+    made.show(tls.certfile, tls.keyfile, tls.password.read())
     context.verify_mode = _VERIFY_MODES[tls.client_auth]
     if tls.client_cafile is not None:
-        trust(context, tls.client_cafile, setting="client_cafile")
-    ends = min(read_certificate(ssl.PEM_cert_to_DER_cert(one)).ends for one in chain)
-    return Made(context, ends, _lists_end(context, tls.client_crlfile))
-
-
-def _lists_end(context: ssl.SSLContext, crlfile: Path | None) -> datetime | None:
-    if crlfile is None:
-        return None
-    lists = refuse_revoked(context, crlfile, setting="client_crlfile")
-    ends = [end_of_revocation_list(der_of(one)) for one in lists]
-    return min((end for end in ends if end is not None), default=None)
+        made.trust(tls.client_cafile, setting="client_cafile")
+    if tls.client_crlfile is not None:
+        made.refuse_revoked(tls.client_crlfile, setting="client_crlfile")
+    return made
 
 
 def _hear(tls: Any, name: str | None, _context: ssl.SSLContext) -> None:

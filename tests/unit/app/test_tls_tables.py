@@ -117,7 +117,7 @@ def test_a_key_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
 
     assert faults == []
     assert config.gateway.tls is not None
-    assert make_context(config.gateway.tls).ends > datetime.now(UTC) + timedelta(days=300)
+    assert make_context(config.gateway.tls).ends["certfile"] > datetime.now(UTC) + timedelta(days=300)
 
 
 @pytest.mark.parametrize(
@@ -276,3 +276,81 @@ def test_it_is_said_when_a_list_of_revoked_certificates_is_out_of_date(
     assert any(line.startswith(until) for line in when_certificates_end(config))
     said = doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas()))
     assert any("is out of date since" in sentence for sentence in said) == is_outdated
+
+
+def test_it_is_said_when_what_brokers_are_shown_and_trusted_by_ends(folder: Path) -> None:
+    config, faults = read(
+        folder,
+        """
+[upstream.tls]
+cafile = "expired.pem"
+certfile = "expired-keystore.pem"
+crlfile = "revoked.pem"
+""",
+    )
+
+    assert faults == []
+    now = datetime.now(UTC)
+    yesterday = (now - timedelta(days=1)).strftime("%Y-%m-%d")
+    trusted, shown, revoked = (
+        f"upstream.tls: {folder / name}"
+        for name in ("expired.pem", "expired-keystore.pem", "revoked.pem")
+    )
+    lines = when_certificates_end(config)
+    assert {f"{trusted} ends on {yesterday}", f"{shown} ends on {yesterday}"} <= set(lines)
+    until = f"{revoked} is good until {now + timedelta(days=1):%Y-%m-%d}"
+    assert any(line.startswith(until) for line in lines)
+    said = doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas()))
+    assert f"{shown} has ended; no broker takes it." in " ".join(said)
+    assert (
+        f"{trusted} has a certificate that has ended: behind its end no broker is taken"
+        in " ".join(said)
+    )
+    assert "out of date" not in " ".join(said)
+
+
+def test_a_list_of_revoked_brokers_that_is_out_of_date_is_said(folder: Path) -> None:
+    Authority(folder).revoke(is_outdated=True)
+    config, faults = read(folder, '[upstream.tls]\ncafile = "ca.pem"\ncrlfile = "revoked.pem"\n')
+
+    assert faults == []
+    said = " ".join(doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas())))
+    assert f"upstream.tls: {folder / 'revoked.pem'} is out of date since" in said
+    assert "no broker is trusted" in said
+
+
+def test_another_password_in_its_file_is_no_other_setting(folder: Path) -> None:
+    """So a reload does not say that it needs a restart."""
+    text = """
+[upstream.tls]
+certfile = "renewed.pem"
+keyfile = "renewed.key"
+password_file = "password"
+"""
+    authority = Authority(folder)
+    authority.issue("renewed", password=SECRET)
+    before, _ = read(folder, text)
+    authority.issue("renewed", password="another one")
+    (folder / "password").write_text("another one\n")
+    after, faults = read(folder, text)
+
+    assert faults == []
+    assert before.gateway.upstream_tls == after.gateway.upstream_tls
+    assert before.gateway.upstream_tls is not None
+    assert "shows the certificate" in before.gateway.upstream_tls.look()
+
+
+def test_the_first_certificate_to_end_of_those_who_may_sign_for_clients_is_said(
+    folder: Path,
+) -> None:
+    both = (folder / "ca.pem").read_text() + (folder / "expired.pem").read_text()
+    (folder / "several.pem").write_text(both)
+    tables = f"[gateway.tls]\n{ASKING}".replace("ca.pem", "several.pem")
+    config, faults = read(folder, tables)
+
+    assert faults == []
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
+    trusted = f"gateway.tls: {folder / 'several.pem'}"
+    assert f"{trusted} ends on {yesterday}" in when_certificates_end(config)
+    said = doubts(config, ClientQuotas(), DefaultQuotaCallback(ConfiguredQuotas()))
+    assert any(f"{trusted} has a certificate that has ended" in one for one in said)

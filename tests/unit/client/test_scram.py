@@ -31,6 +31,15 @@ def test_commas_and_equals_signs_in_a_name_are_escaped() -> None:
     assert Scram("SCRAM-SHA-512", "a,b=c", "x", nonce="n").first() == b"n,,n=a=2Cb=3Dc,r=n"
 
 
+def test_a_delegation_token_says_that_it_is_one_in_what_is_signed() -> None:
+    login = Scram("SCRAM-SHA-256", "user", "pencil", nonce=NONCE, is_delegation_token=True)
+
+    assert login.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO,tokenauth=true"
+    assert login.final(SERVER_FIRST) != CLIENT_FINAL
+    with pytest.raises(ProtocolError):
+        login.check(SERVER_FINAL)
+
+
 @pytest.mark.parametrize(
     ("server_first", "said"),
     [

@@ -1,16 +1,26 @@
 """Certificates, keys and passwords as files and as texts: what can be used, and what is said of what cannot."""
 
 import ssl
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
 
 from kvota.client import Security, Tls
 from kvota.client.properties import cluster_of, security_of
 from kvota.localkafka import Authority
 from kvota.model.errors import UsageError
+from kvota.tls.pem import state_of
+from kvota.tls.secret import Secret
 
 SERVERS = {"bootstrap.servers": "kafka-1:9093"}
 SECRET = "open-sesame"
@@ -29,7 +39,24 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "empty.pem").write_text("")
     block = (folder / "ca.pem").read_text()
     (folder / "damaged.pem").write_text(block[:40] + "AAAA" + block[44:])
+    write_stores(folder)
     return folder
+
+
+def write_stores(folder: Path) -> None:
+    """``alice.p12``: her certificate and key; ``trusted.p12``: the authority's; ``SECRET`` opens them."""
+    read = x509.load_pem_x509_certificate
+    alice, authority = (read((folder / f"{name}.pem").read_bytes()) for name in ("alice", "ca"))
+    key = load_pem_private_key((folder / "alice.key").read_bytes(), None)
+    locked = BestAvailableEncryption(SECRET.encode())
+    assert isinstance(key, EllipticCurvePrivateKey)
+    keystore = pkcs12.serialize_key_and_certificates(b"alice", key, alice, [authority], locked)
+    (folder / "alice.p12").write_bytes(keystore)
+    truststore = pkcs12.serialize_java_truststore(
+        [pkcs12.PKCS12Certificate(authority, b"ca")], locked
+    )
+    (folder / "trusted.p12").write_bytes(truststore)
+    (folder / "cut.p12").write_bytes(keystore[:200])
 
 
 def names_of(context: ssl.SSLContext) -> list[object]:
@@ -202,6 +229,58 @@ def test_a_renewed_certificate_is_read_and_a_half_written_one_is_not(tmp_path: P
     assert "first" not in str(names_of(tls.context()))
 
 
+def test_what_cannot_be_taken_over_is_said_once_for_each_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority, password = Authority(tmp_path), tmp_path / "password"
+    issued = authority.issue("alice", password="first-word")
+    password.write_text("first-word")
+    tls = Tls(
+        cafile=authority.certificate, certfile=issued.keystore, password=Secret(file=password)
+    )
+    before = tls.context()
+    assert caplog.messages == []
+
+    for said in ("does not open its key", "its first line is empty"):
+        password.write_text("another-word" if "open" in said else "")
+        assert [tls.context(), tls.context(), tls.context_in_force()] == [before] * 3
+        (line,) = caplog.messages
+        assert line.startswith("TLS to brokers: password")
+        assert "what was in force stays" in line
+        assert said in line
+        caplog.clear()
+    authority.issue("alice", password="second-word")
+    password.write_text("second-word")
+
+    caplog.set_level("INFO")
+    assert tls.context() is not before
+    (line,) = caplog.messages
+    assert f"shows the certificate {issued.keystore}, which ends on" in line
+    assert "-word" not in line
+
+
+def test_who_may_not_wait_for_files_gets_what_was_read_last(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = Tls(cafile=authority.certificate)
+    before = tls.context_in_force()
+    Authority(tmp_path, name="second")
+
+    assert tls.context_in_force() is before
+    assert tls.look() == f"trusts {authority.certificate}"
+    assert "second" in str(names_of(tls.context_in_force()))
+
+
+def test_a_file_that_may_be_read_by_others_now_is_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "server.key"
+    path.touch(mode=0o600)
+    before = state_of(path)
+    time.sleep(0.05)  # more than a tick of the clock that files go by
+
+    path.chmod(0o640)
+
+    assert state_of(path) != before
+
+
 # ------------------------------------------------------------------ properties
 
 
@@ -229,6 +308,27 @@ def in_files(files: Path, properties: Properties) -> Properties:
                 "ssl.key.password": SECRET,
             },
             {"certfile": "@locked.pem", "keyfile": "@locked.key", "password": SECRET},
+        ),
+        (
+            {
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.location": "@alice.p12",
+                "ssl.keystore.password": SECRET,
+                "ssl.key.password": SECRET,
+                "ssl.truststore.type": "pkcs12",
+                "ssl.truststore.location": "@trusted.p12",
+                "ssl.truststore.password": SECRET,
+            },
+            {
+                "certfile": "@alice.p12",
+                "password": SECRET,
+                "cafile": "@trusted.p12",
+                "cafile_password": SECRET,
+            },
+        ),
+        (
+            {"ssl.keystore.location": "@alice.p12", "ssl.keystore.password": SECRET},
+            {"certfile": "@alice.p12", "password": SECRET},
         ),
         ({"ssl.endpoint.identification.algorithm": ""}, {"check_hostname": False}),
         ({"ssl.endpoint.identification.algorithm": "HTTPS"}, {}),
@@ -279,9 +379,72 @@ def test_texts_on_one_line_as_java_takes_them(files: Path, between: str) -> None
     [
         ({"ssl.truststore.location": "@none.pem"}, "ssl.truststore.location: @none.pem: cannot"),
         ({"ssl.ca.location": "@store.jks"}, "ssl.ca.location: @store.jks: is a store of Java's"),
-        ({"ssl.truststore.type": "JKS"}, 'ssl.truststore.type: "JKS" cannot be read'),
-        ({"ssl.keystore.type": "PKCS12"}, 'ssl.keystore.type: "PKCS12" cannot be read'),
-        ({"ssl.truststore.password": SECRET}, "ssl.truststore.password: only stores of Java's"),
+        (
+            {"ssl.truststore.type": "JKS"},
+            'ssl.truststore.type: "JKS" cannot be read. Name PEM files',
+        ),
+        ({"ssl.keystore.type": "jks"}, "or make PKCS #12 of it: keytool -importkeystore"),
+        (
+            {"ssl.truststore.location": "@store.jks", "ssl.truststore.password": SECRET},
+            "ssl.truststore.location: @store.jks: is JKS, which only Java can read",
+        ),
+        (
+            {"ssl.keystore.location": "@store.jks", "ssl.keystore.password": SECRET},
+            "ssl.keystore.location: @store.jks: is JKS, which only Java can read",
+        ),
+        (
+            {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": "@ca.pem",
+                "ssl.truststore.password": SECRET,
+            },
+            "ssl.truststore.password: PEM files have none",
+        ),
+        ({"ssl.truststore.password": SECRET}, "ssl.truststore.location: missing"),
+        (
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "@alice.p12"},
+            "ssl.keystore.password: missing; it opens",
+        ),
+        (
+            {"ssl.truststore.location": "@trusted.p12", "ssl.truststore.password": "wrong-word"},
+            "ssl.truststore.password: @trusted.p12: the password does not open it",
+        ),
+        (
+            {"ssl.keystore.location": "@alice.p12", "ssl.keystore.password": "wrong-word"},
+            "ssl.keystore.password: @alice.p12: the password does not open it",
+        ),
+        (
+            {"ssl.keystore.location": "@trusted.p12", "ssl.keystore.password": SECRET},
+            "ssl.keystore.location: @trusted.p12: has no key",
+        ),
+        (
+            {"ssl.keystore.location": "@cut.p12", "ssl.keystore.password": SECRET},
+            "ssl.keystore.location: @cut.p12: cannot be read as PKCS #12",
+        ),
+        (
+            {"ssl.keystore.location": "@alice-keystore.pem", "ssl.keystore.password": SECRET},
+            "ssl.keystore.location: @alice-keystore.pem: is not PKCS #12",
+        ),
+        (
+            {"ssl.truststore.location": "@ca.pem", "ssl.truststore.password": SECRET},
+            "ssl.truststore.location: @ca.pem: is not PKCS #12",
+        ),
+        (
+            {
+                "ssl.keystore.location": "@alice.p12",
+                "ssl.keystore.password": SECRET,
+                "ssl.key.location": "@alice.key",
+            },
+            "ssl.key.location: with ssl.keystore.type=PKCS12 all of it stands in ssl.keystore.location",
+        ),
+        (
+            {
+                "ssl.keystore.location": "@alice.p12",
+                "ssl.keystore.password": SECRET,
+                "ssl.key.password": "wrong-word",
+            },
+            "ssl.key.password: it is another one than ssl.keystore.password",
+        ),
         (
             {"ssl.truststore.location": "@ca.pem", "ssl.ca.location": "@ca.pem"},
             "ssl.ca.location: ssl.truststore.location says the same",

@@ -86,6 +86,9 @@ class Broker:
         self.frames: list[bytes] = []
         self.bytes_read = 0
         self.connections = 0
+        self.certificates: list[
+            tuple[tuple[tuple[str, str], ...], ...]
+        ] = []  # the subjects of those that it has been shown
         self.answer_bytes = 100
         self.gate = asyncio.Event()
         self.gate.set()
@@ -117,6 +120,9 @@ class Broker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
+        shown = writer.get_extra_info("peercert")
+        if shown:
+            self.certificates.append(shown["subject"])
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 while True:
