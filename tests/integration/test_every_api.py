@@ -97,15 +97,17 @@ def test_every_api_in_every_version_is_answered_alike_and_names_no_broker_to_a_c
     def told_by_the_gateway(host: str, port: int) -> tuple[str, int]:
         return own.get((host, port), (host, port))
 
-    _await_coordinator(straight)
-
+    groups, transactions = (
+        iter(_coordinated_by(straight, asked_node.node_id, key_type)) for key_type in (0, 1)
+    )
     offered_through = offered(through)
     for key, (lowest, highest) in offered(straight).items():
         if key not in api_key_map:
             continue
         for version in sorted({*versions(key)} & {*range(lowest, highest + 1)}):
             row = (name_of(key), version)
-            frame = plain_request(key, version, named | _named(key, version, asked_node.node_id))
+            more = _named(key, next(groups), next(transactions), asked_node.node_id)
+            frame = plain_request(key, version, named | more)
             answer = _answer(straight, frame)
             if not answer:
                 closed.add(row)
@@ -126,19 +128,26 @@ def test_every_api_in_every_version_is_answered_alike_and_names_no_broker_to_a_c
     gateway.assert_no_address_leaked()
 
 
-def _await_coordinator(address: tuple[str, int]) -> None:
-    """The first question has the topic made that coordinators stand for."""
-    asked = request(10, 4, coordinator_keys=("every-api",), key_type=0)
+def _coordinated_by(address: tuple[str, int], node_id: int, key_type: int) -> list[str]:
+    """Names of groups (or of transactions, key_type 1) of which this node is the coordinator."""
+    names = tuple(f"every-api-{number}" for number in range(5_000))
+    asked = request(10, 4, coordinator_keys=names, key_type=key_type)
     with RawClient(address) as client:
-        while client.ask(asked).coordinators[0].error_code != 0:
+        told = client.ask(asked).coordinators
+        # The first question has the topic made that coordinators stand for.
+        while any(one.error_code for one in told):
             time.sleep(0.1)
+            told = client.ask(asked).coordinators
+    return [one.key for one in told if one.node_id == node_id]
 
 
-def _named(key: int, version: int, node_id: int) -> dict[str, Any]:
-    """What one API's request has to name, so that its answer has something to tell and nothing is damaged."""
-    group = f"every-api-{key}-{version}"
+def _named(key: int, group: str, transaction: str, node_id: int) -> dict[str, Any]:
+    """What one API's request has to name, so that its answer has something to tell and nothing is damaged.
+
+    The group and the transaction are of this question alone, and the node that is asked coordinates both.
+    """
     fields: dict[str, Any] = {
-        "group_id": group, "group_ids": (group,), "groups_names": (group,), "transactional_id": group,
+        "group_id": group, "group_ids": (group,), "groups_names": (group,), "transactional_id": transaction,
         "key": group, "coordinator_keys": (group,), "key_type": 0,
     }  # fmt: skip
     match name_of(key):
