@@ -58,13 +58,16 @@ def main() -> int:
     if unknown:
         print(f"there is no benchmark {unknown[0]}; known are {', '.join(NAMES)}", file=sys.stderr)
         return 2
+    ended_with = 0
     for name in names:
+        # A bar that is missed is no reason not to measure the others.
         code = subprocess.run(
             [sys.executable, HERE / f"{name}.py", *options], check=False
         ).returncode
-        if code:
-            return code
-    return 0
+        if code and len(names) > 1:
+            print(f"{name}: ended with {code}", file=sys.stderr)
+        ended_with = ended_with or code
+    return ended_with
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
@@ -20,7 +21,8 @@ class TapTls(NamedTuple):
 
     Attributes:
         shown: to clients, with a certificate for where the tap listens.
-        upstream: how it trusts whom it relays to, whose certificate has to be for the host that is dialled.
+        upstream: how it trusts whom it relays to, whose certificate has to be for the name that the client has called
+            (SNI), or for the host that is dialled where it has called none.
     """
 
     shown: ssl.SSLContext
@@ -33,11 +35,18 @@ class TapThread(ABC):
     Args:
         ways: where it listens, and whom a connection there is relayed to.
         tls: on both sides; None: bytes are relayed as they come.
+
+    Attributes:
+        called: the names that clients have called in their handshakes.
     """
 
     def __init__(self, ways: Mapping[Address, Address], tls: TapTls | None = None) -> None:
         self._ways = ways
         self._shown, self._upstream = tls or (None, None)
+        self.called: set[str] = set()
+        self._name_of: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()
+        if self._shown is not None:
+            self._shown.sni_callback = self._note_name
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -87,9 +96,18 @@ class TapThread(ABC):
         self._tasks.add(task)
         writers = [client[1]]
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            upstream = await asyncio.open_connection(*upstream_address, ssl=self._upstream)
+            handshake = client[1].get_extra_info("ssl_object")
+            name = None if handshake is None else self._name_of.get(handshake)
+            upstream = await asyncio.open_connection(
+                *upstream_address, ssl=self._upstream, server_hostname=name
+            )
             writers.append(upstream[1])
             await self.relay(client, upstream)
         for each in writers:
             each.close()
         self._tasks.discard(task)
+
+    def _note_name(self, connection: object, name: str | None, _context: ssl.SSLContext) -> None:
+        if name:
+            self._name_of[connection] = name
+            self.called.add(name)

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import re
 import socket
+from collections.abc import Sequence
 
-from tests.tap_thread import Stream, TapThread, TapTls
+from tests.tap_thread import Address, Stream, TapThread, TapTls
 
 from kvota.localkafka import LocalKafka
 
@@ -15,11 +16,21 @@ GATEWAY_HOST = "127.0.0.1"
 
 
 class ClientTap(TapThread):
-    """Stands between clients and the gateway on the gateway's own ports; inside TLS where it is told how."""
+    """Stands between clients and the gateway on the gateway's own ports; inside TLS where it is told how.
 
-    def __init__(self, first_port: int, count: int, tls: TapTls | None = None) -> None:
-        ports = range(first_port, first_port + count)
-        super().__init__({(TAP_HOST, port): (GATEWAY_HOST, port) for port in ports}, tls)
+    Args:
+        first_port: of the gateway's ports.
+        count: of them.
+        tls: on both sides.
+        more: further addresses at which it listens.
+    """
+
+    def __init__(
+        self, first_port: int, count: int, tls: TapTls | None = None, more: Sequence[Address] = ()
+    ) -> None:
+        own = [(TAP_HOST, port) for port in range(first_port, first_port + count)]
+        ways = {(host, port): (GATEWAY_HOST, port) for host, port in (*own, *more)}
+        super().__init__(ways, tls)
         self._received: list[bytearray] = []
         self._sent: list[bytearray] = []
 

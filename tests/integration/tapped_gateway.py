@@ -1,7 +1,8 @@
 """A gateway process in front of a real Kafka, with a tap in front of the gateway."""
 
+import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,17 @@ plaintext_and_tls = pytest.mark.parametrize(
 )
 
 _LISTENERS = 10
+# A resolver that is not asked: getaddrinfo takes these for addresses of this machine (127.0.1.1 is node 1's), while TLS
+# takes them for names. Java takes them for neither.
+_NAMED_NODE, _NAMED = "0x7f.0.{node}.1", "0x7f.1.1.1"
+_BY_NAME = """
+[listeners.by_name]
+bootstrap_port = {port}
+node_host = "{node_host}"
+advertised_host = "{host}"
+[listeners.by_name.tls]
+certfile = "{keystore}"
+"""
 _TLS = """
 [gateway.tls]
 certfile = "{keystore}"
@@ -39,6 +51,7 @@ class TappedGateway:
     Attributes:
         listener: of the brokers, to which the gateway connects.
         cafile: who signs the certificates of the gateway and of the tap; None: clients come without TLS.
+        by_name: where clients connect to find all nodes at one port, by their names; empty: nowhere.
     """
 
     process: GatewayProcess
@@ -47,6 +60,7 @@ class TappedGateway:
     first_port: int
     listener: str
     cafile: Path | None = None
+    by_name: str = ""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -84,6 +98,10 @@ class TappedGateway:
         """The address under which clients know a node."""
         return TAP_HOST, self.first_port + 1 + node_id
 
+    def named_nodes(self) -> set[str]:
+        """The names of the brokers where all nodes are at one port."""
+        return {_named(node.node_id) for node in self.kafka.nodes}
+
     def assert_no_address_leaked(self) -> None:
         """Scans everything that was sent to clients so far."""
         streams = self.tap.sent_to_clients
@@ -115,6 +133,7 @@ def tapped_gateway(
     quotas: str = "",
     sasl: bool = False,
     tls: bool = False,
+    by_name: bool = False,
     listener: str = "",
     enforce: bool = True,
     kafka_properties: Mapping[str, int | str] | None = None,
@@ -131,6 +150,7 @@ def tapped_gateway(
         sasl: whether the brokers' listener is one with logins, where it is not named.
         tls: whether clients encrypt. It ends at the tap, which speaks TLS to the gateway in its turn; where the
             cluster has listeners with TLS, the gateway speaks it to the brokers, too.
+        by_name: whether there is a second listener with one port for all nodes, each of which has a name (SNI); with ``tls``.
         listener: of the brokers.
         enforce: whether quotas are enforced.
         kafka_properties: of ``[kafka]``.
@@ -141,7 +161,7 @@ def tapped_gateway(
     if not listener:
         is_inside = tls and kafka.has_tls
         listener = (SASL_SSL if sasl else SSL) if is_inside else (SASL if sasl else PLAINTEXT)
-    first_port = free_port_range(_LISTENERS)
+    named_port = (first_port := free_port_range(_LISTENERS + 1)) + _LISTENERS
     config = gateway_toml(
         upstream=kafka.servers_of(listener),
         first_port=first_port,
@@ -153,20 +173,33 @@ def tapped_gateway(
         http_port=http_port,
     ).replace("[gateway]\n", f'[gateway]\nadvertised_host = "{TAP_HOST}"\n')
     tap_tls = cafile = None
+    named: list[tuple[str, int]] = []
+    assert tls or not by_name, "names are called by TLS"
     if tls:
         authority = kafka.authority if kafka.has_tls else Authority(folder)
         cafile = authority.certificate
-        keystore = authority.issue("gateway", hosts=[GATEWAY_HOST]).keystore
+        names = [_NAMED, *(_named(node.node_id) for node in kafka.nodes)] if by_name else []
+        keystore = authority.issue("gateway", hosts=[GATEWAY_HOST, *names]).keystore
         config += _TLS.format(keystore=keystore)
-        tap_tls = _tap_tls(authority)
+        tap_tls = _tap_tls(authority, names)
+        if by_name:
+            config += _BY_NAME.format(
+                port=named_port, node_host=_NAMED_NODE, host=_NAMED, keystore=keystore
+            )
+            named = [(socket.gethostbyname(name), named_port) for name in names]
     if listener in (SSL, SASL_SSL):
         config += _UPSTREAM_TLS.format(cafile=kafka.authority.certificate)
     process = GatewayProcess(folder, config=config, quotas=quotas, log_level=log_level)
-    with process, ClientTap(first_port, _LISTENERS, tap_tls) as tap:
-        yield TappedGateway(process, tap, kafka, first_port, listener, cafile)
+    with process, ClientTap(first_port, _LISTENERS, tap_tls, named) as tap:
+        bootstrap = f"{_NAMED}:{named_port}" if named else ""
+        yield TappedGateway(process, tap, kafka, first_port, listener, cafile, bootstrap)
 
 
-def _tap_tls(authority: Authority) -> TapTls:
+def _named(node_id: int) -> str:
+    return _NAMED_NODE.format(node=node_id)
+
+
+def _tap_tls(authority: Authority, names: Sequence[str]) -> TapTls:
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    shown.load_cert_chain(authority.issue("tap", hosts=[TAP_HOST]).keystore)
+    shown.load_cert_chain(authority.issue("tap", hosts=[TAP_HOST, *names]).keystore)
     return TapTls(shown, ssl.create_default_context(cafile=authority.certificate))

@@ -1,16 +1,19 @@
-"""Client libraries, each directly at three brokers with TLS, SCRAM and ACLs and through the gateway: they are told the same."""
+"""Client libraries, each directly at three brokers with TLS, SCRAM and ACLs and through the gateway: they are told the same.
+
+Some come a third time by another listener, where all nodes have one port and are found by their names (SNI).
+"""
 
 from collections.abc import Iterator
 
 import pytest
-from tests.integration.matrix.matrix import THROUGH, Outcome, run_matrix, secured_place
+from tests.integration.matrix.matrix import BY_NAME, THROUGH, Outcome, run_matrix, secured_place
 from tests.integration.tapped_gateway import TappedGateway
 
 CLIENTS = ("Java 4.3.1", "Java 2.5.1", "librdkafka", "aiokafka", "kafka-python")
 RECORDS = 300
 READ_ALL = f"{RECORDS} records, sum {sum(range(RECORDS))}"
 ALL_READ = {f"{group}: {READ_ALL}" for group in ("classic", "consumer", "share")}
-GROUPS_OF = {"Java 4.3.1": 3, "librdkafka": 2}
+GROUPS_OF = {"Java 4.3.1": 3, "librdkafka": 3}
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,16 @@ def test_a_client_is_told_the_same_through_the_gateway(
     assert any(line.startswith("transactions' end") and "22" in line for line in said)
     assert [line for line in said if line.startswith("denied") and line.endswith("none")] == []
     assert not said[-1].endswith("none"), said[-1]
+
+
+def test_clients_find_each_node_by_its_name_at_one_port(
+    place: TappedGateway, outcomes: dict[str, Outcome]
+) -> None:
+    assert {name for name, one in outcomes.items() if BY_NAME in one.steps} == {
+        "librdkafka",
+        "aiokafka",
+    }
+    assert place.tap.called >= place.named_nodes()
 
 
 def test_no_client_gets_a_brokers_address(

@@ -2,50 +2,23 @@
 
 import asyncio
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.test_record_topic import append, memo, recorder
+from tests.integration.topic_events import forget, recorded
 
 from kvota.app.cli.main import main
-from kvota.client import Cluster
 from kvota.localkafka import LocalKafka
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
 
-DELETE_RECORDS = 21
 LOGIN = """security.protocol=SASL_PLAINTEXT
 sasl.mechanism=PLAIN
 sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="alice-secret";
 """
-
-
-def recorded(servers: str, topic: str, *, gateway: str, rows: int) -> None:
-    one = recorder(servers, topic, gateway=gateway)
-    one.start()
-    append(one, rows, of=memo(gateway))
-    one.close()
-    assert one.status().rows_written == rows
-
-
-async def forget(servers: str, topic: str) -> int:
-    """Delete all records of partition 0, as retention does; returns its end."""
-    async with Cluster([servers]) as cluster:
-        leader = (await cluster.metadata([topic])).topics[topic].partitions[0].leader
-        part = [{"partition_index": 0, "offset": -1}]
-        content = {
-            "topics": [{"name": topic, "partitions": part}],
-            "timeout": timedelta(seconds=10),
-        }
-        assert leader is not None
-        answer = await cluster.ask(DELETE_RECORDS, content, to=leader)
-    ((deleted,),) = (of_topic.partitions for of_topic in answer.topics)
-    assert int(deleted.error_code) == 0
-    return int(deleted.low_watermark)
 
 
 def test_a_topic_of_several_gateways_becomes_a_record_once_and_what_is_gone_is_named(
@@ -69,7 +42,7 @@ def test_a_topic_of_several_gateways_becomes_a_record_once_and_what_is_gone_is_n
     assert f"there is no topic {topic}" in capsys.readouterr().err
     sasl_kafka.create_topic(topic, partitions=2)
     for gateway, rows in (("gw-1", 2_500), ("gw-2", 1_500), ("gw-3", 700)):
-        recorded(servers, topic, gateway=gateway, rows=rows)
+        recorded(sasl_kafka, topic, gateway=gateway, rows=rows)
     producer = Producer({"bootstrap.servers": servers, "compression.type": "gzip"})
     producer.produce(topic, b"no block at all " * 10, partition=1)
     producer.flush(30)
@@ -81,15 +54,15 @@ def test_a_topic_of_several_gateways_becomes_a_record_once_and_what_is_gone_is_n
     assert ingested()["decisions"] == 0
 
     # A gateway that sends again what it has sent, and more.
-    recorded(servers, topic, gateway="gw-1", rows=3_000)
+    recorded(sasl_kafka, topic, gateway="gw-1", rows=3_000)
     told = ingested()
     assert (told["decisions"], told["repeated_decisions"]) == (500, 2_500)
     assert check(find_events([into])).is_sound
     assert find_events([into]).rows == 5_200
 
     for gateway in ("gw-1", "gw-2", "gw-3"):
-        recorded(servers, topic, gateway=gateway, rows=100)
-    end = asyncio.run(forget(servers, topic))
+        recorded(sasl_kafka, topic, gateway=gateway, rows=100)
+    end = asyncio.run(forget(sasl_kafka, topic))
     assert main(command) == 1
     said = capsys.readouterr().err
     assert f"topic {topic}, partition 0: the blocks from offset " in said

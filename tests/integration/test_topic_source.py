@@ -2,20 +2,17 @@
 
 import asyncio
 import random
-from datetime import timedelta
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from tests.integration.test_record_topic import append, recorder
+from tests.integration.topic_events import forget, recorded
 
-from kvota.client import Cluster
 from kvota.localkafka import LocalKafka
 from kvota.model.errors import NegativeError
 from kvota.pipeline.ingest.topic_source import TopicReader
 from kvota.record.event_block import read_block
 
-DELETE_RECORDS, DELETE_TOPICS = 21, 20
 ALL = ReadAllAvailable()
 Offsets = dict[str, int]
 
@@ -30,15 +27,6 @@ def reader_of(kafka: LocalKafka, topic: str) -> TopicReader:
     return TopicReader({"topic": topic, "servers": servers, "checkpoint": "/the/checkpoint"})
 
 
-def recorded(kafka: LocalKafka, topic: str, *, rows: int, gateway: str = "gw") -> None:
-    """One block for each 1,000 rows."""
-    one = recorder(kafka.bootstrap_servers, topic, gateway=gateway, buffer_rows=20_000)
-    one.start()
-    append(one, rows)
-    one.close()
-    assert one.status().rows_written == rows
-
-
 def pieces(reader: TopicReader, start: Offsets, end: Offsets) -> list[dict[str, object]]:
     return [
         piece
@@ -46,21 +34,6 @@ def pieces(reader: TopicReader, start: Offsets, end: Offsets) -> list[dict[str, 
         for batch in reader.read(part)
         for piece in batch.to_pylist()
     ]
-
-
-async def forget(kafka: LocalKafka, topic: str, offset: int) -> None:
-    """Delete what stands before an offset of partition 0, as retention does."""
-    async with Cluster([kafka.bootstrap_servers]) as cluster:
-        leader = (await cluster.metadata([topic])).topics[topic].partitions[0].leader
-        assert leader is not None
-        part = [{"partition_index": 0, "offset": offset}]
-        content = {
-            "topics": [{"name": topic, "partitions": part}],
-            "timeout": timedelta(seconds=10),
-        }
-        answer = await cluster.ask(DELETE_RECORDS, content, to=leader)
-    ((deleted,),) = (of_topic.partitions for of_topic in answer.topics)
-    assert int(deleted.error_code) == 0
 
 
 def test_blocks_come_in_their_order_as_many_at_once_as_asked_for(

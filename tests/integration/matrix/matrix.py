@@ -1,6 +1,6 @@
 """Each client once directly at the brokers and once through the gateway, with TLS and SCRAM on all ways; what it has said is compared.
 
-In front of the gateway stands a tap inside TLS that keeps all bytes that clients get.
+Some go through the gateway a second time, at a listener where all nodes have one port and each a name of its own (SNI). In front of the gateway stands a tap inside TLS that keeps all bytes that clients get.
 """
 
 import ssl
@@ -21,7 +21,7 @@ from kvota.localkafka.cluster.acls import ResourceType
 from kvota.localkafka.jars.trust_store import write_trust_store
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
-DIRECT, THROUGH = "direct", "through"
+DIRECT, THROUGH, BY_NAME = "direct", "through", "by name"
 # Not the gateway's host and not the tap's: in what clients get it may not stand.
 BROKERS_HOST = "127.0.0.2"
 USER, SECRET = "matrix", "matrix-secret"
@@ -46,10 +46,10 @@ controller_mutation_rate = 1000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of one client on both ways.
+    """Of one client on all its ways.
 
     Attributes:
-        steps: ``step: result`` on each way, the client's own names taken out.
+        steps: ``step: result`` on each way that it has gone, the client's own names taken out.
         failed: why there is none, by way; a client that cannot be built fails on none.
         skipped: why it could not be built.
         seconds: on each way.
@@ -62,15 +62,16 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
-        """Whether all went well, and the same on both ways."""
-        return not self.failed and self.steps[DIRECT] == self.steps[THROUGH]
+        """Whether all went well, and the same on all ways."""
+        return not self.failed and all(said == self.steps[DIRECT] for said in self.steps.values())
 
     def differences(self) -> list[str]:
         """What differs, in words."""
         lines = [f"{way}: {words}" for way, words in self.failed.items()]
         ways = {way: set(said) for way, said in self.steps.items()}
-        for way, other in ((DIRECT, THROUGH), (THROUGH, DIRECT)):
-            lines += [f"only {way}: {one}" for one in sorted(ways[way] - ways[other])]
+        for way in ways.keys() - {DIRECT}:
+            for one, other in ((DIRECT, way), (way, DIRECT)):
+                lines += [f"{one}, not {other}: {line}" for line in sorted(ways[one] - ways[other])]
         return lines
 
 
@@ -89,7 +90,9 @@ def secured_place(folder: Path) -> Iterator[TappedGateway]:
     )
     with kafka:
         kafka.create_topic(DENIED, partitions=1, replication_factor=3)
-        with tapped_gateway(folder / "gateway", kafka, quotas=_QUOTAS, sasl=True, tls=True) as way:
+        with tapped_gateway(
+            folder / "gateway", kafka, quotas=_QUOTAS, sasl=True, tls=True, by_name=True
+        ) as way:
             yield way
 
 
@@ -102,7 +105,7 @@ def run_matrix(
     at_once: int = 2,
     told: Callable[[str, Outcome], None] = lambda _name, _outcome: None,
 ) -> dict[str, Outcome]:
-    """Runs these clients, on both ways one after the other.
+    """Runs these clients, each on its ways one after the other.
 
     Args:
         place: see ``secured_place``.
@@ -116,17 +119,17 @@ def run_matrix(
     pem = place.kafka.authority.certificate.read_text()
     write_trust_store([ssl.PEM_cert_to_DER_cert(pem)], trust_store)
 
-    def both(name: str) -> Outcome:
-        outcome = _both(place, folder, trust_store, name, records)
+    def every_way(name: str) -> Outcome:
+        outcome = _every_way(place, folder, trust_store, name, records)
         told(name, outcome)
         return outcome
 
     wanted = list(names)
     with ThreadPoolExecutor(at_once) as pool:
-        return dict(zip(wanted, pool.map(both, wanted), strict=True))
+        return dict(zip(wanted, pool.map(every_way, wanted), strict=True))
 
 
-def _both(
+def _every_way(
     place: TappedGateway, folder: Path, trust_store: Path, name: str, records: int
 ) -> Outcome:
     program = PROGRAMS[name]
@@ -142,8 +145,10 @@ def _both(
         DIRECT: place.kafka.sasl_tls_bootstrap_servers,
         THROUGH: place.bootstrap_servers,
     }
+    if program.goes_by_name:
+        servers[BY_NAME] = place.by_name
     for way, at in servers.items():
-        own = f"{PREFIX}{name.lower().replace(' ', '-')}-{way}"
+        own = f"{PREFIX}{name}-{way}".lower().replace(" ", "-")
         arguments = [at, USER, SECRET, str(trusted), own, str(records), DENIED, *program.more]
         began_s = time.monotonic()
         said, words = _run([*command, *arguments])

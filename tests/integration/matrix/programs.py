@@ -22,7 +22,7 @@ _BUILD_S = 300.0
 
 
 class CannotBuildError(Exception):
-    """A tool is missing on this machine, or it cannot fetch what it needs."""
+    """A tool is missing on this machine, or it cannot fetch the modules that are needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +32,19 @@ class Program:
     Attributes:
         command: what runs it, without the arguments; builds it first. Raises CannotBuildError.
         has_trust_store: whether it takes a trust store in place of PEM.
+        goes_by_name: whether it is tried at one port for all nodes, too; it looks names up with getaddrinfo.
         more: arguments behind the common ones.
     """
 
     command: Callable[[Path], list[str]]
     has_trust_store: bool = False
+    goes_by_name: bool = False
     more: Sequence[str] = ()
 
 
-def _python(name: str) -> Program:
-    return Program(command=lambda _: [sys.executable, str(CLIENTS / f"{name}.py")])
+def _python(name: str, *, goes_by_name: bool = False) -> Program:
+    command = [sys.executable, str(CLIENTS / f"{name}.py")]
+    return Program(command=lambda _: command, goes_by_name=goes_by_name)
 
 
 def _java(class_path: Callable[[], str], sources: Sequence[str], protocol: str) -> Program:
@@ -55,34 +58,47 @@ def _java(class_path: Callable[[], str], sources: Sequence[str], protocol: str) 
 
 
 def _go(folder: Path) -> list[str]:
-    program = folder / "matrix-go"
-    _build(["go", "build", "-o", str(program), "."], CLIENTS / "franz_go")
+    source, program = CLIENTS / "franz_go", folder / "matrix-go"
+    _fetch(["go", "mod", "download"], source)
+    built = _run(["go", "build", "-o", str(program), "."], source)
+    assert built.returncode == 0, built.stderr
     return [str(program)]
 
 
 def _node(folder: Path) -> list[str]:
+    if shutil.which("node") is None:
+        raise CannotBuildError("there is no node")
     made = folder / "kafkajs"
     shutil.copytree(CLIENTS / "kafkajs", made, dirs_exist_ok=True)
-    _build(["npm", "install", "--no-audit", "--no-fund"], made)
+    _fetch(["npm", "install", "--no-audit", "--no-fund"], made)
     return ["node", str(made / "main.js")]
 
 
-def _build(command: list[str], folder: Path) -> None:
+def _fetch(command: list[str], folder: Path) -> None:
+    """Get the modules.
+
+    Raises:
+        CannotBuildError: they cannot be had here. A program that does not compile is another matter.
+    """
     try:
-        done = subprocess.run(
-            command, cwd=folder, timeout=_BUILD_S, check=False, capture_output=True, text=True
-        )
+        done = _run(command, folder)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBuildError(str(error)) from error
     if done.returncode:
         raise CannotBuildError(f"{command[0]}: {done.stderr.strip()[-300:]}")
 
 
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, timeout=_BUILD_S, check=False, capture_output=True, text=True
+    )
+
+
 PROGRAMS = {
     "Java 4.3.1": _java(kafka_classpath, ["MatrixClient", "MatrixShare"], "consumer"),
     f"Java {OLD_JAVA}": _java(lambda: clients_classpath(OLD_JAVA), ["MatrixClient"], "classic"),
-    "librdkafka": _python("librdkafka"),
-    "aiokafka": _python("aiokafka_steps"),
+    "librdkafka": _python("librdkafka", goes_by_name=True),
+    "aiokafka": _python("aiokafka_steps", goes_by_name=True),
     "kafka-python": _python("kafka_python"),
     "franz-go": Program(command=_go),
     "kafkajs": Program(command=_node),

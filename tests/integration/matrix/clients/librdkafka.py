@@ -9,9 +9,17 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Producer,
+    ShareConsumer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
 
 CONFIG = {
     "bootstrap.servers": SERVERS,
@@ -63,6 +71,24 @@ def consume(topic: str, group: str, count: int, **config: str) -> str:
     return f"{len(values)} records, sum {sum(values)}"
 
 
+def share(admin: AdminClient, topic: str, group: str) -> str:
+    """What a share group gets; records may come again where an acceptance is late, so each value counts once."""
+    setting = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[setting])
+    admin.incremental_alter_configs([resource])[resource].result()
+    consumer = ShareConsumer({**CONFIG, "group.id": group})
+    consumer.subscribe([topic])
+    values: set[int] = set()
+    end = time.monotonic() + PATIENCE_S
+    while len(values) < RECORDS and time.monotonic() < end:
+        values |= {int(one.value()) for one in consumer.poll(1) if not one.error()}
+    consumer.commit_sync()
+    consumer.close()
+    return f"{len(values)} records, sum {sum(values)}"
+
+
 def transactions(topic: str) -> None:
     """One is committed, one aborted."""
     producer = Producer({**CONFIG, "transactional.id": f"{NAME}-t"})
@@ -104,6 +130,7 @@ def main() -> None:
     say("ends", ends(admin, NAME, 3))
     say("classic", consume(NAME, f"{NAME}-classic", RECORDS))
     say("consumer", consume(NAME, f"{NAME}-consumer", RECORDS, **{"group.protocol": "consumer"}))
+    say("share", share(admin, NAME, f"{NAME}-share"))
     asked = ConsumerGroupTopicPartitions(f"{NAME}-classic")
     committed = admin.list_consumer_group_offsets([asked])[asked.group_id].result()
     say("committed", sorted((p.partition, p.offset) for p in committed.topic_partitions))
