@@ -11,8 +11,9 @@ from kvota.app.demo import circle, ending, tables
 from kvota.app.demo.held_ids import HeldIds
 from kvota.app.demo.screen import WIDTH, Screen, coloured, shows_colour, wrapped
 from kvota.app.demo.tenants import TENANTS, TenantReport
+from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.held import Held
 from kvota.planning.need import Need
@@ -102,6 +103,18 @@ def test_the_plan_fits_and_every_limit_has_a_reason() -> None:
     assert not _too_wide(text)
     assert "a fair share: it needs more" in text
     assert "what it needs, and the headroom" in text
+
+
+def test_the_plan_is_made_for_the_algorithm_that_it_is_put_in_force_under() -> None:
+    _, wishes = understood(["--events", ".", *circle.PLAN_OPTIONS])
+
+    counted = wishes.counted
+    assert {
+        QuotaType.PRODUCE: counted.algorithm,
+        QuotaType.FETCH: counted.algorithm,
+    } == dict.fromkeys(circle.BUCKETS, Algorithm.TOKEN_BUCKET)
+    in_force = BucketSettings(burst_ms=counted.burst_ms, debt_max_ms=counted.debt_max_ms)
+    assert set(circle.BUCKETS.values()) == {in_force}
 
 
 def test_what_the_plan_refuses_is_said_with_the_option_that_relaxes_it() -> None:

@@ -32,7 +32,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan_line import format_quota
@@ -64,10 +64,13 @@ FIRST_GUESS = ConfiguredQuotas(
         }
     }
 )
-# The operator says how much this cluster can take, and that a trial of some seconds is enough for a plan.
+# The operator says how much this cluster can take, that a trial of some seconds is enough for a plan, and how
+# bandwidth will be counted (BUCKET): the first guess is tried by Kafka's own algorithm.
 PLAN_OPTIONS = (
     *("--capacity", "PRODUCE=10MB/s", "--capacity", "FETCH=20MB/s"),
     *("--capacity", "CONTROLLER_MUTATION=8/s"),
+    *("--algorithm", Algorithm.TOKEN_BUCKET.value),
+    *("--burst", "1s", "--debt-max", "2s"),
     *("--min-hours", "0", "--min-events", "1", "--headroom", "50%", "--allow-below-median"),
 )
 # As well: how many producers a tenant may start in an hour, all at once if it likes.
