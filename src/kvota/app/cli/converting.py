@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kvota.pipeline.sources.log_range import BadLine
     from kvota.record.found_events import FoundEvents
 
-CONVERTING_OPTIONS = ("max_bad", "bad_file", "keep_events")
+CONVERTING_OPTIONS = ("keep_events",)
 _MAX_BAD = 0.01
 # So many bad lines are shown; the others are counted.
 _BAD_SHOWN = 3
@@ -38,13 +38,14 @@ class OtherRecord(Protocol):
 
 
 def add_converting_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that request logs and tables share."""
-    group = parser.add_argument_group("request log or table")
+    """Add the options of what cannot be read, and of request logs and tables."""
+    group = parser.add_argument_group("what cannot be read; request log or table")
     group.add_argument(
         "--max-bad",
         type=percent,
         metavar="PERCENT",
-        help="no answer where more lines or rows than that cannot be read (default: 1%%)",
+        help="no answer where more lines, rows or, of --events, files than that cannot be read (default: 1%% of lines and "
+        "rows; damaged files of a record are named and left out, however many)",
     )
     group.add_argument(
         "--bad-file",
@@ -141,7 +142,8 @@ def keep_and_judge_bad(
         UnreachableError: the file cannot be written.
     """
     if args.bad_file is not None:
-        _write_bad(args.bad_file, bad, "request log" if args.request_log else "table")
+        source = "events" if args.events else "request log" if args.request_log else "table"
+        _write_bad(args.bad_file, bad, source)
     most = _MAX_BAD if args.max_bad is None else args.max_bad
     bad_count, read = counts
     share = bad_count / max(1, read)
@@ -151,6 +153,25 @@ def keep_and_judge_bad(
             f"{hint} --bad-file FILE shows them"
         )
         raise KvotaError(msg)
+
+
+def keep_and_judge_bad_files(args: argparse.Namespace, found: "FoundEvents") -> None:
+    """Do the same with the damaged files of a record, where one of the options asks for it.
+
+    Raises:
+        KvotaError: they are more than ``--max-bad``.
+        UnreachableError: ``--bad-file`` cannot be written.
+    """
+    from kvota.pipeline.sources.log_range import BadLine
+
+    bad = [BadLine(str(one.file), 0, one.reason, "") for one in found.bad]
+    if args.max_bad is None:
+        if args.bad_file is not None:
+            _write_bad(args.bad_file, bad, "events")
+        return
+    counts = (len(bad), len(bad) + len(found.files))
+    hint = "Were they copied whole?"
+    keep_and_judge_bad(args, bad, counts, "files of the record", hint)
 
 
 def _write_bad(path: Path, bad: Sequence["BadLine"], source: str) -> None:
