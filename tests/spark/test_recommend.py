@@ -436,7 +436,7 @@ def test_a_plan_of_one_type_is_not_changed_by_another_one(
     # At broker 0 each gateway has 1 MB/s of it, and one of them another tenant's 1 MB/s, all with a fifth more.
     assert alone.plan.spare[QuotaType.PRODUCE] == pytest.approx(6 * MB - 1.2 * 3 * MB, rel=0.1)
     # With one broker fewer the other would have to bear both loads.
-    assert alone.plan.lacking[QuotaType.PRODUCE] > 0
+    assert alone.plan.lacking[QuotaType.PRODUCE].rate > 0
 
 
 def test_more_gateways_than_were_recorded_share_what_is_needed(
