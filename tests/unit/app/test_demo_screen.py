@@ -18,6 +18,7 @@ from kvota.planning.held import Held
 from kvota.planning.need import Need
 from kvota.planning.observed import Observed
 from kvota.planning.plan import make_plan
+from kvota.planning.promised import promised
 
 # As large as they get on a large machine.
 USED = {
@@ -140,6 +141,9 @@ def test_what_the_plan_refuses_is_said_with_the_option_that_relaxes_it() -> None
         in words
     )
     assert "ci-bot PRODUCE: 1 requests in 0.01 h" in words
+    assert tables.promised(promised(plan.lines, 1)) == (
+        "If all used their limits at once, that would be PRODUCE 4.50 MB/s"
+    )
     assert "(--min-events) and 0 h (--min-hours 0 for a trial)." in words
 
 

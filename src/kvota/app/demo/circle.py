@@ -138,7 +138,8 @@ class _Circle:
             found = self._recommended(spark)
         table = tables.plan_table(found.plan.lines, before, found.plan.capacities)
         command = tables.as_typed([called(), "recommend", *self._plan_words()])
-        screen.show(f"\n{command}\n\n{table}\n\n{tables.confirmed(found.together)}\n")
+        whole = f"{tables.confirmed(found.together)}\n{tables.promised(found.promised)}"
+        screen.show(f"\n{command}\n\n{table}\n\n{whole}\n")
         after_seen = self._traffic(_ENFORCED, found.new)
         with screen.step("Spark: the law and the limits, judged from the record"):
             after = self._usage(spark, _ENFORCED)
