@@ -297,7 +297,7 @@ def hog_and_newcomer(write_for_all: WriteEvents, tmp_path_factory: pytest.TempPa
     """Of a broker of 20 MB/s a hog has the 18 MB/s of its quota, all the time held back; for the newcomer 10 are needed.
 
     They come in each of 25 hours for some seconds, the hog first: so what it has of its bucket then is its own. In the last
-    ten minutes there is another tenant.
+    ten minutes there is another tenant, at another broker.
     """
     requests = []
     for hour in range(HOURS):
@@ -313,7 +313,7 @@ def hog_and_newcomer(write_for_all: WriteEvents, tmp_path_factory: pytest.TempPa
                 if ts_us < BURST_S * 1_000_000
             ]
     young_us = (HOURS - 1) * 3_600_000_000
-    requests += [(young_us + number * 500_000, "young", 0, 1_000) for number in range(1_200)]
+    requests += [(young_us + number * 500_000, "young", 1, 1_000) for number in range(1_200)]
     rows = events_of((*request, "g", "PRODUCE") for request in requests)
     held = [held_back(row) if row[7] == "hog" else row for row in rows]
     return write_for_all(tmp_path_factory.mktemp("hog"), held)
