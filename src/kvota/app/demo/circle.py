@@ -58,7 +58,7 @@ MUTATION_WINDOW = QuotaWindow(samples=2, sample_ms=1_000)
 FIRST_GUESS = ConfiguredQuotas(
     {
         QuotaEntity(user=DEFAULT): {
-            QuotaType.PRODUCE: 4e6,
+            QuotaType.PRODUCE: 5e6,
             QuotaType.FETCH: 8e6,
             QuotaType.CONTROLLER_MUTATION: 5.0,
         }
