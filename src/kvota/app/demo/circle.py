@@ -71,7 +71,7 @@ PLAN_OPTIONS = (
     *("--capacity", "CONTROLLER_MUTATION=8/s"),
     *("--algorithm", Algorithm.TOKEN_BUCKET.value),
     *("--burst", "1s", "--debt-max", "2s"),
-    *("--min-hours", "0", "--min-events", "1", "--allow-below-median"),
+    *("--min-hours", "0", "--min-events", "1", "--allow-below-median", "--step-down", "0.25"),
 )
 # As well: how many producers a tenant may start in an hour, all at once if it likes.
 NEW_IDS, NEW_IDS_WINDOW_S = 10.0, 3_600
