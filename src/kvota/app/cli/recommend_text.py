@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import name_on_screen
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.planning.plan_line import PlanLine, Reason, format_quota
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _capacities(found: "Recommendation") -> list[str]:
 
 def _promised(quota_type: QuotaType, promised: "Promised", capacity: float) -> str:
     """Say what the quotas add up to; what is spare counts what tenants take, which is mostly less."""
-    where = "" if promised.node_id < 0 else f" of broker {promised.node_id}"
+    where = "" if promised.node_id == CLUSTER_NODE_ID else f" of broker {promised.node_id}"
     besides = f", besides {promised.unlimited:,} without a quota" if promised.unlimited else ""
     return (
         f"promised are {format_quota(quota_type, promised.rate)}{where} if all used their quotas at once{besides}: "
@@ -119,7 +119,7 @@ def notes(found: "Recommendation") -> list[str]:
         if spare < 0:
             said.append(
                 f"the guardrails keep {format_quota(quota_type, -spare)} more {quota_type} in force "
-                "than the capacity stated; repeat the plan later, or relax them (--step-down, --allow-below-median)"
+                "than the capacity stated; repeat the plan later, or relax them (--step-down, --allow-below-median, --floor)"
             )
     said += [
         _one_broker_fewer(quota_type, lacking, found.plan.capacities[quota_type])
