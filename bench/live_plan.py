@@ -7,8 +7,9 @@ Seven tenants whose demand is known (the seed's): *steady*, *diurnal*, *bursty*,
 brokers of 1.2 MB/s, days of 12 s. First they are recorded in shadow mode. Then ``kvota recommend`` plans, ``kvota quotas apply``
 brings the plan into force through one gateway (they share a topic), and the same demand comes once more to gateways that
 enforce it by ``token_bucket``. Bars, from the record of that run: of those who behave less than 0.1 % is throttled; each broker
-lets in at most its capacity in 99.9 % of the seconds, behind the first three; the greedy ones have what the
-others leave, each its part by weight, 5 % more or less.
+lets in at most its capacity in 99.9 % of the seconds, behind the first three; the greedy ones have their parts by weight of
+what the others leave, 5 % more or less, worked out from the capacity and the demand alone. What replay said of each tenant
+stands beside what happened.
 """
 
 import argparse

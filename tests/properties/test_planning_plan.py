@@ -52,7 +52,7 @@ FREE = Guardrails(hours_min=0, events_min=0, floors={}, keeps_median=False)
 
 
 @given(tenants(currents=st.none()), st.floats(100_000, 1e9))
-def test_without_guardrails_the_quotas_add_up_to_at_most_the_capacity(
+def test_without_guardrails_what_tenants_take_under_their_quotas_is_at_most_the_capacity(
     observed: list[Observed], capacity: float
 ) -> None:
     plan = make_plan(observed, {QuotaType.PRODUCE: capacity}, FREE)

@@ -317,6 +317,29 @@ def test_bad_files_are_named_and_counted_and_the_rest_is_used(
     assert "1 bad files" in captured.err
 
 
+def test_no_answer_is_given_where_more_files_are_bad_than_may_be(
+    recorded_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (good, *_) = recorded_folder.glob("*.parquet")
+    (tmp_path / good.name).write_bytes(good.read_bytes())
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1")
+    bad_file = tmp_path / "bad.json"
+
+    code = main(
+        ["usage", "--events", str(tmp_path), "--max-bad", "49%", "--bad-file", str(bad_file)]
+    )
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (3, "")
+    assert (
+        "1 of 2 files of the record cannot be read (50.0%), more than --max-bad 49.0%" in said.err
+    )
+    bad = json.loads(bad_file.read_text())
+    assert (bad["source"], Path(bad["path"]).name) == ("events", "cut.parquet")
+    assert "no valid footer" in bad["reason"]
+    assert main(["usage", "--events", str(tmp_path), "--max-bad", "50%"]) == 0
+
+
 def test_a_part_of_the_record_can_be_asked_for(
     recorded_folder: Path, recorded_rows: list[EventRow], capsys: pytest.CaptureFixture[str]
 ) -> None:

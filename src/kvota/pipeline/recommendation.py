@@ -26,6 +26,7 @@ from kvota.planning.guardrails import Guardrails
 from kvota.planning.need import Need, Tolerance, daily_need
 from kvota.planning.plan import HEADROOM, LEARN, Plan, Sharing, make_plan
 from kvota.planning.plan_line import PlanLine, Reason, format_quota, not_confirmed
+from kvota.planning.promised import Promised, promised
 from kvota.record.runs import Run, runs_at_once
 
 Level = Literal["user", "client", "user-client"]
@@ -67,7 +68,7 @@ class Recommendation:
         affected: how many it reaches in all.
         together: what the plan lets in of each broker in each second of the time that was held out.
         gateways: that hold tenants to their quotas, each by itself.
-        overcommit: so much more than the capacities may be let in, as a share of them.
+        overcommit: planned and judged as if the capacities were so much larger, as a share of them.
         notes: what the plan's reader has to know.
     """
 
@@ -94,6 +95,11 @@ class Recommendation:
     def changes(self) -> tuple[Change, ...]:
         """Return the configured quotas that would change."""
         return changes(self.old, self.new)
+
+    @property
+    def promised(self) -> Mapping[QuotaType, Promised]:
+        """Return what all quotas of a type add up to, on the broker where that is most."""
+        return promised(self.plan.lines, self.gateways)
 
     @property
     def plan_id(self) -> str:
@@ -146,7 +152,7 @@ class Wishes:
     gateways: int | None = (
         None  # that will hold tenants to the quotas; None: as many as the record names
     )
-    overcommit: float = 0.0  # so much more than a capacity may be promised, as a share of it
+    overcommit: float = 0.0  # planned and judged as if a capacity were so much larger, as a share
     counted: Counted = AS_RECORDED  # as the charges will be under the plan
     counters_max: int = COUNTERS_MAX  # planned for; a tenant has one per gateway and broker
     effects_max: int = EFFECTS_MAX  # named; the others are only counted

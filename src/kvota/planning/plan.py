@@ -27,7 +27,7 @@ class Sharing:
     Attributes:
         headroom: above the need, as a share of it.
         gateways: each holds a tenant to the quota by itself, so each gets its part of a capacity.
-        overcommit: so much more than there is, as a share of it, may be promised.
+        overcommit: shared as if there were so much more, as a share of it.
         taken: what others take of each broker, per second; they keep it.
     """
 
@@ -35,6 +35,32 @@ class Sharing:
     gateways: int = 1
     overcommit: float = 0.0
     taken: Mapping[QuotaType, float] = field(default_factory=dict)
+
+    def room(self, quota_type: QuotaType, capacity: float) -> float:
+        """What each gateway may share of a capacity."""
+        return (capacity * (1 + self.overcommit) - self.taken.get(quota_type, 0.0)) / self.gateways
+
+    def capacity(self, quota_type: QuotaType, room: float) -> float:
+        """The capacity of which each gateway may share so much."""
+        return (room * self.gateways + self.taken.get(quota_type, 0.0)) / (1 + self.overcommit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """What lacks where one broker is away and the others share its load evenly; the worst such case.
+
+    Attributes:
+        away: the broker.
+        node_id: the one on which most lacks then.
+        rate: how much, per second, over all gateways.
+        enough: planned for this capacity all fits into the one stated, whichever broker is away; None: the guardrails
+            keep too much in force for that.
+    """
+
+    away: int
+    node_id: int
+    rate: float
+    enough: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +71,13 @@ class Plan:
         lines: one per tenant and quota type.
         capacities: as stated: per broker, over all gateways.
         spare: of the broker where least is left; below 0: the guardrails keep more in force than there is.
-        lacking: of a broker's capacity where one broker fewer has to do; 0: it is enough, or there is but one.
+        lacking: where one broker fewer has to do; a type that is not there has enough, or but one broker.
     """
 
     lines: tuple[PlanLine, ...]
     capacities: Mapping[QuotaType, float]
     spare: Mapping[QuotaType, float]
-    lacking: Mapping[QuotaType, float] = field(default_factory=dict)
+    lacking: Mapping[QuotaType, Lacking] = field(default_factory=dict)
 
 
 def make_plan(
@@ -74,17 +100,27 @@ def make_plan(
     rules, how = guardrails or Guardrails(), sharing or Sharing()
     lines: list[PlanLine] = []
     spare: dict[QuotaType, float] = {}
-    lacking: dict[QuotaType, float] = {}
+    lacking: dict[QuotaType, Lacking] = {}
     for quota_type, capacity in capacities.items():
         of_type = sorted(
             (tenant for tenant in observed if tenant.quota_type is quota_type),
             key=lambda tenant: str(tenant.entity),
         )
-        room = (capacity * (1 + how.overcommit) - how.taken.get(quota_type, 0.0)) / how.gateways
+        room = how.room(quota_type, capacity)
         made = _PlanOfType(of_type, room, rules, how.headroom)
         lines += made.lines()
         spare[quota_type] = made.spare() * how.gateways
-        lacking[quota_type] = made.lacking() * how.gateways
+        lacks = made.lacking(room)
+        if lacks is not None:
+            # With so much less taken of each broker, the part of one that is away fits on each of the others.
+            enough = how.capacity(quota_type, room * (1 - 1 / len(made.brokers)))
+            enough = _rounded_down(enough, 0.0, quota_type)
+            smaller = _PlanOfType(of_type, how.room(quota_type, enough), rules, how.headroom)
+            lacking[quota_type] = replace(
+                lacks,
+                rate=lacks.rate * how.gateways,
+                enough=enough if smaller.lacking(room) is None else None,
+            )
     return Plan(tuple(lines), dict(capacities), spare, lacking)
 
 
@@ -119,11 +155,11 @@ class _PlanOfType:
         taken = self._taken(self._takes)
         return self._room - max(taken.values())
 
-    def lacking(self) -> float:
-        """Return what lacks on the fullest of the others if one broker is away and they share its load evenly."""
-        most = 0.0
-        for away in self.brokers if len(self.brokers) > 1 else ():
-            others = len(self.brokers) - 1
+    def lacking(self, room: float) -> Lacking | None:
+        """Return what lacks of this room on the fullest of the others if one broker is away and they share its load evenly."""
+        worst: Lacking | None = None
+        others = len(self.brokers) - 1
+        for away in self.brokers if others else ():
             moved = [
                 {
                     broker: wanted.get(broker, 0.0) + wanted.get(away, 0.0) / others
@@ -132,8 +168,11 @@ class _PlanOfType:
                 }
                 for wanted in self._takes
             ]
-            most = max(most, *self._taken(moved).values())
-        return max(0.0, most - self._room)
+            for broker, rate in self._taken(moved).items():
+                most = room * _ROUNDING if worst is None else worst.rate
+                if broker != away and rate - room > most:
+                    worst = Lacking(away=away, node_id=broker, rate=rate - room, enough=None)
+        return worst
 
     def _taken(self, wants: Iterable[Mapping[int, float]]) -> dict[int, float]:
         """Return what is taken of each broker under the quotas of the lines."""
@@ -194,6 +233,7 @@ class _PlanOfType:
             entity=tenant.entity,
             weight=tenant.weight,
             need=need,
+            node_ids=tuple(sorted(tenant.needs)),
             is_censored=tenant.is_censored,
             fair_share=tenant.weight * level,
             current=tenant.current,

@@ -32,6 +32,7 @@ class PlanLine:
     entity: QuotaEntity
     weight: float
     need: Need | None
+    node_ids: tuple[int, ...]  # where it was seen, and so has its quota; -1: the cluster
     is_censored: bool  # it may need more than ``need``
     fair_share: float
     current: float | None
@@ -106,18 +107,20 @@ def evidence(reason: Reason, line: PlanLine) -> str:
     need, proposed = line.need_text, text(line.proposed)
     days = "" if line.need is None else f" on a busy day{_interval(line)}"
     option = {"step_up": "--step-up", "step_down": "--step-down"}.get("".join(line.guardrails), "")
-    usual = "the floor of its type"
+    usual = f"the floor of its type; --floor {line.quota_type}=RATE sets another"
     if "median" in line.guardrails:
         usual = "its usual rate; --allow-below-median lets a plan go below"
     sentences = {
         Reason.NEED: f"needs {need}{days}; with headroom {proposed}",
-        Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)}"
+        Reason.SHARE: f"would need {need}; its fair share is {text(line.fair_share)} "
+        "(a larger --weight, --capacity or --overcommit gives more)"
         if not line.behaves
-        else f"needs {need}; {proposed} has room for that, and not for all of the headroom",
+        else f"needs {need}; {proposed} has room for that, and not for all of the headroom "
+        "(a larger --capacity or --overcommit does)",
         Reason.FLOOR: f"needs {need}; {proposed} is not below {usual}",
         Reason.STEP: f"needs {need}; one step from {text(line.current)} goes to {proposed} ({option} allows another)",
         Reason.CENSORED: f"was held back for {line.share_throttled:.0%} of the time, so it needs {need}; "
-        f"a step more is {proposed}",
+        f"a step more is {proposed} (--step-up allows another)",
     }
     return sentences[reason]
 

@@ -18,8 +18,15 @@ BEGIN_S = 0.3
 WARM_UP_REQUESTS = 300
 # Of all versions with record batches the last one without compact lengths.
 _VERSION = 8
+# api key, version, correlation id, length of the client id
+_BEFORE_CLIENT_ID = 2 + 2 + 4 + 2
 # correlation id, number of topics, the name, number of partitions, the partition
 _ERROR_AT = 4 + 4 + 2 + len(TOPIC) + 4 + 4
+
+
+def client_id_of(user: str) -> str:
+    """What its client calls itself."""
+    return f"{user}-app"
 
 
 def secret_of(user: str) -> str:
@@ -69,7 +76,7 @@ async def send_all(demand: Demand, gateways: Sequence[str]) -> Sent:
             for tenant in demand.tenants:
                 security = Security.plain(tenant.name, secret_of(tenant.name))
                 cluster = await stack.enter_async_context(
-                    Cluster([gateway], security=security, client_id=f"{tenant.name}-app")
+                    Cluster([gateway], security=security, client_id=client_id_of(tenant.name))
                 )
                 flows += await _flows(cluster, demand, tenant, number)
         # Plans count in whole seconds: the first request is well inside of one, wherever it is noted.
@@ -124,9 +131,19 @@ class _Flow:
         return int.from_bytes(answer[-4:]) / 1000
 
 
+def charged_bytes(user: str, value_bytes: int) -> int:
+    """What a request is charged as: with its header, without the length before it."""
+    client_id = client_id_of(user)
+    return _BEFORE_CLIENT_ID + len(client_id) + _AROUND_VALUE + value_bytes
+
+
 def _produce(partition: int, value_bytes: int) -> bytes:
     """A request with one record, acks 1, behind its header."""
     records = encode_batch([(b"", bytes(value_bytes))], now_ms=time.time_ns() // 1_000_000)
     name = TOPIC.encode()
     head = struct.pack(">hhiih", -1, 1, 30_000, 1, len(name)) + name
     return head + struct.pack(">iii", 1, partition, len(records)) + records
+
+
+# The rest of a request: of lengths in it that grow with the value, those of 1 KB.
+_AROUND_VALUE = len(_produce(0, KB)) - KB

@@ -12,12 +12,13 @@ from kvota.app.demo.held_ids import HeldIds
 from kvota.app.demo.screen import WIDTH, Screen, coloured, shows_colour, wrapped
 from kvota.app.demo.tenants import TENANTS, TenantReport
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.planning.guardrails import Guardrails
 from kvota.planning.held import Held
 from kvota.planning.need import Need
 from kvota.planning.observed import Observed
 from kvota.planning.plan import make_plan
+from kvota.planning.promised import promised
 
 # As large as they get on a large machine.
 USED = {
@@ -104,6 +105,19 @@ def test_the_plan_fits_and_every_limit_has_a_reason() -> None:
     assert "what it needs, and the headroom" in text
 
 
+def test_the_plan_is_made_for_the_algorithm_that_it_is_put_in_force_under() -> None:
+    _, wishes = understood(["--events", ".", *circle.PLAN_OPTIONS])
+
+    counted = wishes.counted
+    assert {
+        QuotaType.PRODUCE: counted.algorithm,
+        QuotaType.FETCH: counted.algorithm,
+    } == dict.fromkeys(circle.BUCKETS, Algorithm.TOKEN_BUCKET)
+    assert {(one.burst_ms, one.debt_max_ms) for one in circle.BUCKETS.values()} == {
+        (counted.burst_ms, counted.debt_max_ms)
+    }
+
+
 def test_what_the_plan_refuses_is_said_with_the_option_that_relaxes_it() -> None:
     slow = Observed(
         quota_type=QuotaType.PRODUCE,
@@ -127,6 +141,9 @@ def test_what_the_plan_refuses_is_said_with_the_option_that_relaxes_it() -> None
         in words
     )
     assert "ci-bot PRODUCE: 1 requests in 0.01 h" in words
+    assert tables.promised(promised(plan.lines, 1)) == (
+        "If all used their limits at once, that would be PRODUCE 4.50 MB/s"
+    )
     assert "(--min-events) and 0 h (--min-hours 0 for a trial)." in words
 
 

@@ -43,9 +43,9 @@ def test_either_a_log_or_events(log: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_options_of_a_log_without_one(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = refusal(capsys, "--events", log.parent, "--log-zone", "UTC", "--max-bad", "2%")
+    said = refusal(capsys, "--events", log.parent, "--log-zone", "UTC", "--keep-events", "kept")
 
-    assert "--log-zone, --max-bad: only with --request-log or --table" in said
+    assert "--log-zone, --keep-events: only with --request-log or --table" in said
 
 
 def test_events_are_kept_only_where_nothing_is(

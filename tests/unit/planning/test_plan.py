@@ -57,7 +57,10 @@ def test_who_needs_little_gets_it_with_headroom_and_the_hog_gets_its_share() -> 
         Reason.SHARE,
         False,
     )
-    assert analytics.evidence == "would need 38.0 MB/s; its fair share is 7.60 MB/s"
+    assert analytics.evidence == (
+        "would need 38.0 MB/s; its fair share is 7.60 MB/s "
+        "(a larger --weight, --capacity or --overcommit gives more)"
+    )
 
 
 def test_a_share_that_has_room_for_the_need_alone_says_so() -> None:
@@ -65,7 +68,8 @@ def test_a_share_that_has_room_for_the_need_alone_says_so() -> None:
 
     assert (line.proposed, line.reason, line.behaves) == (10 * MB, Reason.SHARE, True)
     assert line.evidence == (
-        "needs 9.00 MB/s; 10.0 MB/s has room for that, and not for all of the headroom"
+        "needs 9.00 MB/s; 10.0 MB/s has room for that, and not for all of the headroom "
+        "(a larger --capacity or --overcommit does)"
     )
 
 
@@ -111,6 +115,19 @@ def test_nobody_is_cut_below_its_usual_rate() -> None:
     assert "--allow-below-median" in line.evidence
 
 
+def test_nobody_is_planned_below_the_floor_of_its_type_and_another_floor_can_be_set() -> None:
+    quiet = replace(tenant("quiet", 0.001), rate_usual=0.0)
+
+    line = line_of(planned(quiet), "quiet")
+    lower = line_of(planned(quiet, rules=Guardrails(floors={QuotaType.PRODUCE: 1_000.0})), "quiet")
+
+    assert (line.proposed, line.reason) == (16_384.0, Reason.FLOOR)
+    assert line.evidence == (
+        "needs 1.00 KB/s; 16.4 KB/s is not below the floor of its type; --floor PRODUCE=RATE sets another"
+    )
+    assert (lower.proposed, lower.reason) == (1_200.0, Reason.NEED)
+
+
 def test_the_relaxed_form_may_cut_below_the_usual_rate() -> None:
     busy = replace(tenant("batch", 30.0), rate_usual=15 * MB)
 
@@ -129,7 +146,8 @@ def test_who_is_held_back_gets_a_step_more_than_was_seen() -> None:
 
     assert (line.proposed, line.reason) == (8 * MB, Reason.CENSORED)
     assert line.evidence == (
-        "was held back for 30% of the time, so it needs ≥ 4.00 MB/s; a step more is 8.00 MB/s"
+        "was held back for 30% of the time, so it needs ≥ 4.00 MB/s; a step more is 8.00 MB/s "
+        "(--step-up allows another)"
     )
 
 
@@ -165,13 +183,46 @@ def test_needs_on_different_brokers_do_not_take_from_each_other() -> None:
     plan = planned(tenant("here", 12.0), tenant("there", 12.0, broker=1))
 
     assert [line.proposed for line in plan.lines] == [14.4 * MB, 14.4 * MB]
-    assert plan.lacking[QuotaType.PRODUCE] == pytest.approx(8.8 * MB)
+
+
+def test_where_one_broker_fewer_is_too_few_it_says_which_and_what_capacity_is_enough() -> None:
+    observed = [tenant("here", 9.0), tenant("there", 14.0, broker=1), tenant("too", 5.0, broker=2)]
+
+    lacking = planned(*observed).lacking[QuotaType.PRODUCE]
+
+    # With headroom 10.8, 16.8 and 6 MB/s: without broker 0 half of its load comes to the fullest, broker 1.
+    assert (lacking.away, lacking.node_id) == (0, 1)
+    assert lacking.rate == pytest.approx((16.8 + 10.8 / 2 - 20) * MB)
+    assert lacking.enough == 13.3 * MB
+    smaller = planned(*observed, capacity_mb=13.3)
+    taken = [(line.proposed or 0.0) / MB for line in smaller.lines]
+    assert max(taken) + sorted(taken)[1] / 2 <= 20
+
+
+def test_of_several_gateways_all_is_counted_where_one_broker_fewer_is_too_few() -> None:
+    observed = [tenant("here", 6.0), tenant("there", 6.0, broker=1)]
+
+    how = Sharing(gateways=2, overcommit=0.5, taken={QuotaType.PRODUCE: 2 * MB})
+    lacking = planned(*observed, capacity_mb=16.0, sharing=how).lacking[QuotaType.PRODUCE]
+
+    # 14.4 MB/s of each broker through both gateways; of one and a half times the capacity others take 2.
+    assert lacking.rate == pytest.approx((2 * 14.4 - 22) * MB)
+    assert lacking.enough == pytest.approx((22 / 2 + 2) / 1.5 * MB, rel=0.01)
+
+
+def test_no_capacity_is_enough_for_one_broker_fewer_where_a_guardrail_keeps_more() -> None:
+    observed = [
+        replace(tenant(user, 30.0, broker=broker), rate_usual=15 * MB)
+        for broker, user in enumerate(("here", "there"))
+    ]
+
+    assert planned(*observed).lacking[QuotaType.PRODUCE].enough is None
 
 
 def test_one_broker_fewer_is_enough_where_there_is_room() -> None:
     plan = planned(tenant("here", 5.0), tenant("there", 5.0, broker=1))
 
-    assert plan.lacking[QuotaType.PRODUCE] == 0
+    assert not plan.lacking
 
 
 def test_each_of_several_gateways_gets_its_part_of_the_capacity() -> None:

@@ -133,7 +133,8 @@ class AnyTable:
         say(_counts(done, self._unit))
         keep_and_judge_bad(
             self._args,
-            done,
+            done.bad,
+            (done.bad_count, done.read),
             "rows of the table",
             "Is the mapping right (--map)?",
         )

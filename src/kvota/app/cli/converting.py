@@ -16,11 +16,10 @@ from kvota.model.plain_text import on_one_line, shortened
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kvota.pipeline.sources.converted_files import Converted
     from kvota.pipeline.sources.log_range import BadLine
     from kvota.record.found_events import FoundEvents
 
-CONVERTING_OPTIONS = ("max_bad", "bad_file", "keep_events")
+CONVERTING_OPTIONS = ("keep_events",)
 _MAX_BAD = 0.01
 # So many bad lines are shown; the others are counted.
 _BAD_SHOWN = 3
@@ -39,13 +38,14 @@ class OtherRecord(Protocol):
 
 
 def add_converting_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that request logs and tables share."""
-    group = parser.add_argument_group("request log or table")
+    """Add the options of what cannot be read, and of request logs and tables."""
+    group = parser.add_argument_group("what cannot be read; request log or table")
     group.add_argument(
         "--max-bad",
         type=percent,
         metavar="PERCENT",
-        help="no answer where more lines or rows than that cannot be read (default: 1%%)",
+        help="no answer where more lines, rows or, of --events, files than that cannot be read (default: 1%% of lines and "
+        "rows; damaged files of a record are named and left out, however many)",
     )
     group.add_argument(
         "--bad-file",
@@ -140,12 +140,19 @@ def bad_texts(bad: Sequence["BadLine"], count: int, unit: str = "byte") -> Itera
         yield f"  and {count - _BAD_SHOWN:,} more: --bad-file FILE keeps them"
 
 
-def keep_and_judge_bad(args: argparse.Namespace, done: "Converted", what: str, hint: str) -> None:
+def keep_and_judge_bad(
+    args: argparse.Namespace,
+    bad: Sequence["BadLine"],
+    counts: tuple[int, int],
+    what: str,
+    hint: str,
+) -> None:
     """Write what could not be read into ``--bad-file``, and refuse to go on where it is too much.
 
     Args:
         args: of the command.
-        done: what became of it.
+        bad: the first ones.
+        counts: of all bad ones, and of everything that was read.
         what: was read, e.g. ``lines of the request log``.
         hint: what may be wrong.
 
@@ -154,15 +161,36 @@ def keep_and_judge_bad(args: argparse.Namespace, done: "Converted", what: str, h
         UnreachableError: the file cannot be written.
     """
     if args.bad_file is not None:
-        _write_bad(args.bad_file, done.bad, "request log" if args.request_log else "table")
+        source = "events" if args.events else "request log" if args.request_log else "table"
+        _write_bad(args.bad_file, bad, source)
     most = _MAX_BAD if args.max_bad is None else args.max_bad
-    share = done.bad_count / max(1, done.read)
+    bad_count, read = counts
+    share = bad_count / max(1, read)
     if share > most:
         msg = (
-            f"{done.bad_count:,} of {done.read:,} {what} cannot be read ({share:.1%}), more than --max-bad {most:.1%}. "
+            f"{bad_count:,} of {read:,} {what} cannot be read ({share:.1%}), more than --max-bad {most:.1%}. "
             f"{hint} --bad-file FILE shows them"
         )
         raise KvotaError(msg)
+
+
+def keep_and_judge_bad_files(args: argparse.Namespace, found: "FoundEvents") -> None:
+    """Do the same with the damaged files of a record, where one of the options asks for it.
+
+    Raises:
+        KvotaError: they are more than ``--max-bad``.
+        UnreachableError: ``--bad-file`` cannot be written.
+    """
+    from kvota.pipeline.sources.log_range import BadLine
+
+    bad = [BadLine(str(one.file), 0, one.reason, "") for one in found.bad]
+    if args.max_bad is None:
+        if args.bad_file is not None:
+            _write_bad(args.bad_file, bad, "events")
+        return
+    counts = (len(bad), len(bad) + len(found.files))
+    hint = "Were they copied whole?"
+    keep_and_judge_bad(args, bad, counts, "files of the record", hint)
 
 
 def _write_bad(path: Path, bad: Sequence["BadLine"], source: str) -> None:

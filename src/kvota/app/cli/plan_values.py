@@ -21,6 +21,19 @@ def capacity(text: str) -> tuple[QuotaType, float]:
     Raises:
         ArgumentTypeError: it is no such text.
     """
+    quota_type, rate_per_s = floor(text)
+    if rate_per_s <= 0:
+        msg = f'"{text}": a capacity has to be above 0'
+        raise argparse.ArgumentTypeError(msg)
+    return quota_type, rate_per_s
+
+
+def floor(text: str) -> tuple[QuotaType, float]:
+    """Read a quota type and the least that is planned of it per second; 0: as little as is needed.
+
+    Raises:
+        ArgumentTypeError: it is no such text.
+    """
     name, _, rate = text.partition("=")
     quota_type = next((known for known in _PARSERS if known == name.upper()), None)
     if not rate:
@@ -36,9 +49,6 @@ def capacity(text: str) -> tuple[QuotaType, float]:
         raise argparse.ArgumentTypeError(msg) from error
     if "/" not in rate and "%" not in rate:
         msg = f'"{text}": "{rate}" has no unit of a rate; write e.g. PRODUCE=20MB/s or CONTROLLER_MUTATION=10/s'
-        raise argparse.ArgumentTypeError(msg)
-    if rate_per_s <= 0:
-        msg = f'"{text}": a capacity has to be above 0'
         raise argparse.ArgumentTypeError(msg)
     return quota_type, rate_per_s
 

@@ -1,10 +1,11 @@
 """``kvota quotas`` keeps the quotas of a cluster, or of a gateway in front of one, in a file."""
 
 import argparse
+from math import inf
 from pathlib import Path
 
 from kvota.app.cli.cluster_options import add_cluster_options
-from kvota.app.cli.durations import duration_above_0_ms
+from kvota.app.cli.durations import duration_above_0_ms, duration_ms
 from kvota.app.cli.parser import add_action
 from kvota.app.cli.running_options import add_running_options
 from kvota.app.cli.status import top_count
@@ -75,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_file(apply, "quotas.yaml or a plan's file")
     add_cluster_options(apply)
     _add_wishes(apply)
+    _add_age(apply)
     apply.add_argument(
         "--ramp",
         type=_ramp,
@@ -136,6 +138,22 @@ def _add_wishes(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help=f"apply lowers no limit by more without --force (default: {LOWER_PERCENT_MAX:g}%%)",
     )
+
+
+def _add_age(parser: argparse.ArgumentParser) -> None:
+    from kvota.app.quotas_as_code.plan import AGE_MAX_MS
+
+    parser.add_argument(
+        "--max-age",
+        type=_age,
+        default=AGE_MAX_MS,
+        metavar="TIME",
+        help="refuse a plan that is older, e.g. 3d; none: take it however old it is (default: 24h)",
+    )
+
+
+def _age(text: str) -> float:
+    return inf if text == "none" else duration_ms(text)
 
 
 def _add_changing(parser: argparse.ArgumentParser, force: str) -> None:

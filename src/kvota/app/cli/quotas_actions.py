@@ -164,6 +164,7 @@ def _apply(args: argparse.Namespace) -> int:
         command=_typed(args, "apply"),
         prunes=_prunes(args, document),
         lower_percent_max=args.lower_max,
+        age_max_ms=args.max_age,
         is_forced=args.force,
         ramp=args.ramp,
         undo_file=args.undo_file,

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
-from kvota.app.cli.plan_values import capacity, count, hours, number, part, percent, weight
+from kvota.app.cli.plan_values import (
+    capacity,
+    count,
+    floor,
+    hours,
+    number,
+    part,
+    percent,
+    weight,
+)
 from kvota.app.cli.recommend_text import notes, plan_json, plan_text
 from kvota.app.cli.spark_events import (
     Record,
@@ -25,8 +34,9 @@ from kvota.model.client_quotas import ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.quota_type import QuotaType
-from kvota.planning.guardrails import Guardrails
+from kvota.planning.guardrails import FLOORS, Guardrails
 from kvota.planning.plan import HEADROOM, LEARN
+from kvota.planning.plan_line import format_quota
 
 if TYPE_CHECKING:
     from kvota.pipeline.recommendation import Recommendation, Wishes
@@ -76,7 +86,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=percent,
         default=0.0,
         metavar="PERCENT",
-        help="so much more than a capacity may be promised (default: 0%%)",
+        help="plan, and judge what was held out, as if each capacity were so much larger (default: 0%%); what all "
+        "quotas together promise is said beside the plan either way",
     )
     parser.add_argument(
         "--learn",
@@ -140,6 +151,17 @@ def _add_guardrails(parser: argparse.ArgumentParser) -> None:
         help="at a time (default: 100)",
     )
     group.add_argument(
+        "--floor",
+        type=floor,
+        action="append",
+        default=[],
+        metavar="TYPE=RATE",
+        help="no quota of this type is planned below; may be repeated (default: "
+        f"{', '.join(f'{kind} {format_quota(kind, rate)}' for kind, rate in FLOORS.items())})".replace(
+            "%", "%%"
+        ),
+    )
+    group.add_argument(
         "--exempt",
         action="append",
         default=[],
@@ -159,6 +181,7 @@ def run(args: argparse.Namespace) -> int:
         msg = "--yes writes into the file of --quotas, and none was given. Name it, or use --plan-file"
         raise UsageError(msg)
     _refuse_twice("--capacity", [quota_type for quota_type, _ in args.capacity])
+    _refuse_twice("--floor", [quota_type for quota_type, _ in args.floor])
     _refuse_twice("--weight", [name for name, _ in args.weight])
     _guardrails(args)  # said before Spark starts
     check_save(args)
@@ -267,6 +290,7 @@ def _guardrails(args: argparse.Namespace) -> Guardrails:
             step_up_max=args.step_up,
             step_down_max=args.step_down,
             changes_max=args.max_changes,
+            floors={**FLOORS, **dict(args.floor)},
             exempt_users=frozenset(args.exempt),
             keeps_median=not args.allow_below_median,
         )

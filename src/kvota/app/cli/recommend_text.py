@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import name_on_screen, on_one_line
 from kvota.model.quota_entity import QuotaEntity
-from kvota.model.quota_type import QuotaType
+from kvota.model.quota_type import CLUSTER_NODE_ID, QuotaType
 from kvota.planning.plan_line import PlanLine, Reason, format_quota
 
 if TYPE_CHECKING:
     from kvota.pipeline.recommendation import Recommendation
     from kvota.planning.diff import Change
+    from kvota.planning.plan import Lacking
+    from kvota.planning.promised import Promised
 
 # The most affected clients that are listed; JSON has the first 10,000.
 _EFFECTS_SHOWN = 20
@@ -72,7 +74,19 @@ def _capacities(found: "Recommendation") -> list[str]:
                 "at most in 99.9 % of the seconds"
             )
         lines.append(text)
+        if quota_type in found.promised:
+            lines.append(f"  {_promised(quota_type, found.promised[quota_type], most)}")
     return lines
+
+
+def _promised(quota_type: QuotaType, promised: "Promised", capacity: float) -> str:
+    """Say what the quotas add up to; what is spare counts what tenants take, which is mostly less."""
+    where = "" if promised.node_id == CLUSTER_NODE_ID else f" of broker {promised.node_id}"
+    besides = f", besides {promised.unlimited:,} without a quota" if promised.unlimited else ""
+    return (
+        f"promised are {format_quota(quota_type, promised.rate)}{where} if all used their quotas at once{besides}: "
+        f"{promised.rate / capacity:.0%} of the capacity"
+    )
 
 
 def _line(found: "Recommendation", line: PlanLine, *, raw: bool) -> list[str]:
@@ -107,14 +121,12 @@ def notes(found: "Recommendation") -> list[str]:
         if spare < 0:
             said.append(
                 f"the guardrails keep {format_quota(quota_type, -spare)} more {quota_type} in force "
-                "than the capacity stated; repeat the plan later, or relax them (--step-down, --allow-below-median)"
+                "than the capacity stated; repeat the plan later, or relax them (--step-down, --allow-below-median, --floor)"
             )
-    for quota_type, lacking in found.plan.lacking.items():
-        if lacking > 0:
-            said.append(
-                f"with one broker fewer, {format_quota(quota_type, lacking)} of {quota_type} would lack on "
-                "another; state a smaller --capacity to leave room for that"
-            )
+    said += [
+        _one_broker_fewer(quota_type, lacking, found.plan.capacities[quota_type])
+        for quota_type, lacking in found.plan.lacking.items()
+    ]
     said += [
         f"not confirmed, so not lowered: the {line.quota_type} quota of {name_on_screen(str(line.entity))}"
         for line in found.plan.lines
@@ -140,6 +152,23 @@ def notes(found: "Recommendation") -> list[str]:
     return said
 
 
+def _one_broker_fewer(quota_type: QuotaType, lacking: "Lacking", capacity: float) -> str:
+    lacks = (
+        f"with broker {lacking.away} away, {format_quota(quota_type, lacking.rate)} of {quota_type} would lack on broker "
+        f"{lacking.node_id} (the others share its load evenly)"
+    )
+    if lacking.enough is None:
+        return (
+            f"{lacks}; a smaller --capacity leaves no room for that while guardrails keep quotas in force "
+            "(--step-down, --allow-below-median, --floor)"
+        )
+    enough = format_quota(quota_type, lacking.enough).replace(" ", "")
+    return (
+        f"{lacks}; planned with --capacity {quota_type}={enough}, all fits into "
+        f"{format_quota(quota_type, capacity)} whichever broker is away"
+    )
+
+
 def plan_json(found: "Recommendation") -> dict[str, object]:
     """Return the plan for programs."""
     now = _in_force(found)
@@ -151,9 +180,25 @@ def plan_json(found: "Recommendation") -> dict[str, object]:
         "overcommit_ratio": found.overcommit,
         "capacity_per_s": {key.value: rate for key, rate in found.plan.capacities.items()},
         "spare_per_s": {key.value: rate for key, rate in found.plan.spare.items()},
-        "one_broker_fewer_lacking_per_s": {
-            key.value: rate for key, rate in found.plan.lacking.items()
-        },
+        "promised": [
+            {
+                "quota_type": key.value,
+                "node_id": promised.node_id,
+                "per_s": promised.rate,
+                "without_quota": promised.unlimited,
+            }
+            for key, promised in found.promised.items()
+        ],
+        "one_broker_fewer": [
+            {
+                "quota_type": key.value,
+                "away_node_id": lacking.away,
+                "lacking_node_id": lacking.node_id,
+                "lacking_per_s": lacking.rate,
+                "enough_capacity_per_s": lacking.enough,
+            }
+            for key, lacking in found.plan.lacking.items()
+        ],
         "together": [
             {
                 "quota_type": whole.quota_type.value,

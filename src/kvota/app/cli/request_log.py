@@ -100,7 +100,8 @@ class RequestLog:
         say(_counts(done))
         keep_and_judge_bad(
             self._args,
-            done,
+            done.bad,
+            (done.bad_count, done.read),
             "lines of the request log",
             "Is the pattern right (--log-pattern)?",
         )

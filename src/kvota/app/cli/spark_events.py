@@ -18,6 +18,7 @@ from kvota.app.cli.converting import (
     OtherRecord,
     add_converting_options,
     given_options,
+    keep_and_judge_bad_files,
 )
 from kvota.app.cli.event_options import (
     add_period_options,
@@ -261,6 +262,7 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
         now = found or find_record(spark, job.args.events)
         say_bad(now)
         if job.args.events:
+            keep_and_judge_bad_files(job.args, now)
             say_found(now)
         title = f"{job.doing} {now.rows:,} decisions in {len(now.files)} files"
         try:

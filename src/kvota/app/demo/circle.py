@@ -32,7 +32,7 @@ from kvota.model.bucket_settings import BucketSettings
 from kvota.model.client_quotas import PRODUCER_IDS_KEY, ClientQuotas, KeyChange
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
-from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, QuotaType
+from kvota.model.quota_type import BYTE_RATE_TYPES, CONFIGURABLE_TYPES, Algorithm, QuotaType
 from kvota.model.quota_window import QuotaWindow
 from kvota.model.units import format_duration_ms
 from kvota.planning.plan_line import format_quota
@@ -58,17 +58,20 @@ MUTATION_WINDOW = QuotaWindow(samples=2, sample_ms=1_000)
 FIRST_GUESS = ConfiguredQuotas(
     {
         QuotaEntity(user=DEFAULT): {
-            QuotaType.PRODUCE: 4e6,
+            QuotaType.PRODUCE: 5e6,
             QuotaType.FETCH: 8e6,
             QuotaType.CONTROLLER_MUTATION: 5.0,
         }
     }
 )
-# The operator says how much this cluster can take, and that a trial of some seconds is enough for a plan.
+# The operator says how much this cluster can take, that a trial of some seconds is enough for a plan, and how
+# bandwidth will be counted (BUCKET): the first guess is tried by Kafka's own algorithm.
 PLAN_OPTIONS = (
     *("--capacity", "PRODUCE=10MB/s", "--capacity", "FETCH=20MB/s"),
     *("--capacity", "CONTROLLER_MUTATION=8/s"),
-    *("--min-hours", "0", "--min-events", "1", "--headroom", "50%", "--allow-below-median"),
+    *("--algorithm", Algorithm.TOKEN_BUCKET.value),
+    *("--burst", "1s", "--debt-max", "2s"),
+    *("--min-hours", "0", "--min-events", "1", "--allow-below-median", "--step-down", "0.25"),
 )
 # As well: how many producers a tenant may start in an hour, all at once if it likes.
 NEW_IDS, NEW_IDS_WINDOW_S = 10.0, 3_600
@@ -135,7 +138,8 @@ class _Circle:
             found = self._recommended(spark)
         table = tables.plan_table(found.plan.lines, before, found.plan.capacities)
         command = tables.as_typed([called(), "recommend", *self._plan_words()])
-        screen.show(f"\n{command}\n\n{table}\n\n{tables.confirmed(found.together)}\n")
+        whole = f"{tables.confirmed(found.together)}\n{tables.promised(found.promised)}"
+        screen.show(f"\n{command}\n\n{table}\n\n{whole}\n")
         after_seen = self._traffic(_ENFORCED, found.new)
         with screen.step("Spark: the law and the limits, judged from the record"):
             after = self._usage(spark, _ENFORCED)

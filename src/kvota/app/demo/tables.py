@@ -25,6 +25,7 @@ from kvota.planning.plan_line import PlanLine, Reason, format_quota
 
 if TYPE_CHECKING:
     from kvota.pipeline.admitted import Together
+    from kvota.planning.promised import Promised
 
 _REFUSALS = frozenset({Reason.STEP, Reason.TOO_LITTLE_DATA, Reason.NOT_CONFIRMED})
 # A path may make a line longer.
@@ -207,6 +208,14 @@ def confirmed(whole: "Sequence[Together]") -> str:
         "The plan, replayed over the 30 % of the time that it was not learnt from: all tenants together: "
         + "; ".join([*parts, *over])
     )
+
+
+def promised(found: "Mapping[QuotaType, Promised]") -> str:
+    """Return what all quotas add up to: a limit that comes down by steps is large for a while."""
+    sums = ", ".join(
+        f"{quota_type} {format_quota(quota_type, one.rate)}" for quota_type, one in found.items()
+    )
+    return wrapped(f"If all used their limits at once, that would be {sums}")
 
 
 def before_and_after(before: Uses, after: Uses, marks: Mapping[tuple[str, str], str]) -> str:

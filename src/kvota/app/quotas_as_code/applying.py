@@ -8,8 +8,10 @@ from typing import Protocol
 from kvota.app.quotas_as_code.alterable_quotas import VALUES_PER_REQUEST_MAX, AlterableQuotas
 from kvota.app.quotas_as_code.carrying_out import carry_out
 from kvota.app.quotas_as_code.plan import (
+    AGE_MAX_MS,
     LOWER_PERCENT_MAX,
     QuotaPlan,
+    check_age,
     check_fresh,
     make_plan,
     moved_since,
@@ -59,6 +61,7 @@ class Wishes:
         command: what was typed.
         prunes: values go that the file does not mention.
         lower_percent_max: no limit goes down by more.
+        age_max_ms: no plan is older.
         is_forced: nevertheless.
         ramp: in steps, as it was typed.
         undo_file: where to write what undoes it; None: beside the file.
@@ -69,6 +72,7 @@ class Wishes:
     command: str
     prunes: bool = False
     lower_percent_max: float = LOWER_PERCENT_MAX
+    age_max_ms: float = AGE_MAX_MS
     is_forced: bool = False
     ramp: str | None = None
     undo_file: Path | None = None
@@ -100,7 +104,7 @@ async def apply(
     """Bring a file, or a plan, into force.
 
     Raises:
-        NegativeError: a plan is stale, or guardrails refuse; nothing was changed.
+        NegativeError: a plan is stale or too old, or guardrails refuse; nothing was changed.
         UsageError: the cluster refuses some of it; nothing was changed.
         KvotaError: something went wrong; the text says how much was changed.
     """
@@ -116,6 +120,7 @@ async def apply(
         return Applied(plan=plan)
     if document.plan is not None and resumed is None:
         check_fresh(document.plan, found, cluster_id)
+        check_age(document.plan, now_ms=clock.now_us() // 1000, age_max_ms=wishes.age_max_ms)
     dialogue.show(plan)
     _check_guardrails(plan, wishes)
     if wishes.ramp is not None:

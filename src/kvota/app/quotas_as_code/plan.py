@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import ceil, inf
 
 from kvota.app.quotas_as_code.alterable_quotas import InForce, LeftOut
 from kvota.app.quotas_as_code.difference_lines import entity_words, shown_lines
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.quota_entity import QuotaEntity
+from kvota.model.units import format_duration_ms
 from kvota.planning.lowering import Lowering, lowerings, too_far
 from kvota.planning.wanted_quotas import Difference, moved
 from kvota.store.quota_document import named_parts
@@ -16,6 +19,8 @@ from kvota.store.quotas_yaml import PlanHead, QuotasDocument
 
 # By default no limit is lowered by more than this at a time.
 LOWER_PERCENT_MAX = 50.0
+# A plan says what was right when it was made: tenants change, though the quotas in force have not.
+AGE_MAX_MS = 86_400_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +119,36 @@ def check_fresh(head: PlanHead, found: InForce, cluster_id: str | None) -> None:
         of = f"the plan of {head.made_at} is stale" if head.made_at else "the plan is stale"
         what = f"{of}: meanwhile somebody has changed"
         raise moved_since(what, differences)
+
+
+def check_age(head: PlanHead, *, now_ms: int, age_max_ms: float) -> None:
+    """Refuse a plan that is too old, whatever is in force.
+
+    Args:
+        head: of the plan.
+        now_ms: Unix milliseconds.
+        age_max_ms: infinite: it may be as old as it likes.
+
+    Raises:
+        NegativeError: it is, or does not say when it was made.
+    """
+    if age_max_ms == inf:
+        return
+    most = f"apply takes none older than {format_duration_ms(age_max_ms)}; nothing was changed"
+    try:
+        made_at = datetime.fromisoformat(head.made_at)
+    except ValueError as error:
+        msg = f'the plan does not say when it was made (made_at: "{head.made_at}"), and {most}: plan again, or say --max-age none'
+        raise NegativeError(msg) from error
+    made_at = made_at if made_at.tzinfo is not None else made_at.replace(tzinfo=UTC)
+    age_ms = now_ms - made_at.timestamp() * 1000
+    if age_ms > age_max_ms:
+        hours = ceil(age_ms / 3_600_000)
+        msg = (
+            f"the plan of {head.made_at} is {format_duration_ms(age_ms)} old, and {most}: plan again, "
+            f"or say --max-age {hours}h"
+        )
+        raise NegativeError(msg)
 
 
 def moved_since(

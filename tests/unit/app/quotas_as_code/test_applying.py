@@ -1,6 +1,7 @@
 """Applying: what is shown is done, or nothing is; what undoes it is on the disk before; what stops half way is known."""
 
 import asyncio
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -137,14 +138,18 @@ def test_what_changes_while_it_is_shown_stops_it(bench: Bench) -> None:
 # ------------------------------------------------------------------ plans
 
 
-def planned(bench: Bench, content: str, *, prunes: bool = False) -> Path:
+# When the clock of these tests begins.
+MADE_AT = "2023-11-14T22:13:20Z"
+
+
+def planned(bench: Bench, content: str, *, prunes: bool = False, made_at: str = MADE_AT) -> Path:
     bench.file.write_text(content)
     document = load_document(bench.file)
     plan = make_plan(
         document, InForce(bench.held.quotas, ()), prunes=prunes, lower_percent_max=LOWER_PERCENT_MAX
     )
     path = bench.file.with_name("plan.yaml")
-    written = plan_document(document, plan, made_at="then", cluster_id="held", prunes=prunes)
+    written = plan_document(document, plan, made_at=made_at, cluster_id="held", prunes=prunes)
     write_document(path, written)
     return path
 
@@ -162,7 +167,9 @@ def test_a_stale_plan_is_refused_with_the_difference(
 ) -> None:
     plan = planned(bench, text(a="2MB/s"))
     bench.held.quotas = now
-    with pytest.raises(NegativeError, match=f"the plan of then is stale(.|\n)*{words}"):
+    with pytest.raises(
+        NegativeError, match=f"the plan of 2023-11-14T22:13:20Z is stale(.|\n)*{words}"
+    ):
         bench.apply(plan.read_text())
 
     assert not bench.held.requests
@@ -174,6 +181,39 @@ def test_a_fresh_plan_is_applied_and_a_second_time_finds_nothing_to_do(bench: Be
     assert bench.held.quotas == of(a=2 * MB, b=2 * MB)
 
     assert bench.apply(plan).undo_file is None
+
+
+@pytest.mark.parametrize(
+    ("made_at", "words"),
+    [
+        (
+            "2023-11-13T22:13:20Z",
+            r"is 26 h 46 min old, and apply takes none older than 24 h.*nothing was changed.*--max-age 27h",
+        ),
+        ("", r'does not say when it was made \(made_at: ""\).*nothing was changed.*--max-age none'),
+        ("last week", "does not say when it was made"),
+    ],
+)
+def test_a_plan_that_is_too_old_is_refused_unless_that_is_meant(
+    bench: Bench, made_at: str, words: str
+) -> None:
+    plan = planned(bench, text(a="2MB/s"), made_at=made_at).read_text()
+    with pytest.raises(NegativeError, match=words):
+        bench.apply(plan)
+    assert not bench.held.requests
+
+    bench.apply(plan, age_max_ms=inf)
+    assert bench.held.quotas == of(a=2 * MB, b=2 * MB)
+
+
+def test_the_age_of_a_plan_is_counted_from_when_it_was_made(bench: Bench) -> None:
+    plan = planned(bench, text(a="2MB/s"), made_at="2023-11-14T06:00:00+06:00").read_text()
+    with pytest.raises(NegativeError, match="is 25 h 00 min old"):
+        bench.apply(plan)
+
+    bench.clock = Clock()
+    bench.apply(plan, age_max_ms=26 * 3_600_000)
+    assert bench.held.quotas == of(a=2 * MB, b=2 * MB)
 
 
 def test_a_plan_of_another_cluster_is_refused(bench: Bench) -> None:
