@@ -107,12 +107,14 @@ def check_save(args: argparse.Namespace) -> None:
     """Refuse a place of ``--save`` to which nothing can be saved, before the work.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is none, or cannot be written to.
+        UnreachableError: there is no room.
     """
     if args.save is not None:
+        from kvota.pipeline.connect_session import CONNECT
         from kvota.pipeline.saved_tables import check_place
 
-        check_place(args.save)
+        check_place(args.save, here=not args.master.startswith(CONNECT))
 
 
 def save(table: "DataFrame", name: str, args: argparse.Namespace) -> None:
