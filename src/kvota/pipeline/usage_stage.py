@@ -43,9 +43,10 @@ WINDOWS = pa.schema(
         ("level", pa.string()),
         ("user", pa.string()),
         ("client_id", pa.string()),
+        ("tags", pa.string()),
         ("node_id", pa.int32()),
         ("window_start", pa.timestamp("us", tz="UTC")),
-        ("window_s", pa.int32()),
+        ("window_s", pa.int64()),
         ("events", pa.int64()),
         ("decisions", pa.int64()),
         *((name, pa.float64()) for name in _RATES),
@@ -167,7 +168,7 @@ def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
     not_admitted = found["throttled"] + found["rejected"]
     found |= {
         "window_start": (starts_s[:count] * 1_000_000).astype("datetime64[us]"),
-        "window_s": np.full(count, windows.window_s, np.int32),
+        "window_s": np.full(count, windows.window_s, np.int64),
         "busy_s": (end - begin).astype(np.int32),
         "share_throttled": not_admitted / np.maximum(found["decisions"], 1),
         "limit_last": seconds.used[k.LIMIT][end - 1],
@@ -188,6 +189,8 @@ def _column(
 ) -> pa.Array:
     if part.name == "level":
         return level
+    if part.name == "tags" and level[0].as_py() != "tags":
+        return pa.nulls(len(level), part.type)
     if part.name not in found:
         return named.column(part.name)
     values = found[part.name]

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
     from kvota.record.period import Period
 
+# So many lines are shown where nobody says how many.
+TOP = 20
+
 # A record of a running gateway loses its oldest files: so often a job is begun anew for that.
 _TRIES = 3
 
@@ -131,9 +134,9 @@ def add_top_option(parser: argparse.ArgumentParser, shown: str) -> None:
     parser.add_argument(
         "--top",
         type=_above_zero,
-        default=20,
+        default=TOP,
         metavar="N",
-        help=f"how many {shown} to show (default: 20)",
+        help=f"how many {shown} to show (default: {TOP})",
     )
 
 
