@@ -177,20 +177,19 @@ def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
     }
     owners = pa.array(owner[begin])
     named = c.named(seconds.names).take(owners)
-    level = pa.array([windows.level]).take(pa.array(np.zeros(count, np.int64)))
     return pa.RecordBatch.from_arrays(
-        [_column(part, found, named, level) for part in WINDOWS],
+        [_column(part, found, named, windows.level) for part in WINDOWS],
         schema=WINDOWS,
     )
 
 
 def _column(
-    part: pa.Field, found: dict[str, Array], named: pa.RecordBatch, level: pa.Array
+    part: pa.Field, found: dict[str, Array], named: pa.RecordBatch, level: s.By
 ) -> pa.Array:
     if part.name == "level":
-        return level
-    if part.name == "tags" and level[0].as_py() != "tags":
-        return pa.nulls(len(level), part.type)
+        return pa.array([level]).take(pa.array(np.zeros(len(named), np.int64)))
+    if part.name == "tags" and level != "tags":  # they would be made of the names
+        return pa.nulls(len(named), part.type)
     if part.name not in found:
         return named.column(part.name)
     values = found[part.name]
