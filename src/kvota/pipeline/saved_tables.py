@@ -92,7 +92,7 @@ def _try_to_write(path: Path, place: str) -> None:
         try_to_make(path)
     except OSError as error:
         if error.errno in DISK_IS_FULL:
-            raise UnreachableError(_refused(place, error.strerror)) from error
+            raise UnreachableError(_refused(place, error.strerror or str(error))) from error
         msg = f"{place} cannot be written: {error.strerror or error}. Name a folder that is yours"
         raise UsageError(msg) from error
 
