@@ -1,9 +1,8 @@
 """Puts one folder in the place of another, again and again, until it is killed; run as a program.
 
-usage: replacing_process.py FOLDER [RENAME]
+usage: replacing_process.py FOLDER RENAME [no-exchange]
 
-With ``RENAME`` it does so by two renames, as where a file system exchanges no names, and kills itself before the rename
-of that number.
+It kills itself before its rename of that number. With ``no-exchange`` it is as where a file system exchanges no names.
 """
 
 import os
@@ -33,7 +32,7 @@ def number_in(path: Path) -> int:
 
 
 def die_before(rename: int) -> None:
-    """Kill this process before its rename of this number; names are not exchanged."""
+    """Kill this process before its rename of this number."""
     really, done = os.rename, 0
 
     def counted(*names: str) -> None:
@@ -44,13 +43,13 @@ def die_before(rename: int) -> None:
         really(*names)
 
     os.rename = counted  # type: ignore[assignment]
-    module._exchanged = lambda *_: False
 
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])
-    if sys.argv[2:]:
-        die_before(int(sys.argv[2]))
+    die_before(int(sys.argv[2]))
+    if sys.argv[3:]:
+        module._exchanged = lambda *_: False
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     number = 1
