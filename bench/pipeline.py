@@ -5,7 +5,9 @@
 
 All contestants run in turn within each round, on the same lawful events. The first round warms up and is not
 counted; the ratio of a round is what counts, its median is told. *scan*: Spark reads all columns of the files as a
-gateway wrote them and throws them away. *one thread*: the same work without Spark, in this process. *compacted*:
+gateway wrote them and throws them away. *DuckDB*, *Polars*: the same usage from the same files on the same cores;
+``times_duckdb`` and ``times_polars`` say how long ours took beside theirs, and ``left_out`` which of them are not
+there. *one thread*: the same work without Spark, in this process. *compacted*:
 from the record as ``kvota record compact`` leaves it. *split*: from the same rows in files of ``--split`` rows
 each. CPU is that of the whole process tree, memory the peak of
 the JVM, of this process and of the largest worker. ``--data`` keeps the events for the next time.
@@ -55,7 +57,7 @@ from kvota.pipeline.usage_tables import span_s
 from kvota.record.compact import compact
 from kvota.record.found_events import FoundEvents
 from pipeline_events import Traffic, write_events
-from pipeline_peers import PEERS, Result, lacking, spark_usage
+from pipeline_peers import PEERS, Result, lacking, peer_of, spark_usage
 from process_peaks import cpu_s, forget_peaks, peaks_mb
 
 RESULTS = Path(__file__).parent / "results"
@@ -84,7 +86,7 @@ class Contest:
         contestants: dict[str, Callable[[], None]] = {
             "scan": lambda: _noop(read_files(self.spark, self._raw.good)),
             "usage": lambda: self._usage(self._raw),
-            **{name: lambda name=name: self._peer(name) for name in PEERS if not lacking(name)},
+            **self._peers("usage", lambda: self._raw),
             "usage, Spark SQL": self._spark_usage,
             "law": lambda: self._law(self._raw),
             "replay, 1 quota": lambda: self._replay(self._raw, quotas=QUOTAS[:1]),
@@ -97,6 +99,7 @@ class Contest:
             "compact": self._compact,
             "compacted: scan": lambda: _noop(read_files(self.spark, self._compacted().good)),
             "compacted: usage": lambda: self._usage(self._compacted()),
+            **self._peers("compacted: usage", self._compacted),
             "compacted: law": lambda: self._law(self._compacted()),
             "compacted: replay": lambda: self._replay(self._compacted()),
         }
@@ -112,8 +115,10 @@ class Contest:
         ours = self._our_usage()
         for name in names:
             theirs = None
-            if name in PEERS:
-                theirs = PEERS[name](self._raw.good, self._window_s())
+            peer = peer_of(name)
+            if peer:
+                found = self._compacted() if name.startswith("compacted") else self._raw
+                theirs = PEERS[peer](found.good, self._window_s())
             elif name == "usage, Spark SQL":
                 theirs = spark_usage(read_files(self.spark, self._raw.good), self._window_s())
             if theirs is not None:
@@ -196,8 +201,12 @@ class Contest:
     def _window_s(self) -> int:
         return span_s(chunks_of_files(self.spark, self._raw, "user"))[1]
 
-    def _peer(self, name: str) -> None:
-        PEERS[name](self._raw.good, self._window_s())
+    def _peers(self, what: str, found: Callable[[], FoundEvents]) -> dict[str, Callable[[], None]]:
+        def work(peer: str) -> None:
+            PEERS[peer](found().good, self._window_s())
+
+        here = [peer for peer in PEERS if not lacking(peer)]
+        return {f"{what}, {peer}": lambda peer=peer: work(peer) for peer in here}
 
     def _spark_usage(self) -> None:
         spark_usage(read_files(self.spark, self._raw.good), self._window_s())
@@ -263,9 +272,10 @@ def measure(folder: Path, traffic: Traffic, args: argparse.Namespace) -> dict[st
 def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> dict[str, object]:
     every = contest.all()
     names = args.only.split(";") if args.only else list(every)
-    for name in PEERS:
-        if lacking(name):
-            print(f"{name}: left out, there is no {lacking(name)}", file=sys.stderr)
+    left_out = [peer for peer in PEERS if lacking(peer)]
+    for peer in left_out:
+        print(f"{peer}: left out, there is no such package", file=sys.stderr)
+    names = [name for name in names if peer_of(name) not in left_out]
     unknown = [name for name in names if name not in every]
     if unknown:
         sys.exit(f"there is no contestant {unknown[0]!r}; known are {'; '.join(every)}")
@@ -299,6 +309,7 @@ def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> d
         "rounds": args.rounds,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "load_at_start_and_end": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "left_out": left_out,
         "contestants": {
             name: {
                 "seconds": [round(taken, 3) for taken in wall[name][1:]],
@@ -306,10 +317,20 @@ def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> d
                 "events_per_s": round(traffic.events / statistics.median(wall[name][1:])),
                 "times_the_scan": _ratio(wall[name], wall["scan"]),
                 "times_the_scans_cpu": _ratio(cpu[name], cpu["scan"]),
+                **_times_peers(name, wall),
                 "peak_mb": peaks[name],
             }
             for name in contestants
         },
+    }
+
+
+def _times_peers(name: str, wall: dict[str, list[float]]) -> dict[str, float]:
+    """How long ours took beside each peer that did the same in the same round."""
+    return {
+        f"times_{peer.lower()}": _ratio(wall[name], wall[f"{name}, {peer}"])
+        for peer in PEERS
+        if f"{name}, {peer}" in wall
     }
 
 
@@ -351,6 +372,7 @@ def main() -> None:
         print(
             f"{name:26} {row['events_per_s']:>12,.0f} {row['times_the_scan']:>7} "
             f"{row['times_the_scans_cpu']:>10}  {peak['jvm']:>5} {peak['driver']:>5} {peak['worker']:>5}"
+            f"{''.join(f'  {row[key]} x {peer}' for peer in PEERS if (key := f'times_{peer.lower()}') in row)}"
         )
     print(f"load: {result['load_at_start_and_end']}")
 

@@ -3,7 +3,7 @@
 Each gives a row per broker and user: requests, bytes, throttled requests, nearest-rank quantiles of the sums of
 seconds (a quiet second is a zero), and the largest mean of ten seconds. DuckDB and Polars are needed only here:
 ``.venv/bin/python -m pip install --require-hashes -r requirements/peers.txt``. Where one is not there, the benchmark
-says so and leaves it out.
+says so, also in its results, and leaves it out.
 """
 
 import os
@@ -111,13 +111,17 @@ def _result(rows: Any) -> Result:
 
 
 PEERS: dict[str, Callable[[Sequence[Path], int], Result]] = {
-    "usage, DuckDB": duckdb_usage,
-    "usage, Polars": polars_usage,
+    "DuckDB": duckdb_usage,
+    "Polars": polars_usage,
 }
-_MODULES = {"usage, DuckDB": "duckdb", "usage, Polars": "polars"}
 
 
-def lacking(name: str) -> str:
-    """The module that a peer needs and that is not here, or nothing."""
-    module = _MODULES.get(name, "")
-    return module if module and find_spec(module) is None else ""
+def peer_of(contestant: str) -> str:
+    """The peer that computes it, or nothing: ``usage, DuckDB`` is DuckDB's."""
+    name = contestant.rpartition(", ")[2]
+    return name if name in PEERS else ""
+
+
+def lacking(peer: str) -> bool:
+    """True where the module that a peer needs is not here."""
+    return find_spec(peer.lower()) is None

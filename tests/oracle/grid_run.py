@@ -120,7 +120,8 @@ class CounterRun:
         """Take the next rows of this counter."""
         if not len(self._quotas):
             return
-        self._limit = columns["limit"][-1]
+        limits = columns["limit"][~np.isnan(columns["limit"])]
+        self._limit = limits[-1] if len(limits) else self._limit
         debt = columns["debt"]
         if debt.all() or not debt.any():
             self._feed(columns)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.json_page import not_on_the_page
 from tests.oracle.recorded_ids import RecordedIds
 
 from kvota.app.cli.main import main
@@ -110,12 +111,12 @@ def test_usage_for_programs_carries_units(
 
     code = main(["usage", "--events", str(recorded_folder), *options])
 
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    said = json.loads(capsys.readouterr().out)
+    rows = said["rows"]
     assert code == 0
+    assert not_on_the_page(said, "usage") == set()
     assert {row["unit"] for row in rows} == {"bytes", "partitions"}
     assert all(isinstance(row["counter_id"], str) for row in rows)
-    page = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
-    assert [key for key in rows[0] if f"`{key}`" not in page] == []
     assert {"rate_mean_per_s", "limit_per_s", "throttled_ratio", "span_s"} <= rows[0].keys()
     assert {row["level"] for row in rows} == {"user"}
     limited = [row for row in rows if row["limit_ratio"] is not None]
@@ -165,8 +166,10 @@ def test_rows_show_recorded_beside_replayed(
         ["replay", "--rows", "--events", str(recorded_folder), "--top", "2", "--output", "json"]
     )
 
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    said = json.loads(capsys.readouterr().out)
+    rows = said["rows"]
     assert code == 0
+    assert not_on_the_page(said, "replay --rows") == set()
     assert [row["throttle_ms"] for row in rows] == [row["replayed_throttle_ms"] for row in rows]
     assert [row["equal"] for row in rows] == [True, True]
 
@@ -178,9 +181,11 @@ def test_candidates_with_bytes_are_for_bandwidth_and_others_for_mutations(
 
     code = main(["replay", "--events", str(recorded_folder), "--top", "100", *arguments])
 
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    said = json.loads(capsys.readouterr().out)
+    rows = said["rows"]
     tried = {(row["quota_type"], row["quota_per_s"]) for row in rows}
     assert code == 0
+    assert not_on_the_page(said, "replay --candidates") == set()
     assert tried == {
         ("PRODUCE", 20_000.0),
         ("PRODUCE", 1_000_000.0),
@@ -407,6 +412,36 @@ def test_factors_without_quotas_are_refused(
     assert "no quota was in force in the record" in capsys.readouterr().err
 
 
+def test_factors_are_of_any_quota_that_there_was(
+    recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A larger counter has none, and that of the other one was removed in the end."""
+    folder = write_events(
+        [
+            changed(
+                row,
+                quota_type="PRODUCE",
+                node_id=1,
+                outcome="admitted",
+                enforced=True,
+                tags=f"client-id=,user={'large' if place % 2 else 'small'}",
+                value=9e6 if place % 2 else 1.0,
+                limit=None if place % 2 or place > 80 else 100.0,
+            )
+            for place, row in enumerate(recorded_rows[:100])
+        ]
+    )
+    asked = ["replay", "--events", str(folder), "--factors", "2", "--output", "json"]
+
+    assert main([*asked, "--top", "1"]) == 0
+    (largest,) = json.loads(capsys.readouterr().out)["rows"]
+    assert main(asked) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+
+    assert (largest["user"], largest["quota_per_s"]) == ("large", None)
+    assert {row["user"]: row["quota_per_s"] for row in rows} == {"large": None, "small": 200.0}
+
+
 @pytest.mark.parametrize("option", [["--weight", "alise=2"], ["--exempt", "alise"]])
 def test_a_weight_or_an_exemption_of_nobody_is_refused(
     recorded_folder: Path, option: list[str], capsys: pytest.CaptureFixture[str]
@@ -485,7 +520,7 @@ def test_a_limit_is_shown_only_to_whom_it_binds(
     assert "--by client or --by user-client shows it" in shown.err
 
 
-def test_no_way_to_count_is_named_for_the_limit_of_a_group(
+def test_tags_show_how_near_a_group_is_to_its_limit(
     recorded_rows: list[EventRow], write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = {"quota_type": "PRODUCE", "user": "alice", "client_id": "app", "limit": 100.0}
@@ -495,15 +530,28 @@ def test_no_way_to_count_is_named_for_the_limit_of_a_group(
     )
 
     (row,) = {
-        (row["limit_per_s"], row["limit_is_shared"], row["limit_ratio"])
+        (row["limit_per_s"], row["limit_is_shared"], row["limit_ratio"], row["tags"])
         for row in usage_rows(folder, capsys)
     }
+    of_groups = usage_rows(folder, capsys, "--by", "tags")
     assert main(["usage", "--events", str(folder)]) == 0
 
     said = capsys.readouterr().err
-    assert row == (None, True, None)
-    assert "no --by shows it: kvota replay --rows names its tags" in said
+    assert row == (None, True, None, None)
+    assert "which a quota callback makes: --by tags shows it" in said
     assert "--by client" not in said
+    assert {(row["tags"], row["level"], row["limit_per_s"]) for row in of_groups} == {
+        ("team=a", "tags", 100.0)
+    }
+    assert {(row["user"], row["client_id"], row["limit_is_shared"]) for row in of_groups} == {
+        (None, None, False)
+    }
+    used = max(row["rate_10s_max_per_s"] for row in of_groups)
+    assert max(row["limit_ratio"] for row in of_groups) == pytest.approx(used / 100.0)
+    assert main(["usage", "--events", str(folder), "--by", "tags"]) == 0
+    out, said = capsys.readouterr()
+    assert "team=a" in out
+    assert "*" not in out + said
 
 
 def test_a_client_that_kept_a_lowered_limit_is_not_on_top(
@@ -591,20 +639,12 @@ def test_replay_and_recommend_look_at_the_part_that_is_asked_for(
     mutations = [row for row in inside if row[5] == "CONTROLLER_MUTATION"]
     assert judged["rows"] == len(inside) < len(recorded_rows) / 2
     assert 0 < sum(line["events"] for line in planned["lines"]) <= len(mutations)
-    page = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
-    keys = (keys_of(judged) | keys_of(planned)) - {"CONTROLLER_MUTATION"}  # a capacity's name
-    assert [key for key in keys if f"`{key}`" not in page] == []
+    assert not_on_the_page(judged, "replay --law") == set()
+    assert not_on_the_page(planned, "recommend") == set()
 
 
 def moment(row: EventRow) -> datetime:
     return datetime.fromtimestamp(row[0] / 1e6, UTC)
-
-
-def keys_of(said: object) -> set[str]:
-    """All keys of an answer, of what lies within it, too."""
-    if isinstance(said, dict):
-        return set(said).union(*map(keys_of, said.values()))
-    return set().union(*map(keys_of, said)) if isinstance(said, list) else set()
 
 
 def test_who_is_enforced_and_who_in_shadow_mode_are_never_added_up(
@@ -635,6 +675,14 @@ def test_who_is_enforced_and_who_in_shadow_mode_are_never_added_up(
     lines = capsys.readouterr().out.splitlines()[3:]
     assert counts == {True: (60, 60), False: (30, 30)}
     assert sorted("would be 100.0%" in line for line in lines) == [False, True]
+
+    tries = ["replay", "--events", str(folder), "--candidates", "1KB/s", "--by", "user"]
+    main([*tries, "--output", "json"])
+    tried = json.loads(capsys.readouterr().out)["rows"]
+    main(tries)
+    shown = capsys.readouterr().out
+    assert {row["enforced"]: row["value_sum"] for row in tried} == {True: 60.0, False: 30.0}
+    assert re.findall(r"alice: PRODUCE, broker 1, (.+)", shown) == ["enforced", "in shadow mode"]
 
 
 def test_everyone_without_a_login_is_told_to_look_at_clients(
@@ -708,7 +756,17 @@ def test_usage_counts_different_new_ids_in_their_window(
     table = capsys.readouterr().out
 
     assert (said["rows"], said["hidden_producer_id_rows"]) == ([], 0)
+    assert not_on_the_page(said, "usage") == set()
     of_user = {row["user"]: row for row in said["producer_ids"]}
+    assert (
+        main(["usage", "--events", str(folder_with_ids), "--by", "tags", "--output", "json"]) == 0
+    )
+    by_tags = json.loads(capsys.readouterr().out)["producer_ids"]
+    same = ("user", "new_ids", "limit_per_window", "limit_ratio", "enforced")
+    assert {tuple(row[key] for key in same) for row in by_tags} == {
+        tuple(row[key] for key in same) for row in said["producer_ids"]
+    }
+    assert {row["tags"] is None for row in by_tags} == {False}
     alice, bob = of_user["alice"], of_user["bob"]
     assert (alice["distinct_ids"], alice["new_ids"], alice["refused_ids"]) == (8, 8, 3)
     assert (bob["distinct_ids"], bob["unnamed_ids"]) == (200, 0)
@@ -741,3 +799,5 @@ def test_candidates_of_new_ids_in_a_window(
     assert rejected["bob", 0] > rejected["bob", 1] > rejected["bob", 2] == 0
     assert main([*arguments, "--mode", "think"]) == 2
     assert "in the open loop only" in capsys.readouterr().err
+    assert main(["replay", "--events", str(folder_with_ids), "--factors", "2"]) == 1
+    assert "--factors leaves new producer ids out; try quotas for them" in capsys.readouterr().err

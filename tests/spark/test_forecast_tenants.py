@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.json_page import not_on_the_page
 
 from kvota.app.cli.main import main
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
@@ -73,7 +74,9 @@ def test_days_that_grow_reach_the_quota(
 
     code, out, _ = asked(folder, capsys, "--horizon", "20d", "--output", "json")
 
-    (row,) = json.loads(out)["rows"]
+    said = json.loads(out)
+    assert not_on_the_page(said, "forecast --tenants") == set()
+    (row,) = said["rows"]
     assert code == 1  # within the horizon
     assert (row["user"], row["limit_per_s"], row["days"], row["is_short"]) == (
         "growing",

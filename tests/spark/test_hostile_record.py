@@ -164,3 +164,36 @@ def test_an_amount_that_is_no_number_is_named_and_stops_nothing(
     assert "together would be let in more PRODUCE" in capsys.readouterr().err
     assert main(["record", "check", "--events", str(tmp_path)]) == 1
     assert f"the value of seq 0 is {value}, which no gateway records" in capsys.readouterr().out
+
+
+def test_times_that_no_calendar_has_end_no_command_and_are_named(
+    write_for_all: WriteEvents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = [column.name for column in EVENT_COLUMNS]
+    rows = list(decided())[:40]
+    for ts_us in (-1, 2**63 - 1):  # each is the only row of its run
+        row = dict(zip(columns, rows[0], strict=True))
+        rows.append(tuple((row | {"ts_us": ts_us, "seq": 0, "run_id": f"of {ts_us}"}).values()))
+    folder = write_for_all(tmp_path, rows)
+    commands: list[tuple[tuple[str, ...], int]] = [
+        (("usage",), 0),
+        (("usage", "--by", "tags", "--output", "json"), 0),
+        (("usage", "--since", "2200-01-01", "--until", "2200-01-02"), 1),
+        (("replay", "--law"), 0),
+        (("replay", "--candidates", "9KB/s"), 0),
+        (("replay", "--factors", "2", "--by", "client", "--mode", "think"), 0),
+        (("recommend", *RELAXED), 0),
+        (("record", "show"), 0),
+        (("record", "check"), 1),
+    ]
+
+    said = {}
+    for words, code in commands:
+        assert (words, main([*words, "--events", str(folder)])) == (words, code)
+        said[words] = "".join(capsys.readouterr())
+    assert [words for words, text in said.items() if "Traceback" in text] == []
+    assert (
+        "the time of seq 0 is -1 us, which is not between 1970 and 9999" in said["record", "check"]
+    )
+    assert "1969-12-31 23:59:59" in said["usage",]
+    assert f"{2**63 - 1} us" in said["replay", "--candidates", "9KB/s"]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.json_page import not_on_the_page
 from tests.unit.record.record_files import put
 
 from kvota.app.cli.main import main
@@ -32,6 +33,7 @@ def ingested(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict
     capsys.readouterr()
     assert main(["ingest", *map(str, arguments), "--output", "json"]) == 0
     told: dict[str, object] = json.loads(capsys.readouterr().out)
+    assert not_on_the_page(told, "ingest") == set()
     return told
 
 

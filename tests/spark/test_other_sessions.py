@@ -17,6 +17,7 @@ from tests.spark import results_process
 from tests.spark.standalone_cluster import JVM, connect_server, standalone_cluster
 
 from kvota.pipeline.any_session import chunk_rows_max
+from kvota.record.compact import compact
 from kvota.testing.recorded_traffic import RecordedTraffic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -47,19 +48,20 @@ if os.environ.get("KVOTA_SESSIONS") == "every":
         "local[1]": ["law,usage,plan", "spark.sql.shuffle.partitions=7"],
         "local[2]": ["own,rows,usage,plan", *OTHER_SETTINGS, "spark.sql.ansi.enabled=false"],
     }
-PARTS = ("rows", "replay", "commands", *(("law", "usage", "plan") if OTHER_WAYS else ()))
+PARTS = ("rows", "replay", "law", "usage", "commands", *(("plan",) if OTHER_WAYS else ()))
 
 
 @pytest.fixture(scope="module")
 def expected(
     spark: SparkSession, write_for_all: WriteEvents, tmp_path_factory: pytest.TempPathFactory
 ) -> Expected:
-    """A record, and what comes out of two cores of this machine."""
-    rows = [
-        *RecordedTraffic(3, run_id="run-1").rows(2_500),
-        *RecordedTraffic(4, run_id="run-2", enforced=True).rows(1_500),
-    ]
-    folder = write_for_all(tmp_path_factory.mktemp("sessions") / "record", rows, files=5)
+    """A record, more than half of it merged, and what comes out of two cores of this machine."""
+    folder = tmp_path_factory.mktemp("sessions") / "record"
+    merged = [*RecordedTraffic(3, run_id="run-1").rows(2_500)]
+    assert compact(write_for_all(folder / "a", merged, files=3), now_us=0, every_hour=True).steps
+    write_for_all(
+        folder / "b", [*RecordedTraffic(4, run_id="run-2", enforced=True).rows(1_500)], files=2
+    )
     return folder, results_process.results(spark, folder, PARTS)
 
 
@@ -99,13 +101,13 @@ def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
             f"spark.archives={cluster.environment}#environment",
             "spark.pyspark.python=./environment/bin/python",
         ]
-        settings = ["rows,replay,kill", *environment, *LOOPBACK, *OTHER_SETTINGS]
+        settings = ["rows,replay,law,usage,kill", *environment, *LOOPBACK, *OTHER_SETTINGS]
         settings += ["spark.executor.memory=512m", f"spark.executor.extraJavaOptions={JVM}"]
 
         found = made(folder, cluster.master, settings)
 
     assert found.pop("killed") == "yes"
-    assert found == {"rows": wanted["rows"], "replay": wanted["replay"]}
+    assert found == {part: wanted[part] for part in ("rows", "replay", "law", "usage")}
 
 
 def test_spark_connect(expected: Expected, folder_of_workers: Path) -> None:

@@ -1,16 +1,20 @@
 """A saved table is there whole, or the one before it is."""
 
+import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from tests.integration.small_disks import small_disks, taken_by_others
 
 from kvota.app.cli.exit_codes import DONE, WRONG_USE
 from kvota.app.cli.main import main
-from kvota.model.errors import UsageError
+from kvota.app.cli.spark_events import spark_errors
+from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline import save_table
+from kvota.pipeline.saved_tables import check_place
 from kvota.testing.recorded_traffic import RecordedTraffic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -69,6 +73,39 @@ def test_what_is_no_saved_table_stays(there: str, tmp_path: Path, numbers: DataF
         save_table(numbers, "numbers", str(place))
 
     assert names_in(tmp_path) == before
+
+
+def test_a_disk_without_room_is_named_and_the_table_before_stays(
+    tmp_path: Path, spark: SparkSession, numbers: DataFrame
+) -> None:
+    many = spark.range(300_000).select(F.rand(1).alias("id"))
+    with small_disks(tmp_path, 1, 1024**2) as (disk,), spark_errors(spark):
+        place = disk / "table"
+        save_table(numbers, "numbers", str(place))
+
+        said = rf"could not be written to {place}: No space left on device\. What was there"
+        with pytest.raises(UnreachableError, match=said):
+            save_table(many, "numbers", str(place))
+        assert (ids_in(place), names_in(disk)) == ([0, 1, 2, 3, 4], ["table"])
+
+        with taken_by_others(disk, 0), pytest.raises(UnreachableError, match=said):
+            check_place(str(place))
+
+
+def test_a_place_that_may_only_be_read_is_named_before_spark_starts(
+    tmp_path: Path, numbers: DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with small_disks(tmp_path, 1, 1024**2) as (disk,):
+        save_table(numbers, "numbers", str(disk / "table"))
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for place in (disk / "table", f"delta:{disk}/table"):
+            asked = ["usage", "--events", str(tmp_path), "--save", str(place)]
+            assert main([*asked, "--master", "no such Spark"]) == WRONG_USE
+            said = capsys.readouterr().err
+            assert f"{place} cannot be written: Read-only file system. Name a folder" in said
+        assert main(["usage", "--events", str(tmp_path), "--save", str(disk)]) == WRONG_USE
+        assert "is where a disk is mounted" in capsys.readouterr().err
+        assert ids_in(disk / "table") == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 ``KVOTA_STOPS=20`` tries so many moments of each kind.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -116,6 +117,48 @@ def test_kill_9_leaves_the_record_and_no_jvm(
     assert contents(folder) == before
     again = start(folder, tmp_path)
     assert again.communicate(timeout=200)[0] == undisturbed.printed
+
+
+def workers_of(pid: int) -> list[int]:
+    """The Python workers below a process: what Spark's daemon of them has forked."""
+    command = ["ps", "-ww", "-eo", "pid,ppid,args"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    parents = {int(child): int(parent) for child, parent, _ in rows}
+    daemons = {int(child) for child, _, args in rows if "kvota.pipeline.worker_daemon" in args}
+
+    def is_below(child: int) -> bool:
+        while child in parents and child != pid:
+            child = parents[child]
+        return child == pid
+
+    return [one for one in daemons if parents[one] in daemons and is_below(one)]
+
+
+def test_a_worker_that_vanishes_is_said_and_nothing_is_left(folder: Path, tmp_path: Path) -> None:
+    before, aside, kept = contents(folder), tmp_path / "aside", tmp_path / "kept"
+    for made in (aside, kept, kept / "table"):
+        made.mkdir()
+    (kept / "table" / "_kvota-table.json").write_text("{}")  # as saved before
+    process = start(
+        folder, tmp_path, "--save", str(kept / "table"), "--conf", f"spark.local.dir={aside}"
+    )
+    while process.poll() is None:
+        for pid in workers_of(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    printed, said = process.communicate()
+
+    assert (process.returncode, printed) == (3, "")
+    line = without_progress(said)[-1]
+    assert line.startswith("kvota: Spark failed: a worker died, perhaps for lack of memory")
+    assert "Traceback" not in said
+    assert contents(folder) == before
+    assert contents(kept / "table") == {"_kvota-table.json": b"{}"}
+    assert [path.name for path in kept.iterdir()] == ["table"]
+    assert list(aside.iterdir()) == []
+    assert running(tmp_path) == []
 
 
 def test_a_full_disk_is_named_with_what_to_do(write_for_all: WriteEvents, tmp_path: Path) -> None:

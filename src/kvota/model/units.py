@@ -5,6 +5,7 @@ In: ``8MB/s``, ``5MiB/s``, ``10/s``, ``1h30m``, or a bare number. Out: the same,
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from math import isfinite
 
 from kvota.model.suggested_units import (
@@ -178,6 +179,19 @@ def format_duration_ms(value: float) -> str:
     minutes, seconds = divmod(round(value / 1000), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+
+
+def format_moment(time_us: int, *, between: str = " ", until: str = "seconds") -> str:
+    """Return a time (Unix microseconds) for people, UTC; one that no calendar has as it is.
+
+    >>> format_moment(1_900_000_000_000_000), format_moment(2**63 - 1)
+    ('2030-03-17 17:46:40', '9223372036854775807 us')
+    """
+    try:
+        moment = datetime.fromtimestamp(time_us // 1_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_us} us"
+    return moment.replace(tzinfo=None).isoformat(between, until)
 
 
 def _three_figures(value: float) -> str:

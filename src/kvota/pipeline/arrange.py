@@ -261,8 +261,10 @@ def _taken(name: Part, codes: Array) -> pa.Array:
 
 def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> list[str]:
     """Write tags as ``model.tags.tags_text`` writes these two."""
-    encoded = [[sanitise(text) for text in name.texts] for name in names]
     rows = codes.tolist()
+    if by == "tags":
+        return [names[0].texts[tags] for (tags,) in rows]
+    encoded = [[sanitise(text) for text in name.texts] for name in names]
     if by == "user":
         return [f"{CLIENT_ID_TAG}=,{USER_TAG}={encoded[0][user]}" for (user,) in rows]
     if by == "client":

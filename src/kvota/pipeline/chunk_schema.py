@@ -16,8 +16,9 @@ import pyarrow as pa
 from kvota.model.event import Outcome
 from kvota.model.quota_type import Algorithm
 
-# Charges share counters as they did in the gateway, or anew per user, client id or both.
-By = Literal["counter", "user", "client", "user-client"]
+# Charges share counters as they did in the gateway, or anew per user, client id or both, or per recorded tags: these
+# are the gateway's counters, those of all its runs and of all gateways together.
+By = Literal["counter", "user", "client", "user-client", "tags"]
 
 COUNTER_COLUMNS = ("gateway", "run_id", "node_id", "quota_type", "tags", "enforcing")
 

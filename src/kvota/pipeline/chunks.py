@@ -150,7 +150,7 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
     Args:
         spark: runs it; its workers have to reach the files.
         found: the files.
-        by: the counters as recorded, or made anew per user, client id or both.
+        by: the counters as recorded, or made anew per user, client id or both, or per tags.
         further: columns that the job asks for, as ``Packing.further`` says.
         quota_types: None: all.
         period: other rows are left out, and files without any inside are not read.
@@ -207,6 +207,7 @@ def chunks_of_table(
     *,
     further: Iterable[str] = (),
     quota_types: Iterable[str] | None = None,
+    modes_apart: bool = False,
     gateways_apart: bool = False,
 ) -> Chunks:
     """Pack the charges of an events table that is no folder of files: filtered, or somebody else's.
@@ -217,6 +218,7 @@ def chunks_of_table(
     runs = _runs_of_table(events)
     packing = replace(
         _packing(by, runs, further, quota_types, ALWAYS),
+        modes_apart=modes_apart,
         gateways_apart=gateways_apart,
         chunk_rows_max=chunk_rows_max(events.sparkSession),
     )

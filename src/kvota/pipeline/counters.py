@@ -14,6 +14,7 @@ from kvota.model.quota_type import (
     types_counted_by,
 )
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tag_value
+from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
 
 # The quota types that can be replayed; those of newer gateways cannot. Bandwidth can be counted by
@@ -37,6 +38,7 @@ NAME = pa.schema(
         ("tags", pa.string()),
         ("user", pa.string()),
         ("client_id", pa.string()),
+        ("enforced", pa.bool_()),
     ]
 )
 
@@ -46,14 +48,19 @@ _tag_value = lru_cache(1 << 16)(tag_value)
 
 
 def named(names: pa.RecordBatch) -> pa.RecordBatch:
-    """Return ``NAME`` for counters; user and client_id are null where they are no part of the counter."""
+    """Return ``NAME`` for counters; user and client_id are null where they are no part of the counter.
+
+    ``enforced`` is null where rows of shadow mode and others are not kept apart.
+    """
     tags = names.column("tags").to_pylist()
     texts = [
         pa.array([_tag_value(text, key) or None for text in tags], pa.string())
         for key in (USER_TAG, CLIENT_ID_TAG)
     ]
-    parts = [names.column(name).cast(NAME.field(name).type) for name in NAME.names[:-2]]
-    return pa.RecordBatch.from_arrays([*parts, *texts], schema=NAME)
+    parts = [names.column(name).cast(NAME.field(name).type) for name in NAME.names[:-3]]
+    enforcing = names.column("enforcing").to_numpy()
+    enforced = pa.array(enforcing == s.ENFORCED_ROWS, mask=enforcing == s.ALL_ROWS)
+    return pa.RecordBatch.from_arrays([*parts, *texts, enforced], schema=NAME)
 
 
 def is_of(names: pa.RecordBatch, *quota_types: str) -> Array:

@@ -86,7 +86,10 @@ def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
     """Return for each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
     tags = texts_of(events, "tags")
     parsed = [_kafka_names(text) for text in tags.texts]
+    is_of_others: Array = np.array([found is None for found in parsed])[tags.codes]
     binds: Array = np.ones(events.rows, np.bool_)
+    if by == "tags":
+        return binds, is_of_others
     for column, place in (("client_id", 0), ("user", 1)):
         values = [None if found is None else found[place] for found in parsed]
         if column not in NAMES_OF[by]:
@@ -96,7 +99,6 @@ def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
         code_of = {_sanitised(text): code for code, text in enumerate(names.texts) if text}
         codes = np.array([code_of.get(value or "", -1) for value in values])
         binds &= codes[tags.codes] == names.codes
-    is_of_others: Array = np.array([found is None for found in parsed])[tags.codes]
     return binds, is_of_others
 
 

@@ -33,6 +33,7 @@ NAMES_OF: Mapping[s.By, tuple[str, ...]] = {
     "user": ("user",),
     "client": ("client_id",),
     "user-client": ("user", "client_id"),
+    "tags": ("tags",),
 }
 TEXTS = frozenset(column.name for column in EVENT_COLUMNS if column.type == "string")
 
@@ -50,7 +51,7 @@ class Packing:
     """What is packed, and how.
 
     Attributes:
-        by: the counters as recorded, or made anew per user, client id or both.
+        by: the counters as recorded, or made anew per user, client id or both, or per tags.
         runs: (gateway, run_id) → its place among the runs, and whether its first rows are in the record.
         further: columns that not every job needs: ``throttle_ms``, one of ``chunk_schema.SHARING``,
             ``tags`` (for ``LIMIT_BINDS``).

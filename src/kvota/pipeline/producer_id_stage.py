@@ -22,6 +22,7 @@ CAME = pa.schema(
         ("counter_id", pa.int64()),
         ("user", pa.string()),
         ("client_id", pa.string()),
+        ("tags", pa.string()),
         ("enforced", pa.bool_()),
         ("new_ids", pa.int64()),
         ("most_in_window", pa.int64()),
@@ -115,7 +116,7 @@ class _Came:
         """As ``CAME`` has it."""
         named = c.named(self._name).to_pylist()[0]
         return {
-            **{key: named[key] for key in ("counter_id", "user", "client_id")},
+            **{key: named[key] for key in ("counter_id", "user", "client_id", "tags")},
             "enforced": self._name.column("enforcing")[0].as_py() == s.ENFORCED_ROWS,
             "new_ids": self._new,
             "most_in_window": self._most,

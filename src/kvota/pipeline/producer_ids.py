@@ -17,8 +17,8 @@ ID_COLUMNS = ("producer_id",)
 def ids_that_came(chunks: Chunks) -> DataFrame:
     """Return which new producer ids came, a row per counter.
 
-    In:  chunks by user, client id or both, with ``ID_COLUMNS``.
-    Out: counter_id long, user, client_id string (null: not part of the level), enforced boolean, new_ids long (let
+    In:  chunks by user, client id or both, or by tags, with ``ID_COLUMNS``.
+    Out: counter_id long, user, client_id string (null: not part of the level), tags string, enforced boolean, new_ids long (let
          in, each at the cost of a token: different ones, but that an id that was silent for a window is new again),
          most_in_window long (the most of them within the window), distinct_ids long (let in or refused, each once),
          unnamed_ids long (in rows of many, which name none: a hostile request), refused_ids long (each once),

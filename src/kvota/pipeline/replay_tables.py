@@ -18,7 +18,10 @@ Mode = Literal["open", "backlog", "think"]
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Candidates that are multiples of the limit in force at each row (no limit: unlimited)."""
+    """Candidates that are multiples of the limit in force at each row (no limit: unlimited).
+
+    The quota of a result is a multiple of the last limit that there was.
+    """
 
     factors: Sequence[float]
 
@@ -44,6 +47,7 @@ def replay(
 
     In:  the chunks of a record, with counters as recorded or made anew.
     Out: counter_id long, gateway, run_id string, node_id int, quota_type, tags, user, client_id string,
+         enforced boolean (null: counters as recorded, or made anew of all rows),
          algorithm, mode string, samples, sample_ms int (the last ones), candidate int, quota double, events long,
          value_sum double, over long, throttle_ms_sum, throttled_ms double (union of the throttled
          spans), worst_ms, value_within double, rejected long, delay_ms_sum, delay_ms_max double

@@ -28,7 +28,13 @@ from kvota.record.event_file import EventFile
 FILE_CHANGED = "kvota: the record changed while it was read"
 
 # The name in a key, by how charges share counters. Who has a user and a client id has a user.
-_NAME_OF = {"counter": "tags", "user": "user", "client": "client_id", "user-client": "user"}
+_NAME_OF = {
+    "counter": "tags",
+    "user": "user",
+    "client": "client_id",
+    "user-client": "user",
+    "tags": "tags",
+}
 
 # A floating number's statistics do not tell 0 from -0, nor of NaN; these numbers differ from row to row.
 _VARYING = frozenset({"ts_us", "seq"}) | {c.name for c in EVENT_COLUMNS if c.type == "double"}

@@ -1,21 +1,23 @@
 """Saves tables: as Parquet in a folder, or in a table of Delta Lake or Iceberg, whole or not at all.
 
 Spark's own overwriting of a folder deletes before it writes, so a job that fails in between leaves nothing. Here a
-table is written beside what is there, and takes its name when all of it is on the disk.
+table is written beside what is there, and takes its name when all of it is on the disk (``files.whole_folder``).
 """
 
+import errno
 import json
+import os
 import re
-import shutil
-import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from kvota.files.whole_file import DISK_IS_FULL
+from kvota.files.whole_folder import settle, try_to_make, whole_folder
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline.any_session import is_connect
 from kvota.record.places import local_path
@@ -46,13 +48,25 @@ _NEEDED = {
     ICEBERG: "--conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION "
     "--conf spark.sql.catalog.CATALOG=org.apache.iceberg.spark.SparkCatalog, and what that catalog needs",
 }
+# What the system says of a disk that does not take what is written, …
+_REFUSALS = tuple(
+    os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+)
+# … and what is in the trace of Spark where it was a table's file, not one that Spark puts aside for itself.
+_OF_A_TABLE = "\tat org.apache.hadoop.fs."
+_CAUSES = re.compile(r"^Caused by: ", re.MULTILINE)
 
 
-def check_place(place: str) -> None:
-    """Refuse early what no table can be saved to.
+def check_place(place: str, *, here: bool = True) -> None:
+    """Refuse early what no table can be saved to; a little is written there, and removed.
+
+    Args:
+        place: as ``save_table`` takes it.
+        here: this machine writes, and no server of Spark Connect.
 
     Raises:
-        UsageError: the place is none, or a folder that holds something else.
+        UsageError: the place is none, or a folder that holds something else, or cannot be written to.
+        UnreachableError: there is no room.
     """
     if place.startswith(ICEBERG):
         if _TABLE_NAME.fullmatch(place.removeprefix(ICEBERG)) is None:
@@ -62,9 +76,25 @@ def check_place(place: str) -> None:
     if place in {"", DELTA}:
         msg = f'"{place}" names no place. Write a folder, {DELTA}FOLDER or {ICEBERG}CATALOG.DATABASE.TABLE'
         raise UsageError(msg)
-    path = None if place.startswith(DELTA) else local_path(place)
-    if path is not None:
+    path = local_path(place.removeprefix(DELTA))
+    if path is None:
+        return
+    if not place.startswith(DELTA):
+        if here:
+            settle(path.absolute())
         _refuse_others(path)
+    if here:
+        _try_to_write(path.absolute(), place)
+
+
+def _try_to_write(path: Path, place: str) -> None:
+    try:
+        try_to_make(path)
+    except OSError as error:
+        if error.errno in DISK_IS_FULL:
+            raise UnreachableError(_refused(place, error.strerror or str(error))) from error
+        msg = f"{place} cannot be written: {error.strerror or error}. Name a folder that is yours"
+        raise UsageError(msg) from error
 
 
 def save_table(table: DataFrame, name: str, place: str) -> None:
@@ -77,19 +107,51 @@ def save_table(table: DataFrame, name: str, place: str) -> None:
             ``delta:FOLDER``, ``iceberg:CATALOG.DATABASE.TABLE``, whose history keeps what was there before.
 
     Raises:
-        UsageError: the place holds something else, or Spark lacks the format.
-        UnreachableError: the folder could not be written.
+        UsageError: the place holds something else, or cannot be written to, or Spark lacks the format.
+        UnreachableError: the disk has not taken all of it.
     """
-    check_place(place)
-    if place.startswith(DELTA):
-        where = _uri(place.removeprefix(DELTA))
-        writer = table.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        _written(lambda: writer.save(where), DELTA, place)
-    elif place.startswith(ICEBERG):
-        wanted = table.writeTo(place.removeprefix(ICEBERG)).using("iceberg")
-        _written(wanted.createOrReplace, ICEBERG, place)
-    else:
-        _save_parquet(table, name, place)
+    here = not is_connect(table.sparkSession)
+    check_place(place, here=here)
+    with _disk_named(place):
+        if place.startswith(DELTA):
+            where = _uri(place.removeprefix(DELTA))
+            writer = table.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+            _written(lambda: writer.save(where), DELTA, place)
+        elif place.startswith(ICEBERG):
+            wanted = table.writeTo(place.removeprefix(ICEBERG)).using("iceberg")
+            _written(wanted.createOrReplace, ICEBERG, place)
+        else:
+            _save_parquet(table, name, place, here=here)
+
+
+@contextmanager
+def _disk_named(place: str) -> Iterator[None]:
+    """Say what the disk refused, where it is that of the place; Spark names neither."""
+    try:
+        yield
+    except OSError as error:
+        raise UnreachableError(_refused(place, error.strerror or str(error))) from error
+    except (PySparkException, Py4JError) as error:
+        reason = _refused_by_the_disk(str(error))
+        if not reason:
+            raise
+        raise UnreachableError(_refused(place, reason)) from error
+
+
+def _refused(place: str, reason: str) -> str:
+    return (
+        f"the table could not be written to {place}: {reason}. What was there before is still there; make room, "
+        "or name another place"
+    )
+
+
+def _refused_by_the_disk(text: str) -> str:
+    """Return why a file of the table was not written, if that is what Spark says."""
+    for cause in _CAUSES.split(text):
+        for reason in _REFUSALS:
+            if reason in cause and _OF_A_TABLE in cause:
+                return reason
+    return ""
 
 
 def _written(write: Callable[[], object], scheme: str, place: str) -> None:
@@ -104,9 +166,9 @@ def _written(write: Callable[[], object], scheme: str, place: str) -> None:
         raise UsageError(msg) from error
 
 
-def _save_parquet(table: DataFrame, name: str, place: str) -> None:
+def _save_parquet(table: DataFrame, name: str, place: str, *, here: bool) -> None:
     path = local_path(place)
-    if path is None or is_connect(table.sparkSession):
+    if path is None or not here:
         # What is there cannot be looked at from here, and no folder is renamed in one step everywhere.
         try:
             table.write.mode("error").parquet(_uri(place))
@@ -116,36 +178,18 @@ def _save_parquet(table: DataFrame, name: str, place: str) -> None:
             msg = f"{place} is there already; so far away only a new folder can be written. Name another"
             raise UsageError(msg) from error
         return
-    new = path.absolute().with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
+    with whole_folder(path.absolute()) as new:
         table.write.mode("error").parquet(f"file:{new}")
         (new / _MARK).write_text(json.dumps({"table": name}) + "\n", encoding="utf-8")
-        _take_place(new, path.absolute())
-    except OSError as error:
-        msg = f"{error.filename or path}: {error.strerror or error}"
-        raise UnreachableError(msg) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _take_place(new: Path, path: Path) -> None:
-    _refuse_others(path)
-    if not path.exists():
-        new.rename(path)
-        return
-    old = new.with_suffix(".old")
-    path.rename(old)
-    try:
-        new.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        _refuse_others(path)
 
 
 def _refuse_others(path: Path) -> None:
     if not path.exists() and not path.is_symlink():
         return
+    if path.is_mount():
+        msg = f"{path} is where a disk is mounted, so no other folder can take its name. Name a folder in it"
+        raise UsageError(msg)
     with suppress(OSError):
         if (
             path.is_dir()

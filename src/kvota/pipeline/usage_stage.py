@@ -43,9 +43,10 @@ WINDOWS = pa.schema(
         ("level", pa.string()),
         ("user", pa.string()),
         ("client_id", pa.string()),
+        ("tags", pa.string()),
         ("node_id", pa.int32()),
         ("window_start", pa.timestamp("us", tz="UTC")),
-        ("window_s", pa.int32()),
+        ("window_s", pa.int64()),
         ("events", pa.int64()),
         ("decisions", pa.int64()),
         *((name, pa.float64()) for name in _RATES),
@@ -167,7 +168,7 @@ def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
     not_admitted = found["throttled"] + found["rejected"]
     found |= {
         "window_start": (starts_s[:count] * 1_000_000).astype("datetime64[us]"),
-        "window_s": np.full(count, windows.window_s, np.int32),
+        "window_s": np.full(count, windows.window_s, np.int64),
         "busy_s": (end - begin).astype(np.int32),
         "share_throttled": not_admitted / np.maximum(found["decisions"], 1),
         "limit_last": seconds.used[k.LIMIT][end - 1],
@@ -176,18 +177,19 @@ def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
     }
     owners = pa.array(owner[begin])
     named = c.named(seconds.names).take(owners)
-    level = pa.array([windows.level]).take(pa.array(np.zeros(count, np.int64)))
     return pa.RecordBatch.from_arrays(
-        [_column(part, found, named, level) for part in WINDOWS],
+        [_column(part, found, named, windows.level) for part in WINDOWS],
         schema=WINDOWS,
     )
 
 
 def _column(
-    part: pa.Field, found: dict[str, Array], named: pa.RecordBatch, level: pa.Array
+    part: pa.Field, found: dict[str, Array], named: pa.RecordBatch, level: s.By
 ) -> pa.Array:
     if part.name == "level":
-        return level
+        return pa.array([level]).take(pa.array(np.zeros(len(named), np.int64)))
+    if part.name == "tags" and level != "tags":  # they would be made of the names
+        return pa.nulls(len(named), part.type)
     if part.name not in found:
         return named.column(part.name)
     values = found[part.name]

@@ -15,9 +15,9 @@ USAGE_COLUMNS = ("throttle_ms", "upstream_throttle_ms", "tags")
 def usage(chunks: Chunks, *, window_s: int = WINDOW_S) -> DataFrame:
     """Return what each tenant used per window; windows in which it did nothing have no row.
 
-    In:  chunks by user, client id or both, with ``USAGE_COLUMNS``.
-    Out: counter_id long, quota_type, level, user, client_id string (null: not part of the level),
-         node_id int, window_start timestamp (the key), window_s int, events, decisions long (beside events:
+    In:  chunks by user, client id or both, or by tags, with ``USAGE_COLUMNS``.
+    Out: counter_id long, quota_type, level, user, client_id, tags string (null: not part of the level, or of the tags),
+         node_id int, window_start timestamp (the key), window_s long, events, decisions long (beside events:
          a Fetch's waits for room, and its answers that were emptied), value_sum, rate_mean,
          rate_p50, rate_p95, rate_p99, rate_max, rate_10s_max double (per second; quantiles of the exact
          sums of seconds, nearest rank, quiet seconds are zeros), limit_share double (the largest share of its
@@ -61,6 +61,6 @@ def span_s(chunks: Chunks) -> tuple[int, int]:
 
 def _usage(chunks: Chunks, from_s: int, window_s: int) -> DataFrame:
     if chunks.by == "counter":
-        msg = "usage is counted by user, client or user-client; the chunks are by counter"
+        msg = "usage is counted by user, client, user-client or tags; the chunks are by counter"
         raise UsageError(msg)
     return chunks.stage(usage_stage(Windows(chunks.by, from_s, window_s)), WINDOWS)

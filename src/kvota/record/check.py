@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from kvota.record.event_file import BadInput, EventFile, runs_in_table
 from kvota.record.found_events import FoundEvents
+from kvota.record.period import END_OF_TIME_US
 from kvota.record.runs import joined_runs
 
 _Array = np.ndarray[Any, np.dtype[Any]]
@@ -109,6 +110,13 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     if len(odd):
         seq, value = (names[column][odd[0].as_py()].as_py() for column in ("seq", "value"))
         return BadInput(file.path, f"the value of seq {seq} is {value}, which no gateway records")
+    times = names["ts_us"]
+    odd = pc.indices_nonzero(pc.or_(pc.less(times, 0), pc.greater_equal(times, END_OF_TIME_US)))
+    if len(odd):
+        seq, ts_us = (names[column][odd[0].as_py()].as_py() for column in ("seq", "ts_us"))
+        return BadInput(
+            file.path, f"the time of seq {seq} is {ts_us} us, which is not between 1970 and 9999"
+        )
     return _ranges(names, texts)
 
 

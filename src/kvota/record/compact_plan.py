@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from kvota.record.event_file import EventFile
+from kvota.record.period import is_a_time
 
 HOUR_US = 3_600_000_000
 
@@ -12,15 +13,12 @@ _GRACE_US = 300_000_000
 # More rows are not merged into one file: a merge holds them all, about 300 bytes each.
 ROWS_MAX = 2_000_000
 
-# Beyond the year 9999 a time has no name.
-_END_OF_TIME_US = 253_402_300_800_000_000
-
 Group = tuple[EventFile, ...]
 
 
 def hour_us(file: EventFile) -> int | None:
     """Return when the hour began in which the file's first decision was made; None if it has no such hour."""
-    if not file.rows or not 0 <= file.first_us < _END_OF_TIME_US:
+    if not file.rows or not is_a_time(file.first_us):
         return None
     return file.first_us // HOUR_US * HOUR_US
 

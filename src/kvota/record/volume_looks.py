@@ -100,7 +100,8 @@ def _volumes(
         pc.equal(table["status"], Status.SUCCESS.value), pc.invert(table["cached"])
     )
     inside = pc.and_(
-        pc.greater_equal(table["ts_us"], period.since_us), pc.less(table["ts_us"], period.until_us)
+        pc.greater_equal(table["ts_us"], period.since_us),
+        pc.less_equal(table["ts_us"], period.until_us - 1),
     )
     has_size = pc.and_(pc.is_valid(table["log_dir"]), pc.greater(table["total_bytes"], 0))
     rows = table.filter(pc.and_kleene(pc.and_kleene(seen, inside), has_size))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.json_page import not_on_the_page
 
 from kvota.app.cli.main import main
 from kvota.record.places import VOLUME_FOLDER
@@ -106,7 +107,9 @@ def test_directories_on_one_device_are_one_line(
 ) -> None:
     main(["forecast", "--events", str(record(tmp_path, log_dirs=("/a", "/b"))), "--output", "json"])
 
-    (only,) = json.loads(capsys.readouterr().out)["limits"]
+    said = json.loads(capsys.readouterr().out)
+    assert not_on_the_page(said, "forecast") == set()
+    (only,) = said["limits"]
     assert only["log_dirs"] == ["/a", "/b"]
 
 

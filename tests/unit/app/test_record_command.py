@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.json_page import keys_of
 from tests.unit.record.record_files import ROWS, in_order, put_record, rows_of
 
 from kvota.app.cli.main import main
@@ -70,8 +71,10 @@ def test_show_for_programs_has_every_file(folder: Path, capsys: pytest.CaptureFi
     main(["record", "show", "--events", str(folder), "--output", "json"])
 
     shown = json.loads(capsys.readouterr().out)
-    assert shown["schema"] == 1
+    assert shown["schema"] == 2
     assert shown["decisions"] == 1100
+    of_runs = [(run["decisions"], run["missing_decisions"]) for run in shown["runs"]]
+    assert of_runs == [(300, 0), (800, 0)]
     assert len(shown["files"]) == 11
     assert sum(file["decisions"] for file in shown["files"]) == 1100
 
@@ -129,11 +132,7 @@ def test_the_page_on_the_record_names_every_key(
     for action in ("check", "show", "compact"):
         main(["record", action, "--events", str(folder), "--output", "json"])
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `record {action}` |"))
-        keys = _keys_of(json.loads(capsys.readouterr().out)) - {"schema"}
-        assert {f"`{key}`" for key in keys} == set(re.findall("`[a-z_]+`", line)), action
-
-
-def _keys_of(said: object) -> set[str]:
-    if isinstance(said, dict):
-        return set(said).union(*map(_keys_of, said.values()))
-    return set().union(*map(_keys_of, said)) if isinstance(said, list) else set()
+        keys = keys_of(json.loads(capsys.readouterr().out))
+        assert {f"`{key}`" for key in keys} == set(re.findall("`[a-z_]+`", line)) | {"`schema`"}, (
+            action
+        )

@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tests.json_page import not_on_the_page
 
 from kvota.app.cli.main import main
-from kvota.app.cli.replay import _JSON_NAMES
-from kvota.pipeline.grid import RESULT
+from kvota.app.cli.replay import _row_json
+from kvota.pipeline.law_check import Difference
 
 
 def wrong(*arguments: str) -> object:
@@ -78,6 +80,9 @@ def wrong(*arguments: str) -> object:
             ],
             "--algorithm, --debt-max: --law replays every row by the counter, quota and algorithm that it",
         ),
+        (["replay", "--events", ".", "--law", "--top", "5"], "--top: --law says one line per"),
+        (["replay", "--events", ".", "--law", "--raw", "--top", "20"], "--top, --raw: --law says"),
+        (["replay", "--events", ".", "--rows", "--raw"], "--raw: the numbers of --rows are exact"),
         (["recommend", "--events", "."], "--capacity"),
         (
             ["recommend", "--events", ".", "--capacity", "DISK=1MB/s"],
@@ -159,8 +164,7 @@ def test_help_shows_an_example_and_loads_no_spark(command: str) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_page_on_the_record_names_every_key_of_a_replay() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
-    replayed = {_JSON_NAMES.get(name, name) for name in RESULT.names} | {"unit"}
+def test_the_page_on_the_record_names_every_key_of_a_difference() -> None:
+    row = _row_json({field.name: None for field in fields(Difference)})
 
-    assert [name for name in replayed if f"`{name}`" not in page] == []
+    assert not_on_the_page(row, "replay --rows") == set()

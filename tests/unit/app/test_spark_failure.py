@@ -16,6 +16,14 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
         (f"{CALL}: java.io.IOException: No space left on device\n{TRACE}", "no room is left in /work-folder"),
         (f"{CALL}{TRACE}Caused by: java.io.IOException: Disk quota exceeded", "Make room, or name another folder"),
         (f"{CALL}: java.nio.file.FileSystemException: /x: Read-only file system", "cannot be written to"),
+        (
+            f"{WORKER}Traceback (most recent call last):\n  File \"x.py\", line 6\nOSError: [Errno 28] No space left on device: '/kept/a.parquet'\n",
+            "/kept/a.parquet could not be written: No space left on device",
+        ),
+        (
+            f"{WORKER}OSError: [Errno 28] No space left on device: '/work-folder/spill'\n",
+            "no room is left in /work-folder",
+        ),
         (f"{CALL}: java.lang.OutOfMemoryError: Java heap space", "--memory 4g"),
         (f"{STAGE}Python worker exited unexpectedly (crashed)", "a worker died"),
         (

@@ -32,6 +32,7 @@ KEYS: dict[s.By, tuple[str, ...]] = {
     "user": ("node_id", "quota_type", "user"),
     "client": ("node_id", "quota_type", "client_id"),
     "user-client": ("node_id", "quota_type", "user", "client_id"),
+    "tags": ("node_id", "quota_type", "tags"),
 }
 
 

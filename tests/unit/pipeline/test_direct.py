@@ -34,7 +34,7 @@ TS_US, SEQ, GATEWAY, TAGS, USER, LIMIT, ENFORCED = (
     EVENT_SCHEMA.names.index(name)
     for name in ("ts_us", "seq", "gateway", "tags", "user", "limit", "enforced")
 )
-BYS: tuple[s.By, ...] = ("counter", "user", "client", "user-client")
+BYS: tuple[s.By, ...] = ("counter", "user", "client", "user-client", "tags")
 FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms", "tags"})
 
 

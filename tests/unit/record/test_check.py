@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from tests.unit.record.record_files import LATER_US, ROWS, put, put_record
 
 from kvota.record.check import Gap, check
@@ -64,6 +65,17 @@ def test_a_changed_bit_is_found(tmp_path: Path) -> None:
     assert not checked.is_sound
     assert [item.file for item in checked.bad] == [file]
     assert "its rows cannot be read" in checked.bad[0].reason
+
+
+@pytest.mark.parametrize("ts_us", [-1, 253_402_300_800_000_000, 2**63 - 1])
+def test_a_time_that_no_calendar_has_is_found(ts_us: int, tmp_path: Path) -> None:
+    good = put(tmp_path, ROWS[:50])
+    file = put(tmp_path, [*ROWS[50:59], (ts_us, *ROWS[59][1:])])
+
+    (bad,) = check(find_events([good, file])).bad
+
+    assert bad.file == file
+    assert f"the time of seq {ROWS[59][1]} is {ts_us} us, which is not between" in bad.reason
 
 
 def test_rows_that_are_not_those_of_the_footer_are_found(tmp_path: Path) -> None:

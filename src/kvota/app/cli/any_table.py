@@ -14,13 +14,12 @@ from kvota.app.cli.converting import (
     place_in,
     say,
 )
-from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.progress import working
 from kvota.app.text_table import text_table
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.plain_text import NAMED, name_on_screen, on_one_line, shortened, some
 from kvota.model.quota_type import FACTS, QuotaType
-from kvota.model.units import format_bytes, format_duration_ms
+from kvota.model.units import format_bytes, format_duration_ms, format_moment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -339,7 +338,7 @@ def _span(times_us: Sequence[int], *, is_all: bool) -> str:
     first_us, last_us = min(times_us), max(times_us)
     span = format_duration_ms((last_us - first_us) // 1000)
     what = "" if is_all else "its first rows "
-    return f", {what}{moment_on_screen(first_us)} to {moment_on_screen(last_us)} UTC ({span})"
+    return f", {what}{format_moment(first_us)} to {format_moment(last_us)} UTC ({span})"
 
 
 def _others(mapping: "TableMapping") -> Iterator[str]:
@@ -362,7 +361,7 @@ def _sample_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     header = ["time (UTC)", "user", "client id", "quota type", "value"]
     cells = [
         [
-            f"{moment_on_screen(row['ts_us'])}.{row['ts_us'] // 1000 % 1000:03}",
+            f"{format_moment(row['ts_us'])}.{row['ts_us'] // 1000 % 1000:03}",
             *(on_one_line(row[name]) for name in ("user", "client_id")),
             row["quota_type"],
             f"{row['value']:,.15g} {FACTS[QuotaType(row['quota_type'])].value_unit}",

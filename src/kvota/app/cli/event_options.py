@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvota.model.errors import UsageError
 from kvota.model.plain_text import name_on_screen, some
-from kvota.model.units import format_duration_ms
+from kvota.model.units import format_duration_ms, format_moment
 
 # So many rows are looked at for the names of users.
 _ROWS_LOOKED_AT = 1000
@@ -70,16 +70,8 @@ def other_times(found: "FoundEvents") -> str:
     )
 
 
-def moment_on_screen(time_us: int) -> str:
-    """Return a time (Unix microseconds) for people, UTC; one that no calendar has as it is."""
-    try:
-        return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{time_us} us"
-
-
-def _moment_text(ts_us: int) -> str:
-    return f"{datetime.fromtimestamp(ts_us / 1e6, UTC):%Y-%m-%dT%H:%M:%S}"
+def _moment_text(time_us: int) -> str:
+    return format_moment(time_us, between="T")
 
 
 def say_bad(found: "FoundEvents") -> None:
@@ -99,7 +91,7 @@ def say_found(found: "FoundEvents") -> None:
     first_us, last_us = min(run.first_us for run in runs), max(run.last_us for run in runs)
     print(
         f"kvota: record: {len(found.files)} files of {len({run.gateway for run in runs})} gateways and {len(runs)} runs, "
-        f"{found.rows:,} decisions, {moment_on_screen(first_us)} to {moment_on_screen(last_us)} UTC "
+        f"{found.rows:,} decisions, {format_moment(first_us)} to {format_moment(last_us)} UTC "
         f"({format_duration_ms((last_us - first_us) // 1000)}), times to the microsecond",
         file=sys.stderr,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.durations import duration_ms
-from kvota.app.cli.event_options import moment_on_screen, period
+from kvota.app.cli.event_options import period
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import working
@@ -25,6 +25,7 @@ from kvota.app.text_table import text_table
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 from kvota.model.plain_text import name_on_screen, on_one_line
+from kvota.model.units import format_moment
 
 if TYPE_CHECKING:
     from kvota.volumes.limits_ahead import Ahead, LimitAhead
@@ -175,7 +176,7 @@ def volume_notes(ahead: "Ahead") -> Iterator[str]:
 def _table(rows: Sequence["LimitAhead"], args: argparse.Namespace) -> str:
     as_of = max(row.forecast.as_of_us for row in rows)
     first = (
-        f"the next {in_hours(args.horizon)} from {moment_on_screen(as_of)} UTC; in brackets 80 % intervals; "
+        f"the next {in_hours(args.horizon)} from {format_moment(as_of)} UTC; in brackets 80 % intervals; "
         "at: so much is used then"
     )
     cells = [

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import Record, on_record, say_hidden
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import on_one_line
+from kvota.model.units import format_moment
 from kvota.planning.outgrowing import DAYS_MIN, Outgrowing, outgrowing
 
 # So many of those nearest to their limit are looked at; one that grows fast from far below it is not among them.
@@ -121,7 +121,7 @@ def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) ->
         for row in rows
     ]
     first = (
-        f"from {moment_on_screen(end_s * 1_000_000)} UTC; peak: the most in ten seconds of a day, by the line through its "
+        f"from {format_moment(end_s * 1_000_000)} UTC; peak: the most in ten seconds of a day, by the line through its "
         "days; in brackets 80 % intervals"
     )
     table = text_table(

@@ -4,17 +4,16 @@ import json
 import math
 from collections.abc import Mapping
 
-# It grows where a key goes or comes to mean something else; new keys may come without that.
-SCHEMA = 1
 
+def print_json(content: Mapping[str, object], *, schema: int = 1) -> None:
+    """Print an object; what is no number (NaN, an infinity) is null.
 
-def print_json(content: Mapping[str, object]) -> None:
-    """Print an object with the number of its schema; what is no number (NaN, an infinity) is null."""
-    print(
-        json.dumps(
-            {"schema": SCHEMA} | {key: _plain(value) for key, value in content.items()}, indent=2
-        )
-    )
+    Args:
+        content: of the object.
+        schema: grows where a key of the command goes or comes to mean something else; new keys may come without that.
+    """
+    plain = {key: _plain(value) for key, value in content.items()}
+    print(json.dumps({"schema": schema} | plain, indent=2))
 
 
 def _plain(value: object) -> object:

@@ -4,13 +4,11 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.event_options import (
     add_period_options,
     add_place_option,
-    moment_on_screen,
     period,
     say_bad,
 )
@@ -20,7 +18,7 @@ from kvota.app.cli.progress import HowFar, working
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
 from kvota.model.plain_text import name_on_screen, on_one_line
-from kvota.model.units import format_bytes
+from kvota.model.units import format_bytes, format_moment
 
 if TYPE_CHECKING:
     from kvota.record.check import Checked
@@ -92,7 +90,7 @@ def _compact(args: argparse.Namespace) -> int:
         )
     if args.output == "json":
         rows = [{"folder": folder} | _compacted_json(what) for folder, what in done.items()]
-        print_json({"folders": rows})
+        print_json({"folders": rows}, schema=2)
     else:
         for name, what in done.items():
             print(f"{name}: {_compacted_line(what)}")
@@ -134,7 +132,16 @@ def _compacted_line(what: "Compacted") -> str:
 
 def _compacted_json(what: "Compacted") -> dict[str, Any]:
     return {
-        "merged": [asdict(step) for step in what.steps],
+        "merged": [
+            {
+                "hour_us": step.hour_us,
+                "files": step.files,
+                "decisions": step.rows,
+                "before_bytes": step.bytes_before,
+                "after_bytes": step.bytes_after,
+            }
+            for step in what.steps
+        ],
         "left": [{"file": str(item.file), "reason": item.reason} for item in what.left],
         "waiting_files": what.waiting,
         "removed_files": what.removed,
@@ -219,13 +226,13 @@ def _show(args: argparse.Namespace) -> int:
     found = _found(args)
     say_bad(found)
     if args.output == "json":
-        print_json(_shown_json(found))
+        print_json(_shown_json(found), schema=2)
         return DONE
     size = sum(file.size_bytes for file in found.files)
     first_us = min(run.first_us for run in found.runs)
     last_us = max(run.last_us for run in found.runs)
     print(
-        f"{found.rows:,} decisions from {moment_on_screen(first_us)} to {moment_on_screen(last_us)} UTC, "
+        f"{found.rows:,} decisions from {format_moment(first_us)} to {format_moment(last_us)} UTC, "
         f"{_count(len(found.files), 'file')}, {format_bytes(size)}, {_per_row(size, found.rows)} a decision"
     )
     print(f"\n{text_table(*_runs_table(found.runs), left=2)}")
@@ -245,8 +252,8 @@ def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
         [
             on_one_line(run.gateway),
             on_one_line(run.run_id),
-            moment_on_screen(run.first_us),
-            moment_on_screen(run.last_us),
+            format_moment(run.first_us),
+            format_moment(run.last_us),
             f"{run.rows:,}",
             f"{max(0, run.missing):,}",
             "is there" if run.is_complete else "was removed",
@@ -284,16 +291,31 @@ def _days_table(files: Sequence["EventFile"]) -> tuple[list[str], list[list[str]
 
 
 def _days(files: Sequence["EventFile"]) -> Mapping[str, list["EventFile"]]:
+    from kvota.record.period import is_a_time
+
     days: dict[str, list[EventFile]] = {}
     for file in sorted(files, key=lambda file: file.first_us):
-        days.setdefault(moment_on_screen(file.first_us)[:10], []).append(file)
+        day = format_moment(file.first_us).split(" ")[0] if is_a_time(file.first_us) else "no day"
+        days.setdefault(day, []).append(file)
     return days
 
 
 def _shown_json(found: "FoundEvents") -> dict[str, Any]:
     return {
         "decisions": found.rows,
-        "runs": [asdict(run) | {"missing": max(0, run.missing)} for run in found.runs],
+        "runs": [
+            {
+                "gateway": run.gateway,
+                "run_id": run.run_id,
+                "first_seq": run.first_seq,
+                "last_seq": run.last_seq,
+                "decisions": run.rows,
+                "missing_decisions": max(0, run.missing),
+                "first_us": run.first_us,
+                "last_us": run.last_us,
+            }
+            for run in found.runs
+        ],
         "files": [
             {
                 "file": str(file.path),
@@ -317,7 +339,7 @@ def _found(args: argparse.Namespace) -> "FoundEvents":
 
 
 def _hour(hour_us: int) -> str:
-    return moment_on_screen(hour_us)[:16]
+    return format_moment(hour_us, until="minutes")
 
 
 def _per_row(size_bytes: int, rows: int) -> str:

@@ -4,8 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import (
+    TOP,
     Record,
     add_event_options,
     add_save_option,
@@ -37,7 +37,8 @@ from kvota.model.quota_type import (
     QuotaType,
     Unit,
 )
-from kvota.model.units import format_duration_ms, parse_byte_rate, parse_percent
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
+from kvota.model.units import format_duration_ms, format_moment, parse_byte_rate, parse_percent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,6 +72,9 @@ _JSON_NAMES = {
     "share_over": "over_ratio",
     "share_throttled": "throttled_span_ratio",
 }
+
+# What tags a counter has that all clients share.
+_NOBODYS = ("", tags_text({USER_TAG: "", CLIENT_ID_TAG: ""}))
 
 # The quota types that the candidates are for (None: all), and the candidates.
 _Group = tuple[tuple[str, ...] | None, list[float]]
@@ -114,6 +118,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_counting_options(parser)
     add_top_option(parser, "counters or rows")
+    parser.set_defaults(top=None)  # to tell whether it is given
     add_save_option(parser, "the table that is shown")
 
 
@@ -121,12 +126,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the answer; return 1 if the law does not hold.
 
     Raises:
-        UsageError: an option of candidates is given where rows are replayed as recorded.
+        UsageError: an option of candidates is given where rows are replayed as recorded, or one that would do nothing.
     """
     check_save(args)
     if args.law or args.rows:
         _check_as_recorded(args)
+        _check_shown(args)
         refuse_law(args, "--law" if args.law else "--rows")
+    args.top = args.top or TOP
+    if args.law or args.rows:
         return _law(args) if args.law else _rows(args)
     args.by, args.mode = args.by or "counter", args.mode or "open"
     return _candidates(args)
@@ -144,6 +152,20 @@ def _check_as_recorded(args: argparse.Namespace) -> None:
             f"algorithm that it was recorded with, so nothing can be chosen. Leave {'it' if len(given) == 1 else 'them'} "
             "away, or try quotas with --candidates or --factors"
         )
+        raise UsageError(msg)
+
+
+def _check_shown(args: argparse.Namespace) -> None:
+    """Refuse options of a table where there is none, or where they change nothing."""
+    if args.law and (args.top is not None or args.raw):
+        given = [name for name, value in (("--top", args.top), ("--raw", args.raw)) if value]
+        msg = (
+            f"{', '.join(given)}: --law says one line per quota type and the first differences, whole and exact. "
+            f"Leave {'it' if len(given) == 1 else 'them'} away, or look at rows with --rows"
+        )
+        raise UsageError(msg)
+    if args.rows and args.raw:
+        msg = "--raw: the numbers of --rows are exact. Leave it away"
         raise UsageError(msg)
 
 
@@ -255,37 +277,62 @@ def _candidates(args: argparse.Namespace) -> int:
             "that a candidate refuses would come again. Leave --mode away"
         )
         raise UsageError(msg)
-    rows, found, runs = on_record(args, "replaying", lambda record: _replayed(record, args))
+    tried = on_record(args, "replaying", lambda record: _replayed(record, args))
+    rows = tried.rows
     shown = len({row["counter_id"] for row in rows})
-    if args.factors and rows and all(row["quota"] is None for row in rows):
+    if args.factors and rows and not tried.has_quotas:
         msg = (
             "--factors: no quota was in force in the record, and a multiple of none is none. Name the "
             "quotas to try with --candidates"
         )
         raise UsageError(msg)
     if args.output == "json":
-        print_json({"hidden_counters": found - shown, "rows": [_json(row) for row in rows]})
+        hidden = tried.counters - shown
+        print_json({"hidden_counters": hidden, "rows": [_json(row) for row in rows]})
     elif rows:
-        print(_table(rows, runs, args))
+        print(_table(tried, args))
     else:
         print("the record has no decision these candidates are for")
-    say_hidden(shown, found, "counters")
+    say_hidden(shown, tried.counters, "counters")
+    if tried.has_ids_left_out:
+        note = (
+            "--factors leaves new producer ids out; try quotas for them: --candidates 50ids,100ids"
+        )
+        print(f"kvota: {note}", file=sys.stderr)
     return DONE if rows else NEGATIVE
 
 
-def _replayed(
-    record: Record, args: argparse.Namespace
-) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
-    """Return the largest counters, each with a row per candidate; how many there are; names of the runs."""
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What was replayed under candidates.
+
+    Attributes:
+        rows: of the largest counters, each with a row per candidate.
+        counters: how many there are.
+        has_quotas: any of them has, or had, a quota.
+        has_both_modes: some were enforced, and some in shadow mode.
+        has_ids_left_out: there are new producer ids, which are not tried.
+        runs: what to call a run, by its id.
+    """
+
+    rows: list[dict[str, Any]]
+    counters: int
+    has_quotas: bool
+    has_both_modes: bool
+    has_ids_left_out: bool
+    runs: Mapping[str, str]
+
+
+def _replayed(record: Record, args: argparse.Namespace) -> _Tried:
     from kvota.pipeline.counters import ID_TYPES, REPLAYED_TYPES
     from kvota.pipeline.producer_ids import ID_COLUMNS, replay_ids
     from kvota.pipeline.replay_tables import Factors, replay
 
     groups: list[_Group] = args.candidates or [(None, args.factors)]
-    chunks = record.chunks(args.by, quota_types=REPLAYED_TYPES)
-    kept = chunks.persist() if len(groups) > 1 else chunks
-    largest: list[list[dict[str, Any]]] = []
-    found = 0
+    types = (*REPLAYED_TYPES, *ID_TYPES) if args.factors else REPLAYED_TYPES
+    apart = args.by != "counter"  # as they were recorded, counters are whole
+    chunks = record.chunks(args.by, quota_types=types, modes_apart=apart)
+    kept = chunks.persist() if len(groups) > 1 or args.factors else chunks
     tables = [
         replay(
             kept if quota_types is None else kept.of_types(quota_types),
@@ -296,22 +343,26 @@ def _replayed(
         for quota_types, quotas in groups
         if quota_types != _ID_TYPES
     ]
+    of_ids = record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES, modes_apart=apart)
     tables += [
-        replay_ids(record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES), quotas)
-        for quota_types, quotas in groups
-        if quota_types == _ID_TYPES
+        replay_ids(of_ids, quotas) for quota_types, quotas in groups if quota_types == _ID_TYPES
     ]
     if args.save is not None:
         save(reduce(_with, tables), "replay", args)
-    for table in tables:
-        of_group, found_in_group = _largest(table, args.top)
-        largest += of_group
-        found += found_in_group
+    found = [_largest(table, args.top) for table in tables]
+    has_ids = bool(args.factors) and kept.of_types(ID_TYPES).has_rows()
     if kept is not chunks:
         kept.unpersist()
+    largest = [rows for part in found for rows in part.largest]
     largest.sort(key=lambda rows: rows[0]["value_sum"], reverse=True)
-    rows = [row for rows in largest[: args.top] for row in rows]
-    return rows, found, _names_of_runs(record)
+    return _Tried(
+        rows=[row for rows in largest[: args.top] for row in rows],
+        counters=sum(part.counters for part in found),
+        has_quotas=any(part.quotas for part in found),
+        has_both_modes=any(part.enforced for part in found) and any(part.shadow for part in found),
+        has_ids_left_out=has_ids,
+        runs=_names_of_runs(record),
+    )
 
 
 def _with(table: "DataFrame", other: "DataFrame") -> "DataFrame":
@@ -326,16 +377,36 @@ def _names_of_runs(record: Record) -> dict[str, str]:
     several = len({run.gateway for run in runs}) > 1
     return {
         run.run_id: f"{f'gateway {name_on_screen(run.gateway)}, ' if several else ''}run {name_on_screen(run.run_id)} of "
-        f"{datetime.fromtimestamp(run.first_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        f"{format_moment(run.first_us)} UTC"
         for run in runs
     }
 
 
-def _largest(table: "DataFrame", count: int) -> tuple[list[list[dict[str, Any]]], int]:
-    """Return the counters with the largest sums, and how many there are."""
+@dataclass(frozen=True, slots=True)
+class _Largest:
+    """Of one table of results: the largest counters, how many there are, and how many rows say what."""
+
+    largest: list[list[dict[str, Any]]]
+    counters: int
+    quotas: int
+    enforced: int
+    shadow: int
+
+
+def _largest(table: "DataFrame", count: int) -> _Largest:
+    """Return the counters with the largest sums; one job."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    of_counters = table.groupBy("counter_id").agg(
+    of_all = Observation()
+    mode = F.col("enforced").cast("int")
+    every = table.observe(
+        of_all,
+        F.count("quota").alias("quotas"),
+        F.coalesce(F.sum(mode), F.lit(0)).alias("enforced"),
+        F.coalesce(F.sum(1 - mode), F.lit(0)).alias("shadow"),
+    )
+    of_counters = every.groupBy("counter_id").agg(
         F.max("value_sum").alias("total"), F.collect_list(F.struct(*table.columns)).alias("rows")
     )
     order = (F.col("total").desc(), "counter_id")
@@ -344,23 +415,24 @@ def _largest(table: "DataFrame", count: int) -> tuple[list[list[dict[str, Any]]]
         sorted((row.asDict() for row in counter["rows"]), key=lambda row: row["candidate"])
         for counter in first
     ]
-    return largest, found
+    seen = of_all.get
+    return _Largest(largest, found, seen["quotas"], seen["enforced"], seen["shadow"])
 
 
-def _table(rows: list[dict[str, Any]], runs: Mapping[str, str], args: argparse.Namespace) -> str:
+def _table(tried: _Tried, args: argparse.Namespace) -> str:
     closed = args.mode != "open"
     header = ["limit", "requests over", "time throttled", "worst", "rejected"]
     header += ["longest delay"] if closed else []
     groups: dict[int, tuple[str, list[list[str]]]] = {}
-    for row in rows:
-        group = groups.setdefault(row["counter_id"], (_whose(row, runs), []))
+    for row in tried.rows:
+        group = groups.setdefault(row["counter_id"], (_whose(row, tried), []))
         group[1].append(_cells(row, args))
-    ways = dict.fromkeys(_how_counted(row, args) for row in rows)
+    ways = dict.fromkeys(_how_counted(row, args) for row in tried.rows)
     first = wrapped(f"{args.mode} loop, {'; '.join(ways)}")
     return "\n".join([*first, grouped_table(header, groups.values())])
 
 
-def _whose(row: Mapping[str, Any], runs: Mapping[str, str]) -> str:
+def _whose(row: Mapping[str, Any], tried: _Tried) -> str:
     """Say what the counter counts; where the record has several runs, also in which one, for each has its own."""
     names = [
         f"{word} {cut_between(on_one_line(row[name]), _NAME_COLUMNS)}"
@@ -368,9 +440,13 @@ def _whose(row: Mapping[str, Any], runs: Mapping[str, str]) -> str:
         if row[name]
     ]
     broker = "all brokers" if row["node_id"] == -1 else f"broker {row['node_id']}"
+    if not names and row["tags"] not in _NOBODYS:  # those of a quota callback
+        names = [f"tags {name_on_screen(row['tags'])}"]
     parts = [f"{', '.join(names) or 'all clients'}: {row['quota_type']}", broker]
-    if row["run_id"] in runs:
-        parts.append(runs[row["run_id"]])
+    if tried.has_both_modes:
+        parts.append("enforced" if row["enforced"] else "in shadow mode")
+    if row["run_id"] in tried.runs:
+        parts.append(tried.runs[row["run_id"]])
     return ", ".join(parts)
 
 

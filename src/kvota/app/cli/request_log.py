@@ -13,12 +13,11 @@ from kvota.app.cli.converting import (
     place_in,
     say,
 )
-from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.progress import working
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import NegativeError, UsageError
 from kvota.model.plain_text import NAMED, name_on_screen, on_one_line, some
-from kvota.model.units import format_bytes, format_duration_ms
+from kvota.model.units import format_bytes, format_duration_ms, format_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,8 +170,8 @@ def _found_lines(found: "FoundLog", reading: "LogReading") -> Iterator[str]:
     zone = "" if reading.zone is None else f", written in {reading.zone}"
     yield (
         f"request log: {len(found.files)} files of {len(found.brokers)} brokers, "
-        f"{format_bytes(found.size_bytes)}, about {found.lines:,} requests, {moment_on_screen(found.first_us)} to "
-        f"{moment_on_screen(found.last_us)} UTC ({span}{zone})"
+        f"{format_bytes(found.size_bytes)}, about {found.lines:,} requests, {format_moment(found.first_us)} to "
+        f"{format_moment(found.last_us)} UTC ({span}{zone})"
     )
     users = sorted(found.users)
     yield f"  users at the begin of its files: {some([name_on_screen(user) for user in users])}"

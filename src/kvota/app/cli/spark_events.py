@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
     from kvota.record.period import Period
 
+# So many lines are shown where nobody says how many.
+TOP = 20
+
 # A record of a running gateway loses its oldest files: so often a job is begun anew for that.
 _TRIES = 3
 
@@ -108,12 +111,14 @@ def check_save(args: argparse.Namespace) -> None:
     """Refuse a place of ``--save`` to which nothing can be saved, before the work.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is none, or cannot be written to.
+        UnreachableError: there is no room.
     """
     if args.save is not None:
+        from kvota.pipeline.connect_session import CONNECT
         from kvota.pipeline.saved_tables import check_place
 
-        check_place(args.save)
+        check_place(args.save, here=not args.master.startswith(CONNECT))
 
 
 def save(table: "DataFrame", name: str, args: argparse.Namespace) -> None:
@@ -130,9 +135,9 @@ def add_top_option(parser: argparse.ArgumentParser, shown: str) -> None:
     parser.add_argument(
         "--top",
         type=_above_zero,
-        default=20,
+        default=TOP,
         metavar="N",
-        help=f"how many {shown} to show (default: 20)",
+        help=f"how many {shown} to show (default: {TOP})",
     )
 
 

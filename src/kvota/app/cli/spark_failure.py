@@ -12,6 +12,10 @@ _OF_A_STAGE = re.compile(
 )
 # What a worker's Python has raised stands behind its indented trace.
 _OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<reason>\S.*)")
+# A file of a worker's Python that a disk did not take; Spark's own have no name in what is said of them.
+_NAMES_FILE = re.compile(
+    r"\[Errno \d+\] (?P<reason>No space left on device|Disk quota exceeded|Read-only file system): '(?P<file>[^'\n]+)'"
+)
 _CHARS_MAX = 400
 
 
@@ -37,17 +41,12 @@ def reason_in(text: str, work_folder: str = "") -> str:
     from kvota.pipeline.row_groups import FILE_CHANGED
 
     lines = text.splitlines()
-    folder = work_folder or "a worker's spark.local.dir"
     for line in lines:
         if FILE_CHANGED in line:
             return line[line.index(FILE_CHANGED) :]
-    if "No space left on device" in text or "Disk quota exceeded" in text:
-        return (
-            f"no room is left in {folder}, where Spark keeps what does not fit into memory. Make room, or name "
-            "another folder: --conf spark.local.dir=/path"
-        )
-    if "Read-only file system" in text:
-        return f"{folder} cannot be written to. Name another folder: --conf spark.local.dir=/path"
+    of_a_disk = _refused_by_a_disk(text, work_folder)
+    if of_a_disk:
+        return of_a_disk
     if "OutOfMemoryError" in text:
         return "Spark had too little memory. Give it more: --memory 4g"
     if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
@@ -59,3 +58,19 @@ def reason_in(text: str, work_folder: str = "") -> str:
         found = causes[-1] if causes else None
     reason = found["reason"] if found else next(iter(lines), "")
     return reason[:_CHARS_MAX].rstrip(". ")
+
+
+def _refused_by_a_disk(text: str, work_folder: str) -> str:
+    """Return which disk did not take what was written, and what to do; nothing where it was something else."""
+    file = _NAMES_FILE.search(text)
+    if file and not (work_folder and file["file"].startswith(work_folder)):
+        return f"{file['file']} could not be written: {file['reason']}. Make room, or name another place"
+    folder = work_folder or "a worker's spark.local.dir"
+    if "No space left on device" in text or "Disk quota exceeded" in text:
+        return (
+            f"no room is left in {folder}, where Spark keeps what does not fit into memory. Make room, or name "
+            "another folder: --conf spark.local.dir=/path"
+        )
+    if "Read-only file system" in text:
+        return f"{folder} cannot be written to. Name another folder: --conf spark.local.dir=/path"
+    return ""

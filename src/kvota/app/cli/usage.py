@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
@@ -21,10 +20,9 @@ from kvota.app.cli.spark_events import (
 )
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
 from kvota.app.text_table import sparkline, text_table
-from kvota.files.command_name import called
 from kvota.model.plain_text import on_one_line
 from kvota.model.quota_type import FACTS, QuotaType, Unit
-from kvota.model.units import format_duration_ms
+from kvota.model.units import format_duration_ms, format_moment
 from kvota.planning.plan_line import format_quota
 from kvota.session.principal import ANONYMOUS
 
@@ -37,7 +35,9 @@ EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 _BARS = 24
 _RAW_UNITS = {Unit.BYTES_PER_S: " B/s", Unit.PERCENT: " %"}
 
+# Names that clients have; and the tags of counters, which a quota callback may have chosen.
 _WAYS = ("user", "client", "user-client")
+_TAGS = "tags"
 
 # What stands for the limit of somebody else.
 _SHARED = "*"
@@ -51,9 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_event_options(parser)
     parser.add_argument(
         "--by",
-        choices=_WAYS,
+        choices=(*_WAYS, _TAGS),
         default="user",
-        help="whose charges are counted together (default: user)",
+        help="whose charges are counted together; tags: those of a recorded counter, such as a group's (default: user)",
     )
     add_top_option(parser, "lines")
     add_save_option(parser, "the use of each tenant in each minute")
@@ -152,6 +152,7 @@ def _ranked(totals: "DataFrame") -> "DataFrame":
         "quota_type",
         "user",
         "client_id",
+        "tags",
         "node_id",
         "enforced",
     )
@@ -184,7 +185,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     ]
     rows = [
         [
-            *("(none)" if row[name] is None else on_one_line(row[name]) for name in names),
+            *(on_one_line(row[name]) if row[name] else "(none)" for name in names),
             row["quota_type"],
             "all" if row["node_id"] == -1 else str(row["node_id"]),
             f"{row['events']:,}",
@@ -198,7 +199,6 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
         for row in totals
     ]
     span = format_duration_ms(totals[0]["window_s"] * 1000)
-    start = datetime.fromtimestamp(totals[0]["start_us"] / 1e6, UTC)
     table = text_table(
         header,
         rows,
@@ -207,7 +207,8 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
         keys=header.index("broker") + 1,
         names=range(len(names)),
     )
-    return f"{span} from {start:%Y-%m-%d %H:%M:%S} UTC; rates per broker\n\n{table}"
+    start = format_moment(totals[0]["start_us"])
+    return f"{span} from {start} UTC; rates per broker\n\n{table}"
 
 
 def _limit_cell(row: Row, *, raw: bool) -> str:
@@ -237,8 +238,7 @@ def _notes(used: _Used, args: argparse.Namespace) -> list[str]:
         )
     if any(row["has_other_tags"] for row in shared):
         notes.append(
-            f'"{_SHARED}": the limit is that of a group which a quota callback makes, and no --by shows it: '
-            f"{called()} replay --rows names its tags"
+            f'"{_SHARED}": the limit is that of a group which a quota callback makes: --by {_TAGS} shows it'
         )
     return notes
 
@@ -277,6 +277,7 @@ def _json_row(row: Row) -> dict[str, object]:
         "level": row["level"],
         "user": row["user"],
         "client_id": row["client_id"],
+        "tags": row["tags"],
         "node_id": row["node_id"],
         "unit": unit_of(row["quota_type"]),
         "start_us": row["start_us"],

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+# Quotas on producer ids are of users: so they are nobody else's.
+_OWN = ("user", "tags")
+
 # What stands for the limit of somebody else.
 _SHARED = "*"
 
@@ -43,7 +46,8 @@ def read_ids(record: Record, chunks: "Chunks", args: argparse.Namespace) -> IdsU
         return IdsUsed()
     of_ids = record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES, modes_apart=True)
     share = F.col("most_in_window") / F.col("window_ms") / F.col("limit_last")
-    order = (share.desc_nulls_last(), F.col("new_ids").desc(), "user", "client_id", "enforced")
+    names = ("user", "client_id", "tags", "enforced")
+    order = (share.desc_nulls_last(), F.col("new_ids").desc(), *names)
     first, found = first_of(ids_that_came(of_ids), lambda table: table.orderBy(*order), args.top)
     return IdsUsed([row.asDict() for row in first], found)
 
@@ -85,13 +89,14 @@ def _json_row(row: Row, args: argparse.Namespace) -> dict[str, object]:
     same = ("user", "client_id", "enforced", "new_ids", "distinct_ids", "unnamed_ids")
     return {
         "counter_id": str(row["counter_id"]),
+        "tags": row["tags"] if args.by == "tags" else None,
         **{name: row[name] for name in same},
         "most_new_ids_in_window": row["most_in_window"],
         "refused_ids": row["refused_ids"],
         "refusals": row["refusals"],
         "window_ms": row["window_ms"],
-        "limit_per_window": _limit(row) if args.by == "user" else None,
-        "limit_is_shared": args.by != "user",
+        "limit_per_window": _limit(row) if args.by in _OWN else None,
+        "limit_is_shared": args.by not in _OWN,
         "limit_ratio": _ratio(row, args),
         "start_us": row["start_us"],
         "end_us": row["end_us"],
@@ -108,13 +113,13 @@ def _limit_cell(row: Row, args: argparse.Namespace) -> str:
     limit = _limit(row)
     if limit is None:
         return "none"
-    return f"{limit:g}" if args.by == "user" else _SHARED
+    return f"{limit:g}" if args.by in _OWN else _SHARED
 
 
 def _ratio(row: Row, args: argparse.Namespace) -> float | None:
     limit = _limit(row)
     most: int = row["most_in_window"]
-    return most / limit if limit and args.by == "user" else None
+    return most / limit if limit and args.by in _OWN else None
 
 
 def _refused(row: Row) -> str:

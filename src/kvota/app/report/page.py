@@ -22,7 +22,6 @@ from kvota.app.report.wording import (
     broker_of,
     byte_scale,
     limit_text,
-    moment,
     name_of,
     rate_text,
     scale_of,
@@ -31,7 +30,7 @@ from kvota.app.report.wording import (
     whole_name,
 )
 from kvota.model.plain_text import name_on_screen
-from kvota.model.units import format_bytes
+from kvota.model.units import format_bytes, format_moment
 
 # Rows of the plan's plot, and lines of the large table on paper.
 PLAN_ROWS_MAX = 24
@@ -118,7 +117,7 @@ class _Page:
             content=content,
             title=self._title(),
             lead=self._lead(),
-            made=moment(content.made_us),
+            made=format_moment(content.made_us),
             sources=self._source(),
             script=Markup(script),  # noqa: S704  (ours)
             script_hash=digest,
@@ -145,7 +144,7 @@ class _Page:
         return (self.content.last_us - self.content.first_us) / 1e6
 
     def _title(self) -> str:
-        return f"{span_text(self._span_s())} until {moment(self.content.last_us)[:16]} UTC"
+        return f"{span_text(self._span_s())} until {format_moment(self.content.last_us, until='minutes')} UTC"
 
     def _lead(self) -> str:
         content = self.content
@@ -153,8 +152,8 @@ class _Page:
         more = f" and {len(content.gateways) - 5} more" if len(content.gateways) > 5 else ""
         word = "gateway" if len(content.gateways) == 1 else "gateways"
         return (
-            f"{content.decisions:,} decisions of {word} {gateways}{more}, {moment(content.first_us)} to "
-            f"{moment(content.last_us)} UTC, counted by {content.by}. Who uses how much of which quota, and what others would do."
+            f"{content.decisions:,} decisions of {word} {gateways}{more}, {format_moment(content.first_us)} to "
+            f"{format_moment(content.last_us)} UTC, counted by {content.by}. Who uses how much of which quota, and what others would do."
         )
 
     def _source(self) -> str:
@@ -234,7 +233,7 @@ class _Page:
             ("From (UTC)", "Median", "95 %", "Most", "Limit"),
             [
                 (
-                    moment(each.start_us),
+                    format_moment(each.start_us),
                     *(rate_text(line.quota_type, rate) for rate in (each.p50, each.p95, each.most)),
                     "" if each.limit is None else rate_text(line.quota_type, each.limit),
                 )
@@ -275,7 +274,7 @@ class _Page:
             ("At (UTC)", "10 % below", "Middle", "90 % below"),
             [
                 (
-                    moment(volume.ahead_us[place]),
+                    format_moment(volume.ahead_us[place]),
                     *(
                         format_bytes(values[place])
                         for values in (volume.low, volume.middle, volume.high)

@@ -1,7 +1,6 @@
 """Amounts, names and times as the report writes them."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from kvota.app.report.content import Line
 from kvota.model.plain_text import name_on_screen
@@ -77,11 +76,6 @@ def share_text(share: float) -> str:
     if not share:
         return "0 %"
     return "< 0.1 %" if share < 0.001 else f"{share * 100:.1f} %"
-
-
-def moment(time_us: int) -> str:
-    """Return a time, UTC."""
-    return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def span_text(seconds: float) -> str:

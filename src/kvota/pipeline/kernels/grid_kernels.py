@@ -6,6 +6,8 @@ State that outlives the call is in the arrays passed in: of the counter that run
 # Columns and state go in as arrays, one by one and by position: Numba knows no better way.
 # ruff: noqa: FBT001, PLR0913, PLR0917
 
+import numpy as np
+
 from kvota.pipeline.kernels.closed_kernels import bucket_closed_rows, debt_closed_rows
 from kvota.pipeline.kernels.closed_rate_kernel import APART, closed_rate_rows
 from kvota.pipeline.kernels.compiled_arithmetic import kernel, step
@@ -54,6 +56,16 @@ def _begin_otherwise(clock: Int64s, own: Int64s) -> None:
     own[OWN_PATH] = APART
 
 
+@step
+def _last_limit(limit: Doubles, before: float) -> float:
+    """Return the last limit that there was; ``before`` is that of the rows before."""
+    place = len(limit) - 1
+    while place >= 0 and np.isnan(limit[place]):
+        place -= 1
+    latest: float = limit[place] if place >= 0 else before
+    return latest
+
+
 @kernel
 def replay_segments(  # noqa: C901, PLR0912  (a call for each way of counting)
     counters: Int64s,  # of each segment
@@ -88,7 +100,7 @@ def replay_segments(  # noqa: C901, PLR0912  (a call for each way of counting)
     out_sums: Doubles,  # out: SUMS rows
     out_clock: Int64s,  # out: a row per counter
     out_running: Int64s,  # out: a row per counter
-    out_limit: Doubles,  # out: of each counter's last row
+    out_limit: Doubles,  # in and out: of each counter, the last one that there was
 ) -> None:
     """Replay segments: rows of one counter that are counted in one way; every counter has at least one."""
     for segment in range(len(counters)):
@@ -106,7 +118,7 @@ def replay_segments(  # noqa: C901, PLR0912  (a call for each way of counting)
                 _begin_otherwise(clock, own)
             running[KIND] = kind
             running[ROWS] += end - start
-            out_limit[counter] = limit[end - 1]
+            out_limit[counter] = _last_limit(limit[start:end], out_limit[counter])
             own_quotas = quotas[first_quotas[counter] : first_quotas[counter] + count]
             floor, debt_max_ms = floors[segment], debts_max_ms[segment]
             if mode == OPEN and kind == DEBT:
