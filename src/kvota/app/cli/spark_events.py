@@ -194,29 +194,48 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
         if other is None:
             found = _found_here(args, wanted)
         rows = other.rows if other is not None else None if found is None else found.rows
-        with py4j_says_nothing():  # also while Spark starts
-            with working("starting Spark"):
-                from pyspark.sql import SparkSession
+        with _started(args, rows) as (spark, is_ours):
+            job = _Job(spark, args, wanted, doing, is_ours)
+            if other is not None:
+                found = _converted(job, other)
+            return _worked(job, found, work)
 
-                from kvota.pipeline.spark_session import (
-                    SHORT_ROWS_MAX,
-                    end_session,
-                    session,
-                )
 
-                is_ours = SparkSession.getActiveSession() is None
-                is_short = rows is not None and rows <= SHORT_ROWS_MAX
-                spark = session(
-                    args.master, memory=args.memory, short=is_short, settings=dict(args.conf)
-                )
-            try:
-                job = _Job(spark, args, wanted, doing, is_ours)
-                if other is not None:
-                    found = _converted(job, other)
-                return _worked(job, found, work)
-            finally:
-                if is_ours:
-                    end_session(spark)
+@contextmanager
+def spark_beside(args: argparse.Namespace) -> Iterator["SparkSession"]:
+    """Start a Spark for what is not read from decisions, such as a table to be saved.
+
+    Raises:
+        KvotaError: Spark failed.
+    """
+    if find_spec("pyspark") is None:
+        raise ModuleNotFoundError(name="pyspark")
+    with _started(args, 0) as (spark, _), spark_errors(spark):
+        yield spark
+
+
+@contextmanager
+def _started(args: argparse.Namespace, rows: int | None) -> Iterator[tuple["SparkSession", bool]]:
+    """Start Spark, or take the one that runs, and say whether it was started here: then it ends with the block.
+
+    ``rows``: so many will be read; None: nobody knows.
+    """
+    with py4j_says_nothing():  # also while Spark starts
+        with working("starting Spark"):
+            from pyspark.sql import SparkSession
+
+            from kvota.pipeline.spark_session import SHORT_ROWS_MAX, end_session, session
+
+            is_ours = SparkSession.getActiveSession() is None
+            is_short = rows is not None and rows <= SHORT_ROWS_MAX
+            spark = session(
+                args.master, memory=args.memory, short=is_short, settings=dict(args.conf)
+            )
+        try:
+            yield spark, is_ours
+        finally:
+            if is_ours:
+                end_session(spark)
 
 
 @contextmanager
