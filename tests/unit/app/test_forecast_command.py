@@ -8,7 +8,6 @@ import pytest
 from tests.looks import TOTAL_BYTES, write_looks
 
 from kvota.app.cli.main import main
-from kvota.record.places import VOLUME_FOLDER
 from kvota.volumes.settings import ADMIN_PREFIXES, HARD_RATIO, SOFT_RATIO
 
 
