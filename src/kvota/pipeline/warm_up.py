@@ -16,7 +16,7 @@ from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
 from kvota.pipeline.habits import habits_stage
 from kvota.pipeline.kernel_parts import OF_LOGS, PARTS
-from kvota.pipeline.kernels import closed_kernels, closed_rate_kernel
+from kvota.pipeline.kernels import closed_kernels, closed_rate_kernel, open_kernels
 from kvota.pipeline.kernels import grid_sums as k
 from kvota.pipeline.kernels.kept_code import note_complete
 from kvota.pipeline.law_stage import found_by_law
@@ -63,27 +63,50 @@ def _usage() -> None:
     list(usage_stage(Windows("user", 0, 1))(iter([one_row()])))
 
 
-def _closed_loops() -> None:
-    """Those that ``replay_segments`` calls, each as it is called there: beside it, this takes half of the time."""
-    longs, doubles, flags = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_)
-    rows = (longs, doubles, doubles, longs, longs)
-    clock, own = np.zeros(k.CLOCK_SIZE, np.int64), np.zeros((k.OWN_ROWS, 0), np.int64)
-    places, totals = np.zeros((1, 1), np.int64), np.zeros((1, 1))
-    sums = np.zeros((k.SUMS, 0))
-    how = (doubles, False, 0.0)
-    closed_rate_kernel.closed_rate_rows(
-        *rows, flags, *how, np.False_, k.BACKLOG, clock, own, places, places, totals, sums
+def _open_loops() -> None:
+    """Those that ``replay_segments`` calls, as it calls them: so they are compiled beside the others."""
+    none = _Nothing()
+    open_kernels.debt_open_rows(
+        *none.rows, none.flags, *none.how, inf, none.clock, none.doubles, none.doubles, none.sums
     )
-    closed_kernels.debt_closed_rows(
-        *rows, flags, *how, inf, k.BACKLOG, clock, own, doubles, doubles, sums
+    open_kernels.bucket_open_rows(
+        *none.rows, none.flags, none.flags, *none.how, none.clock, none.doubles, none.sums
     )
-    closed_kernels.bucket_closed_rows(
-        *rows, flags, flags, *how, k.BACKLOG, clock, own, doubles, sums
+    open_kernels.rate_open_rows(
+        *(*none.rows, none.flags, *none.how, np.False_, none.clock),
+        *(none.longs, none.longs, none.doubles, none.sums),
     )
 
 
 def _grid() -> None:
+    """The closed loops, as ``replay_segments`` calls them, and then itself, which calls the open ones first."""
+    none = _Nothing()
+    closed_rate_kernel.closed_rate_rows(
+        *(*none.rows, none.flags, *none.how, np.False_, k.BACKLOG, none.clock, none.own),
+        *(none.places, none.places, none.totals, none.sums),
+    )
+    closed_kernels.debt_closed_rows(
+        *(*none.rows, none.flags, *none.how, inf, k.BACKLOG, none.clock, none.own),
+        *(none.doubles, none.doubles, none.sums),
+    )
+    closed_kernels.bucket_closed_rows(
+        *(*none.rows, none.flags, none.flags, *none.how, k.BACKLOG, none.clock, none.own),
+        *(none.doubles, none.sums),
+    )
     GridRun(Grid(quotas=(1.0,))).replay(one_row())
+
+
+class _Nothing:
+    """Arguments for no row and no candidate."""
+
+    def __init__(self) -> None:
+        self.longs, self.doubles = np.zeros(0, np.int64), np.zeros(0)
+        self.flags = np.zeros(0, np.bool_)
+        self.rows = (self.longs, self.doubles, self.doubles, self.longs, self.longs)
+        self.how = (self.doubles, np.False_, 0.0)
+        self.clock = np.zeros(k.CLOCK_SIZE, np.int64)
+        self.own, self.sums = np.zeros((k.OWN_ROWS, 0), np.int64), np.zeros((k.SUMS, 0))
+        self.places, self.totals = np.zeros((1, 1), np.int64), np.zeros((1, 1))
 
 
 def _law() -> None:
@@ -109,10 +132,10 @@ def _request_log() -> None:
 
 
 _COMPILED_BY: Mapping[str, Callable[[], None]] = {
+    "open loops": _open_loops,
+    "grid": _grid,
     "packing": _packing,
     "usage": _usage,
-    "closed loops": _closed_loops,
-    "grid": _grid,
     "law": _law,
     "plan": _plan,
     "producer ids": _producer_ids,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 EXAMPLE = "{kvota} report --sample -o report.html"
 
 # Whoever looks at kvota for the first time waits until these are compiled.
-_KERNELS = ("packing", "usage", "closed loops", "grid")
+_KERNELS = ("open loops", "grid", "packing", "usage")
 _PLOTS = 10
 _PLOTS_MAX = 200
 
