@@ -11,6 +11,7 @@ from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.admitted import Planned, replayed_parts
+from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.direct import whole_counters
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.grid import Grid, GridRun
@@ -41,7 +42,7 @@ def one_row(quota_type: QuotaType = QuotaType.PRODUCE) -> Rows:
     name = {"counter_id": 1, "node_id": 1, "enforcing": s.SHADOW_ROWS}
     texts = {"gateway": "", "run_id": "", "quota_type": quota_type.value, "tags": ""}
     fields = [pa.field("counter_id", pa.int64()), *map(s.CHUNK.field, s.COUNTER_COLUMNS)]
-    columns = {each: np.ones(1, np.int64) for each in s.INTS}
+    columns: dict[str, Array] = {each: np.ones(1, np.int64) for each in s.INTS}
     columns |= {each: np.ones(1) for each in s.DOUBLES}
     names = pa.RecordBatch.from_pylist([name | texts], pa.schema(fields))
     return Rows(names, np.array([0, 1]), continues=False, columns=columns)
