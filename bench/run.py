@@ -22,6 +22,7 @@ NAMES = (
     "live_plan",
     "forecast",
     "report",
+    "first_report",
     "hold",
     "clients",
     "record_cost",

@@ -15,6 +15,13 @@ CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 _WAIT_S = 110.0
+# What keyboards send for keys that are no letters: the code, the number, and the text.
+_KEYS = {
+    "Tab": ("Tab", 9, ""),
+    "Enter": ("Enter", 13, "\r"),
+    " ": ("Space", 32, " "),
+    "Backspace": ("Backspace", 8, ""),
+}
 
 
 class Chromium:
@@ -23,12 +30,14 @@ class Chromium:
     Attributes:
         console: errors and warnings of the page, in words.
         asked: URLs that the page has asked for.
+        dialogs: what it has said in dialogs of its own; they are closed at once.
     """
 
     def __init__(self, folder: Path) -> None:
         assert CHROMIUM is not None
         self.console: list[str] = []
         self.asked: list[str] = []
+        self.dialogs: list[str] = []
         self._next = 0
         self._loaded = 0
         self._rest = b""
@@ -58,6 +67,7 @@ class Chromium:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
+        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
         self.ask(
             "Network.emulateNetworkConditions",
             offline=True,
@@ -102,6 +112,23 @@ class Chromium:
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
+    def press(self, key: str, *, times: int = 1) -> None:
+        """Press and release a key, as a keyboard does: a character, or ``Tab``, ``Enter``, ``Backspace``."""
+        code, number, text = _KEYS.get(key, ("", 0, key))
+        names = {"key": key, "code": code, "windowsVirtualKeyCode": number}
+        for _ in range(times):
+            kind = "keyDown" if text else "rawKeyDown"
+            self.ask("Input.dispatchKeyEvent", type=kind, text=text, **names)
+            self.ask("Input.dispatchKeyEvent", type="keyUp", **names)
+
+    def tab_to(self, selector: str) -> None:
+        """Press Tab until what is selected has the focus."""
+        for _ in range(200):
+            self.press("Tab")
+            if self.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
+                return
+        raise AssertionError(f"no Tab leads to {selector}")
+
     def look(self, *, scheme: str = "light", medium: str = "screen", width: int = 1280) -> None:
         """Show the page as people with these settings see it."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -139,13 +166,16 @@ class Chromium:
         """Call a method of the protocol on the page."""
         return self._call(method, session=self._session, **params)
 
-    def _call(self, method: str, *, session: str | None = None, **params: Any) -> dict[str, Any]:
+    def _send(self, method: str, session: str | None, params: dict[str, Any]) -> int:
         self._next += 1
-        number = self._next
-        message = {"id": number, "method": method, "params": params}
+        message = {"id": self._next, "method": method, "params": params}
         if session is not None:
             message["sessionId"] = session
         os.write(self._out, json.dumps(message).encode() + b"\0")
+        return self._next
+
+    def _call(self, method: str, *, session: str | None = None, **params: Any) -> dict[str, Any]:
+        number = self._send(method, session, params)
         end = time.monotonic() + _WAIT_S
         while True:
             answer = self._read(end)
@@ -175,5 +205,9 @@ class Chromium:
             self.console.append(f"{params['type']}: {params['args']}")
         elif method == "Log.entryAdded":
             self.console.append(f"{params['entry']['level']}: {params['entry']['text']}")
+        elif method == "Page.javascriptDialogOpening":
+            self.dialogs.append(params["message"])
+            # Nobody waits for the answer: until the dialog is closed the page does nothing.
+            self._send("Page.handleJavaScriptDialog", self._session, {"accept": False})
         elif method == "Network.requestWillBeSent":
             self.asked.append(params["request"]["url"])

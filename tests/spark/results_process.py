@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -32,6 +33,7 @@ from kvota.pipeline import (
     Factors,
     Wishes,
     chunks_of_files,
+    chunks_of_table,
     end_session,
     find_events,
     law,
@@ -39,8 +41,10 @@ from kvota.pipeline import (
     recommend,
     replay,
     replay_rows,
+    save_table,
     session,
     usage,
+    usage_total,
 )
 from kvota.planning.guardrails import Guardrails
 from kvota.record.found_events import FoundEvents
@@ -60,6 +64,8 @@ def results(spark: SparkSession, folder: Path, parts: Iterable[str]) -> dict[str
         "usage": lambda: _text(usage(by_user)),
         "replay": lambda: _text(replay(by_counter, Factors([0.5, 2.0]))),
         "plan": lambda: _plan(spark, found, folder),
+        "table": lambda: _of_a_table(spark, folder),
+        "saved": lambda: _saved(usage(by_user)),
         "commands": lambda: _said_by_commands(folder),
     }
     return {part: made[part]() for part in parts}
@@ -78,6 +84,20 @@ def _plan(spark: SparkSession, found: FoundEvents, folder: Path) -> str:
         ),
     )
     return repr((plan.rows(), plan.notes, plan.effects))
+
+
+def _of_a_table(spark: SparkSession, folder: Path) -> str:
+    """An events table that a user has filtered."""
+    some = read_events(spark, folder).where("quota_type <> 'FETCH'")
+    return _text(usage_total(chunks_of_table(some, "client", further=USAGE_COLUMNS)))
+
+
+def _saved(table: DataFrame) -> str:
+    """A table as it is read back from where it was saved."""
+    with TemporaryDirectory() as folder:
+        place = f"file:{folder}/usage"
+        save_table(table, "usage", place)
+        return _text(table.sparkSession.read.parquet(place))
 
 
 def _said_by_commands(folder: Path) -> str:

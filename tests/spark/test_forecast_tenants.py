@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tests.json_page import not_on_the_page
 
@@ -68,11 +69,12 @@ def asked(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tupl
 
 
 def test_days_that_grow_reach_the_quota(
-    write_events: WriteEvents, capsys: pytest.CaptureFixture[str]
+    write_events: WriteEvents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = write_events(rows(12))
+    folder, saved = write_events(rows(12)), tmp_path / "saved"
 
-    code, out, _ = asked(folder, capsys, "--horizon", "20d", "--output", "json")
+    words = ["--horizon", "20d", "--output", "json", "--save", str(saved)]
+    code, out, err = asked(folder, capsys, *words)
 
     said = json.loads(out)
     assert not_on_the_page(said, "forecast --tenants") == set()
@@ -87,6 +89,18 @@ def test_days_that_grow_reach_the_quota(
     assert row["peak_per_s"] == pytest.approx(2.1e6, rel=0.01)
     assert row["growth_p50_per_s_per_day"] == pytest.approx(1e5, rel=0.01)
     assert row["outgrown_p50_days"] == pytest.approx(9, abs=0.2)
+    assert f"the table tenant_forecast is in {saved}" in err
+    (kept,) = pq.read_table(saved).to_pylist()
+    assert (kept["user"], kept["limit"], kept["days"], kept["short"]) == (
+        "growing",
+        LIMIT,
+        12,
+        False,
+    )
+    for share in (10, 50, 90):
+        assert kept[f"growth_per_day_p{share}"] == row[f"growth_p{share}_per_s_per_day"]
+        assert kept[f"days_to_limit_p{share}"] == row[f"outgrown_p{share}_days"]
+    assert kept["as_of"].timestamp() * 1e6 == json.loads(out)["as_of_us"]
 
 
 def test_beyond_the_horizon_is_0_and_few_days_are_short(

@@ -6,17 +6,21 @@ Blocks that begin with ``python`` are run, one after the other; those with ``py`
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.looks import write_looks
 
 from kvota.pipeline.arrow_columns import spark_ddl
 from kvota.pipeline.events import BAD_INPUT_SCHEMA, EVENTS_SCHEMA
 from kvota.pipeline.grid import RESULT
 from kvota.pipeline.law_stage import ROWS
 from kvota.pipeline.plan_table import RECOMMENDATION
+from kvota.pipeline.tenant_forecasts import TENANT_FORECAST
 from kvota.pipeline.usage_stage import WINDOWS
+from kvota.pipeline.volume_tables import FORECAST, OBSERVATIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -26,7 +30,8 @@ PAGE = (DOCS / "pipeline.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def beside_a_record(recorded_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "record").symlink_to(recorded_folder)
+    shutil.copytree(recorded_folder, tmp_path / "record")
+    write_looks(tmp_path / "record", failed=2)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -34,7 +39,7 @@ def beside_a_record(recorded_folder: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_the_code_of_the_page_runs(spark: SparkSession, beside_a_record: Path) -> None:
     names: dict[str, object] = {"spark": spark}
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         exec(compile(block, "docs/pipeline.md", "exec"), names)
 
@@ -44,6 +49,12 @@ def test_the_code_of_the_page_runs(spark: SparkSession, beside_a_record: Path) -
     assert saved.count() == names["minutes"].count() > 0
     plan = spark.read.parquet(str(beside_a_record / "tables" / "recommendation"))
     assert {row["plan_id"] for row in plan.collect()} == {names["plan"].plan_id}
+    (disk,) = spark.read.parquet(str(beside_a_record / "tables" / "forecast")).collect()
+    assert (disk["broker_id"], disk["log_dirs"], disk["limit_kind"]) == (1, ["/data"], "full")
+    assert disk["total_bytes"] == disk["limit_bytes"] > disk["used_bytes"] > 0
+    tenants = spark.read.parquet(str(beside_a_record / "tables" / "tenant_forecast"))
+    assert tenants.count() == len(names["tenants"].rows) > 0
+    assert names["failed"] == 2
 
 
 def test_the_notebook_runs_and_is_ten_lines(
@@ -76,6 +87,9 @@ def test_the_page_has_every_column_of_every_table() -> None:
     words = {"bigint": "long", "smallint": "short"}
     for name, schema in {
         "recommendation": RECOMMENDATION,
+        "forecast": FORECAST,
+        "tenant_forecast": TENANT_FORECAST,
+        "volume_observation": OBSERVATIONS,
         "events": EVENTS_SCHEMA,
         "bad_input": BAD_INPUT_SCHEMA,
     }.items():

@@ -3,6 +3,7 @@
     .venv/bin/python -m tests.spark.test_report FOLDER
 
 takes the pictures of docs/report.md anew, where there is a Chromium. axe-core is asked where ``KVOTA_AXE`` names its file.
+docs/report.md says how to get both.
 """
 
 import json
@@ -10,15 +11,18 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.chromium import CHROMIUM, Chromium
+from tests.unit.app.report.made_up import HOSTILE, content
 
 from kvota.app.cli.main import main
+from kvota.app.report.page import page
+from kvota.model.plain_text import name_on_screen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -38,6 +42,21 @@ def browser(report: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         pytest.skip("no Chromium on this machine: the page is read by a strict parser only")
     with Chromium(tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
+
+
+WritePage = Callable[[int], Path]
+
+
+@pytest.fixture
+def of_hostile_names(tmp_path: Path) -> WritePage:
+    """Writes a report of so many lines, the first of which have names that want to be markup."""
+
+    def write(lines: int) -> Path:
+        path = tmp_path / f"of-{lines}-lines.html"
+        path.write_text(page(content(lines=lines)), encoding="utf-8")
+        return path
+
+    return write
 
 
 def numbers(report: Path) -> dict[str, Any]:
@@ -130,17 +149,59 @@ def test_a_record_without_looks_and_without_a_plan(recorded_folder: Path, tmp_pa
     assert "A sample." not in html
 
 
+# Of each plot, whether it is there to be seen.
+PLOTS = (
+    "[...document.querySelectorAll('figure svg')]"
+    ".map(e => e.getBBox().width > 300 && e.getBBox().height > 80)"
+)
+
+
 def test_every_plot_is_drawn_without_a_word_on_the_console(browser: Chromium, report: Path) -> None:
     browser.look()
     browser.open(report)
 
-    drawn = browser.evaluate(
-        "[...document.querySelectorAll('figure svg')].map(e => e.getBBox().width > 300 && e.getBBox().height > 80)"
-    )
-    assert len(drawn) == 10 * 2 + 1 + 3
-    assert all(drawn)
+    assert browser.evaluate(PLOTS) == [True] * (10 * 2 + 1 + 3)
+    has_done_nothing_else(browser)
+
+
+def has_done_nothing_else(browser: Chromium) -> None:
+    """No page so far has said anything, opened a dialog, or asked for anything but itself."""
     assert browser.console == []
+    assert browser.dialogs == []
     assert {url.partition(":")[0] for url in browser.asked} <= {"file", "data"}
+
+
+def test_five_thousand_lines_of_hostile_names_by_keyboard(
+    browser: Chromium, of_hostile_names: WritePage
+) -> None:
+    browser.look()
+    browser.open(of_hostile_names(5_000))
+    rows = "[...document.querySelectorAll('#all-lines-table tbody tr:not([hidden])')]"
+    names = f"{rows}.slice(0, 20).map(r => r.cells[0].textContent)"
+    requests = f"{rows}.slice(0, 20).map(r => Number(r.cells[3].dataset.v))"
+    sorted_by = "document.querySelector('th[aria-sort]').getAttribute('aria-sort')"
+
+    assert browser.evaluate(PLOTS) == [True] * (3 * 2 + 1 + 2)
+    assert browser.evaluate(names)[: len(HOSTILE)] == [name_on_screen(name) for name in HOSTILE]
+    assert browser.evaluate("document.querySelectorAll('script').length") == 2
+
+    browser.tab_to("#search")
+    for character in "tenant-0499":
+        browser.press(character)
+    assert browser.evaluate(names) == [f"tenant-{number:05}" for number in range(4_990, 5_000)]
+    shown = "document.getElementById('shown').textContent"
+    assert browser.evaluate(shown) == "10 of 5,000 lines shown"
+    browser.press("Backspace", times=len("tenant-0499"))
+    assert browser.evaluate(shown) == "5,000 of 5,000 lines shown"
+
+    browser.tab_to("#all-lines-table th:nth-child(4) button")
+    browser.press("Enter")
+    assert browser.evaluate(sorted_by) == "descending"
+    assert browser.evaluate(requests) == [*range(14_999, 14_979, -1)]
+    browser.press(" ")
+    assert browser.evaluate(sorted_by) == "ascending"
+    assert browser.evaluate(requests) == [*range(10_000, 10_020)]
+    has_done_nothing_else(browser)
 
 
 def test_names_are_searched_and_columns_sorted(browser: Chromium, report: Path) -> None:
@@ -201,19 +262,23 @@ def test_on_paper_it_is_light_and_has_no_tools(
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_axe_finds_nothing_serious(browser: Chromium, report: Path) -> None:
+def test_axe_finds_nothing_serious(
+    browser: Chromium, report: Path, of_hostile_names: WritePage
+) -> None:
     axe = os.environ.get("KVOTA_AXE")
     if axe is None:
         pytest.skip(
             "KVOTA_AXE names no axe.min.js: what can be told from the file alone was told by the parser"
         )
-    for scheme in ("light", "dark"):
+    script = Path(axe).read_text(encoding="utf-8")
+    hostile = of_hostile_names(40)
+    for scheme, path in (("light", report), ("dark", report), ("light", hostile)):
         browser.look(scheme=scheme)
-        browser.open(report, past_its_policy=True)
+        browser.open(path, past_its_policy=True)
         browser.evaluate(
             "[...document.querySelectorAll('details')].slice(0, 2).forEach(each => {each.open = true})"
         )
-        browser.evaluate(f"{Path(axe).read_text()}; 0")
+        browser.evaluate(f"{script}; 0")
         found = browser.evaluate(
             "axe.run().then(r => r.violations.map(v => [v.id, v.impact, v.nodes[0].html]))"
         )

@@ -1,5 +1,6 @@
 """A saved table is there whole, or the one before it is."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.integration.small_disks import small_disks, taken_by_others
+from tests.looks import TOTAL_BYTES, write_looks
 
-from kvota.app.cli.exit_codes import DONE, WRONG_USE
+from kvota.app.cli.exit_codes import DONE, NEGATIVE, WRONG_USE
 from kvota.app.cli.main import main
 from kvota.app.cli.spark_events import spark_errors
 from kvota.model.errors import UnreachableError, UsageError
@@ -145,3 +147,29 @@ def test_commands_save_their_tables(
     assert len(users) > 1
     types = set(pq.read_table(tried)["quota_type"].to_pylist())
     assert {"PRODUCE", "CONTROLLER_MUTATION"} <= types
+
+
+def test_the_forecast_of_volumes_is_saved(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(write_looks(tmp_path / "record"))
+    saved = tmp_path / "forecast"
+    place = ["--events", folder, "--horizon", "40d"]
+
+    said = []
+    for options in (["--save", str(saved)], []):
+        assert main(["forecast", *place, "--output", "json", *options]) == NEGATIVE
+        said.append(capsys.readouterr())
+
+    assert f"the table forecast is in {saved}" in said[0].err
+    assert said[0].out == said[1].out
+    (limit,) = json.loads(said[0].out)["limits"]
+    (row,) = spark.read.parquet(str(saved)).collect()
+    assert row["total_bytes"] == row["limit_bytes"] == TOTAL_BYTES
+    assert (row["hours_to_limit_p10"], row["hours_to_limit_p90"], row["probability"]) == (
+        limit["reached_p10_h"],
+        limit["reached_p90_h"],
+        limit["reached_ratio"],
+    )
+    assert row["growth_per_day_p50"] == limit["growth_p50_bytes_per_day"]
+    assert row["horizon_h"] == 40 * 24

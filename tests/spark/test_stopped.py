@@ -17,7 +17,8 @@ from typing import NamedTuple
 import pytest
 from tests.integration.small_disks import small_disks
 
-from kvota.pipeline.kernels.kept_code import is_complete
+from kvota.pipeline.kernel_parts import PARTS
+from kvota.pipeline.kernels.kept_code import missing
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
@@ -73,7 +74,7 @@ def folder(
 @pytest.fixture(scope="module")
 def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     """A run that nobody stops; behind one that compiles what all of them run, where nobody has before."""
-    for _ in range(1 if is_complete() else 2):
+    for _ in range(2 if missing(PARTS) else 1):
         began = time.monotonic()
         process = start(folder, tmp_path_factory.mktemp("undisturbed"))
         printed, said = process.communicate(timeout=200)

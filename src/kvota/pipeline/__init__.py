@@ -3,7 +3,8 @@
 ``find_events`` looks at a record's files, ``chunks_of_files`` packs their charges by counter, and
 ``usage``, ``usage_total``, ``replay`` and ``replay_rows`` are tables made from these chunks; ``law`` and
 ``recommend`` run jobs and return plain values. ``chunks_of_table`` packs any other events table, such
-as a filtered one of ``read_events``. ``save_table`` keeps what they made.
+as a filtered one of ``read_events``. ``find_looks`` and ``limits_ahead`` forecast volumes without Spark,
+``tenants_ahead`` tenants from chunks; ``save_table`` keeps what they all made.
 
 They take anybody's SparkSession, from Spark 3.5 on, Spark Connect included, and change no setting of it;
 ``send_code`` is for one whose workers have no kvota. docs/pipeline.md tells all of it.
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
     from kvota.pipeline.saved_tables import save_table
     from kvota.pipeline.sent_code import code_archive, send_code
     from kvota.pipeline.spark_session import end_session, session
+    from kvota.pipeline.tenant_forecasts import tenant_forecast_table, tenants_ahead
     from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
+    from kvota.pipeline.volume_tables import forecast_table, read_observations
     from kvota.record.event_file import BadInput
     from kvota.record.found_events import find_events
+    from kvota.record.volume_looks import find_looks
+    from kvota.volumes.limits_ahead import limits_ahead
 
 __all__ = [
     "LAW_COLUMNS",
@@ -58,9 +63,13 @@ __all__ = [
     "code_archive",
     "end_session",
     "find_events",
+    "find_looks",
+    "forecast_table",
     "law",
+    "limits_ahead",
     "read_events",
     "read_files",
+    "read_observations",
     "recommend",
     "recommendation_table",
     "replay",
@@ -68,6 +77,8 @@ __all__ = [
     "save_table",
     "send_code",
     "session",
+    "tenant_forecast_table",
+    "tenants_ahead",
     "usage",
     "usage_total",
 ]
@@ -111,13 +122,17 @@ _NAMES_OF = {
         "end_session",
         "session",
     ),
+    "kvota.pipeline.tenant_forecasts": ("tenant_forecast_table", "tenants_ahead"),
     "kvota.pipeline.usage_tables": (
         "USAGE_COLUMNS",
         "usage",
         "usage_total",
     ),
+    "kvota.pipeline.volume_tables": ("forecast_table", "read_observations"),
     "kvota.record.event_file": ("BadInput",),
     "kvota.record.found_events": ("find_events",),
+    "kvota.record.volume_looks": ("find_looks",),
+    "kvota.volumes.limits_ahead": ("limits_ahead",),
 }
 _HOME_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
 from kvota.model.event import EVENT_COLUMNS, ColumnType
+from kvota.model.event import Column as RecordColumn
 from kvota.model.quota_type import FACTS
 from kvota.record.event_file import BadInput
 from kvota.record.found_events import find_events
@@ -25,13 +26,15 @@ _SPARK_TYPES: dict[ColumnType, t.DataType] = {
     "string": t.StringType(),
 }
 
-# Every column may be missing in an older file, so Spark sees all of them as nullable.
-EVENTS_SCHEMA = t.StructType(
-    [
-        t.StructField(column.name, _SPARK_TYPES[column.type], nullable=True)
-        for column in EVENT_COLUMNS
-    ]
-)
+
+def schema_of(columns: Iterable[RecordColumn]) -> t.StructType:
+    """Return what Spark reads columns of a record as: any may be missing in an older file, so all are nullable."""
+    return t.StructType(
+        [t.StructField(column.name, _SPARK_TYPES[column.type], nullable=True) for column in columns]
+    )
+
+
+EVENTS_SCHEMA = schema_of(EVENT_COLUMNS)
 BAD_INPUT_SCHEMA = t.StructType(
     [
         t.StructField("source", t.StringType(), nullable=False),

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +26,7 @@ from kvota.pipeline import rows_done
 from kvota.pipeline.class_archive import ClassArchive, class_archive
 from kvota.pipeline.connect_session import CONNECT, connected
 from kvota.pipeline.interrupts import interruptible, interrupts_later
+from kvota.pipeline.kernel_parts import PARTS, shares
 from kvota.pipeline.kernels import kept_code
 from kvota.pipeline.sent_code import send_code
 
@@ -69,6 +70,7 @@ def session(
     memory: str | None = None,
     short: bool = False,
     settings: Mapping[str, str] | None = None,
+    kernels: Collection[str] = tuple(PARTS),
 ) -> SparkSession:
     """Return the running Spark session of this process, or start one.
 
@@ -81,6 +83,8 @@ def session(
         memory: of the driver's JVM, e.g. ``2g``; only for a new session. None: Spark's own, 1 GB.
         short: for up to ``SHORT_ROWS_MAX`` rows in all; starts faster; only for a new session.
         settings: further Spark settings; they win over ours; only for a new session.
+        kernels: parts of the kernels (``kernel_parts.PARTS``) that are compiled before it returns, where this machine
+            has not done so before. Others are compiled by workers that come to need them.
 
     Raises:
         UsageError: memory is given for a driver that runs already, behind Spark Connect.
@@ -117,7 +121,7 @@ def session(
     log_path = folder / "spark.log"
     try:
         # While the JVM starts, the other core compiles; the workers then find the machine code.
-        with _compiling(), _environment(_jvm_environment(master, wanted)):
+        with _compiling(kernels), _environment(_jvm_environment(master, wanted)):
             _start_jvm(conf, log_path)
             _started.archive = archive
             with while_it_works():
@@ -176,25 +180,27 @@ def _forget_jvm() -> None:
 
 
 @contextlib.contextmanager
-def _compiling() -> Iterator[None]:
-    """Have the kernels compiled beside this block, where they have not been on this machine; wait for it."""
-    if kept_code.is_complete():
-        yield
-        return
-    # A process of its own, out of reach of Ctrl-C: Numba may not be stopped in a thread.
-    compiler = subprocess.Popen(
-        [sys.executable, "-m", "kvota.pipeline.warm_up"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def _compiling(kernels: Collection[str]) -> Iterator[None]:
+    """Have kernels compiled beside this block, where they have not been on this machine; wait for it."""
+    # Processes of their own, out of reach of Ctrl-C: Numba may not be stopped in a thread, and has one lock for all.
+    compilers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "kvota.pipeline.warm_up", *share],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for share in shares(kept_code.missing(kernels), os.cpu_count() or 1)
+    ]
     try:
         yield
-        compiler.wait()
+        for compiler in compilers:
+            compiler.wait()
     finally:
-        compiler.kill()
-        compiler.wait()
+        for compiler in compilers:
+            compiler.kill()
+            compiler.wait()
 
 
 def _settings(folder: Path, master: str) -> dict[str, str]:

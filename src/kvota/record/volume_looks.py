@@ -53,14 +53,13 @@ def find_looks(places: Sequence[Path | str], period: Period = ALWAYS) -> FoundLo
     devices: dict[_Key, str | None] = {}
     bad: list[str] = []
     files = 0
-    for path in _files(places):
+    for path in look_files(places):
         try:
             table = pq.read_table(path, columns=list(_COLUMNS), partitioning=None)
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
             if not path.exists():  # removed by the gateway meanwhile, because it was old
                 continue
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            bad.append(f"{path}: cannot be read ({reason}); left out")
+            bad.append(left_out(path, error))
             continue
         files += 1
         for key, device, numbers in _volumes(table, period):
@@ -70,7 +69,19 @@ def find_looks(places: Sequence[Path | str], period: Period = ALWAYS) -> FoundLo
     return FoundLooks(one_per_device(histories), bad, files)
 
 
-def _files(places: Sequence[Path | str]) -> Iterator[Path]:
+def left_out(path: Path, error: Exception) -> str:
+    """Say why a file was left out."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"{path}: cannot be read ({reason}); left out"
+
+
+def look_files(places: Sequence[Path | str]) -> Iterator[Path]:
+    """Name the files of looks in folders of a record.
+
+    Raises:
+        UsageError: a folder is not there, or not on this machine.
+        UnreachableError: it cannot be looked into.
+    """
     for place in dict.fromkeys(places):
         folder = local_path(place)
         if folder is None:

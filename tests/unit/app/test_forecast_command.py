@@ -4,51 +4,12 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.json_page import not_on_the_page
+from tests.looks import TOTAL_BYTES, write_looks
 
 from kvota.app.cli.main import main
-from kvota.record.places import VOLUME_FOLDER
-from kvota.record.volume_record import VOLUME_SCHEMA
 from kvota.volumes.settings import ADMIN_PREFIXES, HARD_RATIO, SOFT_RATIO
-
-HOUR_US = 3_600_000_000
-START_US = 1_763_596_800_000_000
-TOTAL = 1_000_000_000_000
-
-
-def record(folder: Path, *, hours: int = 240, log_dirs: tuple[str, ...] = ("/data",)) -> Path:
-    """Of broker 1: 1 GB an hour comes in, and 400 GB are used now."""
-    (folder / VOLUME_FOLDER).mkdir(parents=True)
-    rng = np.random.default_rng(3)
-    used = 400e9 - np.cumsum(1e9 * rng.gamma(8.0, 1 / 8.0, hours))[::-1]
-    rows = [
-        (
-            "gw",
-            START_US + HOUR_US * hour,
-            1,
-            log_dir,
-            "cluster",
-            "SUCCESS",
-            None,
-            TOTAL,
-            TOTAL - int(each),
-            False,
-            1.0,
-        )
-        for hour, each in enumerate(used)
-        for log_dir in log_dirs
-    ]
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), VOLUME_SCHEMA, strict=True)
-    ]
-    table = pa.Table.from_arrays(columns, schema=VOLUME_SCHEMA)
-    pq.write_table(table, folder / VOLUME_FOLDER / "volumes-gw-run-2025112000-0.parquet")
-    return folder
 
 
 def config(folder: Path) -> str:
@@ -65,7 +26,7 @@ def config(folder: Path) -> str:
 def test_each_limit_has_its_time_and_interval(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = ["--events", str(record(tmp_path)), "-c", config(tmp_path)]
+    places = ["--events", str(write_looks(tmp_path)), "-c", config(tmp_path)]
 
     code = main(["forecast", *places, "--horizon", "20d", "--output", "json"])
 
@@ -77,11 +38,11 @@ def test_each_limit_has_its_time_and_interval(
     assert soft["reached_p50_h"] == pytest.approx(100, abs=5)
     assert hard["reached_p50_h"] == pytest.approx(300, abs=20)
     assert (full["reached_p50_h"], full["reached_ratio"]) == (None, 0.0)
-    assert full["limit_bytes"] == TOTAL
+    assert full["limit_bytes"] == TOTAL_BYTES
 
 
 def test_a_screen_has_the_same_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["forecast", "--events", str(record(tmp_path)), "--horizon", "40d"])
+    code = main(["forecast", "--events", str(write_looks(tmp_path)), "--horizon", "40d"])
 
     said = capsys.readouterr().out
     assert code == 1
@@ -96,7 +57,7 @@ def test_a_screen_has_the_same_in_words(tmp_path: Path, capsys: pytest.CaptureFi
 def test_nothing_within_the_horizon_is_0(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = main(["forecast", "--events", str(record(tmp_path))])
+    code = main(["forecast", "--events", str(write_looks(tmp_path))])
 
     assert code == 0
     assert "over 3 d" in capsys.readouterr().out
@@ -105,7 +66,15 @@ def test_nothing_within_the_horizon_is_0(
 def test_directories_on_one_device_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["forecast", "--events", str(record(tmp_path, log_dirs=("/a", "/b"))), "--output", "json"])
+    main(
+        [
+            "forecast",
+            "--events",
+            str(write_looks(tmp_path, log_dirs=("/a", "/b"))),
+            "--output",
+            "json",
+        ]
+    )
 
     said = json.loads(capsys.readouterr().out)
     assert not_on_the_page(said, "forecast") == set()
@@ -114,7 +83,7 @@ def test_directories_on_one_device_are_one_line(
 
 
 def test_a_short_history_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["forecast", "--events", str(record(tmp_path, hours=50))])
+    main(["forecast", "--events", str(write_looks(tmp_path, hours=50))])
 
     said = capsys.readouterr()
     assert "short" in said.out
@@ -124,7 +93,7 @@ def test_a_short_history_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_same_record_gives_the_same_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = str(record(tmp_path))
+    place = str(write_looks(tmp_path))
     said = []
     for _ in range(2):
         main(["forecast", "--events", place, "--horizon", "20d", "--output", "json"])
@@ -144,10 +113,11 @@ def test_a_record_without_looks_is_a_negative_answer(
     ("words", "expected"),
     [
         (["--by", "user"], "only with --tenants"),
-        (["--master", "local[1]"], "only with --tenants"),
+        (["--master", "local[1]"], "only with --tenants or --save"),
+        (["--save", ""], "names no place"),
         (["--tenants", "-c", "gateway.toml"], "limits of volumes"),
     ],
-    ids=["by", "master", "config"],
+    ids=["by", "master", "save", "config"],
 )
 def test_what_does_nothing_is_refused(
     tmp_path: Path, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,15 @@ from kvota.app.cli.event_options import period
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import working
-from kvota.app.cli.spark_events import add_event_options, add_top_option, say_hidden
+from kvota.app.cli.spark_events import (
+    add_event_options,
+    add_save_option,
+    add_top_option,
+    check_save,
+    save,
+    say_hidden,
+    spark_beside,
+)
 from kvota.app.forecast_words import (
     bytes_text,
     growth_text,
@@ -65,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="whose charges are counted together, with --tenants (default: user)",
     )
     add_top_option(parser, "limits or tenants")
+    add_save_option(parser, "the forecast")
 
 
 def horizon_h(text: str) -> int:
@@ -82,6 +91,7 @@ def horizon_h(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Print what is ahead; return 1 where a limit is more likely reached than not, or nothing is known."""
+    check_save(args)
     if args.tenants:
         if args.config is not None:
             msg = f"--config {args.config}: it has limits of volumes, and --tenants is about quotas. Leave one of the two away"
@@ -92,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
         return run_tenants(args)
     _refuse_for_volumes(args)
     ahead = volumes_ahead(args.events, args)
+    if args.save is not None:
+        _save(ahead, args)
     shown = ahead.rows[: args.top]
     if args.output == "json":
         print_json(_json(ahead, args))
@@ -116,20 +128,28 @@ def _refuse_for_volumes(args: argparse.Namespace) -> None:
     if args.request_log:
         msg = f"--request-log: brokers' logs tell nothing of volumes. Write {called()} forecast --tenants --request-log …"
         raise UsageError(msg)
-    given = [
-        option
-        for option, is_there in (
-            ("--by", args.by is not None),
-            ("--table", args.table is not None),
-            ("--master", args.master != "local[*]"),
-            ("--memory", args.memory is not None),
-            ("--conf", bool(args.conf)),
-        )
-        if is_there
-    ]
-    if given:
-        msg = f"{', '.join(given)}: only with --tenants; volumes have no tenants, and need no Spark"
+    of_tenants = (("--by", args.by is not None), ("--table", args.table is not None))
+    of_spark = (
+        ("--master", args.master != "local[*]"),
+        ("--memory", args.memory is not None),
+        ("--conf", bool(args.conf)),
+    )
+    if given := [option for option, is_there in of_tenants if is_there]:
+        msg = f"{', '.join(given)}: only with --tenants; volumes have no tenants"
         raise UsageError(msg)
+    if args.save is None and (given := [option for option, is_there in of_spark if is_there]):
+        msg = (
+            f"{', '.join(given)}: only with --tenants or --save; to forecast volumes needs no Spark"
+        )
+        raise UsageError(msg)
+
+
+def _save(ahead: "Ahead", args: argparse.Namespace) -> None:
+    """Keep all of it; this needs Spark."""
+    with spark_beside(args) as spark:
+        from kvota.pipeline.volume_tables import forecast_table
+
+        save(forecast_table(spark, ahead), "forecast", args)
 
 
 def volumes_ahead(places: Sequence[str], args: argparse.Namespace) -> "Ahead":

@@ -2,47 +2,25 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
-from kvota.app.cli.spark_events import Record, on_record, say_hidden
+from kvota.app.cli.spark_events import Record, on_record, save, say_hidden
 from kvota.app.cli.usage import amount, unit_of
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_moment
-from kvota.planning.outgrowing import DAYS_MIN, Outgrowing, outgrowing
+from kvota.planning.outgrowing import DAYS_MIN
 
-# So many of those nearest to their limit are looked at; one that grows fast from far below it is not among them.
-TENANTS_MAX = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class TenantAhead:
-    """One tenant: its row of ``usage_total``, and how it grows; None: fewer than two whole days."""
-
-    total: Mapping[str, Any]
-    found: Outgrowing | None
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether its rate is held down, so that it may want more than its days show."""
-        return bool(self.total["throttled"] or self.total["rejected"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    rows: Sequence[TenantAhead]
-    limited: int
-    unlimited: int
-    end_s: int
+if TYPE_CHECKING:
+    from kvota.pipeline.tenant_forecasts import TenantAhead, TenantsAhead
 
 
 def run_tenants(args: argparse.Namespace) -> int:
     """Print when tenants outgrow their quotas; return 1 where one does within the horizon, or none has a quota."""
-    ahead = on_record(args, "counting the days of", lambda record: _read(record, args.by))
+    ahead = on_record(args, "counting the days of", lambda record: _read(record, args))
     days = args.horizon / 24
     shown = ahead.rows[: args.top]
     if args.output == "json":
@@ -61,37 +39,21 @@ def run_tenants(args: argparse.Namespace) -> int:
     return NEGATIVE if is_likely or not ahead.rows else DONE
 
 
-def _read(record: Record, by: str) -> _Ahead:
-    from kvota.pipeline.counters import ID_TYPES
-    from kvota.pipeline.daily_peaks import daily_peaks
+def _read(record: Record, args: argparse.Namespace) -> "TenantsAhead":
+    from kvota.pipeline.tenant_forecasts import tenant_forecast_table, tenants_ahead
     from kvota.pipeline.usage_tables import USAGE_COLUMNS
 
-    every_chunk = record.chunks(by, further=USAGE_COLUMNS, modes_apart=True).persist()  # type: ignore[arg-type]
+    every_chunk = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
     try:
-        peaks = daily_peaks(every_chunk.but_types(ID_TYPES), TENANTS_MAX)
+        ahead = tenants_ahead(every_chunk)
     finally:
         every_chunk.unpersist()
-    rows = []
-    for tenant in peaks.tenants:
-        total = tenant.total.asDict()
-        rows.append(TenantAhead(total, outgrowing(tenant.peaks, total["limit_last"])))
-    return _Ahead(sorted(rows, key=_order), peaks.limited, peaks.unlimited, peaks.end_s)
+    if args.save is not None:
+        save(tenant_forecast_table(record.spark, ahead), "tenant_forecast", args)
+    return ahead
 
 
-def _order(row: TenantAhead) -> tuple[float, float, float]:
-    """What is outgrown first; then what is nearest."""
-    never = float("inf")
-    if row.found is None:
-        return never, never, -(row.total["limit_share"] or 0.0)
-    middle, early = row.found.days_p50, row.found.days_p10
-    return (
-        never if middle is None else middle,
-        never if early is None else early,
-        -row.found.peak / row.total["limit_last"],
-    )
-
-
-def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) -> str:
+def _table(rows: Sequence["TenantAhead"], end_s: int, args: argparse.Namespace) -> str:
     from kvota.pipeline.packing_choice import NAMES_OF
 
     names = NAMES_OF[args.by]
@@ -135,7 +97,7 @@ def _table(rows: Sequence[TenantAhead], end_s: int, args: argparse.Namespace) ->
     return f"{first}\n\n{table}"
 
 
-def _growth_cells(row: TenantAhead, *, raw: bool) -> list[str]:
+def _growth_cells(row: "TenantAhead", *, raw: bool) -> list[str]:
     found, quota_type = row.found, row.total["quota_type"]
     held = "held back" if row.is_throttled and row.total["enforced"] else ""
     if found is None:
@@ -159,7 +121,7 @@ def _in(days: float | None) -> str:
     return f"{days:.0f} d" if days >= 1 else "now" if not days else f"{days * 24:.0f} h"
 
 
-def _notes(ahead: _Ahead, shown: Sequence[TenantAhead]) -> list[str]:
+def _notes(ahead: "TenantsAhead", shown: Sequence["TenantAhead"]) -> list[str]:
     notes = []
     if any(row.found is None or row.found.is_short for row in shown):
         notes.append(
@@ -178,7 +140,7 @@ def _notes(ahead: _Ahead, shown: Sequence[TenantAhead]) -> list[str]:
 
 
 def _json(
-    ahead: _Ahead, shown: Sequence[TenantAhead], args: argparse.Namespace
+    ahead: "TenantsAhead", shown: Sequence["TenantAhead"], args: argparse.Namespace
 ) -> dict[str, object]:
     return {
         "horizon_h": args.horizon,
@@ -189,7 +151,7 @@ def _json(
     }
 
 
-def _json_row(row: TenantAhead) -> dict[str, object]:
+def _json_row(row: "TenantAhead") -> dict[str, object]:
     total, found = row.total, row.found
     names = ("quota_type", "level", "user", "client_id", "node_id", "enforced")
     return {

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "{kvota} report --sample -o report.html"
 
+# Whoever looks at kvota for the first time waits until these are compiled.
+_KERNELS = ("open loops", "grid", "packing", "usage")
 _PLOTS = 10
 _PLOTS_MAX = 200
 
@@ -158,7 +160,7 @@ def _content(args: argparse.Namespace) -> "Content":
         chunks = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True)
         return read_used(chunks, plots=args.plots, in_force=in_force, plan=plan)
 
-    used = on_record(args, "reading", read)
+    used = on_record(args, "reading", read, _KERNELS)
     if not used.lines:
         msg = "the record has no decision that a report could show"
         raise NegativeError(msg)

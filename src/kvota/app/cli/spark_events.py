@@ -5,7 +5,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -34,6 +34,7 @@ from kvota.app.cli.request_log import LOG_OPTIONS, add_log_options, request_log
 from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
 from kvota.model.errors import KvotaError, NegativeError, UsageError
+from kvota.pipeline.kernel_parts import OF_LOGS, PARTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,11 +182,22 @@ class Record:
         return events.where(inside)
 
 
-def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _Answer]) -> _Answer:
+def on_record(
+    args: argparse.Namespace,
+    doing: str,
+    work: Callable[[Record], _Answer],
+    kernels: Collection[str] = tuple(PARTS),
+) -> _Answer:
     """Do some work on the record of ``--events``, or what a log or a table becomes.
 
     Files of this machine are looked at before Spark starts, so that a wrong path is reported at once. A Spark
     that this started ends with it.
+
+    Args:
+        args: of the command.
+        doing: what is done, for the screen.
+        work: does it.
+        kernels: that the work needs, by parts; what turns a log into a record comes to them.
 
     Raises:
         UsageError: there is no such record, or it holds rows twice.
@@ -200,29 +212,55 @@ def on_record(args: argparse.Namespace, doing: str, work: Callable[[Record], _An
         if other is None:
             found = _found_here(args, wanted)
         rows = other.rows if other is not None else None if found is None else found.rows
-        with py4j_says_nothing():  # also while Spark starts
-            with working("starting Spark"):
-                from pyspark.sql import SparkSession
+        log = (OF_LOGS,) if args.request_log else ()
+        with _started(args, rows, (*kernels, *log)) as (spark, is_ours):
+            job = _Job(spark, args, wanted, doing, is_ours)
+            if other is not None:
+                found = _converted(job, other)
+            return _worked(job, found, work)
 
-                from kvota.pipeline.spark_session import (
-                    SHORT_ROWS_MAX,
-                    end_session,
-                    session,
-                )
 
-                is_ours = SparkSession.getActiveSession() is None
-                is_short = rows is not None and rows <= SHORT_ROWS_MAX
-                spark = session(
-                    args.master, memory=args.memory, short=is_short, settings=dict(args.conf)
-                )
-            try:
-                job = _Job(spark, args, wanted, doing, is_ours)
-                if other is not None:
-                    found = _converted(job, other)
-                return _worked(job, found, work)
-            finally:
-                if is_ours:
-                    end_session(spark)
+@contextmanager
+def spark_beside(args: argparse.Namespace) -> Iterator["SparkSession"]:
+    """Start a Spark for what is not read from decisions, such as a table to be saved.
+
+    Raises:
+        KvotaError: Spark failed.
+    """
+    if find_spec("pyspark") is None:
+        raise ModuleNotFoundError(name="pyspark")
+    with _started(args, 0, ()) as (spark, _), spark_errors(spark):
+        yield spark
+
+
+@contextmanager
+def _started(
+    args: argparse.Namespace, rows: int | None, kernels: Collection[str]
+) -> Iterator[tuple["SparkSession", bool]]:
+    """Start Spark, or take the one that runs, and say whether it was started here: then it ends with the block.
+
+    ``rows``: so many will be read; None: nobody knows. ``kernels``: that are compiled meanwhile.
+    """
+    with py4j_says_nothing():  # also while Spark starts
+        with working("starting Spark"):
+            from pyspark.sql import SparkSession
+
+            from kvota.pipeline.spark_session import SHORT_ROWS_MAX, end_session, session
+
+            is_ours = SparkSession.getActiveSession() is None
+            is_short = rows is not None and rows <= SHORT_ROWS_MAX
+            spark = session(
+                args.master,
+                memory=args.memory,
+                short=is_short,
+                settings=dict(args.conf),
+                kernels=kernels,
+            )
+        try:
+            yield spark, is_ours
+        finally:
+            if is_ours:
+                end_session(spark)
 
 
 @contextmanager

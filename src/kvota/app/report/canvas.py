@@ -87,31 +87,54 @@ class Said:
     description: str
 
 
-def drawn(
-    name: str,
-    said: Said,
-    draw: Callable[[Axes], None],
-    *,
-    size: tuple[float, float] = (6.2, 2.6),
-) -> str:
-    """Return a plot as an SVG element.
+class Canvas:
+    """Where plots of one kind are drawn, one after the other: its axes are made once, which takes as long as a plot.
+
+    What a plot does to the axes themselves (marks, limits, names), every plot of the kind has to do.
 
     Args:
-        name: of this plot; all its ids begin with it, so that no two in a page are the same.
-        said: for screen readers.
-        draw: draws into the axes.
         size: inches, as for matplotlib; the page scales it.
     """
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size)
-        figure.subplots_adjust(**_margins(size))
-        figure.patch.set_visible(False)
-        axes = figure.add_subplot()
-        axes.patch.set_visible(False)
-        draw(axes)
-        out = StringIO()
-        FigureCanvasSVG(figure).print_svg(out, metadata=_NO_METADATA)  # type: ignore[no-untyped-call]
-    return _for_a_page(out.getvalue(), name, said)
+
+    def __init__(self, size: tuple[float, float] = (6.2, 2.6)) -> None:
+        self._size = size
+        self._axes: Axes | None = None
+
+    def drawn(self, name: str, said: Said, draw: Callable[[Axes], None]) -> str:
+        """Return a plot as an SVG element.
+
+        Args:
+            name: of this plot; all its ids begin with it, so that no two in a page are the same.
+            said: for screen readers.
+            draw: draws into the axes.
+        """
+        with mpl.rc_context(_STYLE):
+            if self._axes is None:
+                self._axes = _axes(self._size)
+            else:
+                _wipe(self._axes)
+            draw(self._axes)
+            out = StringIO()
+            figure = self._axes.get_figure(root=True)
+            FigureCanvasSVG(figure).print_svg(out, metadata=_NO_METADATA)  # type: ignore[no-untyped-call]
+        return _for_a_page(out.getvalue(), name, said)
+
+
+def _axes(size: tuple[float, float]) -> Axes:
+    figure = Figure(figsize=size)
+    figure.subplots_adjust(**_margins(size))
+    figure.patch.set_visible(False)
+    axes = figure.add_subplot()
+    axes.patch.set_visible(False)
+    return axes
+
+
+def _wipe(axes: Axes) -> None:
+    """Take away what was drawn; its marks and names stay, and are given other places and texts."""
+    for artist in (*axes.lines, *axes.collections, *axes.texts):
+        artist.remove()
+    axes.relim()
+    axes.autoscale()
 
 
 def _margins(size: tuple[float, float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from math import isfinite
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from kvota.app.report.canvas import Canvas
 from kvota.app.report.content import Content, Drawn, Line, Plan, Planned, VolumePlot
 from kvota.app.report.plots import plan_plot, quota_plot, usage_plot, volume_plot
 from kvota.app.report.wording import (
@@ -106,7 +107,12 @@ def page(content: Content) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
+    """A report in the making, with what its three kinds of plots are drawn on."""
+
     content: Content
+    usages: Canvas = field(default_factory=Canvas)
+    tried: Canvas = field(default_factory=Canvas)
+    volumes: Canvas = field(default_factory=Canvas)
 
     def text(self) -> str:
         content = self.content
@@ -225,7 +231,7 @@ class _Page:
         rates = [window.most for window in drawn.windows]
         window = span_text(self.content.window_s)
         return Plot(
-            Markup(usage_plot(name, drawn, self.content.window_s)),  # noqa: S704  (escaped where it is drawn)
+            Markup(usage_plot(self.usages, name, drawn, self.content.window_s)),  # noqa: S704  (escaped where it is drawn)
             "Rates over time.",
             scale_of(line.quota_type, rates)[1],
             f"{window} each, of one-second sums",
@@ -244,7 +250,7 @@ class _Page:
     def _quota_plot(self, name: str, drawn: Drawn) -> Plot:
         line = drawn.line
         return Plot(
-            Markup(quota_plot(name, drawn)),  # noqa: S704
+            Markup(quota_plot(self.tried, name, drawn)),  # noqa: S704
             "Requests over each quota.",
             f"% of requests, against {scale_of(line.quota_type, [each.quota for each in drawn.tried])[1]}",
             f"all of the time, {span_text(self._span_s())}",
@@ -266,7 +272,7 @@ class _Page:
         short = " Short: fewer than 72 h of looks." if volume.is_short else ""
         resets = f" Hours left out: {volume.resets}." if volume.resets else ""
         return Plot(
-            Markup(volume_plot(f"v{number}", volume)),  # noqa: S704
+            Markup(volume_plot(self.volumes, f"v{number}", volume)),  # noqa: S704
             f"Used, and the forecast.{short}{resets}",
             f"{byte_scale([volume.total_bytes / 2])[1]}, the line at the top is its size",
             f"{span_text(volume.history_h * 3600)} of looks, {span_text(self.content.horizon_h * 3600)} ahead",
@@ -347,7 +353,10 @@ def island(content: Content) -> Markup:
         ],
         "volumes": [asdict(volume) for volume in content.volumes],
     }
-    text = json.dumps(_finite(kept), separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(kept, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # seldom, and to look at every number takes as long as to write it
+        text = json.dumps(_finite(kept), separators=(",", ":"), allow_nan=False)
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return Markup(text)  # noqa: S704  (escaped above)

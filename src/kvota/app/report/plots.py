@@ -24,7 +24,7 @@ _APART = 1.5
 _MARKS_MAX = 9
 
 
-def usage_plot(name: str, drawn: Drawn, window_s: int) -> str:
+def usage_plot(canvas: c.Canvas, name: str, drawn: Drawn, window_s: int) -> str:
     """Draw how a line's rates went: median, 95th percentile, most, and the limit."""
     line, windows = drawn.line, drawn.windows
     limits = [window.limit for window in windows]
@@ -66,7 +66,7 @@ def usage_plot(name: str, drawn: Drawn, window_s: int) -> str:
         f"Median {rate_text(line.quota_type, line.p50)}, 95th percentile {rate_text(line.quota_type, line.p95)}, largest second "
         f"{rate_text(line.quota_type, most)}, {limit_words}; {len(windows)} windows.",
     )
-    return c.drawn(name, said, draw)
+    return canvas.drawn(name, said, draw)
 
 
 def _with_gaps(
@@ -92,7 +92,7 @@ def _with_gaps(
     return times, bands
 
 
-def quota_plot(name: str, drawn: Drawn) -> str:
+def quota_plot(canvas: c.Canvas, name: str, drawn: Drawn) -> str:
     """Draw which share of a line's requests would be over which quota."""
     line, tried = drawn.line, sorted(drawn.tried, key=lambda each: each.quota)
     factor, unit = scale_of(line.quota_type, [each.quota for each in tried])
@@ -134,7 +134,7 @@ def quota_plot(name: str, drawn: Drawn) -> str:
         f"{share_text(tried[-1].as_recorded)} of the requests are over."
         + ("" if at_limit is None else f" At the limit it is {share_text(at_limit.as_recorded)}."),
     )
-    return c.drawn(name, said, draw)
+    return canvas.drawn(name, said, draw)
 
 
 def _marks(low: float, high: float) -> list[float]:
@@ -180,10 +180,10 @@ def plan_plot(name: str, lines: Sequence[Planned]) -> str:
         f"{len(lines)} lines. Most of all after the plan: {name_of(worst.line)} with {share_text(worst.throttled_after)}, "
         f"before {share_text(worst.throttled_before)}.",
     )
-    return c.drawn(name, said, draw, size=(7.4, 0.95 + 0.2 * len(lines)))
+    return c.Canvas((7.4, 0.95 + 0.2 * len(lines))).drawn(name, said, draw)
 
 
-def volume_plot(name: str, volume: VolumePlot) -> str:
+def volume_plot(canvas: c.Canvas, name: str, volume: VolumePlot) -> str:
     """Draw how full a volume was, and the fan of its forecast."""
     factor, unit = byte_scale([volume.total_bytes / 2])
     limits = [limit for limit in volume.limits if limit.kind != "full"]
@@ -235,4 +235,4 @@ def volume_plot(name: str, volume: VolumePlot) -> str:
             f"The limit {limit.kind}: reached in {limit.reached}." for limit in volume.limits
         ),
     )
-    return c.drawn(name, said, draw)
+    return canvas.drawn(name, said, draw)

@@ -6,24 +6,27 @@ called function has changed.
 
 import hashlib
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
 from kvota.files.cache import cache_folder
 
-# This file in the folder says that nothing is missing there.
-_COMPLETE = "complete"
+
+def missing(parts: Iterable[str]) -> list[str]:
+    """Return the parts of the kernels (``kernel_parts``) of which not all kernels, as they are now, have been compiled on this machine before."""
+    return [part for part in parts if not _mark(part).exists()]
 
 
-def is_complete() -> bool:
-    """Return whether all kernels, as they are now, have been compiled on this machine before."""
-    return (FOLDER / _COMPLETE).exists()
-
-
-def note_complete() -> None:
-    """Note that all kernels have been compiled."""
+def note_complete(part: str) -> None:
+    """Note that all kernels of a part have been compiled."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / _COMPLETE).touch()
+    _mark(part).touch()
+
+
+def _mark(part: str) -> Path:
+    """This file in the folder says that nothing of the part is missing there."""
+    return FOLDER / f"{part}.complete"
 
 
 def _base() -> Path:

@@ -8,14 +8,17 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from math import inf, nan
 from typing import Any
 from xml.etree.ElementTree import Element
 
 import html5lib
 import pytest
-from tests.unit.app.report.made_up import HOSTILE, content, drawn, line
+from tests.unit.app.report.made_up import HOSTILE, content, drawn, line, volume
 
-from kvota.app.report.page import PLAN_ROWS_MAX, page
+from kvota.app.report.canvas import Canvas
+from kvota.app.report.page import PLAN_ROWS_MAX, island, page
+from kvota.app.report.plots import quota_plot, usage_plot, volume_plot
 from kvota.model.plain_text import name_on_screen
 
 HTML, SVG = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
@@ -73,6 +76,14 @@ def test_the_numbers_cannot_end_their_element() -> None:
     island = made().partition('id="numbers">')[2].partition("</script>")[0]
 
     assert not set("<>&") & set(island)
+
+
+def test_what_is_no_number_is_null_there() -> None:
+    found = json.loads(island(replace(content(), lines=[replace(line(0), mean=nan, most=inf)])))
+
+    (only,) = found["lines"]
+    assert (only["rate_mean_per_s"], only["rate_10s_max_per_s"]) == (None, None)
+    assert only["limit_per_s"] == 2e6
 
 
 def test_only_the_script_of_the_page_may_run() -> None:
@@ -139,6 +150,24 @@ def test_each_plot_says_its_unit_window_and_source() -> None:
     assert len(captions) == len(every("svg"))
     for caption in captions:
         assert re.search(r"Unit: .+\. Window: .+\. Source: .+\.", caption), caption
+
+
+def test_a_plot_is_the_same_whatever_was_drawn_before_it() -> None:
+    """Those of a kind are drawn on one figure, one after the other."""
+    busy = replace(drawn(line(3)), planned=None)
+    quiet = drawn(replace(line(10), mean=20.0, limit=None), windows=2)
+    disk = volume()
+    small = replace(volume(), total_bytes=3e10, seen_bytes=[1e10] * 200, low=[1e10] * 72, limits=[])
+
+    for pair, plot in (
+        ((busy, quiet), lambda canvas, each: usage_plot(canvas, "name", each, 3_600)),
+        ((busy, quiet), lambda canvas, each: quota_plot(canvas, "name", each)),
+        ((disk, small), lambda canvas, each: volume_plot(canvas, "name", each)),
+    ):
+        alone = [plot(Canvas(), each) for each in pair]
+        assert alone[0] != alone[1]
+        canvas = Canvas()
+        assert [plot(canvas, each) for each in (*pair, pair[0])] == [*alone, alone[0]]
 
 
 def test_plots_have_the_page_s_colours() -> None:
