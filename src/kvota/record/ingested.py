@@ -45,6 +45,7 @@ class Progress:
         rows: so many have been taken in all.
         repeated: so many had been taken before, and were left out.
         runs: which rows have been taken.
+        from_first: runs whose beginning should have come, too.
     """
 
     query: str = ""
@@ -53,6 +54,7 @@ class Progress:
     rows: int = 0
     repeated: int = 0
     runs: Mapping[RunKey, Sequence[Span]] = field(default_factory=dict)
+    from_first: frozenset[RunKey] = frozenset()
 
     def text(self) -> str:
         """As it is written."""
@@ -64,8 +66,13 @@ class Progress:
             "rows": self.rows,
             "repeated": self.repeated,
             "runs": [
-                {"gateway": gateway, "run_id": run_id, "taken": spans}
-                for (gateway, run_id), spans in self.runs.items()
+                {
+                    "gateway": key[0],
+                    "run_id": key[1],
+                    "from_first": key in self.from_first,
+                    "taken": spans,
+                }
+                for key, spans in self.runs.items()
             ],
         }
         return json.dumps(document, separators=(",", ":"))
@@ -94,6 +101,11 @@ class Progress:
                     ]
                     for run in document["runs"]
                 },
+                from_first=frozenset(
+                    (str(run["gateway"]), str(run["run_id"]))
+                    for run in document["runs"]
+                    if run.get("from_first")
+                ),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(repr(error)) from error
@@ -206,7 +218,13 @@ class IngestFolder:
         return self.progress.query == query and batch <= self.progress.batch
 
     def publish(
-        self, query: str, batch: int, files: Sequence[ReadyFile], *, repeated: int
+        self,
+        query: str,
+        batch: int,
+        files: Sequence[ReadyFile],
+        *,
+        repeated: int,
+        are_from_first: bool = False,
     ) -> Progress:
         """Make files part of the record, all of them or none; rows among them that were taken before are left out.
 
@@ -215,6 +233,7 @@ class IngestFolder:
             batch: which one.
             files: of the batch, ready.
             repeated: so many rows were left out already.
+            are_from_first: nothing of their runs was removed before it could be taken.
 
         Raises:
             UnreachableError: the disk does not take it; nothing counts then.
@@ -223,6 +242,8 @@ class IngestFolder:
             settled = [self._settled(file) for file in sorted(files, key=lambda file: file.name)]
             kept = [file for file in settled if file.rows]
             gone = sum(file.rows for file in files) - sum(file.rows for file in kept)
+            if are_from_first:
+                self.ledger.from_first.update(key for file in kept for key in file.spans)
             progress = Progress(
                 query=query,
                 batch=batch,
@@ -230,9 +251,9 @@ class IngestFolder:
                 rows=self.progress.rows + sum(file.rows for file in kept),
                 repeated=self.progress.repeated + repeated + gone,
                 runs=self.ledger.runs,
+                from_first=frozenset(self.ledger.from_first),
             )
-            write_whole(self.into / FOLDER / PROGRESS, progress.text().encode())
-            self.progress = progress
+            self._note(progress)
             self._finish()
         except OSError as error:
             raise _unusable(self.into, error) from error
@@ -259,10 +280,15 @@ class IngestFolder:
             for path in (self.into / FOLDER).glob(f"*{_READY}*"):  # of a batch that was not taken
                 path.unlink(missing_ok=True)
             if not self.progress.runs:
-                self.progress = Progress(runs=_taken_in(self.into))
+                # Kept at once: what is taken out of the record later has been taken all the same.
+                self._note(Progress(runs=_taken_in(self.into)))
         except OSError as error:
             raise _unusable(self.into, error) from error
-        self.ledger = Ledger(self.progress.runs)
+        self.ledger = Ledger(self.progress.runs, self.progress.from_first)
+
+    def _note(self, progress: Progress) -> None:
+        write_whole(self.into / FOLDER / PROGRESS, progress.text().encode())
+        self.progress = progress
 
     def _finish(self) -> None:
         """Give files their names; those that have them may have been merged since."""
