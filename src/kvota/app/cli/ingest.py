@@ -102,7 +102,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="remove the oldest files of the record while all are larger, e.g. 10GiB (default: none)",
     )
-    add_spark_options(parser)
+    add_spark_options(parser, connects=False)
     parser.add_argument("--output", choices=("table", "json"), default="table")
 
 
@@ -157,8 +157,6 @@ def _check_spark(master: str) -> None:
     """
     import pyspark
 
-    from kvota.pipeline.connect_session import CONNECT
-
     found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
     if found is not None and tuple(map(int, found.groups())) < _SPARK_MIN:
         msg = (
@@ -166,6 +164,8 @@ def _check_spark(master: str) -> None:
             "a batch goes. pip install 'pyspark>=4.2'; usage, replay and the others go on from 3.5"
         )
         raise UsageError(msg)
+    from kvota.pipeline.connect_session import CONNECT
+
     if master.startswith(CONNECT):
         msg = (
             f"--master {master}: ingest cannot be done over Spark Connect, where batches would be published by the server. Leave "
