@@ -137,6 +137,10 @@ def _sigterm_as_ctrl_c(seen: list[int], *, begins: bool) -> Iterator[None]:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         seen.append(number)
+        if (
+            signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        ):  # so scripts start what runs behind them
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     if not begins:
