@@ -42,19 +42,19 @@ class Progress:
         query: whose batches are counted.
         batch: the last one that has been taken; -1: none.
         files: its files, by name.
+        from_first: runs whose beginning should have come, too.
         rows: so many have been taken in all.
         repeated: so many had been taken before, and were left out.
         runs: which rows have been taken.
-        from_first: runs whose beginning should have come, too.
     """
 
     query: str = ""
     batch: int = -1
     files: tuple[str, ...] = ()
+    from_first: frozenset[RunKey] = frozenset()
     rows: int = 0
     repeated: int = 0
     runs: Mapping[RunKey, Sequence[Span]] = field(default_factory=dict)
-    from_first: frozenset[RunKey] = frozenset()
 
     def text(self) -> str:
         """As it is written."""
@@ -63,16 +63,12 @@ class Progress:
             "query": self.query,
             "batch": self.batch,
             "files": self.files,
+            "from_first": sorted(self.from_first),
             "rows": self.rows,
             "repeated": self.repeated,
             "runs": [
-                {
-                    "gateway": key[0],
-                    "run_id": key[1],
-                    "from_first": key in self.from_first,
-                    "taken": spans,
-                }
-                for key, spans in self.runs.items()
+                {"gateway": gateway, "run_id": run_id, "taken": spans}
+                for (gateway, run_id), spans in self.runs.items()
             ],
         }
         return json.dumps(document, separators=(",", ":"))
@@ -93,6 +89,10 @@ class Progress:
                 query=str(document["query"]),
                 batch=int(document["batch"]),
                 files=tuple(str(name) for name in document["files"]),
+                from_first=frozenset(
+                    (str(gateway), str(run_id))
+                    for gateway, run_id in document.get("from_first", ())
+                ),
                 rows=int(document["rows"]),
                 repeated=int(document["repeated"]),
                 runs={
@@ -101,11 +101,6 @@ class Progress:
                     ]
                     for run in document["runs"]
                 },
-                from_first=frozenset(
-                    (str(run["gateway"]), str(run["run_id"]))
-                    for run in document["runs"]
-                    if run.get("from_first")
-                ),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(repr(error)) from error
@@ -248,10 +243,10 @@ class IngestFolder:
                 query=query,
                 batch=batch,
                 files=tuple(file.name for file in kept),
+                from_first=frozenset(self.ledger.from_first),
                 rows=self.progress.rows + sum(file.rows for file in kept),
                 repeated=self.progress.repeated + repeated + gone,
                 runs=self.ledger.runs,
-                from_first=frozenset(self.ledger.from_first),
             )
             self._note(progress)
             self._finish()
