@@ -43,7 +43,7 @@ _NAMED = 10
 _EVERY_MS = 10_000
 
 # Between two looks for files that are too old or too many.
-_REMOVE_EVERY_S = 10.0
+_REMOVE_EVERY_S = 10
 
 # Spark's data sources in Python read streams before, too, and say there neither how far a batch goes nor where all ends.
 _SPARK_MIN = (4, 2)
