@@ -11,10 +11,14 @@ DELETE_RECORDS = 21
 TO_THE_END = -1
 
 
-def recorded(kafka: LocalKafka, topic: str, *, rows: int, gateway: str = "gw") -> None:
-    """One block for each 1,000 rows; their user is called as the gateway is."""
+def recorded(
+    kafka: LocalKafka, topic: str, *, rows: int, gateway: str = "gw", lost: int = 0
+) -> None:
+    """One block for each 1,000 rows; their user is called as the gateway is. ``lost``: so many before them do not come."""
     one = recorder(kafka.bootstrap_servers, topic, gateway=gateway, buffer_rows=20_000)
     one.start()
+    for _ in range(lost):
+        one.next_seq()
     append(one, rows, of=memo(gateway))
     one.close()
     assert one.status().rows_written == rows

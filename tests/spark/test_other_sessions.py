@@ -48,7 +48,7 @@ if os.environ.get("KVOTA_SESSIONS") == "every":
         "local[1]": ["law,usage,plan", "spark.sql.shuffle.partitions=7"],
         "local[2]": ["own,rows,usage,plan", *OTHER_SETTINGS, "spark.sql.ansi.enabled=false"],
     }
-PARTS = ("rows", "replay", "law", "usage", "plan", "table", "saved", "commands")
+PARTS = ("rows", "replay", "law", "usage", "plan", "table", "saved", "commands", "report")
 
 
 @pytest.fixture(scope="module")

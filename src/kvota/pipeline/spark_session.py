@@ -122,7 +122,7 @@ def session(
     try:
         # While the JVM starts, the other core compiles; the workers then find the machine code.
         with _compiling(kernels), _environment(_jvm_environment(master, wanted)):
-            _start_jvm(conf, log_path)
+            _start_jvm(conf, log_path, kernels=bool(kernels))
             _started.archive = archive
             with while_it_works():
                 spark = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -249,7 +249,7 @@ def _jvm_environment(master: str, settings: Mapping[str, str]) -> dict[str, str 
     return chosen
 
 
-def _start_jvm(conf: SparkConf, log_path: Path) -> None:
+def _start_jvm(conf: SparkConf, log_path: Path, *, kernels: bool) -> None:
     """Start the JVM with its output in a file; PySpark alone would let it write to our screen.
 
     A JVM that is left while it starts never ends: PySpark removes the file in which it awaits the JVM's port; the
@@ -261,7 +261,10 @@ def _start_jvm(conf: SparkConf, log_path: Path) -> None:
     try:
         with interrupts_later(), log_path.open("wb") as log:
             gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
-        with interruptible(gateway.proc), _importing():
+        with (
+            interruptible(gateway.proc),
+            _importing() if kernels else contextlib.nullcontext(),
+        ):
             SparkContext(conf=conf, gateway=gateway)
     except BaseException:
         if gateway is not None:

@@ -42,6 +42,7 @@ class Progress:
         query: whose batches are counted.
         batch: the last one that has been taken; -1: none.
         files: its files, by name.
+        from_first: runs whose beginning should have come, too.
         rows: so many have been taken in all.
         repeated: so many had been taken before, and were left out.
         runs: which rows have been taken.
@@ -50,6 +51,7 @@ class Progress:
     query: str = ""
     batch: int = -1
     files: tuple[str, ...] = ()
+    from_first: frozenset[RunKey] = frozenset()
     rows: int = 0
     repeated: int = 0
     runs: Mapping[RunKey, Sequence[Span]] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Progress:
             "query": self.query,
             "batch": self.batch,
             "files": self.files,
+            "from_first": sorted(self.from_first),
             "rows": self.rows,
             "repeated": self.repeated,
             "runs": [
@@ -86,6 +89,10 @@ class Progress:
                 query=str(document["query"]),
                 batch=int(document["batch"]),
                 files=tuple(str(name) for name in document["files"]),
+                from_first=frozenset(
+                    (str(gateway), str(run_id))
+                    for gateway, run_id in document.get("from_first", ())
+                ),
                 rows=int(document["rows"]),
                 repeated=int(document["repeated"]),
                 runs={
@@ -206,7 +213,13 @@ class IngestFolder:
         return self.progress.query == query and batch <= self.progress.batch
 
     def publish(
-        self, query: str, batch: int, files: Sequence[ReadyFile], *, repeated: int
+        self,
+        query: str,
+        batch: int,
+        files: Sequence[ReadyFile],
+        *,
+        repeated: int,
+        are_from_first: bool = False,
     ) -> Progress:
         """Make files part of the record, all of them or none; rows among them that were taken before are left out.
 
@@ -215,6 +228,7 @@ class IngestFolder:
             batch: which one.
             files: of the batch, ready.
             repeated: so many rows were left out already.
+            are_from_first: nothing of their runs was removed before it could be taken.
 
         Raises:
             UnreachableError: the disk does not take it; nothing counts then.
@@ -223,16 +237,18 @@ class IngestFolder:
             settled = [self._settled(file) for file in sorted(files, key=lambda file: file.name)]
             kept = [file for file in settled if file.rows]
             gone = sum(file.rows for file in files) - sum(file.rows for file in kept)
+            if are_from_first:
+                self.ledger.from_first.update(key for file in kept for key in file.spans)
             progress = Progress(
                 query=query,
                 batch=batch,
                 files=tuple(file.name for file in kept),
+                from_first=frozenset(self.ledger.from_first),
                 rows=self.progress.rows + sum(file.rows for file in kept),
                 repeated=self.progress.repeated + repeated + gone,
                 runs=self.ledger.runs,
             )
-            write_whole(self.into / FOLDER / PROGRESS, progress.text().encode())
-            self.progress = progress
+            self._note(progress)
             self._finish()
         except OSError as error:
             raise _unusable(self.into, error) from error
@@ -259,10 +275,15 @@ class IngestFolder:
             for path in (self.into / FOLDER).glob(f"*{_READY}*"):  # of a batch that was not taken
                 path.unlink(missing_ok=True)
             if not self.progress.runs:
-                self.progress = Progress(runs=_taken_in(self.into))
+                # Kept at once: what is taken out of the record later has been taken all the same.
+                self._note(Progress(runs=_taken_in(self.into)))
         except OSError as error:
             raise _unusable(self.into, error) from error
-        self.ledger = Ledger(self.progress.runs)
+        self.ledger = Ledger(self.progress.runs, self.progress.from_first)
+
+    def _note(self, progress: Progress) -> None:
+        write_whole(self.into / FOLDER / PROGRESS, progress.text().encode())
+        self.progress = progress
 
     def _finish(self) -> None:
         """Give files their names; those that have them may have been merged since."""
