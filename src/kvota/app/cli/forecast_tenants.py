@@ -10,7 +10,7 @@ from kvota.app.cli.event_options import moment_on_screen
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import Record, on_record, say_hidden
-from kvota.app.cli.usage import amount, unit_of
+from kvota.app.cli.usage_words import amount, unit_of
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import name_on_screen
 from kvota.planning.outgrowing import DAYS_MIN, Outgrowing, outgrowing
