@@ -2,8 +2,14 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
 import pytest
 from confluent_kafka import Producer
@@ -14,19 +20,25 @@ from kvota.client import Cluster
 from kvota.localkafka import LocalKafka
 from kvota.record.check import check
 from kvota.record.found_events import find_events
+from kvota.record.ingested import read_progress
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
 
 DELETE_RECORDS = 21
+# Spark starts twice, on a machine that may have other work.
+SEEN_S = 300.0
 LOGIN = """security.protocol=SASL_PLAINTEXT
 sasl.mechanism=PLAIN
 sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="alice-secret";
 """
 
 
-def recorded(servers: str, topic: str, *, gateway: str, rows: int) -> None:
+def recorded(servers: str, topic: str, *, gateway: str, rows: int, lost: int = 0) -> None:
+    """``lost``: so many decisions before those do not come."""
     one = recorder(servers, topic, gateway=gateway)
     one.start()
+    for _ in range(lost):
+        one.next_seq()
     append(one, rows, of=memo(gateway))
     one.close()
     assert one.status().rows_written == rows
@@ -97,3 +109,95 @@ def test_a_topic_of_several_gateways_becomes_a_record_once_and_what_is_gone_is_n
     assert "remove the checkpoint" in said
     assert ingested("--checkpoint", str(tmp_path / "checkpoint"))["decisions"] == 0
     assert find_events([into]).rows == 5_200
+
+
+class Following:
+    """``kvota ingest --follow`` in a process of its own, with no kernel compiled, and a JVM that can be told from others."""
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        self._mark = f"spark.kvota.mark={folder}"
+        self._log = folder / "log"
+        self._kernels = folder / "kernels"
+        with self._log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "kvota.app.cli.main", *command, "--follow", "--every", "200ms"),
+                    *("--master", "local[2]", "--memory", "700m", "--conf", self._mark),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=os.environ | {"NUMBA_CACHE_DIR": str(self._kernels)},
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def until_rows(self, into: Path, rows: int) -> None:
+        end = time.monotonic() + SEEN_S
+        while read_progress(into).rows != rows:
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < end, self.said
+            time.sleep(0.05)
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Its exit code, and what it prints."""
+        (jvm,) = self._jvms()
+        assert "-Xmx700m" in jvm
+        self.process.send_signal(number)
+        out, _ = self.process.communicate(timeout=120)
+        assert self._jvms() == []
+        assert not self._kernels.exists(), "nothing was compiled"
+        return self.process.returncode, out
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def _jvms(self) -> list[str]:
+        listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True)  # fmt: skip
+        lines = listed.stdout.splitlines()
+        return [line for line in lines if self._mark in line and "java" in line.split()[0]]
+
+
+def test_it_follows_a_topic_past_a_broker_that_was_away_and_says_at_the_end_what_it_was(
+    sasl_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    topic, into = "followed", tmp_path / "into"
+    servers = sasl_kafka.bootstrap_servers
+    sasl_kafka.create_topic(topic, partitions=2)
+    recorded(servers, topic, gateway="gw-1", rows=1_500, lost=100)
+    command = ("ingest", "--topic", topic, "--bootstrap-server", servers, "--into", str(into))
+    with Following(tmp_path, *command) as following:
+        following.until_rows(into, 1_500)
+        recorded(servers, topic, gateway="gw-2", rows=700)
+        following.until_rows(into, 2_200)
+        sasl_kafka.stop_node(1)
+        sasl_kafka.start_node(1)
+        recorded(servers, topic, gateway="gw-3", rows=300, lost=7)
+        following.until_rows(into, 2_500)
+        code, out = following.end(signal.SIGINT)
+
+    assert (code, following.said.splitlines()[-1]) == (130, "interrupted")
+    assert "Traceback" not in following.said
+    first, *gaps = out.splitlines()
+    assert first.startswith(f"{into}: 2,500 decisions taken in ")
+    assert first.endswith("; 0 had been taken before; 107 missing so far")
+    assert gaps == [
+        "gateway gw-1, run run: 100 decisions missing, seq 0 to 99",
+        "gateway gw-3, run run: 7 decisions missing, seq 0 to 6",
+    ]
+    with Following(tmp_path, *command, "--output", "json") as following:
+        recorded(servers, topic, gateway="gw-1", rows=120)
+        following.until_rows(into, 2_600)
+        code, out = following.end(signal.SIGTERM)
+    told = json.loads(out)
+    assert code == 0
+    assert "Traceback" not in following.said
+    assert "interrupted" not in following.said
+    assert (told["decisions"], told["repeated_decisions"], told["missing_decisions"]) == (100, 20, 7)  # fmt: skip
+    assert check(find_events([into])).missing == 0

@@ -9,9 +9,11 @@ first task runs, with ``own`` the session is one that a user makes, with none of
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -61,6 +63,7 @@ def results(spark: SparkSession, folder: Path, parts: Iterable[str]) -> dict[str
         "replay": lambda: _text(replay(by_counter, Factors([0.5, 2.0]))),
         "plan": lambda: _plan(spark, found, folder),
         "commands": lambda: _said_by_commands(folder),
+        "report": lambda: _reported(folder),
     }
     return {part: made[part]() for part in parts}
 
@@ -87,6 +90,19 @@ def _said_by_commands(folder: Path) -> str:
         assert main(["usage", "--events", str(folder), "--output", "json"]) == DONE
         assert main(["replay", "--events", str(folder), "--rows", "--output", "json"]) == DONE
     return said.getvalue()
+
+
+def _reported(folder: Path) -> str:
+    """What ``forecast --tenants`` says, and the numbers of a report."""
+    said = io.StringIO()
+    with tempfile.TemporaryDirectory() as own, redirect_stdout(said):
+        assert main(["forecast", "--tenants", "--events", str(folder), "--output", "json"]) < 2
+        forecast = said.getvalue()
+        page = Path(own, "report.html")
+        assert main(["report", "--events", str(folder), "--plots", "1", "-o", str(page)]) == DONE
+        numbers = re.search(r'id="numbers">(.*?)</script>', page.read_text(), re.DOTALL)
+        assert numbers is not None
+        return forecast + numbers[1]
 
 
 def _text(table: DataFrame) -> str:

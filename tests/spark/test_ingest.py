@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.unit.record.record_files import put
+from tests.unit.record.record_files import LATER_US, put
 
 from kvota.app.cli.main import main
 from kvota.record.check import check
+from kvota.record.compact import compact
 from kvota.record.found_events import find_events
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
@@ -131,26 +132,30 @@ def test_what_came_since_is_taken_where_it_was_killed_before_spark_knew_that_a_b
     assert check(find_events([into])).rows == 200
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--topic", "t"), "--topic needs --bootstrap-server"),
-        (("--events", "{}", "--every", "1s"), "--every means nothing without --follow"),
-        (("--events", "{}", "--follow", "--output", "json"), "--follow does not have"),
-        (("--events", "{}/none"), "is no folder"),
-        (("--events", "{}"), "lie in each other"),
-        (("--events", "{}", "--bootstrap-server", "a:1"), "means nothing without --topic"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    arguments: Sequence[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("spark")
+def test_old_files_are_removed_and_what_was_in_them_is_not_taken_again(
+    recorded_rows: list[EventRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [argument.format(tmp_path) for argument in arguments]
+    folder, into = tmp_path / "record", tmp_path / "into"
+    places = ("--events", folder, "--into", into)
+    put(folder, recorded_rows[:500])
+    assert ingested(capsys, *places)["decisions"] == 500
+    put(folder, recorded_rows[500:900])
+    assert ingested(capsys, *places, "--age-max", "1h")["decisions"] == 400
+    assert find_events([into]).rows == 900
+    assert len(compact(into, now_us=LATER_US).steps) > 0
+    for path in into.glob("*.parquet"):
+        os.utime(path, (1e9, 1e9))
+    put(folder, recorded_rows[900:1_000])
 
-    assert main(["ingest", *given, "--into", str(tmp_path / "into")]) == 2
+    told = ingested(capsys, *places, "--age-max", "1h", "--bytes-max", "1TB")
 
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "into").exists()
+    assert (told["decisions"], told["missing_decisions"]) == (100, 0)
+    assert [(run.first_seq, run.last_seq) for run in find_events([into]).runs] == [(900, 999)]
+    put(folder, recorded_rows[1_000:1_100])
+    anew = ingested(capsys, *places, "--bytes-max", "1", "--checkpoint", tmp_path / "checkpoint")
+    assert anew["decisions"] == 100
+    assert len(list(into.glob("*.parquet"))) == 1
 
 
 class Ingest:

@@ -47,7 +47,7 @@ if os.environ.get("KVOTA_SESSIONS") == "every":
         "local[1]": ["law,usage,plan", "spark.sql.shuffle.partitions=7"],
         "local[2]": ["own,rows,usage,plan", *OTHER_SETTINGS, "spark.sql.ansi.enabled=false"],
     }
-PARTS = ("rows", "replay", "commands", *(("law", "usage", "plan") if OTHER_WAYS else ()))
+PARTS = ("rows", "replay", "commands", "report", *(("law", "usage", "plan") if OTHER_WAYS else ()))
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +111,10 @@ def test_a_cluster_whose_workers_have_no_kvota_and_of_which_one_dies(
 def test_spark_connect(expected: Expected, folder_of_workers: Path) -> None:
     folder, wanted = expected
     with connect_server(folder_of_workers) as url:
-        found = made(folder, url, ["rows,replay,commands"])
+        found = made(folder, url, ["rows,replay,commands,report"])
         refused = kvota("usage", "--events", folder, "--master", url, "--conf", STATIC)
 
-    assert found == {part: wanted[part] for part in ("rows", "replay", "commands")}
+    assert found == {part: wanted[part] for part in ("rows", "replay", "commands", "report")}
     assert refused.returncode == 2
     assert f"kvota: {STATIC}: the server at {url} does not take this" in refused.stderr
     away = kvota("usage", "--events", folder, "--master", url)

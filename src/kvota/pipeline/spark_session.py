@@ -68,6 +68,7 @@ def session(
     *,
     memory: str | None = None,
     short: bool = False,
+    kernels: bool = True,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the running Spark session of this process, or start one.
@@ -80,6 +81,8 @@ def session(
             Connect: ``sc://host:15002``.
         memory: of the driver's JVM, e.g. ``2g``; only for a new session. None: Spark's own, 1 GB.
         short: for up to ``SHORT_ROWS_MAX`` rows in all; starts faster; only for a new session.
+        kernels: False for jobs without them: else it waits until they have been compiled on this machine, once, half a
+            minute; only for a new session.
         settings: further Spark settings; they win over ours; only for a new session.
 
     Raises:
@@ -117,8 +120,11 @@ def session(
     log_path = folder / "spark.log"
     try:
         # While the JVM starts, the other core compiles; the workers then find the machine code.
-        with _compiling(), _environment(_jvm_environment(master, wanted)):
-            _start_jvm(conf, log_path)
+        with (
+            _compiling() if kernels else contextlib.nullcontext(),
+            _environment(_jvm_environment(master, wanted)),
+        ):
+            _start_jvm(conf, log_path, kernels=kernels)
             _started.archive = archive
             with while_it_works():
                 spark = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -243,7 +249,7 @@ def _jvm_environment(master: str, settings: Mapping[str, str]) -> dict[str, str 
     return chosen
 
 
-def _start_jvm(conf: SparkConf, log_path: Path) -> None:
+def _start_jvm(conf: SparkConf, log_path: Path, *, kernels: bool) -> None:
     """Start the JVM with its output in a file; PySpark alone would let it write to our screen.
 
     A JVM that is left while it starts never ends: PySpark removes the file in which it awaits the JVM's port; the
@@ -255,7 +261,10 @@ def _start_jvm(conf: SparkConf, log_path: Path) -> None:
     try:
         with interrupts_later(), log_path.open("wb") as log:
             gateway = cast("Any", launch_gateway)(conf, {"stdout": log, "stderr": log})
-        with interruptible(gateway.proc), _importing():
+        with (
+            interruptible(gateway.proc),
+            _importing() if kernels else contextlib.nullcontext(),
+        ):
             SparkContext(conf=conf, gateway=gateway)
     except BaseException:
         if gateway is not None:

@@ -45,6 +45,7 @@ class Progress:
         query: whose batches are counted.
         batch: the last one that has been taken; -1: none.
         files: its files, by name.
+        from_first: runs whose beginning should have come, too.
         rows: so many have been taken in all.
         repeated: so many had been taken before, and were left out.
         runs: which rows have been taken.
@@ -54,6 +55,7 @@ class Progress:
     query: str = ""
     batch: int = -1
     files: tuple[str, ...] = ()
+    from_first: frozenset[RunKey] = frozenset()
     rows: int = 0
     repeated: int = 0
     runs: Mapping[RunKey, Sequence[Span]] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Progress:
             "query": self.query,
             "batch": self.batch,
             "files": self.files,
+            "from_first": sorted(self.from_first),
             "rows": self.rows,
             "repeated": self.repeated,
             "runs": [
@@ -99,6 +102,10 @@ class Progress:
                 query=str(document["query"]),
                 batch=int(document["batch"]),
                 files=tuple(str(name) for name in document["files"]),
+                from_first=frozenset(
+                    (str(gateway), str(run_id))
+                    for gateway, run_id in document.get("from_first", ())
+                ),
                 rows=int(document["rows"]),
                 repeated=int(document["repeated"]),
                 runs=runs,
@@ -232,7 +239,13 @@ class IngestFolder:
         return self.progress.query == query and batch <= self.progress.batch
 
     def publish(
-        self, query: str, batch: int, files: Sequence[ReadyFile], *, repeated: int
+        self,
+        query: str,
+        batch: int,
+        files: Sequence[ReadyFile],
+        *,
+        repeated: int,
+        are_from_first: bool = False,
     ) -> Progress:
         """Make files part of the record, all of them or none; rows among them that were taken before are left out.
 
@@ -241,6 +254,7 @@ class IngestFolder:
             batch: which one.
             files: of the batch, ready.
             repeated: so many rows were left out already.
+            are_from_first: nothing of their runs was removed before it could be taken.
 
         Raises:
             UnreachableError: the disk does not take it; nothing counts then.
@@ -250,17 +264,19 @@ class IngestFolder:
             settled = [self._settled(file) for file in sorted(files, key=lambda file: file.name)]
             kept = [file for file in settled if file.rows]
             gone = sum(file.rows for file in files) - sum(file.rows for file in kept)
+            if are_from_first:
+                self.ledger.from_first.update(key for file in kept for key in file.spans)
             progress = Progress(
                 query=query,
                 batch=batch,
                 files=tuple(file.name for file in kept),
+                from_first=frozenset(self.ledger.from_first),
                 rows=self.progress.rows + sum(file.rows for file in kept),
                 repeated=self.progress.repeated + repeated + gone,
                 runs=self.ledger.runs,
                 usage=self._usage.with_batch(self.progress.usage, [file.summed for file in kept]),
             )
-            write_whole(self.into / FOLDER / PROGRESS, progress.text().encode())
-            self.progress = progress
+            self._note(progress)
             self._finish()
             self._usage.remove_others(progress.usage)
         except OSError as error:
@@ -289,14 +305,19 @@ class IngestFolder:
             for path in (self.into / FOLDER).glob(f"*{_READY}*"):  # of a batch that was not taken
                 path.unlink(missing_ok=True)
             if not self.progress.runs:
+                # Kept at once: what is taken out of the record later has been taken all the same.
                 runs = _taken_in(self.into)
-                self.progress = Progress(runs=runs, usage=_uncounted(runs))
+                self._note(Progress(runs=runs, usage=_uncounted(runs)))
             if not self._usage.is_there(self.progress.usage):  # somebody has removed it
-                self.progress = replace(self.progress, usage=_uncounted(self.progress.runs))
+                self._note(replace(self.progress, usage=_uncounted(self.progress.runs)))
             self._usage.remove_others(self.progress.usage)
         except OSError as error:
             raise _unusable(self.into, error) from error
-        self.ledger = Ledger(self.progress.runs)
+        self.ledger = Ledger(self.progress.runs, self.progress.from_first)
+
+    def _note(self, progress: Progress) -> None:
+        write_whole(self.into / FOLDER / PROGRESS, progress.text().encode())
+        self.progress = progress
 
     def _finish(self) -> None:
         """Give files their names; those that have them may have been merged since."""

@@ -82,7 +82,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Rows that lie between others of their run, and have not come."""
+    """Rows that lie before others of their run, and have not come."""
 
     gateway: str
     run_id: str
@@ -96,10 +96,19 @@ class Hole:
 
 
 class Ledger:
-    """What has been taken of all runs."""
+    """What has been taken of all runs.
 
-    def __init__(self, runs: Mapping[RunKey, Iterable[Span]] | None = None) -> None:
+    Attributes:
+        from_first: runs of which nothing was removed before it could be taken: what lacks at their beginning is missing.
+    """
+
+    def __init__(
+        self,
+        runs: Mapping[RunKey, Iterable[Span]] | None = None,
+        from_first: Iterable[RunKey] = (),
+    ) -> None:
         self._runs = {key: Taken(spans) for key, spans in (runs or {}).items()}
+        self.from_first = set(from_first)
 
     @property
     def runs(self) -> Mapping[RunKey, list[Span]]:
@@ -108,14 +117,25 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """How many rows lie between others of their run, and have not come."""
-        return sum(taken.missing for taken in self._runs.values())
+        """How many rows lie before others of their run, and have not come."""
+        between = sum(taken.missing for taken in self._runs.values())
+        return between + sum(hole.rows for hole in self._heads())
 
     def holes(self) -> Iterator[Hole]:
         """Name the rows that have not come."""
-        for (gateway, run_id), taken in sorted(self._runs.items()):
-            for (_, before), (behind, _) in pairwise(taken.spans):
-                yield Hole(gateway, run_id, before + 1, behind - 1)
+        heads = {(hole.gateway, hole.run_id): hole for hole in self._heads()}
+        for key in sorted(self._runs):
+            if key in heads:
+                yield heads[key]
+            for (_, before), (behind, _) in pairwise(self._runs[key].spans):
+                yield Hole(*key, before + 1, behind - 1)
+
+    def _heads(self) -> Iterator[Hole]:
+        """Name what lacks at the beginning of runs, whose seq begins at 0."""
+        for key in self.from_first & self._runs.keys():
+            spans = self._runs[key].spans
+            if spans and spans[0][0] > 0:
+                yield Hole(*key, 0, spans[0][0] - 1)
 
     def of(self, key: RunKey) -> Taken:
         """What has been taken of a run; it is begun where there is nothing."""

@@ -120,6 +120,37 @@ def test_a_record_that_is_there_already_says_itself_what_has_been_taken(tmp_path
     folder.close()
 
 
+def test_what_is_removed_from_such_a_record_has_been_taken_all_the_same(tmp_path: Path) -> None:
+    put_record(tmp_path, ROWS[:200])
+    IngestFolder.open(tmp_path).close()
+    for path in tmp_path.glob("*.parquet"):
+        path.unlink()
+
+    folder = IngestFolder.open(tmp_path)
+
+    assert folder.ledger.take(TABLE.slice(0, 250))["seq"].to_pylist() == list(range(200, 250))
+    folder.close()
+
+
+def test_the_beginning_of_a_run_is_missing_where_nothing_was_removed_on_purpose(
+    tmp_path: Path,
+) -> None:
+    folder = IngestFolder.open(tmp_path)
+    publish(folder, 0, TABLE.slice(10, 90))
+    assert folder.ledger.missing == 0
+    late = ready(tmp_path, 1, 0, TABLE.slice(150, 50))
+    folder.publish(QUERY, 1, [late], repeated=0, are_from_first=True)
+    assert folder.ledger.missing == 60
+    folder.close()
+
+    again = IngestFolder.open(tmp_path)
+
+    assert [(hole.first_seq, hole.last_seq) for hole in again.ledger.holes()] == [(0, 9), (100, 149)]  # fmt: skip
+    publish(again, 2, TABLE.slice(0, 100))
+    assert again.ledger.missing == 50
+    again.close()
+
+
 def test_rows_of_a_file_with_gaps_are_looked_at(tmp_path: Path) -> None:
     put_record(tmp_path, ROWS[:200:2], each=200)
 

@@ -67,3 +67,15 @@ def test_repeated_rows_within_one_table_are_taken_once() -> None:
     new = Ledger().take(rows)
 
     assert sorted(new["seq"].to_pylist()) == list(range(20))
+
+
+def test_what_lacks_at_the_beginning_of_a_run_is_missing_where_it_should_have_come() -> None:
+    key, other = ("gateway-1", "run-1"), ("gateway-1", "run-2")
+    spans = {key: [(3, 5), (8, 8)], other: [(7, 9)]}
+
+    ledger = Ledger(spans, from_first=[key, ("gateway-1", "none")])
+
+    assert list(ledger.holes()) == [Hole(*key, 0, 2), Hole(*key, 6, 7)]
+    assert ledger.missing == 5
+    ledger.add({key: [(0, 7)]})  # it was late
+    assert (ledger.missing, list(ledger.holes())) == (0, [])

@@ -6,9 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.record.record_files import ROWS, put_record
 
 from kvota.model.errors import UsageError
 from kvota.model.volume_row import VolumeRow
+from kvota.record.found_events import find_events
 from kvota.record.period import Period
 from kvota.record.places import VOLUME_FOLDER
 from kvota.record.record_limits import RecordLimits
@@ -50,6 +52,14 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return write_here
+
+
+def test_looks_of_a_gateway_stand_beside_a_record_without_any(write: Callable[..., Path]) -> None:
+    looks = write(row(0.1)) / VOLUME_FOLDER
+    record = put_record(looks.parent / "record")
+
+    assert len(find_looks([record, looks]).histories) == 1
+    assert find_events([record, looks]).rows == len(ROWS)
 
 
 def test_of_each_minute_the_last_look_counts(write: Callable[..., Path]) -> None:

@@ -1,14 +1,17 @@
 """``kvota ingest`` takes what gateways record, in folders or a topic, into one record: each decision once."""
 
 import argparse
+import math
 import re
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.cluster_options import add_cluster_options
@@ -17,9 +20,11 @@ from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import working
 from kvota.app.cli.spark_events import add_spark_options, py4j_says_nothing, spark_errors
+from kvota.app.system_clock import SystemClock
 from kvota.model import errors
 from kvota.model.errors import KvotaError, UsageError
 from kvota.model.plain_text import name_on_screen
+from kvota.model.units import parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +41,15 @@ _NAMED = 10
 
 # Between two looks for something new.
 _EVERY_MS = 10_000
+
+# 30 days.
+_USAGE_AGE_MS = 30 * 86_400_000
+
+# Between two looks for files that are too old or too many.
+_REMOVE_EVERY_S = 10.0
+
+# Spark's data sources in Python read streams before, too, and say there neither how far a batch goes nor where all ends.
+_SPARK_MIN = (4, 2)
 
 # Spark gives a Python that it starts ten seconds, which a busy machine may not have; it is begun again so often.
 _BUSY, _TRIES = "Python worker failed to connect back", 5
@@ -79,35 +93,103 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where Spark remembers how far it is (default: in the folder of the record)",
     )
-    add_spark_options(parser)
+    parser.add_argument(
+        "--age-max",
+        type=duration_above_0_ms,
+        metavar="TIME",
+        help="remove files of the record that were written longer ago, e.g. 30d (default: none)",
+    )
+    parser.add_argument(
+        "--bytes-max",
+        type=_size_bytes,
+        metavar="SIZE",
+        help="remove the oldest files of the record while all are larger, e.g. 10GiB (default: none)",
+    )
+    parser.add_argument(
+        "--usage-age-max",
+        type=duration_above_0_ms,
+        default=_USAGE_AGE_MS,
+        metavar="TIME",
+        help="for how long usage by the minute is kept, by the newest decision (default: 30d)",
+    )
+    add_spark_options(parser, connects=False)
     parser.add_argument("--output", choices=("table", "json"), default="table")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Take what there is; with ``--follow`` until somebody ends it."""
+    """Take what there is; with ``--follow`` until somebody ends it, which is told at the end as well."""
     if find_spec("pyspark") is None:  # said before folders are made
         raise ModuleNotFoundError(name="pyspark")
+    _check_spark(args.master)
     _check(args)
     from kvota.record.ingested import IngestFolder
 
-    into = args.into.resolve()
-    folder = IngestFolder.open(into)
+    folder = IngestFolder.open(
+        args.into.resolve(),
+        now_us=SystemClock().now_us,
+        usage_age_us=args.usage_age_max * 1000,
+    )
     seen = _Seen(folder)
+    by_sigterm: list[int] = []
     try:
-        with py4j_says_nothing():
+        with py4j_says_nothing(), _sigterm_as_ctrl_c(by_sigterm, begins=args.follow):
             _stream(args, folder, seen)
+    except KeyboardInterrupt:
+        _say_all(args, seen)
+        if not by_sigterm:
+            raise
+        return DONE
     finally:
         folder.close()
-    missing = folder.ledger.missing
-    if args.output == "json":
-        print_json(_json(seen, folder.ledger))
-    else:
-        print(
-            f"{into}: {_count(seen.rows, 'decision')} taken in {_count(seen.files, 'file')}; "
-            f"{seen.repeated:,} had been taken before; {missing:,} missing so far"
-        )
-        print("".join(f"{line}\n" for line in _missing_lines(folder.ledger)), end="")
+    _say_all(args, seen)
     return DONE
+
+
+@contextmanager
+def _sigterm_as_ctrl_c(seen: list[int], *, begins: bool) -> Iterator[None]:
+    """Have SIGTERM do what Ctrl-C does, and note it; ``begins``: or leave it alone."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        if (
+            signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        ):  # so scripts start what runs behind them
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    if not begins:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_spark(master: str) -> None:
+    """See that Spark can do it, before it is started.
+
+    Raises:
+        UsageError: it is too old, or at the other end of Spark Connect.
+    """
+    import pyspark
+
+    found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
+    if found is not None and tuple(map(int, found.groups())) < _SPARK_MIN:
+        msg = (
+            f"ingest needs Spark 4.2 or newer, and this is {pyspark.__version__}: before, a source in Python could not say how far "
+            "a batch goes. pip install 'pyspark>=4.2'; usage, replay and the others go on from 3.5"
+        )
+        raise UsageError(msg)
+    from kvota.pipeline.connect_session import CONNECT
+
+    if master.startswith(CONNECT):
+        msg = (
+            f"--master {master}: ingest cannot be done over Spark Connect, where batches would be published by the server. Leave "
+            "--master out, or name local[N] or spark://HOST:7077"
+        )
+        raise UsageError(msg)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -121,11 +203,6 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(msg)
     if args.every is not None and not args.follow:
         msg = "--every means nothing without --follow"
-        raise UsageError(msg)
-    if args.follow and args.output == "json":
-        msg = (
-            "--output json is said at the end, which --follow does not have; take one of both away"
-        )
         raise UsageError(msg)
     for name in ("bootstrap_server", "command_config"):
         if args.topic is None and getattr(args, name) is not None:
@@ -197,23 +274,31 @@ def _stream(args: argparse.Namespace, folder: "IngestFolder", seen: _Seen) -> No
 
         is_ours = SparkSession.getActiveSession() is None
         # However many rows there are, the JVM sees none of them.
-        spark = session(args.master, short=True, settings=dict(args.conf))
+        spark = session(
+            args.master, memory=args.memory, short=True, kernels=False, settings=dict(args.conf)
+        )
     try:
         from kvota.pipeline.ingest.stream import start
 
         checkpoint = _checkpoint(args, folder.into)
         every_s = (args.every or _EVERY_MS) / 1000 if args.follow else None
+        remove_old = _remover(args, folder.into)
         for tries_left in reversed(range(_TRIES)):
             try:
                 with _own_errors(), spark_errors(spark), while_it_works():
-                    query = start(
+                    stream = start(
                         _source(args, spark, folder.into, checkpoint),
                         folder,
                         checkpoint=checkpoint,
                         every_s=every_s,
                         on_batch=seen.add,
                     )
-                    query.awaitTermination()
+                    try:
+                        while not stream.wait(_REMOVE_EVERY_S):
+                            remove_old()
+                        remove_old()
+                    finally:
+                        stream.end()
             except KvotaError as error:
                 if not tries_left or _BUSY not in str(error.__cause__):
                     raise
@@ -223,6 +308,27 @@ def _stream(args: argparse.Namespace, folder: "IngestFolder", seen: _Seen) -> No
     finally:
         if is_ours:
             end_session(spark)
+
+
+def _remover(args: argparse.Namespace, into: Path) -> Callable[[], None]:
+    """Return what removes files as a gateway removes its own; what was in them is not taken again."""
+    from kvota.record.event_files import EventFiles
+
+    def remove_old() -> None:
+        # It looks at the folder each time: batches and ``record compact`` add files to it.
+        files = EventFiles(
+            into,
+            gateway="ingest",
+            folder_bytes_max=args.bytes_max or sys.maxsize,
+            age_s_max=(args.age_max or math.inf) / 1000,
+        )
+        try:
+            files.remove_old(now_s=SystemClock().now_us() / 1e6)
+        except OSError as error:
+            reason = f"{error.filename or into}: {error.strerror or error}"
+            print(f"kvota: old files stay: {reason}", file=sys.stderr, flush=True)
+
+    return (lambda: None) if args.age_max is None and args.bytes_max is None else remove_old
 
 
 def _source(
@@ -265,7 +371,31 @@ def _own_errors() -> Iterator[None]:
         raise kind(found["text"]) from error.__cause__
 
 
+def _size_bytes(text: str) -> int:
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if size < 1:
+        msg = f'"{text}" is not above 0'
+        raise argparse.ArgumentTypeError(msg)
+    return size
+
+
 # ---------------------------------------------------------------- what is said
+
+
+def _say_all(args: argparse.Namespace, seen: _Seen) -> None:
+    """Say on stdout what all batches were, and what is missing."""
+    ledger = seen.folder.ledger
+    if args.output == "json":
+        print_json(_json(seen, ledger))
+        return
+    print(
+        f"{seen.folder.into}: {_count(seen.rows, 'decision')} taken in {_count(seen.files, 'file')}; "
+        f"{seen.repeated:,} had been taken before; {ledger.missing:,} missing so far"
+    )
+    print("".join(f"{line}\n" for line in _missing_lines(ledger)), end="", flush=True)
 
 
 def _missing_lines(ledger: "Ledger") -> Iterator[str]:

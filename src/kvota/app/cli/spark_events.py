@@ -71,12 +71,13 @@ def add_event_options(
     return place
 
 
-def add_spark_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--master``, ``--memory`` and ``--conf``."""
+def add_spark_options(parser: argparse.ArgumentParser, *, connects: bool = True) -> None:
+    """Add ``--master``, ``--memory`` and ``--conf``; ``connects``: it may be a server of Spark Connect."""
+    server = "sc://HOST:15002 (Spark Connect), " if connects else ""
     parser.add_argument(
         "--master",
         default="local[*]",
-        help="where Spark runs: local[2], spark://HOST:7077, sc://HOST:15002 (Spark Connect), … (default: local[*])",
+        help=f"where Spark runs: local[2], spark://HOST:7077, {server}… (default: local[*])",
     )
     parser.add_argument(
         "--memory",
