@@ -3,7 +3,8 @@
 ``find_events`` looks at a record's files, ``chunks_of_files`` packs their charges by counter, and
 ``usage``, ``usage_total``, ``replay`` and ``replay_rows`` are tables made from these chunks; ``law`` and
 ``recommend`` run jobs and return plain values. ``chunks_of_table`` packs any other events table, such
-as a filtered one of ``read_events``. ``save_table`` keeps what they made.
+as a filtered one of ``read_events``. ``save_table`` keeps what they made. ``usage_minutes`` reads, without Spark, what
+``kvota ingest`` has kept.
 
 They take anybody's SparkSession, from Spark 3.5 on, Spark Connect included, and change no setting of it;
 ``send_code`` is for one whose workers have no kvota. docs/pipeline.md tells all of it.
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
     from kvota.record.event_file import BadInput
     from kvota.record.found_events import find_events
+    from kvota.record.kept_usage import usage_minutes
 
 __all__ = [
     "LAW_COLUMNS",
@@ -69,6 +71,7 @@ __all__ = [
     "send_code",
     "session",
     "usage",
+    "usage_minutes",
     "usage_total",
 ]
 
@@ -118,6 +121,7 @@ _NAMES_OF = {
     ),
     "kvota.record.event_file": ("BadInput",),
     "kvota.record.found_events": ("find_events",),
+    "kvota.record.kept_usage": ("usage_minutes",),
 }
 _HOME_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 

@@ -14,7 +14,7 @@ MINUTE_S = 60
 
 # Rows come late, as a gateway writes them every few seconds, and files are copied.
 LATE_US = 30 * _SECOND_US
-# A gateway that has said nothing for so long, where others have, is not waited for.
+# Of which nothing comes, and who is so far behind the others, is not waited for: it may have ended.
 SILENT_US = 600 * _SECOND_US
 
 # So many rows of open minutes are kept, or a batch's where it has more: about 80 bytes each in memory while they are summed up.
@@ -131,7 +131,7 @@ class Usage:
 def moved_on(
     before: Mapping[str, int], came: Mapping[str, int], *, now_us: int | None
 ) -> dict[str, int]:
-    """Return how far each gateway is that is waited for.
+    """Return how far each gateway is that is waited for: those of which something has come, and those not far behind.
 
     Args:
         before: how far each was.
@@ -144,7 +144,11 @@ def moved_on(
         seen_us = newest_us if now_us is None else min(newest_us, now_us)
         reached[gateway] = max(reached.get(gateway, seen_us), seen_us)
     least_us = max(reached.values(), default=0) - SILENT_US
-    return {gateway: newest_us for gateway, newest_us in reached.items() if newest_us >= least_us}
+    return {
+        gateway: newest_us
+        for gateway, newest_us in reached.items()
+        if newest_us >= least_us or gateway in came
+    }
 
 
 def open_from_s(newest_us: Mapping[str, int]) -> int | None:
