@@ -107,6 +107,7 @@ def seconds_of(rows: pa.Table) -> pa.Table:
     told_ms = np.maximum(_numbers(whole["throttle_ms"]), 0)
     last, sums = _summed(
         _numbered([counter, second - second.min()]),
+        np.arange(len(second)),
         {
             "events": is_event,
             "decisions": is_event | is_throttled | is_refused,
@@ -137,7 +138,8 @@ def minutes_of(seconds: pa.Table, levels: Sequence[str] = tuple(LEVELS)) -> pa.T
     whole = _whole(seconds)
     if not whole.num_rows:
         return MINUTES_SCHEMA.empty_table()
-    return pa.concat_tables([_minutes(whole, level) for level in levels])
+    order = _order(whole["last_us"])
+    return pa.concat_tables([_minutes(whole, order, level) for level in levels])
 
 
 def joined(lines: pa.Table) -> pa.Table:
@@ -152,15 +154,13 @@ def joined(lines: pa.Table) -> pa.Table:
     if not whole.num_rows:
         return whole
     order = _order(whole["last_us"])
-    last, sums = _summed(
+    ranks, sums = _summed(
         _numbered([_codes(whole[name]) for name in _TENANT_MINUTE]),
+        _ranks(order),
         {name: _numbers(whole[name]) for name in (*_SUMS, "parts")},
         most={"rate_max": _numbers(whole["rate_max"])},
-        order=order,
     )
-    found = whole.take(_array(last))
-    columns = [_array(sums[name]) if name in sums else found[name] for name in MINUTES_SCHEMA.names]
-    return pa.Table.from_arrays(columns, schema=MINUTES_SCHEMA)
+    return _with(whole.take(_array(order[ranks])), sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +184,14 @@ def by_tenant(lines: pa.Table) -> Tenants:
     there, number = np.unique(
         _numbered([_codes(whole[name]) for name in _TENANT]), return_inverse=True
     )
-    last, sums = _summed(
+    order = _order(whole["last_us"])
+    ranks, sums = _summed(
         number,
+        _ranks(order),
         {name: _numbers(whole[name]) for name in (*_SUMS, "parts")},
         most={"rate_max": _numbers(whole["rate_max"]), "minute_max": _numbers(whole["value_sum"])},
-        order=_order(whole["last_us"]),
     )
+    last = order[ranks]
     place = np.empty(len(there), np.int64)
     place[number[last]] = np.arange(len(last))
     minute_max = sums.pop("minute_max")
@@ -213,28 +215,28 @@ def in_packing_order(lines: pa.Table) -> pa.Table:
     return whole.take(_array(np.argsort(_numbered([_codes(whole[n]) for n in _TENANT_MINUTE]))))
 
 
-def _minutes(seconds: pa.Table, level: str) -> pa.Table:
+def _minutes(seconds: pa.Table, order: _Array, level: str) -> pa.Table:
     names = LEVELS[level]
     tenant = _numbered([_codes(seconds[n]) for n in ("quota_type", "node_id", "enforced", *names)])
     second = _numbers(seconds["second"])
-    order = _order(seconds["last_us"])
-    of_second, sums = _summed(
+    ranks, sums = _summed(
         _numbered([tenant, second - second.min()]),
+        _ranks(order),
         {name: _numbers(seconds[name]) for name in _SUMS},
-        order=order,
     )
-    minute = second[of_second] // MINUTE_S
-    last, sums = _summed(
-        _numbered([tenant[of_second], minute - minute.min()]),
+    minute = second[order[ranks]] // MINUTE_S
+    ranks, sums = _summed(
+        _numbered([tenant[order[ranks]], minute - minute.min()]),
+        ranks,
         sums,
         most={"rate_max": sums["value_sum"]},
-        order=np.argsort(_numbers(seconds["last_us"])[of_second], kind="stable"),
     )
-    found = seconds.take(_array(of_second[last]))
+    last = order[ranks]
+    found = seconds.take(_array(last))
     count = len(last)
     columns: dict[str, Any] = {name: _array(values) for name, values in sums.items()}
     columns |= {
-        "window_start": _array(minute[last] * (MINUTE_S * _SECOND_US)).cast(
+        "window_start": _array(second[last] // MINUTE_S * (MINUTE_S * _SECOND_US)).cast(
             MINUTES_SCHEMA.field("window_start").type
         ),
         "level": _text(level, count),
@@ -288,23 +290,19 @@ def _kafka_names(tags: str) -> Mapping[str, str] | None:
 
 def _summed(
     numbers: _Array,
+    ranks: _Array,
     sums: Mapping[str, _Array],
     *,
     most: Mapping[str, _Array] | None = None,
-    order: _Array | None = None,
 ) -> tuple[_Array, dict[str, _Array]]:
-    """Return of each number its last row, and its sums and maxima.
+    """Return of each number the largest rank, and its sums and maxima.
 
     Args:
         numbers: of each row.
+        ranks: which row comes first, which next.
         sums: what is summed.
         most: of what the largest one is taken.
-        order: which row comes first, which next; None: as they are.
     """
-    ranks = np.arange(len(numbers))
-    if order is not None:
-        ranks = np.empty(len(numbers), np.int64)
-        ranks[order] = np.arange(len(numbers))
     largest = most or {}
     columns = {"number": numbers, "rank": ranks}
     columns |= {f"+{name}": values for name, values in sums.items()}
@@ -319,8 +317,7 @@ def _summed(
     )
     found = {name: _numbers(grouped[f"+{name}_sum"]) for name in sums}
     found |= {name: _numbers(grouped[f"^{name}_max"]) for name in largest}
-    last = _numbers(grouped["rank_max"])
-    return (last if order is None else order[last]), found
+    return _numbers(grouped["rank_max"]), found
 
 
 def _numbered(columns: Sequence[_Array]) -> _Array:
@@ -368,6 +365,12 @@ def _encoded(texts: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def _whole(rows: pa.Table) -> pa.Table:
     return rows.unify_dictionaries().combine_chunks()
+
+
+def _ranks(order: _Array) -> _Array:
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
 
 
 def _order(column: pa.ChunkedArray) -> _Array:
