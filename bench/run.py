@@ -26,6 +26,7 @@ NAMES = (
     "clients",
     "record_cost",
     "ingest",
+    "kept_usage",
     "scrape",
     "many_names",
     "adversary",
