@@ -42,7 +42,7 @@ def usage_minutes(record: Path | str, by: str = "user", *, period: Period = ALWA
     Out: window_start timestamp (beginning of the minute), level, quota_type, user, client_id string (null: not part
          of the level), node_id int, enforced boolean (the key), events, decisions long, value_sum, rate_max double
          (busiest second), throttled, rejected, throttle_ms_sum long, limit_last double, limit_binds boolean, last_us
-         long (its newest decision), parts long (above 1: some decisions came late, and ``rate_max`` may be too low).
+         long (its newest decision), parts long (above 1: some decisions came late, and ``rate_max`` may not be exact).
 
     Charges count as they do in ``usage``; a decision is of the minute that its own time says.
 

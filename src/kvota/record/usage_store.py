@@ -33,6 +33,7 @@ from kvota.record.usage_sums import (
     joined,
     minute_of,
     minutes_of,
+    numbers_in,
     seconds_of,
     truths,
 )
@@ -266,7 +267,7 @@ def _put_seconds(into: Path, name: str, seconds: pa.Table) -> UsageFile:
     with pa.ipc.new_file(out, rows.schema, options=options) as writer:
         writer.write_table(rows)
     _put(into, name, out.getvalue())
-    second = rows["second"].to_numpy()
+    second = numbers_in(rows["second"])
     return UsageFile(name, int(second.min()), int(second.max()), rows.num_rows)
 
 
@@ -300,7 +301,7 @@ def _largest(every: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _before(rows: pa.Table, end_s: int | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    second = rows["second"].to_numpy()
+    second = numbers_in(rows["second"])
     return np.zeros(len(second), np.bool_) if end_s is None else second < end_s
 
 

@@ -94,17 +94,18 @@ def seconds_of(rows: pa.Table) -> pa.Table:
     Out: ``SECONDS_SCHEMA``.
     """
     whole = _whole(rows)
-    second = _numbers(whole["ts_us"]) // _SECOND_US
+    ts_us = numbers_in(whole["ts_us"])
+    second = ts_us // _SECOND_US
     counter = _numbered([_codes(whole[name]) for name in _COUNTER])
     is_rejected = _is(whole["outcome"], Outcome.REJECTED)
-    enforced = _codes(whole["enforced"]).astype(np.bool_)
-    value = _numbers(whole["value"])
+    enforced = numbers_in(whole["enforced"]) > 0
+    value = numbers_in(whole["value"])
     waits_for_room = is_rejected & _is(whole["quota_type"], QuotaType.FETCH)
     waits_for_turn = is_rejected & enforced & _is(whole["quota_type"], QuotaType.PRODUCE)
     is_throttled = waits_for_room | _is(whole["outcome"], Outcome.THROTTLED)
     is_refused = is_rejected & ~waits_for_room & ~waits_for_turn
     is_event = (value >= 0) & ~waits_for_room & ~waits_for_turn
-    told_ms = np.maximum(_numbers(whole["throttle_ms"]), 0)
+    told_ms = np.maximum(numbers_in(whole["throttle_ms"]), 0)
     last, sums = _summed(
         _numbered([counter, second - second.min()]),
         np.arange(len(second)),
@@ -116,14 +117,12 @@ def seconds_of(rows: pa.Table) -> pa.Table:
             "throttle_ms_sum": np.where(waits_for_turn, 0, told_ms),
             "value_sum": np.where(is_rejected & enforced, 0.0, value),
         },
+        most={"last_us": ts_us},
     )
     found = whole.select([*_COUNTER, "limit"]).take(_array(last))
-    columns = {name: found[name] for name in _COUNTER} | {
-        name: _array(sums[name]) for name in _SUMS
-    }
-    columns["second"] = _array(second[last])
-    columns["last_us"] = whole["ts_us"].take(_array(last))
-    columns["limit_last"] = found["limit"]
+    columns = {name: found[name] for name in _COUNTER}
+    columns |= {name: _array(values) for name, values in sums.items()}
+    columns |= {"second": _array(second[last]), "limit_last": found["limit"]}
     return pa.Table.from_arrays(
         [columns[name] for name in SECONDS_SCHEMA.names], schema=SECONDS_SCHEMA
     )
@@ -145,8 +144,8 @@ def minutes_of(seconds: pa.Table, levels: Sequence[str] = tuple(LEVELS)) -> pa.T
 def joined(lines: pa.Table) -> pa.Table:
     """Add up the lines of a minute and tenant where there are several: some decisions came late.
 
-    Sums are exact. The busiest second is the busiest of one line; whoever was charged in the same second in
-    two lines may have had a busier one.
+    Sums are exact. The busiest second is the busiest of one line, which is another one where two lines have charges of
+    the same second.
 
     In, out: ``MINUTES_SCHEMA``.
     """
@@ -157,8 +156,8 @@ def joined(lines: pa.Table) -> pa.Table:
     ranks, sums = _summed(
         _numbered([_codes(whole[name]) for name in _TENANT_MINUTE]),
         _ranks(order),
-        {name: _numbers(whole[name]) for name in (*_SUMS, "parts")},
-        most={"rate_max": _numbers(whole["rate_max"])},
+        {name: numbers_in(whole[name]) for name in (*_SUMS, "parts")},
+        most={"rate_max": numbers_in(whole["rate_max"])},
     )
     return _with(whole.take(_array(order[ranks])), sums)
 
@@ -188,8 +187,11 @@ def by_tenant(lines: pa.Table) -> Tenants:
     ranks, sums = _summed(
         number,
         _ranks(order),
-        {name: _numbers(whole[name]) for name in (*_SUMS, "parts")},
-        most={"rate_max": _numbers(whole["rate_max"]), "minute_max": _numbers(whole["value_sum"])},
+        {name: numbers_in(whole[name]) for name in (*_SUMS, "parts")},
+        most={
+            "rate_max": numbers_in(whole["rate_max"]),
+            "minute_max": numbers_in(whole["value_sum"]),
+        },
     )
     last = order[ranks]
     place = np.empty(len(there), np.int64)
@@ -200,7 +202,28 @@ def by_tenant(lines: pa.Table) -> Tenants:
 
 def minute_of(lines: pa.Table) -> _Array:
     """Return the minute of each line, as the Unix second with which it begins."""
-    return _numbers(lines["window_start"].cast(pa.int64())) // _SECOND_US
+    return numbers_in(lines["window_start"]) // _SECOND_US
+
+
+def numbers_in(column: pa.ChunkedArray | pa.Array) -> _Array:
+    """Return numbers as int64 or double (null: NaN); truths are 0 and 1. ``to_numpy`` loads pandas where there is one."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    dtype = np.dtype(column.type.to_pandas_dtype())
+    parts = [
+        np.frombuffer(chunk.buffers()[1], dtype, len(chunk), chunk.offset * dtype.itemsize)
+        for chunk in chunks
+        if len(chunk)
+    ]
+    found = parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
+    if dtype.kind != "f":
+        return found.astype(np.int64, copy=False)
+    return (
+        np.where(numbers_in(column.is_valid()) > 0, found, np.nan) if column.null_count else found
+    )
 
 
 def truths(values: _Array) -> pa.Array:
@@ -218,11 +241,11 @@ def in_packing_order(lines: pa.Table) -> pa.Table:
 def _minutes(seconds: pa.Table, order: _Array, level: str) -> pa.Table:
     names = LEVELS[level]
     tenant = _numbered([_codes(seconds[n]) for n in ("quota_type", "node_id", "enforced", *names)])
-    second = _numbers(seconds["second"])
+    second = numbers_in(seconds["second"])
     ranks, sums = _summed(
         _numbered([tenant, second - second.min()]),
         _ranks(order),
-        {name: _numbers(seconds[name]) for name in _SUMS},
+        {name: numbers_in(seconds[name]) for name in _SUMS},
     )
     minute = second[order[ranks]] // MINUTE_S
     ranks, sums = _summed(
@@ -259,7 +282,7 @@ def _binds(rows: pa.Table, names: Sequence[str]) -> _Array:
     """Tell of each row whether it was charged on a counter of just these names."""
     tags = _encoded(rows["tags"])
     told = [_kafka_names(text) for text in tags.dictionary.to_pylist()]
-    of_rows = tags.indices.to_numpy()
+    of_rows = numbers_in(tags.indices)
     binds: _Array = np.ones(rows.num_rows, np.bool_)
     for name in ("user", "client_id"):
         values = [None if found is None else found[name] for found in told]
@@ -271,7 +294,7 @@ def _binds(rows: pa.Table, names: Sequence[str]) -> _Array:
             _sanitised(text): place for place, text in enumerate(texts.dictionary.to_pylist())
         }
         codes = np.array([places.get(value, -1) if value else -1 for value in values])
-        binds &= codes[of_rows] == texts.indices.to_numpy()
+        binds &= codes[of_rows] == numbers_in(texts.indices)
     return binds
 
 
@@ -315,9 +338,9 @@ def _summed(
             *((f"^{name}", "max") for name in largest),
         ]
     )
-    found = {name: _numbers(grouped[f"+{name}_sum"]) for name in sums}
-    found |= {name: _numbers(grouped[f"^{name}_max"]) for name in largest}
-    return _numbers(grouped["rank_max"]), found
+    found = {name: numbers_in(grouped[f"+{name}_sum"]) for name in sums}
+    found |= {name: numbers_in(grouped[f"^{name}_max"]) for name in largest}
+    return numbers_in(grouped["rank_max"]), found
 
 
 def _numbered(columns: Sequence[_Array]) -> _Array:
@@ -341,17 +364,18 @@ def _codes(column: pa.ChunkedArray) -> _Array:
     """Return a number from 0 on for each value of a column; null is one, too."""
     if pa.types.is_dictionary(column.type):
         texts = _encoded(column)
-        return _numbers(texts.indices.fill_null(len(texts.dictionary)))
-    if pa.types.is_boolean(column.type):
-        return _numbers(column.cast(pa.int8()))
-    numbers = _numbers(column.cast(pa.int64()))
+        codes = numbers_in(texts.indices)
+        if not column.null_count:
+            return codes
+        return np.where(numbers_in(texts.indices.is_valid()) > 0, codes, len(texts.dictionary))
+    numbers = numbers_in(column)
     return numbers - numbers.min()
 
 
 def _is(texts: pa.ChunkedArray, text: str) -> _Array:
     encoded = _encoded(texts)
     places = np.array([value == text for value in encoded.dictionary.to_pylist()])
-    return places[encoded.indices.to_numpy()]
+    return places[numbers_in(encoded.indices)]
 
 
 def _encoded(texts: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -374,13 +398,7 @@ def _ranks(order: _Array) -> _Array:
 
 
 def _order(column: pa.ChunkedArray) -> _Array:
-    return np.argsort(_numbers(column), kind="stable")
-
-
-def _numbers(column: pa.ChunkedArray | pa.Array) -> _Array:
-    """Return numbers without nulls as int64 or double."""
-    found: _Array = column.to_numpy()
-    return found if found.dtype.kind == "f" else found.astype(np.int64, copy=False)
+    return np.argsort(numbers_in(column), kind="stable")
 
 
 def _array(values: _Array) -> pa.Array:

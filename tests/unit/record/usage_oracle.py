@@ -23,6 +23,7 @@ class Line:
     rejected: int = 0
     throttle_ms_sum: int = 0
     seconds: dict[int, float] = field(default_factory=dict)
+    taken: dict[int, float] = field(default_factory=dict)  # the same without what was given back
     last: tuple[int, float | None] = (-(2**63), None)
 
     @property
@@ -70,7 +71,16 @@ def _count(line: Line, event: dict[str, object], second: int) -> None:
         line.throttle_ms_sum += max(0, event["throttle_ms"])
     used = 0.0 if rejected and event["enforced"] else value
     line.seconds[second] = line.seconds.get(second, 0.0) + used
+    line.taken[second] = line.taken.get(second, 0.0) + max(0.0, used)
     line.last = max(line.last, (event["ts_us"], event["limit"]), key=lambda pair: pair[0])
+
+
+def assert_maxima(lines: pa.Table, by_hand: Mapping[Key, Line]) -> None:
+    """The busiest second of each line is exact, or where something came late within what is possible."""
+    columns = (lines[name].to_pylist() for name in ("rate_max", "parts"))
+    for key, most, parts in zip(keys_of(lines), *columns, strict=True):
+        line = by_hand[key]
+        assert most == line.rate_max if parts == 1 else most <= max(line.taken.values())
 
 
 def kept(lines: pa.Table) -> dict[Key, tuple[float, ...]]:

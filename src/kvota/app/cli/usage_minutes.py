@@ -111,7 +111,7 @@ class _Used:
 def _used(kept: "KeptUsage", top: int) -> _Used:
     import numpy as np
 
-    from kvota.record.usage_sums import by_tenant, minute_of, truths
+    from kvota.record.usage_sums import by_tenant, minute_of, numbers_in, truths
 
     lines = kept.lines
     if not lines.num_rows:
@@ -123,10 +123,10 @@ def _used(kept: "KeptUsage", top: int) -> _Used:
     tenants = by_tenant(lines)
     totals = tenants.totals
     most_per_s = tenants.minute_max / _MINUTE_S
-    limits = totals["limit_last"].fill_null(0.0).to_numpy()
-    binds = totals["limit_binds"].to_numpy() & (limits > 0)
+    limits = numbers_in(totals["limit_last"])
+    binds = (numbers_in(totals["limit_binds"]) > 0) & (limits > 0)
     share = np.divide(most_per_s, limits, out=np.full(len(limits), -1.0), where=binds)
-    values = totals["value_sum"].to_numpy()
+    values = numbers_in(totals["value_sum"])
     chosen = np.lexsort((-values, -share))[:top]
     every: list[dict[str, Any]] = []
     for place in chosen.tolist():
@@ -141,7 +141,7 @@ def _used(kept: "KeptUsage", top: int) -> _Used:
                 "minutes": sorted(of_tenant, key=lambda line: line["start_s"]),
             }
         )
-    events = int(totals["events"].to_numpy().sum())
+    events = int(numbers_in(totals["events"]).sum())
     return _Used(every, totals.num_rows, events, start_s, span_s)
 
 
@@ -232,7 +232,7 @@ def _notes(used: _Used, kept: "KeptUsage") -> list[str]:
     notes = []
     if any(_is_late(row) for row in used.rows):
         notes.append(
-            'some decisions came after their minute had been closed: sums have them, but "most in 1 s" may be too low'
+            'some decisions came after their minute had been closed: sums have them, but "most in 1 s" may not be exact'
         )
     if any(row["limit_last"] is not None and not row["limit_binds"] for row in used.rows):
         notes.append(
