@@ -326,21 +326,23 @@ def _summed(
         sums: what is summed.
         most: of what the largest one is taken.
     """
-    largest = most or {}
-    columns = {"number": numbers, "rank": ranks}
-    columns |= {f"+{name}": values for name, values in sums.items()}
-    columns |= {f"^{name}": values for name, values in largest.items()}
-    table = pa.Table.from_arrays([_array(column) for column in columns.values()], list(columns))
-    grouped = table.group_by("number", use_threads=False).aggregate(
-        [
-            ("rank", "max"),
-            *((f"+{name}", "sum") for name in sums),
-            *((f"^{name}", "max") for name in largest),
-        ]
-    )
-    found = {name: numbers_in(grouped[f"+{name}_sum"]) for name in sums}
-    found |= {name: numbers_in(grouped[f"^{name}_max"]) for name in largest}
-    return numbers_in(grouped["rank_max"]), found
+    # ``Table.group_by`` would be as fast, and load pandas: half of the time in which a command shows what is kept.
+    there, places = np.unique(numbers, return_inverse=True)
+    found = {name: _sums(values, places, len(there)) for name, values in sums.items()}
+    found |= {name: _largest(values, places, len(there)) for name, values in (most or {}).items()}
+    return _largest(ranks, places, len(there)), found
+
+
+def _sums(values: _Array, places: _Array, count: int) -> _Array:
+    sums = np.bincount(places, weights=values, minlength=count)
+    return sums if values.dtype.kind == "f" else sums.astype(np.int64)
+
+
+def _largest(values: _Array, places: _Array, count: int) -> _Array:
+    largest = np.empty(count, values.dtype)
+    largest[places] = values  # one of each
+    np.maximum.at(largest, places, values)
+    return largest
 
 
 def _numbered(columns: Sequence[_Array]) -> _Array:

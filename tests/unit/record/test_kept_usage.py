@@ -1,6 +1,7 @@
 """What is kept of usage is what the record's decisions come to, whatever comes in which order, and wherever it is killed."""
 
 import random
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,10 +71,17 @@ def assert_exact(into: Path, rows: Sequence[EventRow], *, has_late: bool = False
         assert has_late or set(lines["parts"].to_pylist()) <= {1}
 
 
+def stretched(rows: Sequence[EventRow], factor: int) -> list[EventRow]:
+    """The same rows with more time between them."""
+    first_us = rows[0][0]
+    return [(first_us + (row[0] - first_us) * factor, *row[1:]) for row in rows]
+
+
 def names(into: Path) -> list[str]:
     return sorted(path.name for path in (into / USAGE_FOLDER).iterdir())
 
 
+@pytest.mark.timeout(120)
 def test_what_comes_in_its_order_is_counted_exactly_and_closed_minutes_are_merged(
     tmp_path: Path,
 ) -> None:
@@ -95,6 +103,7 @@ def test_what_comes_in_its_order_is_counted_exactly_and_closed_minutes_are_merge
     assert_exact(tmp_path, ROWS)
 
 
+@pytest.mark.timeout(120)
 def test_what_comes_late_twice_and_in_any_order_is_counted_once(tmp_path: Path) -> None:
     rng = random.Random(3)
     taking = Taking(tmp_path)
@@ -115,7 +124,8 @@ def test_what_comes_late_twice_and_in_any_order_is_counted_once(tmp_path: Path) 
 
 
 def test_files_of_an_hour_become_one_and_old_ones_go(tmp_path: Path) -> None:
-    hour = [row for row in ROWS if row[0] < ROWS[0][0] + 40 * MINUTE_US]
+    hour = stretched(ROWS[:2_300], 60)
+    hour = [row for row in hour if row[0] < ROWS[0][0] + 40 * MINUTE_US]
     taking = Taking(tmp_path, usage_age_us=20 * MINUTE_US)
     for minute in range(40):
         begin_us = ROWS[0][0] + minute * MINUTE_US
@@ -165,17 +175,21 @@ class Switch:
 SWITCH = Switch()
 
 
+@pytest.mark.timeout(120)
 def test_killed_at_any_step_usage_is_that_of_the_decisions_that_were_taken(tmp_path: Path) -> None:
     # The last batch closes minutes, merges what the first ones have left, and has rows twice.
-    before, last = ROWS[:2_000], ROWS[2_000:3_000]
-    seen = set()
+    rows = stretched(ROWS[:1_000], 20)
+    before, last = rows[:800], rows[800:]
+    first = Taking(tmp_path / "first")
+    for batch in batches(before, 200):
+        first.take(batch)
+    assert "usage-minutes" in " ".join(names(first.into))
+    sums = {len(part): expected(part, "user") for part in (before, rows)}
+    pieces = (last, [*last[:50], *before[:20]])
+    seen = []
     for steps in range(1_000):
-        into = tmp_path / str(steps)
-        taking = Taking(into)
-        for batch in batches(before, 250):
-            taking.take(batch)
-        assert "usage-minutes" in " ".join(names(into))
-        pieces = (last, last[:50], before[:20])
+        taking = Taking(shutil.copytree(first.into, tmp_path / str(steps)))
+        taking.batch = first.batch
         try:
             with SWITCH.after(steps):
                 taking.take(*pieces)
@@ -183,19 +197,17 @@ def test_killed_at_any_step_usage_is_that_of_the_decisions_that_were_taken(tmp_p
             pass
         else:
             break
-        # Whoever reads now may find files that have no names yet; what is counted is whole.
-        counted = kept(usage_minutes(into))
-        taking.batch = 50
+        # Whoever reads now may find files of events that have no names yet; what is counted is whole.
+        counted = kept(usage_minutes(taking.into))
         taking.take()
-        there = rows_of(into)
-        assert_exact(into, there)
-        assert counted == expected(there, "user")
-        seen.add(len(there))
+        seen.append(find_events([taking.into]).rows)
+        assert counted == kept(usage_minutes(taking.into)) == sums[seen[-1]]
         taking.batch = 100  # what is begun again has names of its own
         taking.take(*pieces)
-        assert_exact(into, [*before, *last])
-    assert seen == {len(before), len(before) + len(last)}
-    assert steps > 10
+        assert kept(usage_minutes(taking.into)) == sums[len(rows)]
+    assert seen == sorted(seen)
+    assert set(seen) == sums.keys()
+    assert_exact(taking.into, rows)
 
 
 def test_silent_gateways_and_clocks_that_are_ahead_keep_nothing_open(tmp_path: Path) -> None:
