@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kvota.app.system_clock import SystemClock
 from kvota.client import Cluster
 from kvota.client.record_batches import encode_batch
 from kvota.client.topic_log import TopicLog
@@ -76,7 +77,9 @@ async def send(servers: str, blocks: list[bytes]) -> None:
         per_gateway = ROWS // BLOCK_ROWS
         for number, block in enumerate(blocks):
             partition = number // per_gateway % PARTITIONS
-            await log.append(partition, encode_batch([(None, block)], now_ms=0))
+            # Of today: the topic's retention goes by these times.
+            now_ms = SystemClock().now_us() // 1000
+            await log.append(partition, encode_batch([(None, block)], now_ms=now_ms))
 
 
 def task_ns(blocks: list[bytes], folder: Path) -> float:

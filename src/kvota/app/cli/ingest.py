@@ -46,7 +46,7 @@ _EVERY_MS = 10_000
 _USAGE_AGE_MS = 30 * 86_400_000
 
 # Between two looks for files that are too old or too many.
-_REMOVE_EVERY_S = 10.0
+_REMOVE_EVERY_S = 10
 
 # Spark's data sources in Python read streams before, too, and say there neither how far a batch goes nor where all ends.
 _SPARK_MIN = (4, 2)

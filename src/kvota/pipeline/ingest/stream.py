@@ -100,7 +100,7 @@ class Stream:
         self._query = query
         self._batches = batches
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: int) -> bool:
         """Wait until it ends; False: it has not in this time.
 
         Raises:
