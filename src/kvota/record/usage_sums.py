@@ -371,7 +371,8 @@ def _codes(column: pa.ChunkedArray) -> _Array:
             return codes
         return np.where(numbers_in(texts.indices.is_valid()) > 0, codes, len(texts.dictionary))
     numbers = numbers_in(column)
-    return numbers - numbers.min()
+    from_0: _Array = numbers - numbers.min()
+    return from_0
 
 
 def _is(texts: pa.ChunkedArray, text: str) -> _Array:

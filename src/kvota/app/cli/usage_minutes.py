@@ -225,7 +225,7 @@ def _would_be(row: Row, count: int) -> str:
 
 
 def _is_late(row: Row) -> bool:
-    return row["parts"] > len(row["minutes"])
+    return int(row["parts"]) > len(row["minutes"])
 
 
 def _notes(used: _Used, kept: "KeptUsage") -> list[str]:
