@@ -172,9 +172,6 @@ class Switch:
             self.left = None
 
 
-SWITCH = Switch()
-
-
 @pytest.mark.timeout(120)
 def test_killed_at_any_step_usage_is_that_of_the_decisions_that_were_taken(tmp_path: Path) -> None:
     # The last batch closes minutes, merges what the first ones have left, and has rows twice.
@@ -186,12 +183,13 @@ def test_killed_at_any_step_usage_is_that_of_the_decisions_that_were_taken(tmp_p
     assert "usage-minutes" in " ".join(names(first.into))
     sums = {len(part): expected(part, "user") for part in (before, rows)}
     pieces = (last, [*last[:50], *before[:20]])
+    switch = Switch()
     seen = []
     for steps in range(1_000):
         taking = Taking(shutil.copytree(first.into, tmp_path / str(steps)))
         taking.batch = first.batch
         try:
-            with SWITCH.after(steps):
+            with switch.after(steps):
                 taking.take(*pieces)
         except Killed:
             pass
