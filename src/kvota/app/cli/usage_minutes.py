@@ -146,12 +146,12 @@ def _used(kept: "KeptUsage", top: int) -> _Used:
 
 
 def _plain(lines: Any) -> list[dict[str, Any]]:
-    """Return lines of a table as values; times as whole seconds, of which no time zone makes others."""
+    """Return lines of a table as values: an empty name as none, as ``usage`` has it, and times as whole seconds."""
     from kvota.record.usage_sums import minute_of
 
     rows = lines.drop_columns(["window_start"]).to_pylist()
     return [
-        row | {"start_s": start_s}
+        row | {name: row[name] or None for name in ("user", "client_id")} | {"start_s": start_s}
         for row, start_s in zip(rows, minute_of(lines).tolist(), strict=True)
     ]
 
@@ -176,7 +176,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     ]
     rows = [
         [
-            *(name_on_screen(row[name]) for name in names),
+            *("(none)" if row[name] is None else name_on_screen(row[name]) for name in names),
             row["quota_type"],
             "all" if row["node_id"] == -1 else str(row["node_id"]),
             f"{row['events']:,}",
