@@ -27,6 +27,7 @@ NAMES = (
     "clients",
     "record_cost",
     "ingest",
+    "kept_usage",
     "scrape",
     "many_names",
     "adversary",

@@ -18,7 +18,7 @@ from tests.oracle.recorded_ids import RecordedIds
 
 from kvota.app.cli.main import main
 from kvota.app.cli.spark_events import Record, on_record
-from kvota.app.cli.usage import unit_of
+from kvota.app.cli.usage_words import unit_of
 from kvota.engine import QuotaType
 from kvota.engine.layered_bloom import Layering
 from kvota.model.configured_quotas import ConfiguredQuotas

@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 from tests.json_page import not_on_the_page
 from tests.unit.record.record_files import LATER_US, put
+from tests.unit.record.usage_oracle import expected, kept
 
 from kvota.app.cli.main import main
 from kvota.record.check import check
 from kvota.record.compact import compact
 from kvota.record.found_events import find_events
+from kvota.record.kept_usage import usage_minutes
+from kvota.record.usage_sums import LEVELS
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -28,6 +31,8 @@ KILLS = int(os.environ.get("KVOTA_KILLS", "3"))
 MASTER = ("--master", "local[2]")
 NONE = {"batches": 0, "files": 0, "decisions": 0, "repeated_decisions": 0}
 SEEN_S = 300.0
+NAMES = ("quota_type", "user", "client_id", "node_id", "enforced")
+SUMS = ("events", "decisions", "value_sum", "throttled_events", "rejected_events", "throttle_ms_sum", "throttled_ratio")  # fmt: skip
 
 
 def ingested(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, object]:
@@ -84,6 +89,28 @@ def test_duplicated_late_and_reordered_decisions_are_there_once_and_replay_in_th
     law = json.loads(capsys.readouterr().out)
     assert (law["holds"], law["rows"], law["missing_rows"]) == (True, len(recorded_rows), 0)
     assert law["throttled_rows"] > 3_000
+    # What they come to was kept meanwhile: minute by minute as the rows say, and in all as Spark counts them.
+    for level in LEVELS:
+        assert kept(usage_minutes(into, level)) == expected(recorded_rows, level)
+    usage = (
+        "usage",
+        "--events",
+        str(into),
+        "--by",
+        "user-client",
+        "--top",
+        "1000",
+        "--output",
+        "json",
+    )
+    told = []
+    for more in ((), ("--minutes",)):
+        assert main([*usage, *more]) == 0
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        told.append(
+            {tuple(row[name] for name in NAMES): [row[name] for name in SUMS] for row in rows}
+        )
+    assert told[0] == told[1]
 
 
 @pytest.mark.usefixtures("spark")

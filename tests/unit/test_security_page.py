@@ -18,6 +18,7 @@ from kvota.gateway.receive_buffers import RECEIVE_BUFFER_BYTES, WIDE_BYTES, WIDE
 from kvota.gateway.settings import GatewayLimits, leaving_max
 from kvota.record.event_block import UNPACKED_BYTES_MAX
 from kvota.record.record_limits import RecordLimits
+from kvota.record.usage_state import OPEN_ROWS_MAX
 from kvota.session.answer_heads import BUFFERED_FETCH_BYTES_MAX
 from kvota.session.caller import ASK_MS_MAX
 from kvota.session.exchanges.exchange import WHOLE_ANSWER_BYTES_MAX
@@ -53,6 +54,7 @@ DEFAULTS = {
     "LOGIN_S": LOGIN_S,
     "limits.request_bytes_max": connection.request_bytes_max,
     "UNPACKED_BYTES_MAX": UNPACKED_BYTES_MAX,
+    "OPEN_ROWS_MAX": OPEN_ROWS_MAX,
     "SASL_BYTES_MAX": SASL_BYTES_MAX,
     "MUTATION_BYTES_MAX": MUTATION_BYTES_MAX,
     "TOPICS_MAX": TOPICS_MAX,

@@ -5,6 +5,7 @@
 ``recommend`` run jobs and return plain values. ``chunks_of_table`` packs any other events table, such
 as a filtered one of ``read_events``. ``find_looks`` and ``limits_ahead`` forecast volumes without Spark,
 ``tenants_ahead`` tenants from chunks; ``save_table`` keeps what they all made.
+``usage_minutes`` reads, without Spark, what ``kvota ingest`` has kept.
 
 They take anybody's SparkSession, from Spark 3.5 on, Spark Connect included, and change no setting of it;
 ``send_code`` is for one whose workers have no kvota. docs/pipeline.md tells all of it.
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kvota.pipeline.volume_tables import forecast_table, read_observations
     from kvota.record.event_file import BadInput
     from kvota.record.found_events import find_events
+    from kvota.record.kept_usage import usage_minutes
     from kvota.record.volume_looks import find_looks
     from kvota.volumes.limits_ahead import limits_ahead
 
@@ -80,6 +82,7 @@ __all__ = [
     "tenant_forecast_table",
     "tenants_ahead",
     "usage",
+    "usage_minutes",
     "usage_total",
 ]
 
@@ -131,6 +134,7 @@ _NAMES_OF = {
     "kvota.pipeline.volume_tables": ("forecast_table", "read_observations"),
     "kvota.record.event_file": ("BadInput",),
     "kvota.record.found_events": ("find_events",),
+    "kvota.record.kept_usage": ("usage_minutes",),
     "kvota.record.volume_looks": ("find_looks",),
     "kvota.volumes.limits_ahead": ("limits_ahead",),
 }

@@ -17,7 +17,7 @@ from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline.any_session import refuse_connect
 from kvota.record.event_file import BadInput, EventFile, NoEventsError, read_footer
 from kvota.record.found_events import FoundEvents, find_all, in_force, look_into, nothing_found
-from kvota.record.places import is_of_volumes, local_path
+from kvota.record.places import is_beside_events, local_path
 
 # A footer of one of our files fits into so much of its end.
 _TAIL_BYTES = 65_536
@@ -78,7 +78,7 @@ class _Remote:
             while found.hasNext():
                 status = found.next()
                 name = str(status.getPath().getName())
-                if name.endswith(".parquet") and not is_of_volumes(name):
+                if name.endswith(".parquet") and not is_beside_events(name):
                     yield self._noted(status)
         except Py4JJavaError as error:
             raise _error_about(root, error) from error

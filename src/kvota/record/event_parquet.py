@@ -83,6 +83,8 @@ def with_own_texts(rows: pa.Table) -> pa.Table:
 def _with_used_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     if isinstance(column, pa.ChunkedArray) or not pa.types.is_dictionary(column.type):
         return column
+    if column.null_count:  # in all rows, else there are none
+        return pa.nulls(len(column), column.type)
     codes = column.indices.to_numpy()
     is_used = np.zeros(len(column.dictionary), np.bool_)
     is_used[codes] = True

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.record.event_file import BadInput, EventFile, look_at
 from kvota.record.period import Period
-from kvota.record.places import is_of_volumes, local_path
+from kvota.record.places import is_beside_events, local_path
 from kvota.record.runs import Run, joined_runs
 
 _Place = TypeVar("_Place", Path, str)
@@ -151,7 +151,7 @@ def _files(places: Sequence[Path]) -> list[Path]:
     for place in places:
         if place.is_dir():
             found += sorted(
-                path for path in place.rglob("*.parquet") if not is_of_volumes(path.name)
+                path for path in place.rglob("*.parquet") if not is_beside_events(path.name)
             )
         elif place.exists():
             found.append(place)

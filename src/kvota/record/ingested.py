@@ -1,15 +1,16 @@
 """A record that takes in the rows of others, each once, wherever it is killed.
 
-A batch is taken in three steps. Its files are written whole, under names that no reader looks at. Then one small file
-(``progress.json``) takes the place of the one before: it names the files and says which rows have been taken, these
-among them. Then the files get their own names. A kill before the second step leaves nothing that counts, and the batch
-is done anew; after it, whoever opens the folder next goes on with the third.
+A batch is taken in three steps. Its files are written whole, under names that no reader looks at, and beside them what
+they come to (``usage_store``). Then one small file (``progress.json``) takes the place of the one before: it names the
+files and says which rows have been taken, these among them. Then the files get their own names. A kill before the
+second step leaves nothing that counts, and the batch is done anew; after it, whoever opens the folder next goes on
+with the third.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,8 @@ from kvota.record.event_file import runs_in_table
 from kvota.record.event_parquet import parquet_bytes
 from kvota.record.found_events import look_into
 from kvota.record.ledger import Ledger, RunKey, Span, rows_of_runs, spans_in
+from kvota.record.usage_state import AGE_MAX_US, Summed, Usage
+from kvota.record.usage_store import UsageStore, remove_seconds, write_seconds
 
 # Beside the events; Spark and Arrow pass over names that begin so.
 FOLDER = "_ingest"
@@ -46,6 +49,7 @@ class Progress:
         rows: so many have been taken in all.
         repeated: so many had been taken before, and were left out.
         runs: which rows have been taken.
+        usage: what they come to.
     """
 
     query: str = ""
@@ -55,6 +59,7 @@ class Progress:
     rows: int = 0
     repeated: int = 0
     runs: Mapping[RunKey, Sequence[Span]] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
 
     def text(self) -> str:
         """As it is written."""
@@ -70,6 +75,7 @@ class Progress:
                 {"gateway": gateway, "run_id": run_id, "taken": spans}
                 for (gateway, run_id), spans in self.runs.items()
             ],
+            "usage": self.usage.document(),
         }
         return json.dumps(document, separators=(",", ":"))
 
@@ -85,6 +91,13 @@ class Progress:
             if document["schema"] != _SCHEMA:
                 msg = f"schema {document['schema']}, this kvota reads {_SCHEMA}"
                 raise ValueError(msg)
+            runs = {
+                (str(run["gateway"]), str(run["run_id"])): [
+                    (int(first), int(last)) for first, last in run["taken"]
+                ]
+                for run in document["runs"]
+            }
+            usage = document.get("usage")  # none was kept at first
             return cls(
                 query=str(document["query"]),
                 batch=int(document["batch"]),
@@ -95,12 +108,8 @@ class Progress:
                 ),
                 rows=int(document["rows"]),
                 repeated=int(document["repeated"]),
-                runs={
-                    (str(run["gateway"]), str(run["run_id"])): [
-                        (int(first), int(last)) for first, last in run["taken"]
-                    ]
-                    for run in document["runs"]
-                },
+                runs=runs,
+                usage=_uncounted(runs) if usage is None else Usage.parsed(usage),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(repr(error)) from error
@@ -114,15 +123,19 @@ class ReadyFile:
         name: the one it will have.
         rows: in it.
         spans: which rows they are.
+        summed: what they come to.
     """
 
     name: str
     rows: int
     spans: Mapping[RunKey, Sequence[Span]]
+    summed: Summed
 
 
 def write_ready(into: Path, name: str, rows: pa.Table) -> ReadyFile:
     """Write rows (of ``event_schema.WRITE_SCHEMA``; one at least) as a file that is no part of the record yet.
+
+    What they come to is written, too, and does not hold yet.
 
     Raises:
         OSError: it cannot be written.
@@ -130,7 +143,8 @@ def write_ready(into: Path, name: str, rows: pa.Table) -> ReadyFile:
     in_order = _in_order(rows)
     content = parquet_bytes(in_order, runs_in_table(in_order))
     write_whole(into / FOLDER / (name + _READY), memoryview(content))
-    return ReadyFile(name, rows.num_rows, spans_in(in_order))
+    summed = write_seconds(into, name.removesuffix(".parquet"), in_order)
+    return ReadyFile(name, rows.num_rows, spans_in(in_order), summed)
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
@@ -172,15 +186,27 @@ class IngestFolder:
         ledger: the same, row by row.
     """
 
-    def __init__(self, into: Path, lock: ProcessLock) -> None:
+    def __init__(self, into: Path, lock: ProcessLock, usage: UsageStore) -> None:
         self.into = into
         self.progress = Progress()
         self.ledger = Ledger()
         self._lock = lock
+        self._usage = usage
 
     @classmethod
-    def open(cls, into: Path) -> Self:
+    def open(
+        cls,
+        into: Path,
+        *,
+        now_us: Callable[[], int] | None = None,
+        usage_age_us: int = AGE_MAX_US,
+    ) -> Self:
         """Make the folder where it is missing, and finish what was begun; nobody else takes rows into it meanwhile.
+
+        Args:
+            into: the folder.
+            now_us: tells the time; None: no decision is of later than now.
+            usage_age_us: usage is kept for so long.
 
         Raises:
             UsageError: another process takes rows into it.
@@ -196,7 +222,7 @@ class IngestFolder:
             raise UsageError(msg) from None
         except OSError as error:
             raise _unusable(into, error) from error
-        folder = cls(into, lock)
+        folder = cls(into, lock, UsageStore(into, now_us=now_us, age_us=usage_age_us))
         try:
             folder._begin()
         except BaseException:
@@ -232,6 +258,7 @@ class IngestFolder:
 
         Raises:
             UnreachableError: the disk does not take it; nothing counts then.
+            CorruptDataError: usage that is kept is damaged; nothing counts then.
         """
         try:
             settled = [self._settled(file) for file in sorted(files, key=lambda file: file.name)]
@@ -247,9 +274,11 @@ class IngestFolder:
                 rows=self.progress.rows + sum(file.rows for file in kept),
                 repeated=self.progress.repeated + repeated + gone,
                 runs=self.ledger.runs,
+                usage=self._usage.with_batch(self.progress.usage, [file.summed for file in kept]),
             )
             self._note(progress)
             self._finish()
+            self._usage.remove_others(progress.usage)
         except OSError as error:
             raise _unusable(self.into, error) from error
         return progress
@@ -266,7 +295,8 @@ class IngestFolder:
         if rows.num_rows:
             return write_ready(self.into, file.name, rows)
         path.unlink()
-        return ReadyFile(file.name, 0, {})
+        remove_seconds(self.into, file.summed)
+        return ReadyFile(file.name, 0, {}, file.summed)
 
     def _begin(self) -> None:
         self.progress = read_progress(self.into)
@@ -276,7 +306,11 @@ class IngestFolder:
                 path.unlink(missing_ok=True)
             if not self.progress.runs:
                 # Kept at once: what is taken out of the record later has been taken all the same.
-                self._note(Progress(runs=_taken_in(self.into)))
+                runs = _taken_in(self.into)
+                self._note(Progress(runs=runs, usage=_uncounted(runs)))
+            if not self._usage.is_there(self.progress.usage):  # somebody has removed it
+                self._note(replace(self.progress, usage=_uncounted(self.progress.runs)))
+            self._usage.remove_others(self.progress.usage)
         except OSError as error:
             raise _unusable(self.into, error) from error
         self.ledger = Ledger(self.progress.runs, self.progress.from_first)
@@ -290,6 +324,13 @@ class IngestFolder:
         for name in self.progress.files:
             with suppress(FileNotFoundError):
                 (self.into / FOLDER / (name + _READY)).rename(self.into / name)
+
+
+def _uncounted(runs: Mapping[RunKey, Sequence[Span]]) -> Usage:
+    """Say that usage begins behind these rows."""
+    return Usage(
+        uncounted=sum(last - first + 1 for spans in runs.values() for first, last in spans)
+    )
 
 
 def _taken_in(into: Path) -> Mapping[RunKey, Sequence[Span]]:

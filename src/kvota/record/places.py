@@ -12,11 +12,19 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Looks at volumes lie beside the decisions, where what reads Parquet by itself (Arrow, Spark) passes over them.
 VOLUME_FOLDER = "_volumes"
 _OF_VOLUMES = re.compile(r"volumes-.+-[0-9]{10}-[0-9]+\.parquet")
+# So does usage that ``kvota ingest`` keeps.
+USAGE_FOLDER = "_usage"
+_OF_USAGE = re.compile(r"usage-minutes-[0-9]{12}\.parquet")
 
 
 def is_of_volumes(name: str) -> bool:
     """True for the name of a file of looks at volumes, which holds no decisions."""
     return _OF_VOLUMES.fullmatch(name) is not None
+
+
+def is_beside_events(name: str) -> bool:
+    """True for the name of a file that lies in the folder of a record, and holds no decisions."""
+    return is_of_volumes(name) or _OF_USAGE.fullmatch(name) is not None
 
 
 def local_path(place: Path | str) -> Path | None:

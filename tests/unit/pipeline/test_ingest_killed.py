@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline import ingesting_process
 from tests.unit.record.record_files import put
+from tests.unit.record.usage_oracle import expected, kept
 
 from kvota.record.check import check
 from kvota.record.found_events import find_events
+from kvota.record.kept_usage import usage_minutes
+from kvota.record.usage_sums import LEVELS
 from kvota.testing.recorded_traffic import RecordedTraffic
 
 KILLS = int(os.environ.get("KVOTA_KILLS", "5"))
@@ -47,3 +50,6 @@ def test_each_row_is_taken_once_after_kills_at_random_moments(tmp_path: Path) ->
     assert checked.is_sound, checked
     assert checked.rows == len(rows)
     assert list((into / "_ingest").glob("*.ready")) == []
+    # What they come to is counted once as well, in time or late.
+    for level in LEVELS:
+        assert kept(usage_minutes(into, level)) == expected(rows, level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import Record, on_record, save, say_hidden
-from kvota.app.cli.usage import amount, unit_of
+from kvota.app.cli.usage_words import amount, unit_of
 from kvota.app.text_table import text_table
 from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_moment

@@ -42,6 +42,9 @@ _NAMED = 10
 # Between two looks for something new.
 _EVERY_MS = 10_000
 
+# 30 days.
+_USAGE_AGE_MS = 30 * 86_400_000
+
 # Between two looks for files that are too old or too many.
 _REMOVE_EVERY_S = 10
 
@@ -102,6 +105,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="remove the oldest files of the record while all are larger, e.g. 10GiB (default: none)",
     )
+    parser.add_argument(
+        "--usage-age-max",
+        type=duration_above_0_ms,
+        default=_USAGE_AGE_MS,
+        metavar="TIME",
+        help="for how long usage by the minute is kept, by the newest decision (default: 30d)",
+    )
     add_spark_options(parser, connects=False)
     parser.add_argument("--output", choices=("table", "json"), default="table")
 
@@ -114,7 +124,11 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     from kvota.record.ingested import IngestFolder
 
-    folder = IngestFolder.open(args.into.resolve())
+    folder = IngestFolder.open(
+        args.into.resolve(),
+        now_us=SystemClock().now_us,
+        usage_age_us=args.usage_age_max * 1000,
+    )
     seen = _Seen(folder)
     by_sigterm: list[int] = []
     try:

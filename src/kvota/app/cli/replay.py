@@ -24,7 +24,7 @@ from kvota.app.cli.spark_events import (
     save,
     say_hidden,
 )
-from kvota.app.cli.usage import amount, unit_of
+from kvota.app.cli.usage_words import amount, unit_of
 from kvota.app.text_table import grouped_table, text_table, wrapped
 from kvota.app.text_width import cut_between
 from kvota.model.errors import UsageError

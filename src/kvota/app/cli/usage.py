@@ -19,11 +19,11 @@ from kvota.app.cli.spark_events import (
     say_hidden,
 )
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
+from kvota.app.cli.usage_minutes import add_minutes_options, run_minutes
+from kvota.app.cli.usage_words import amount, unit_of
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.plain_text import on_one_line
-from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.model.units import format_duration_ms, format_moment
-from kvota.planning.plan_line import format_quota
 from kvota.session.principal import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 
 # How many bars a picture of the whole record has.
 _BARS = 24
-_RAW_UNITS = {Unit.BYTES_PER_S: " B/s", Unit.PERCENT: " %"}
 
 # Names that clients have; and the tags of counters, which a quota callback may have chosen.
 _WAYS = ("user", "client", "user-client")
@@ -57,10 +56,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_top_option(parser, "lines")
     add_save_option(parser, "the use of each tenant in each minute")
+    add_minutes_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print tenants by their share of the quota in force; return 1 if the record is empty."""
+    if args.minutes or args.last is not None:
+        return run_minutes(args)
     check_save(args)
     used = on_record(args, "counting", lambda record: _read(record, args))
     if args.output == "json":
@@ -247,15 +249,6 @@ def _rate(row: Row, name: str, *, raw: bool) -> str:
     return amount(row["quota_type"], row[name], raw=raw)
 
 
-def amount(quota_type: str, rate: float, *, raw: bool) -> str:
-    """Write a rate with its unit; ``raw``: all its figures instead of three."""
-    if quota_type not in FACTS:  # of a newer gateway
-        return f"{rate!r}/s" if raw else f"{rate:.6g}/s"
-    if raw:
-        return f"{rate!r}{_RAW_UNITS.get(FACTS[QuotaType(quota_type)].unit, '/s')}"
-    return format_quota(QuotaType(quota_type), rate)
-
-
 def _json(used: _Used, args: argparse.Namespace) -> dict[str, object]:
     return {
         "by": args.by,
@@ -296,8 +289,3 @@ def _json_row(row: Row) -> dict[str, object]:
         "throttle_ms_sum": row["throttle_ms_sum"],
         "enforced": row["enforced"],
     }
-
-
-def unit_of(quota_type: str) -> str:
-    """Return what a value of this quota type counts."""
-    return FACTS[QuotaType(quota_type)].value_unit if quota_type in FACTS else ""

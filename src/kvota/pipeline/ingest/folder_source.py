@@ -19,7 +19,7 @@ from kvota.pipeline.ingest.pieces import PIECES_SQL, Piece, piece_batch
 from kvota.record.event_file import BadInput, EventFile, look_at
 from kvota.record.ingested import FOLDER, read_progress
 from kvota.record.ledger import Ledger
-from kvota.record.places import is_of_volumes
+from kvota.record.places import is_beside_events
 
 FORMAT = "kvota_folder"
 
@@ -136,7 +136,7 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 below[:] = [name for name in below if name != FOLDER]
                 for name in names:
                     path = Path(root, name)
-                    if not name.endswith(".parquet") or is_of_volumes(name):
+                    if not name.endswith(".parquet") or is_beside_events(name):
                         continue
                     # What is merged meanwhile takes the place of files that were there.
                     if not (self._only is None or path in self._only or name.startswith(_MERGED)):

@@ -15,6 +15,7 @@ from kvota.record.clustered import UnfitError, read_rows
 from kvota.record.event_block import NoBlockError, read_block
 from kvota.record.ingested import ReadyFile, write_ready
 from kvota.record.ledger import Ledger, RunKey, Span
+from kvota.record.usage_state import Summed
 
 # A file has so many rows, and those of one piece more. 300 bytes each are held while it is made.
 FILE_ROWS = 500_000
@@ -82,6 +83,7 @@ def take_pieces(
                     (gateway, run_id): [(first, last) for first, last in spans]
                     for gateway, run_id, spans in file["spans"]
                 },
+                Summed.parsed(file["summed"]),
             )
             for file in told["files"]
         ]
@@ -162,6 +164,7 @@ class Task:
                 "name": file.name,
                 "rows": file.rows,
                 "spans": [(*key, spans) for key, spans in file.spans.items()],
+                "summed": file.summed.listed(),
             }
             for file in self._files
         ]
