@@ -107,6 +107,6 @@ class BehindBalancer(asyncio.Protocol):
             self._timer = None
 
 
-def _reads(protocol: asyncio.BaseProtocol, inner: asyncio.BaseProtocol) -> bool:
+def _reads(protocol: object, inner: object) -> bool:
     """True where what has come is for this one; it may have been refused, or be left unread for a while."""
     return protocol is inner or (isinstance(protocol, LittleReads) and protocol.side is inner)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.durations import duration_above_0_ms
-from kvota.app.cli.event_options import moment_on_screen, period
+from kvota.app.cli.event_options import period
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import say_hidden
 from kvota.app.cli.usage_words import amount, unit_of
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.errors import UsageError
-from kvota.model.plain_text import name_on_screen
-from kvota.model.units import format_duration_ms
+from kvota.model.plain_text import on_one_line
+from kvota.model.units import format_duration_ms, format_moment
 
 if TYPE_CHECKING:
     from kvota.record.kept_usage import KeptUsage
@@ -61,7 +61,7 @@ def run_minutes(args: argparse.Namespace) -> int:
         print("no usage has been kept yet")
     else:
         print(
-            f"nothing was used in that time; the newest decision is of {moment_on_screen(kept.latest_us)} UTC"
+            f"nothing was used in that time; the newest decision is of {format_moment(kept.latest_us)} UTC"
         )
     say_hidden(len(used.rows), used.tenants, "lines")
     for note in _notes(used, kept):
@@ -176,7 +176,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     ]
     rows = [
         [
-            *("(none)" if row[name] is None else name_on_screen(row[name]) for name in names),
+            *("(none)" if row[name] is None else on_one_line(row[name]) for name in names),
             row["quota_type"],
             "all" if row["node_id"] == -1 else str(row["node_id"]),
             f"{row['events']:,}",
@@ -193,10 +193,15 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
         for row in used.rows
     ]
     table = text_table(
-        header, rows, left=len(names) + 1, last_left=True, keys=header.index("broker") + 1
+        header,
+        rows,
+        left=len(names) + 1,
+        last_left=True,
+        keys=header.index("broker") + 1,
+        names=range(len(names)),
     )
     span = format_duration_ms(used.span_s * 1000)
-    start = moment_on_screen(used.start_s * 1_000_000)
+    start = format_moment(used.start_s * 1_000_000)
     return f"{span} from {start} UTC; rates per broker\n\n{table}"
 
 
