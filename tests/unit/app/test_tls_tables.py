@@ -117,7 +117,9 @@ def test_a_key_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
 
     assert faults == []
     assert config.gateway.tls is not None
-    assert make_context(config.gateway.tls).ends["certfile"] > datetime.now(UTC) + timedelta(days=300)
+    assert make_context(config.gateway.tls).ends["certfile"] > datetime.now(UTC) + timedelta(
+        days=300
+    )
 
 
 @pytest.mark.parametrize(
