@@ -126,7 +126,7 @@ def workers_of(pid: int) -> list[int]:
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     parents = {int(child): int(parent) for child, parent, _ in rows}
-    daemons = {int(child) for child, _, args in rows if "kvota.pipeline.worker_daemon" in args}
+    daemons = {int(child) for child, _, args in rows if "-m kvota.pipeline.worker_daemon" in args}
 
     def is_below(child: int) -> bool:
         while child in parents and child != pid:
