@@ -52,7 +52,7 @@ def typed(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
         ("usage --events . --json", 'Did you mean "--output json"?'),
         ("usage --events . --from 2026-11-21", 'Did you mean "--since"?'),
         ("usage --events . --limit 5", 'Did you mean "--top"?'),
-        ("usage --events . --by users", '"users" is not one of user, client, user-client. Did you mean "user"?'),
+        ("usage --events . --by users", '"users" is not one of user, client, user-client, tags. Did you mean "user"?'),
         ("usage --events . --since yesterday", '"yesterday" is not a time; write e.g. 2026-11-21'),
         (
             "usage --events . --since 2026-11-22T10:00 --until 2026-11-22T09:00",
