@@ -343,9 +343,13 @@ def _replayed(record: Record, args: argparse.Namespace) -> _Tried:
         for quota_types, quotas in groups
         if quota_types != _ID_TYPES
     ]
-    of_ids = record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES, modes_apart=apart)
     tables += [
-        replay_ids(of_ids, quotas) for quota_types, quotas in groups if quota_types == _ID_TYPES
+        replay_ids(
+            record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES, modes_apart=apart),
+            quotas,
+        )
+        for quota_types, quotas in groups
+        if quota_types == _ID_TYPES
     ]
     if args.save is not None:
         save(reduce(_with, tables), "replay", args)
