@@ -117,7 +117,9 @@ class Rates:
 def measured(servers: str, into: Path) -> Rates:
     began = time.perf_counter()
     seen: list[tuple[float, int]] = []
-    with subprocess.Popen(command(servers, into), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command(servers, into), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             found = re.match(r"kvota: batch \d+: ([\d,]+) decisions", line)
@@ -227,7 +229,7 @@ def kill_and_finish(
             f"kill {number + 1}             {where} batch {hit.batch}, {hit.after_s:.2f} s after a batch was begun; "
             f"{hit.taken:,} events had been taken"
         )
-    subprocess.run(command(servers, into), check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(command(servers, into), check=True, capture_output=True)
     return hits
 
 
