@@ -76,6 +76,7 @@ class UsageStore:
         into: the record's folder.
         now_us: tells the time; None: whatever time a decision says, it is not ahead of us.
         age_us: lines of minutes are kept for so long, by the newest decision.
+        open_rows_max: so many rows of open minutes are kept.
     """
 
     def __init__(
@@ -84,8 +85,10 @@ class UsageStore:
         *,
         now_us: Callable[[], int] | None = None,
         age_us: int = AGE_MAX_US,
+        open_rows_max: int = OPEN_ROWS_MAX,
     ) -> None:
         self._into = into
+        self._open_rows_max = open_rows_max
         self._now_us = now_us
         self._age_us = age_us
 
@@ -132,14 +135,13 @@ class UsageStore:
         """Close minutes where there are any to close."""
         end_s = open_from_s(usage.newest_us)
         has_closed = end_s is not None and any(file.first_s < end_s for file in usage.seconds)
-        if not has_closed and len(usage.seconds) <= _SECONDS_FILES_MAX and _rows(usage) <= OPEN_ROWS_MAX:  # fmt: skip
+        are_few = len(usage.seconds) <= _SECONDS_FILES_MAX and _rows(usage) <= self._open_rows_max
+        if not has_closed and are_few:
             return usage
         rows = pa.concat_tables([read_seconds(self._into, file) for file in usage.seconds])
         is_closed = _before(rows, end_s)
-        if (
-            rows.num_rows - int(is_closed.sum()) > OPEN_ROWS_MAX
-        ):  # what comes later are further lines
-            is_closed = np.ones(rows.num_rows, np.bool_)
+        if rows.num_rows - int(is_closed.sum()) > self._open_rows_max:
+            is_closed[:] = True  # what comes later are further lines
         closed, still_open = rows.filter(truths(is_closed)), rows.filter(truths(~is_closed))
         new = list(self._put_minutes(minutes_of(closed), usage))
         number = usage.number + len(new)

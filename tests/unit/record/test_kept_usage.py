@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +22,9 @@ from kvota.record.kept_usage import kept_usage, usage_minutes
 from kvota.record.ledger import Ledger
 from kvota.record.period import Period
 from kvota.record.places import USAGE_FOLDER
-from kvota.record.usage_state import LATE_US, SILENT_US, moved_on, open_from_s
-from kvota.record.usage_sums import LEVELS
+from kvota.record.usage_state import LATE_US, SILENT_US, Usage, moved_on, open_from_s
+from kvota.record.usage_store import UsageStore, read_minutes, read_seconds, write_seconds
+from kvota.record.usage_sums import LEVELS, joined, minutes_of
 from kvota.testing.recorded_traffic import START_US, EventRow, RecordedTraffic
 
 MINUTE_US = 60_000_000
@@ -217,6 +219,30 @@ def test_silent_gateways_and_clocks_that_are_ahead_keep_nothing_open(tmp_path: P
         taking.take(batch)
 
     assert_exact(tmp_path, [*GATEWAYS[0][:100], *rows, *far])
+
+
+def test_open_rows_and_files_are_few(tmp_path: Path) -> None:
+    tmp_path.joinpath(USAGE_FOLDER).mkdir()
+    summed = [
+        write_seconds(tmp_path, str(number), as_table(rows))
+        for number, rows in enumerate(batches(ROWS[:1_000], 10))
+    ]
+    for rows_max in (10_000, 300):
+        store = UsageStore(tmp_path, open_rows_max=rows_max)
+        usage = Usage()
+        were_closed = False
+        for item in summed:
+            usage = store.with_batch(usage, [item])
+            assert len(usage.seconds) <= 64
+            assert sum(file.rows for file in usage.seconds) <= rows_max
+            were_closed |= bool(usage.minutes)
+        # Within one minute nothing is closed, unless there is too much of it.
+        assert were_closed == (rows_max == 300)
+        parts = [read_minutes(tmp_path, file) for file in usage.minutes]
+        parts += [minutes_of(read_seconds(tmp_path, file)) for file in usage.seconds]
+        lines = joined(pa.concat_tables(parts))
+        of_users = lines.filter(pa.compute.equal(lines["level"], "user"))
+        assert kept(of_users) == expected(ROWS[:1_000], "user")
 
 
 def test_a_part_of_it_is_whole_minutes(tmp_path: Path) -> None:
