@@ -1,6 +1,7 @@
 """Client libraries, each directly at three brokers with TLS, SCRAM and ACLs and through the gateway: they are told the same.
 
-Some come a third time by another listener, where all nodes have one port and are found by their names (SNI).
+Some come a third time by another listener, where all nodes have one port and are found by their names (SNI). Two more clients are in
+``./run bench client_matrix`` only: franz-go, which is compiled for most of a minute, and kafkajs, which takes over a minute each way.
 """
 
 from collections.abc import Iterator

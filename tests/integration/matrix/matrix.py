@@ -84,8 +84,13 @@ def secured_place(folder: Path) -> Iterator[TappedGateway]:
         users={USER: SECRET},
         acls=_ACLS,
         tls="none",
-        # kafka-python asks for the topic that it deletes again: it may have it made anew before.
-        properties={"auto.create.topics.enable": "false"},
+        properties={
+            # kafka-python asks for the topic that it deletes again: it may have it made anew before.
+            "auto.create.topics.enable": "false",
+            # A member of a share group hears of its partitions with its second heartbeat.
+            "group.share.heartbeat.interval.ms": "500",
+            "group.share.min.heartbeat.interval.ms": "500",
+        },
         java_options=SHORT_LIVED,
     )
     with kafka:
