@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from kvota.files.command_name import called
 from kvota.model.errors import CorruptDataError, UsageError
 from kvota.record.ingested import read_progress
 from kvota.record.period import ALWAYS, Period
@@ -68,7 +69,7 @@ def kept_usage(
     into = local_path(record)
     if into is None or not (into / USAGE_FOLDER).is_dir():
         msg = (
-            f'"{record}" has no usage by the minute: kvota ingest keeps it in the folder that it takes decisions into. '
+            f'"{record}" has no usage by the minute: {called()} ingest keeps it in the folder that it takes decisions into. '
             "Without --minutes usage is counted from the decisions of any record"
         )
         raise UsageError(msg)
@@ -79,9 +80,7 @@ def kept_usage(
         except FileNotFoundError:
             continue
         return KeptUsage(lines, usage.latest_us, usage.uncounted)
-    msg = (
-        f"files of {into / USAGE_FOLDER} are gone. The next kvota ingest begins to keep usage anew"
-    )
+    msg = f"files of {into / USAGE_FOLDER} are gone. The next {called()} ingest begins to keep usage anew"
     raise CorruptDataError(msg)
 
 

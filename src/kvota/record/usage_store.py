@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
 from kvota.model.errors import CorruptDataError
 from kvota.record.event_parquet import with_own_texts
@@ -282,7 +283,7 @@ def _put(into: Path, name: str, content: pa.Buffer) -> None:
 def _damaged(path: Path, error: Exception) -> CorruptDataError:
     return CorruptDataError(
         f"{path} cannot be read ({error}). Remove the folder {path.parent}: usage is then kept anew from the next batch "
-        "on; the decisions of the record are all there, and kvota usage counts them without --minutes"
+        f"on; the decisions of the record are all there, and {called()} usage counts them without --minutes"
     )
 
 

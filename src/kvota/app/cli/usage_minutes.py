@@ -13,6 +13,7 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.spark_events import say_hidden
 from kvota.app.cli.usage_words import amount, unit_of
 from kvota.app.text_table import sparkline, text_table
+from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_duration_ms, format_moment
@@ -35,7 +36,7 @@ def add_minutes_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes",
         action="store_true",
-        help="what kvota ingest has kept of each minute, at once and without Spark; the last batch is in it",
+        help=f"what {called()} ingest has kept of each minute, at once and without Spark; the last batch is in it",
     )
     parser.add_argument(
         "--last",
@@ -79,7 +80,7 @@ def _check(args: argparse.Namespace) -> None:
         msg = "--last means nothing without --minutes; use --since"
         raise UsageError(msg)
     if args.events is None or len(args.events) != 1:
-        msg = "--minutes needs --events with one folder: that of kvota ingest --into"
+        msg = f"--minutes needs --events with one folder: that of {called()} ingest --into"
         raise UsageError(msg)
     if args.save is not None:
         msg = "--save keeps what Spark counts; what --minutes shows is a table already: the files of _usage in the record"
