@@ -183,6 +183,7 @@ def test_times_that_no_calendar_has_end_no_command_and_are_named(
         (("replay", "--candidates", "9KB/s"), 0),
         (("replay", "--factors", "2", "--by", "client", "--mode", "think"), 0),
         (("recommend", *RELAXED), 0),
+        (("report", "-o", str(tmp_path / "report.html")), 2),
         (("record", "show"), 0),
         (("record", "check"), 1),
     ]
@@ -195,5 +196,6 @@ def test_times_that_no_calendar_has_end_no_command_and_are_named(
     assert (
         "the time of seq 0 is -1 us, which is not between 1970 and 9999" in said["record", "check"]
     )
+    assert "which no plot can show. Name a part of them: --since" in "".join(said.values())
     assert "1969-12-31 23:59:59" in said["usage",]
     assert f"{2**63 - 1} us" in said["replay", "--candidates", "9KB/s"]

@@ -21,11 +21,13 @@ from kvota.files.command_name import called
 from kvota.model.client_quotas import ClientQuotas
 from kvota.model.errors import NegativeError, UnreachableError, UsageError
 from kvota.model.plain_text import on_one_line
-from kvota.model.units import format_bytes
+from kvota.model.units import format_bytes, format_moment
 
 if TYPE_CHECKING:
     from kvota.app.report.content import Content
     from kvota.app.report.reading import PlanFile, Used
+    from kvota.record.found_events import FoundEvents
+    from kvota.record.period import Period
     from kvota.volumes.limits_ahead import Ahead
 
 EXAMPLE = "{kvota} report --sample -o report.html"
@@ -154,6 +156,7 @@ def _content(args: argparse.Namespace) -> "Content":
 
         nonlocal decisions
         inside = record.found.within(record.period)
+        _refuse_odd_times(inside, record.period)
         gateways[:] = sorted({run.gateway for run in inside.runs})
         bad[:] = [on_one_line(str(each)) for each in record.found.bad]
         decisions = inside.rows
@@ -199,6 +202,25 @@ def _ahead(args: argparse.Namespace) -> "Ahead | None":
         place for place in args.events if (path := local_path(place)) is not None and path.is_dir()
     ]
     return volumes_ahead(here, args) if here else None
+
+
+def _refuse_odd_times(found: "FoundEvents", period: "Period") -> None:
+    """Refuse what no axis of time has.
+
+    Raises:
+        UsageError: decisions are from before 1970, or from the end of all calendars.
+    """
+    from kvota.record.period import is_a_time
+
+    first_us = max(period.since_us, min(run.first_us for run in found.runs))
+    last_us = min(period.until_us - 1, max(run.last_us for run in found.runs))
+    # An axis goes on a little beyond what it shows.
+    if not (is_a_time(first_us) and is_a_time(last_us + (last_us - first_us))):
+        msg = (
+            f"the decisions are from {format_moment(first_us)} to {format_moment(last_us)} UTC, which no plot can show. "
+            f"Name a part of them: --since 2026-11-01 --until 2026-12-01; {called()} record check names files with such times"
+        )
+        raise UsageError(msg)
 
 
 def _quotas(args: argparse.Namespace) -> "tuple[ClientQuotas | None, PlanFile | None]":
