@@ -25,7 +25,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TappedGateway]:
 
 @pytest.fixture(scope="module")
 def outcomes(place: TappedGateway, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    return run_matrix(place, tmp_path_factory.mktemp("clients"), CLIENTS, records=RECORDS)
+    return run_matrix(
+        place, tmp_path_factory.mktemp("clients"), CLIENTS, records=RECORDS, at_once=3
+    )
 
 
 @pytest.mark.parametrize("name", CLIENTS)
