@@ -1,24 +1,14 @@
 """Marks each row with what is one bit of it. Pure."""
 
-import re
-from functools import lru_cache
-
 import numpy as np
 
 from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
-from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
+from kvota.model.tags import kafka_names, sanitised
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events, flags, ints, texts_of
 from kvota.pipeline.packing_choice import NAMES_OF, Packing
-
-# Each file has the same ones.
-_TEXTS_KEPT = 1 << 16
-_sanitised = lru_cache(_TEXTS_KEPT)(sanitise)
-
-# The tags of Kafka's own counters; groups and shares have others.
-_KAFKA_TAGS = re.compile(f"{CLIENT_ID_TAG}=([^,]*),{USER_TAG}=([^,]*)")
 
 
 def marks_of(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
@@ -85,7 +75,7 @@ def _where(has_mark: Array, mark: int) -> Array | int:
 def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
     """Return for each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
     tags = texts_of(events, "tags")
-    parsed = [_kafka_names(text) for text in tags.texts]
+    parsed = [kafka_names(text) for text in tags.texts]
     is_of_others: Array = np.array([found is None for found in parsed])[tags.codes]
     binds: Array = np.ones(events.rows, np.bool_)
     if by == "tags":
@@ -96,17 +86,10 @@ def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
             binds &= np.array([value == "" for value in values])[tags.codes]
             continue
         names = texts_of(events, column)
-        code_of = {_sanitised(text): code for code, text in enumerate(names.texts) if text}
+        code_of = {sanitised(text): code for code, text in enumerate(names.texts) if text}
         codes = np.array([code_of.get(value or "", -1) for value in values])
         binds &= codes[tags.codes] == names.codes
     return binds, is_of_others
-
-
-@lru_cache(_TEXTS_KEPT)
-def _kafka_names(tags: str) -> tuple[str, str] | None:
-    """Return the client id and the user that Kafka's tags name; None: they are others."""
-    found = _KAFKA_TAGS.fullmatch(tags)
-    return None if found is None else (found[1], found[2])
 
 
 def _algorithm(quota_type: str, text: str) -> int:

@@ -8,6 +8,7 @@ with the third.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from kvota.record.found_events import look_into
 from kvota.record.ledger import Ledger, RunKey, Span, rows_of_runs, spans_in
 from kvota.record.usage_state import AGE_MAX_US, Summed, Usage
 from kvota.record.usage_store import UsageStore, remove_seconds, write_seconds
+
+logger = logging.getLogger(__name__)
 
 # Beside the events; Spark and Arrow pass over names that begin so.
 FOLDER = "_ingest"
@@ -258,7 +261,6 @@ class IngestFolder:
 
         Raises:
             UnreachableError: the disk does not take it; nothing counts then.
-            CorruptDataError: usage that is kept is damaged; nothing counts then.
         """
         try:
             settled = [self._settled(file) for file in sorted(files, key=lambda file: file.name)]
@@ -274,7 +276,7 @@ class IngestFolder:
                 rows=self.progress.rows + sum(file.rows for file in kept),
                 repeated=self.progress.repeated + repeated + gone,
                 runs=self.ledger.runs,
-                usage=self._usage.with_batch(self.progress.usage, [file.summed for file in kept]),
+                usage=self._usage_with(kept),
             )
             self._note(progress)
             self._finish()
@@ -284,6 +286,25 @@ class IngestFolder:
         return progress
 
     # ------------------------------------------------------------------ the steps
+
+    def _usage_with(self, files: Sequence[ReadyFile]) -> Usage:
+        """Return usage with a batch, whose rows the ledger has. Where it cannot be gone on with, it begins anew.
+
+        It can be counted from the decisions at any time: a file of it that is damaged or gone must not keep them from
+        being taken.
+        """
+        came = [file.summed for file in files]
+        before = self.progress.usage
+        # No name may be given twice: until this batch counts, those of before hold.
+        anew = replace(_uncounted(self.ledger.runs), number=before.number)
+        of_batch = sum(file.rows for file in files)
+        begins = (before, replace(anew, uncounted=anew.uncounted - of_batch))
+        for usage in begins:
+            try:
+                return self._usage.with_batch(usage, came)
+            except (CorruptDataError, FileNotFoundError) as error:
+                logger.warning("usage by the minute is kept anew from this batch on: %s", error)
+        return anew  # the batch's own files are gone, too
 
     def _settled(self, file: ReadyFile) -> ReadyFile:
         """Take its rows; two files of a batch may have the same."""

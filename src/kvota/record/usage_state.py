@@ -83,7 +83,7 @@ class Usage:
         minutes: files with those that are closed.
         newest_us: the newest decision of each gateway that is waited for.
         number: how many files have been made of others; none gets a name twice.
-        uncounted: so many decisions had been in the record before usage was kept.
+        uncounted: so many decisions had been in the record before usage was kept, or were too old when they came.
     """
 
     seconds: tuple[UsageFile, ...] = ()

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kvota.files.command_name import called
 from kvota.files.whole_file import write_whole
 from kvota.model.errors import CorruptDataError
 from kvota.record.event_parquet import with_own_texts
@@ -40,6 +39,8 @@ from kvota.record.usage_sums import (
 )
 
 _HOUR_S = 3_600
+# What Arrow raises where bytes are not what they should be: of damaged blocks it says that a read failed.
+_DAMAGE = (pa.ArrowException, OSError)
 # Files of one hour, and lines in a file, from which on it is not merged with others any more.
 _FILES_MAX = 8
 _LINES_FULL = 1_000_000
@@ -117,7 +118,8 @@ class UsageStore:
 
         Raises:
             OSError: the disk does not take it.
-            CorruptDataError: a file that holds is damaged.
+            FileNotFoundError: a file that holds is gone.
+            CorruptDataError: one is damaged.
         """
         batch = list(came)
         newest = _largest(item.newest_us for item in batch)
@@ -144,7 +146,11 @@ class UsageStore:
         if rows.num_rows - int(is_closed.sum()) > self._open_rows_max:
             is_closed[:] = True  # what comes later are further lines
         closed, still_open = rows.filter(truths(is_closed)), rows.filter(truths(~is_closed))
-        new = list(self._put_minutes(minutes_of(closed), usage))
+        lines = minutes_of(closed)
+        is_old = minute_of(lines) < self._oldest_s(usage)
+        if is_old.any():
+            usage = replace(usage, uncounted=usage.uncounted + _decisions(lines, is_old))
+        new = list(self._put_minutes(lines.filter(truths(~is_old)), usage))
         number = usage.number + len(new)
         seconds: tuple[UsageFile, ...] = ()
         if still_open.num_rows:
@@ -153,10 +159,9 @@ class UsageStore:
         return replace(usage, seconds=seconds, minutes=usage.minutes + tuple(new), number=number)
 
     def _put_minutes(self, lines: pa.Table, usage: Usage) -> Iterator[UsageFile]:
-        """Write lines, those of each hour in a file; what is too old already is left out."""
-        minute = minute_of(lines)
-        hour = np.where(minute >= self._oldest_s(usage), minute // _HOUR_S, -1)
-        for number, of_hour in enumerate(np.unique(hour[hour >= 0])):
+        """Write lines, those of each hour in a file."""
+        hour = minute_of(lines) // _HOUR_S
+        for number, of_hour in enumerate(np.unique(hour)):
             inside = lines.filter(truths(hour == of_hour))
             yield self._put_lines(inside, usage.number + number)
 
@@ -205,10 +210,11 @@ def read_seconds(into: Path, file: UsageFile) -> pa.Table:
         CorruptDataError: it is damaged.
     """
     path = into / USAGE_FOLDER / file.name
+    content = pa.BufferReader(path.read_bytes())
     try:
-        with pa.ipc.open_file(pa.BufferReader(path.read_bytes())) as source:
+        with pa.ipc.open_file(content) as source:
             return source.read_all()
-    except pa.ArrowException as error:
+    except _DAMAGE as error:
         raise _damaged(path, error) from error
 
 
@@ -229,9 +235,30 @@ def read_minutes(into: Path, file: UsageFile, levels: Collection[str] = tuple(LE
                 group for group in range(source.num_row_groups) if _level(source, group) in levels
             ]
             lines = source.read_row_groups(groups).cast(MINUTES_SCHEMA)
-    except pa.ArrowException as error:
+    except _DAMAGE as error:
         raise _damaged(path, error) from error
     return lines
+
+
+def lines_in(into: Path, file: UsageFile, level: str) -> int:
+    """Return how many lines of a level a file of minutes has, which its footer says.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        CorruptDataError: it is damaged.
+    """
+    path = into / USAGE_FOLDER / file.name
+    with path.open("rb") as content:
+        try:
+            with pq.ParquetFile(content) as source:
+                groups = range(source.num_row_groups)
+                return sum(
+                    source.metadata.row_group(group).num_rows
+                    for group in groups
+                    if _level(source, group) == level
+                )
+        except _DAMAGE as error:
+            raise _damaged(path, error) from error
 
 
 def _level(source: pq.ParquetFile, group: int) -> object:
@@ -281,10 +308,7 @@ def _put(into: Path, name: str, content: pa.Buffer) -> None:
 
 
 def _damaged(path: Path, error: Exception) -> CorruptDataError:
-    return CorruptDataError(
-        f"{path} cannot be read ({error}). Remove the folder {path.parent}: usage is then kept anew from the next batch "
-        f"on; the decisions of the record are all there, and {called()} usage counts them without --minutes"
-    )
+    return CorruptDataError(f"{path} cannot be read ({error})")
 
 
 # ---------------------------------------------------------------- rows
@@ -306,6 +330,13 @@ def _largest(every: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def _before(rows: pa.Table, end_s: int | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     second = numbers_in(rows["second"])
     return np.zeros(len(second), np.bool_) if end_s is None else second < end_s
+
+
+def _decisions(lines: pa.Table, is_in: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    """Count the decisions of lines, each of which is in a line of every level."""
+    inside = lines.filter(truths(is_in))
+    of_one = inside.filter(pc.equal(inside["level"], next(iter(LEVELS))))
+    return int(numbers_in(of_one["decisions"]).sum())
 
 
 def _rows(usage: Usage) -> int:

@@ -3,10 +3,8 @@
 What a request counts as is the law of ``kvota usage``: a request that waited is in the record twice.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ import pyarrow.compute as pc
 
 from kvota.model.event import Outcome
 from kvota.model.quota_type import QuotaType
-from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
+from kvota.model.tags import kafka_names, sanitised
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -81,10 +79,6 @@ _TENANT_MINUTE = (*_TENANT, "window_start")
 
 # Combinations of names are counted with whole numbers up to this.
 _NUMBERS_MAX = 2**62
-
-# The tags of Kafka's own counters; groups and shares have others.
-_KAFKA_TAGS = re.compile(f"{CLIENT_ID_TAG}=([^,]*),{USER_TAG}=([^,]*)")
-_TEXTS_KEPT = 1 << 16
 
 
 def seconds_of(rows: pa.Table) -> pa.Table:
@@ -169,11 +163,16 @@ class Tenants:
     Attributes:
         totals: a row for each tenant: sums and the largest ones of its lines, else what its last line says.
         minute_max: the most that each used in a minute.
+        limit_share: the largest share of its own limit that each used in a minute, each minute by the limit that it
+            had; NaN: it never had one above 0.
+        was_blocked: in one minute its own limit was 0, and it used something or was held back all the same.
         of_line: which of ``totals`` each line is of.
     """
 
     totals: pa.Table
     minute_max: _Array
+    limit_share: _Array
+    was_blocked: _Array
     of_line: _Array
 
 
@@ -184,6 +183,7 @@ def by_tenant(lines: pa.Table) -> Tenants:
         _numbered([_codes(whole[name]) for name in _TENANT]), return_inverse=True
     )
     order = _order(whole["last_us"])
+    share, is_blocked = _of_limits(whole)
     ranks, sums = _summed(
         number,
         _ranks(order),
@@ -191,13 +191,34 @@ def by_tenant(lines: pa.Table) -> Tenants:
         most={
             "rate_max": numbers_in(whole["rate_max"]),
             "minute_max": numbers_in(whole["value_sum"]),
+            "limit_share": share,
+            "was_blocked": is_blocked.astype(np.int64),
         },
     )
     last = order[ranks]
     place = np.empty(len(there), np.int64)
     place[number[last]] = np.arange(len(last))
-    minute_max = sums.pop("minute_max")
-    return Tenants(_with(whole.take(_array(last)), sums), minute_max, place[number])
+    minute_max, share = sums.pop("minute_max"), sums.pop("limit_share")
+    was_blocked = sums.pop("was_blocked") > 0
+    return Tenants(
+        totals=_with(whole.take(_array(last)), sums),
+        minute_max=minute_max,
+        limit_share=np.where(share >= 0, share, np.nan),
+        was_blocked=was_blocked,
+        of_line=place[number],
+    )
+
+
+def _of_limits(lines: pa.Table) -> tuple[_Array, _Array]:
+    """Return which share of its own limit each line used (-1: there is none above 0), and whether a limit of 0 was in its way."""
+    limit, value = numbers_in(lines["limit_last"]), numbers_in(lines["value_sum"])
+    is_own = numbers_in(lines["limit_binds"]) > 0
+    share = np.full(len(limit), -1.0)
+    np.divide(np.maximum(value, 0.0), MINUTE_S * limit, out=share, where=is_own & (limit > 0))
+    held = numbers_in(lines["throttled"]) + numbers_in(lines["rejected"])
+    # A line without any decision and value is of requests that only waited for their turn.
+    only_waited = (numbers_in(lines["decisions"]) == 0) & (value == 0)
+    return share, is_own & (limit == 0) & ((value > 0) | (held > 0) | only_waited)
 
 
 def minute_of(lines: pa.Table) -> _Array:
@@ -281,31 +302,19 @@ def _with(lines: pa.Table, sums: Mapping[str, _Array]) -> pa.Table:
 def _binds(rows: pa.Table, names: Sequence[str]) -> _Array:
     """Tell of each row whether it was charged on a counter of just these names."""
     tags = _encoded(rows["tags"])
-    told = [_kafka_names(text) for text in tags.dictionary.to_pylist()]
+    told = [kafka_names(text) for text in tags.dictionary.to_pylist()]
     of_rows = numbers_in(tags.indices)
     binds: _Array = np.ones(rows.num_rows, np.bool_)
-    for name in ("user", "client_id"):
-        values = [None if found is None else found[name] for found in told]
+    for name, part in (("client_id", 0), ("user", 1)):
+        values = [None if found is None else found[part] for found in told]
         if name not in names:
             binds &= np.array([value == "" for value in values])[of_rows]
             continue
         texts = _encoded(rows[name])
-        places = {
-            _sanitised(text): place for place, text in enumerate(texts.dictionary.to_pylist())
-        }
+        places = {sanitised(text): place for place, text in enumerate(texts.dictionary.to_pylist())}
         codes = np.array([places.get(value, -1) if value else -1 for value in values])
         binds &= codes[of_rows] == numbers_in(texts.indices)
     return binds
-
-
-_sanitised = lru_cache(_TEXTS_KEPT)(sanitise)
-
-
-@lru_cache(_TEXTS_KEPT)
-def _kafka_names(tags: str) -> Mapping[str, str] | None:
-    """Return the names in Kafka's tags, as they are written there; None: they are others."""
-    found = _KAFKA_TAGS.fullmatch(tags)
-    return None if found is None else {"client_id": found[1], "user": found[2]}
 
 
 # ---------------------------------------------------------------- columns

@@ -114,10 +114,12 @@ def test_a_record_without_looks_is_a_negative_answer(
     [
         (["--by", "user"], "only with --tenants"),
         (["--master", "local[1]"], "only with --tenants or --save"),
+        (["--max-bad", "1", "--bad-file", "x"], "--max-bad, --bad-file: only with --tenants"),
+        (["--keep-events", "x"], "--keep-events: only with --tenants"),
         (["--save", ""], "names no place"),
         (["--tenants", "-c", "gateway.toml"], "limits of volumes"),
     ],
-    ids=["by", "master", "save", "config"],
+    ids=["by", "master", "bad", "keep", "save", "config"],
 )
 def test_what_does_nothing_is_refused(
     tmp_path: Path, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]

@@ -290,6 +290,77 @@ def test_where_the_folder_was_removed_it_begins_anew(tmp_path: Path) -> None:
     assert found.uncounted == 500
 
 
+@pytest.mark.parametrize("damage", ["cut", "other bytes", "gone"])
+@pytest.mark.parametrize("kind", ["seconds", "usage-minutes"])
+def test_damage_of_usage_keeps_no_decision_from_being_taken(
+    kind: str, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Each batch closes the minute before, and the eighth file of an hour makes them one.
+    rows = stretched(ROWS[:2_000], 60)
+    batch_of: dict[int, list[EventRow]] = {}
+    for row in rows:
+        batch_of.setdefault(row[0] // MINUTE_US, []).append(row)
+    taking = Taking(tmp_path)
+    came: list[EventRow] = []
+    damaged_at = None
+    for number, batch in enumerate(batch_of.values()):
+        taking.take(batch)
+        came += batch
+        found = [name for name in names(tmp_path) if name.startswith(kind)]
+        if number == 3:
+            damaged_at = tmp_path / USAGE_FOLDER / found[0]
+            whole = damaged_at.read_bytes()
+            half = len(whole) // 2
+            changed = {"cut": whole[:half], "other bytes": whole[:half] + bytes(len(whole) - half)}
+            if damage == "gone":
+                damaged_at.unlink()
+            else:
+                damaged_at.write_bytes(changed[damage])
+        if number > 3 and caplog.messages:
+            break
+
+    assert damaged_at is not None
+    assert rows_of(tmp_path) == sorted(came, key=lambda row: (row[2], row[3], row[1]))
+    (message,) = caplog.messages
+    assert "usage by the minute is kept anew" in message
+    assert damaged_at.name in message
+    found_usage = kept_usage(tmp_path, "user")
+    assert kept(found_usage.lines) == expected(batch, "user")
+    assert found_usage.uncounted == len(came) - len(batch)
+
+
+def test_more_lines_than_can_be_read_are_refused(tmp_path: Path) -> None:
+    rows = stretched(ROWS[:2_000], 60)
+    taking = Taking(tmp_path)
+    for batch in batches(rows, 500):
+        taking.take(batch)
+    every = usage_minutes(tmp_path, "user-client")
+    users = usage_minutes(tmp_path, "user")
+    few = users.num_rows
+
+    with pytest.raises(UsageError, match=f"at most {few}.*--last.*by user or by client alone"):
+        kept_usage(tmp_path, "user-client", lines_max=few)
+
+    assert every.num_rows > few
+    assert kept_usage(tmp_path, "user", lines_max=few).lines == users
+    of_last = kept_usage(tmp_path, "user-client", last_s=60, lines_max=few)
+    assert 0 < of_last.lines.num_rows < few
+    with pytest.raises(UsageError, match="Ask for less time"):
+        kept_usage(tmp_path, "user", lines_max=3)
+
+
+def test_what_is_too_old_when_it_comes_is_said(tmp_path: Path) -> None:
+    taking = Taking(tmp_path, usage_age_us=20 * MINUTE_US)
+    old = ROWS[:100]
+    new = [(row[0] + 60 * MINUTE_US, *row[1:]) for row in ROWS[100:200]]
+    taking.take(new)
+    taking.take(old)
+
+    decisions = sum(line.decisions for line in lines_of(old, "user").values())
+    assert kept_usage(tmp_path, "user").uncounted == decisions
+    assert kept(usage_minutes(tmp_path)) == expected(new, "user")
+
+
 def test_damage_is_named(tmp_path: Path) -> None:
     Taking(tmp_path).take(ROWS)
     for name in names(tmp_path):

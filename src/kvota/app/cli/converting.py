@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
 
 CONVERTING_OPTIONS = ("keep_events",)
+# Of what Spark reads; a record is read by Spark, too.
+BAD_OPTIONS = ("max_bad", "bad_file")
 _MAX_BAD = 0.01
 # So many bad lines are shown; the others are counted.
 _BAD_SHOWN = 3

@@ -6,16 +6,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.any_table import TABLE_OPTIONS
+from kvota.app.cli.converting import BAD_OPTIONS, CONVERTING_OPTIONS, given_options
 from kvota.app.cli.durations import duration_ms
 from kvota.app.cli.event_options import period
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import working
+from kvota.app.cli.request_log import LOG_OPTIONS
 from kvota.app.cli.spark_events import (
     add_event_options,
     add_save_option,
     add_top_option,
     check_save,
+    given_spark_options,
     save,
     say_hidden,
     spark_beside,
@@ -129,15 +133,14 @@ def _refuse_for_volumes(args: argparse.Namespace) -> None:
         msg = f"--request-log: brokers' logs tell nothing of volumes. Write {called()} forecast --tenants --request-log …"
         raise UsageError(msg)
     of_tenants = (("--by", args.by is not None), ("--table", args.table is not None))
-    of_spark = (
-        ("--master", args.master != "local[*]"),
-        ("--memory", args.memory is not None),
-        ("--conf", bool(args.conf)),
-    )
     if given := [option for option, is_there in of_tenants if is_there]:
         msg = f"{', '.join(given)}: only with --tenants; volumes have no tenants"
         raise UsageError(msg)
-    if args.save is None and (given := [option for option, is_there in of_spark if is_there]):
+    of_decisions = (*LOG_OPTIONS, *TABLE_OPTIONS, *CONVERTING_OPTIONS, *BAD_OPTIONS)
+    if given := given_options(args, of_decisions):
+        msg = f"{', '.join(given)}: only with --tenants; damaged files of volumes are named and left out"
+        raise UsageError(msg)
+    if args.save is None and (given := given_spark_options(args)):
         msg = (
             f"{', '.join(given)}: only with --tenants or --save; to forecast volumes needs no Spark"
         )

@@ -54,6 +54,9 @@ _TRIES = 3
 _Answer = TypeVar("_Answer")
 
 
+_MASTER = "local[*]"
+
+
 def add_event_options(
     parser: argparse.ArgumentParser, *, shows: bool = True
 ) -> argparse._ActionsContainer:
@@ -81,7 +84,7 @@ def add_spark_options(parser: argparse.ArgumentParser, *, connects: bool = True)
     server = "sc://HOST:15002 (Spark Connect), " if connects else ""
     parser.add_argument(
         "--master",
-        default="local[*]",
+        default=_MASTER,
         help=f"where Spark runs: local[2], spark://HOST:7077, {server}… (default: local[*])",
     )
     parser.add_argument(
@@ -98,6 +101,16 @@ def add_spark_options(parser: argparse.ArgumentParser, *, connects: bool = True)
         metavar="NAME=VALUE",
         help="a setting of Spark, e.g. spark.executor.memory=2g; may be repeated",
     )
+
+
+def given_spark_options(args: argparse.Namespace) -> list[str]:
+    """Return those of ``add_spark_options`` that somebody has given, as they are typed."""
+    of_spark = (
+        ("--master", args.master != _MASTER),
+        ("--memory", args.memory is not None),
+        ("--conf", bool(args.conf)),
+    )
+    return [option for option, is_there in of_spark if is_there]
 
 
 def add_save_option(parser: argparse.ArgumentParser, table: str) -> None:

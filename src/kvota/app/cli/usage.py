@@ -20,7 +20,7 @@ from kvota.app.cli.spark_events import (
 )
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
 from kvota.app.cli.usage_minutes import add_minutes_options, run_minutes
-from kvota.app.cli.usage_words import amount, unit_of
+from kvota.app.cli.usage_words import BARS, SHARED, amount, limit_cell, unit_of, would_be
 from kvota.app.text_table import sparkline, text_table
 from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_duration_ms, format_moment
@@ -31,15 +31,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = "{kvota} usage --events kvota-demo/shadow/record --by user --top 10"
 
-# How many bars a picture of the whole record has.
-_BARS = 24
-
 # Names that clients have; and the tags of counters, which a quota callback may have chosen.
 _WAYS = ("user", "client", "user-client")
 _TAGS = "tags"
-
-# What stands for the limit of somebody else.
-_SHARED = "*"
 
 Row = Mapping[str, Any]
 _Key = int  # a counter_id
@@ -126,7 +120,7 @@ def _read(record: Record, args: argparse.Namespace) -> _Used:
         users = {every["first_user"], every["last_user"]}
         bars: dict[_Key, list[float]] = {}
         if args.output == "table" and rows:
-            window_s = -(-rows[0]["window_s"] // _BARS)
+            window_s = -(-rows[0]["window_s"] // BARS)
             first = rows[0]["start_us"] // 1_000_000 // window_s
             count = -(-rows[0]["window_s"] // window_s) + 1
             bars = {row["counter_id"]: [0.0] * count for row in rows}
@@ -192,10 +186,10 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
             "all" if row["node_id"] == -1 else str(row["node_id"]),
             f"{row['events']:,}",
             *(_rate(row, name, raw=args.raw) for name in ("rate_mean", "rate_p95", "rate_10s_max")),
-            _limit_cell(row, raw=args.raw),
+            limit_cell(row, raw=args.raw),
             "" if row["limit_share"] is None else f"{row['limit_share']:.0%}",
-            _would_be(row, row["throttled"]),
-            _would_be(row, row["rejected"]),
+            would_be(row, row["throttled"]),
+            would_be(row, row["rejected"]),
             sparkline(used.bars[row["counter_id"]]),
         ]
         for row in totals
@@ -213,18 +207,6 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     return f"{span} from {start} UTC; rates per broker\n\n{table}"
 
 
-def _limit_cell(row: Row, *, raw: bool) -> str:
-    if row["limit_last"] is None:
-        return "none"
-    return _rate(row, "limit_last", raw=raw) if row["limit_binds"] else _SHARED
-
-
-def _would_be(row: Row, count: int) -> str:
-    """Return a share of decisions; in shadow mode nobody was held back."""
-    share = f"{count / max(row['decisions'], 1):.1%}"
-    return share if row["enforced"] or not count else f"would be {share}"
-
-
 def _notes(used: _Used, args: argparse.Namespace) -> list[str]:
     notes = []
     if used.is_anonymous and args.by == "user":
@@ -235,12 +217,12 @@ def _notes(used: _Used, args: argparse.Namespace) -> list[str]:
     if any(not row["has_other_tags"] for row in shared):
         others = " or ".join(f"--by {way}" for way in _WAYS if way != args.by)
         notes.append(
-            f'"{_SHARED}": the limit is of a counter that this line is not alone on, or has only a part '
+            f'"{SHARED}": the limit is of a counter that this line is not alone on, or has only a part '
             f"of: {others} shows it"
         )
     if any(row["has_other_tags"] for row in shared):
         notes.append(
-            f'"{_SHARED}": the limit is that of a group which a quota callback makes: --by {_TAGS} shows it'
+            f'"{SHARED}": the limit is that of a group which a quota callback makes: --by {_TAGS} shows it'
         )
     return notes
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.spark_events import Record, first_of
+from kvota.app.cli.usage_words import SHARED
 from kvota.app.text_table import text_table, wrapped
 from kvota.model.plain_text import on_one_line
 from kvota.model.units import format_duration_ms
@@ -17,9 +18,6 @@ Row = Mapping[str, Any]
 
 # Quotas on producer ids are of users: so they are nobody else's.
 _OWN = ("user", "tags")
-
-# What stands for the limit of somebody else.
-_SHARED = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def _limit_cell(row: Row, args: argparse.Namespace) -> str:
     limit = _limit(row)
     if limit is None:
         return "none"
-    return f"{limit:g}" if args.by in _OWN else _SHARED
+    return f"{limit:g}" if args.by in _OWN else SHARED
 
 
 def _ratio(row: Row, args: argparse.Namespace) -> float | None:

@@ -1,4 +1,8 @@
-"""``kvota usage --minutes`` shows what ``kvota ingest`` keeps of usage, without Spark."""
+"""``kvota usage --minutes`` shows what ``kvota ingest`` keeps of usage, without Spark.
+
+Producer ids are left out: different ids are counted there, in windows of their own, and charges of minutes do not say
+how many those are.
+"""
 
 import argparse
 import sys
@@ -6,27 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvota.app.cli.any_table import TABLE_OPTIONS
+from kvota.app.cli.converting import BAD_OPTIONS, CONVERTING_OPTIONS, given_options
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.event_options import period
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
-from kvota.app.cli.spark_events import say_hidden
-from kvota.app.cli.usage_words import amount, unit_of
+from kvota.app.cli.request_log import LOG_OPTIONS
+from kvota.app.cli.spark_events import given_spark_options, say_hidden
+from kvota.app.cli.usage_words import BARS, SHARED, amount, limit_cell, unit_of, would_be
 from kvota.app.text_table import sparkline, text_table
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 from kvota.model.plain_text import on_one_line
+from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms, format_moment
 
 if TYPE_CHECKING:
     from kvota.record.kept_usage import KeptUsage
 
-# How many bars a picture has.
-_BARS = 24
 _MINUTE_S = 60
-
-# What stands for the limit of somebody else.
-_SHARED = "*"
+# Without a time that somebody names: of thousands of tenants all that is kept are hundreds of millions of minutes.
+_LAST_MS = 3_600_000
 
 Row = Mapping[str, Any]
 
@@ -42,7 +47,8 @@ def add_minutes_options(parser: argparse.ArgumentParser) -> None:
         "--last",
         type=duration_above_0_ms,
         metavar="TIME",
-        help="with --minutes: so much before the newest decision, in whole minutes, e.g. 15m",
+        help="with --minutes: so much before the newest decision, in whole minutes, e.g. 15m (default: --last 1h, unless "
+        "--since or --until names a time)",
     )
 
 
@@ -51,13 +57,16 @@ def run_minutes(args: argparse.Namespace) -> int:
     _check(args)
     from kvota.record.kept_usage import kept_usage
 
-    last_s = None if args.last is None else -(-args.last // 1000)
+    last_ms = args.last
+    if last_ms is None and args.since is None and args.until is None:
+        last_ms = _LAST_MS
+    last_s = None if last_ms is None else -(-last_ms // 1000)
     kept = kept_usage(args.events[0], args.by, period=period(args), last_s=last_s)
     used = _used(kept, args.top)
     if args.output == "json":
         print_json(_json(used, kept, args))
     elif used.rows:
-        print(_table(used, args))
+        print(_table(used, args, is_last_hour=last_ms is not None and args.last is None))
     elif kept.latest_us is None:
         print("no usage has been kept yet")
     else:
@@ -85,6 +94,12 @@ def _check(args: argparse.Namespace) -> None:
     if args.save is not None:
         msg = "--save keeps what Spark counts; what --minutes shows is a table already: the files of _usage in the record"
         raise UsageError(msg)
+    given = given_options(
+        args, (*LOG_OPTIONS, *TABLE_OPTIONS, *CONVERTING_OPTIONS, *BAD_OPTIONS)
+    ) + given_spark_options(args)
+    if given:
+        msg = f"{', '.join(given)}: not with --minutes, which reads what has been counted already and needs no Spark"
+        raise UsageError(msg)
     if args.last is not None and (args.since is not None or args.until is not None):
         msg = "--last and --since or --until name two times; take one away"
         raise UsageError(msg)
@@ -98,25 +113,31 @@ class _Used:
         rows: the first ones of the ranking, with their ``minutes``.
         tenants: how many there are in all.
         events: of all of them.
-        start_s: when the first minute begins.
+        start_s: when the first minute begins; None: nobody used anything.
         span_s: from then up to the newest decision.
+        ids: so many lines of producer ids are left out.
     """
 
     rows: Sequence[Row]
     tenants: int
     events: int
-    start_s: int
-    span_s: int
+    start_s: int | None
+    span_s: int | None
+    ids: int
 
 
 def _used(kept: "KeptUsage", top: int) -> _Used:
     import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     from kvota.record.usage_sums import by_tenant, minute_of, numbers_in, truths
 
-    lines = kept.lines
+    is_id = pc.equal(kept.lines["quota_type"].cast(pa.string()), QuotaType.PRODUCER_ID.value)
+    lines = kept.lines.filter(pc.invert(is_id))
+    ids = kept.lines.num_rows - lines.num_rows
     if not lines.num_rows:
-        return _Used([], 0, 0, 0, 1)
+        return _Used([], 0, 0, None, None, ids)
     minute = minute_of(lines)
     start_s, end_s = int(minute.min()), int(minute.max()) + _MINUTE_S
     latest_s = (kept.latest_us or 0) // 1_000_000 + 1
@@ -124,11 +145,12 @@ def _used(kept: "KeptUsage", top: int) -> _Used:
     tenants = by_tenant(lines)
     totals = tenants.totals
     most_per_s = tenants.minute_max / _MINUTE_S
-    limits = numbers_in(totals["limit_last"])
-    binds = (numbers_in(totals["limit_binds"]) > 0) & (limits > 0)
-    share = np.divide(most_per_s, limits, out=np.full(len(limits), -1.0), where=binds)
+    share, was_blocked = tenants.limit_share, tenants.was_blocked
+    has_share = ~np.isnan(share)
+    # Who was blocked is beyond any share; who never had a limit comes last.
+    rank = np.where(was_blocked, np.inf, np.where(has_share, share, -1.0))
     values = numbers_in(totals["value_sum"])
-    chosen = np.lexsort((-values, -share))[:top]
+    chosen = np.lexsort((-values, -np.where(has_share, share, -1.0), -rank))[:top]
     every: list[dict[str, Any]] = []
     for place in chosen.tolist():
         row = _plain(totals.slice(place, 1))[0]
@@ -138,12 +160,13 @@ def _used(kept: "KeptUsage", top: int) -> _Used:
             | {
                 "rate_mean": row["value_sum"] / span_s,
                 "rate_60s_max": float(most_per_s[place]),
-                "limit_share": float(share[place]) if binds[place] else None,
+                "limit_share": float(share[place]) if has_share[place] else None,
+                "was_blocked": bool(was_blocked[place]),
                 "minutes": sorted(of_tenant, key=lambda line: line["start_s"]),
             }
         )
     events = int(numbers_in(totals["events"]).sum())
-    return _Used(every, totals.num_rows, events, start_s, span_s)
+    return _Used(every, totals.num_rows, events, start_s, span_s, ids)
 
 
 def _plain(lines: Any) -> list[dict[str, Any]]:
@@ -157,7 +180,7 @@ def _plain(lines: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _table(used: _Used, args: argparse.Namespace) -> str:
+def _table(used: _Used, args: argparse.Namespace, *, is_last_hour: bool) -> str:
     from kvota.record.usage_sums import LEVELS
 
     names = LEVELS[args.by]
@@ -185,10 +208,10 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
                 amount(row["quota_type"], row[name], raw=args.raw)
                 for name in ("rate_mean", "rate_60s_max", "rate_max")
             ),
-            _limit_cell(row, raw=args.raw),
-            "" if row["limit_share"] is None else f"{row['limit_share']:.0%}",
-            _would_be(row, row["throttled"]),
-            _would_be(row, row["rejected"]),
+            limit_cell(row, raw=args.raw),
+            _share_cell(row),
+            would_be(row, row["throttled"]),
+            would_be(row, row["rejected"]),
             sparkline(_bars(row, used)),
         ]
         for row in used.rows
@@ -201,33 +224,33 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
         keys=header.index("broker") + 1,
         names=range(len(names)),
     )
-    span = format_duration_ms(used.span_s * 1000)
-    start = format_moment(used.start_s * 1_000_000)
-    return f"{span} from {start} UTC; rates per broker\n\n{table}"
+    start_s, span_s = _time_of(used)
+    span, start = format_duration_ms(span_s * 1000), format_moment(start_s * 1_000_000)
+    last = " (--last 1h)" if is_last_hour else ""
+    return f"{span} from {start} UTC{last}; rates per broker\n\n{table}"
+
+
+def _share_cell(row: Row) -> str:
+    share = "" if row["limit_share"] is None else f"{row['limit_share']:.0%}"
+    return "limit 0" if row["was_blocked"] else share
+
+
+def _time_of(used: _Used) -> tuple[int, int]:
+    """Return when it begins, and how long it is; with rows it has both."""
+    return used.start_s or 0, used.span_s or 1
 
 
 def _bars(row: Row, used: _Used) -> list[float]:
     """Return what is drawn: a bar for each minute, or for several where there are many."""
-    minutes = -(-used.span_s // _MINUTE_S)
-    each = -(-minutes // _BARS)
+    start_s, span_s = _time_of(used)
+    minutes = -(-span_s // _MINUTE_S)
+    each = -(-minutes // BARS)
     bars = [0.0] * -(-minutes // each)
     for line in row["minutes"]:
-        place = (line["start_s"] - used.start_s) // _MINUTE_S // each
+        place = (line["start_s"] - start_s) // _MINUTE_S // each
         if place < len(bars):  # else of a clock that is ahead
             bars[place] += line["value_sum"]
     return bars
-
-
-def _limit_cell(row: Row, *, raw: bool) -> str:
-    if row["limit_last"] is None:
-        return "none"
-    return amount(row["quota_type"], row["limit_last"], raw=raw) if row["limit_binds"] else _SHARED
-
-
-def _would_be(row: Row, count: int) -> str:
-    """Return a share of decisions; in shadow mode nobody was held back."""
-    share = f"{count / max(row['decisions'], 1):.1%}"
-    return share if row["enforced"] or not count else f"would be {share}"
 
 
 def _is_late(row: Row) -> bool:
@@ -242,12 +265,20 @@ def _notes(used: _Used, kept: "KeptUsage") -> list[str]:
         )
     if any(row["limit_last"] is not None and not row["limit_binds"] for row in used.rows):
         notes.append(
-            f'"{_SHARED}": the limit is of a counter of other names: another --by shows it, or it is a group\'s'
+            f'"{SHARED}": the limit is of a counter of other names: another --by shows it, or it is a group\'s'
+        )
+    if any(row["was_blocked"] for row in used.rows):
+        notes.append(
+            '"limit 0": for a minute its limit was 0, as at a full disk, and it went on asking'
+        )
+    if used.ids:
+        notes.append(
+            f"{used.ids:,} lines of new producer ids are left out; without --minutes they are shown"
         )
     if kept.uncounted:
         notes.append(
-            f"{kept.uncounted:,} decisions had been in the record before usage was kept, and are not in it; without "
-            "--minutes they are counted"
+            f"{kept.uncounted:,} decisions had been in the record before usage was kept, or were older than --usage-age-max "
+            "when they came, and are not in it; without --minutes they are counted"
         )
     return notes
 
@@ -256,7 +287,7 @@ def _json(used: _Used, kept: "KeptUsage", args: argparse.Namespace) -> dict[str,
     return {
         "by": args.by,
         "latest_us": kept.latest_us,
-        "start_us": used.start_s * 1_000_000,
+        "start_us": None if used.start_s is None else used.start_s * 1_000_000,
         "span_s": used.span_s,
         "uncounted_decisions": kept.uncounted,
         "hidden_rows": used.tenants - len(used.rows),
@@ -278,6 +309,7 @@ def _json_row(row: Row) -> dict[str, object]:
         "rate_mean_per_s": row["rate_mean"],
         "rate_60s_max_per_s": row["rate_60s_max"],
         "limit_ratio": row["limit_share"],
+        "limit_was_0": row["was_blocked"],
         "has_late_events": _is_late(row),
         "minutes": [
             {"start_us": line["start_s"] * 1_000_000} | _json_counts(line)

@@ -1,7 +1,15 @@
 """How commands over a record write what was used."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.planning.plan_line import format_quota
+
+# How many bars a picture has.
+BARS = 24
+# What stands for the limit of somebody else.
+SHARED = "*"
 
 _RAW_UNITS = {Unit.BYTES_PER_S: " B/s", Unit.PERCENT: " %"}
 
@@ -18,3 +26,16 @@ def amount(quota_type: str, rate: float, *, raw: bool) -> str:
 def unit_of(quota_type: str) -> str:
     """Return what a value of this quota type counts."""
     return FACTS[QuotaType(quota_type)].value_unit if quota_type in FACTS else ""
+
+
+def limit_cell(row: Mapping[str, Any], *, raw: bool) -> str:
+    """Write the limit that was in force at last, where it is this line's own."""
+    if row["limit_last"] is None:
+        return "none"
+    return amount(row["quota_type"], row["limit_last"], raw=raw) if row["limit_binds"] else SHARED
+
+
+def would_be(row: Mapping[str, Any], count: int) -> str:
+    """Write a share of decisions; in shadow mode nobody was held back."""
+    share = f"{count / max(row['decisions'], 1):.1%}"
+    return share if row["enforced"] or not count else f"would be {share}"
