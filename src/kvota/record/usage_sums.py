@@ -253,6 +253,14 @@ def truths(values: _Array) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, packed])
 
 
+def but_type(lines: pa.Table, quota_type: QuotaType) -> pa.Table:
+    """Return lines without those of a quota type."""
+    whole = _whole(lines)
+    if not whole.num_rows:
+        return whole
+    return whole.filter(truths(~_is(whole["quota_type"], quota_type)))
+
+
 def in_packing_order(lines: pa.Table) -> pa.Table:
     """Return lines so that files of them are small: each tenant's together."""
     whole = _whole(lines)

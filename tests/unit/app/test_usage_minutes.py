@@ -11,6 +11,7 @@ from tests.unit.record.record_files import as_table, put
 from tests.unit.record.usage_oracle import lines_of
 
 from kvota.app.cli.main import main
+from kvota.model.tags import tags_text
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.ingested import IngestFolder, write_ready
 from kvota.testing.recorded_traffic import START_US, EventRow, RecordedTraffic
@@ -45,7 +46,7 @@ def used(user: str, minute: int, per_s: float, limit: float | None, **others: ob
         "ts_us": BEGIN_US + minute * MINUTE_US,
         "user": user,
         "client_id": "app",
-        "tags": f"client-id=,user={user}",
+        "tags": tags_text({"client-id": "", "user": user}),
         "quota_type": "PRODUCE",
         "outcome": "admitted",
         "enforced": True,
@@ -161,7 +162,10 @@ def test_lines_are_ranked_by_the_share_of_their_limit(
     assert "1 lines of new producer ids are left out" in said.err
 
 
-def test_the_table_says_the_same(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_the_same(
+    record: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     options = ("--last", "3m", "--top", "2")
     rows: list[dict[str, object]] = shown(capsys, record, *options)["rows"]  # type: ignore[assignment]
     assert max(len(row["minutes"]) for row in rows) <= 3  # type: ignore[arg-type]
@@ -232,7 +236,8 @@ def test_late_rows_and_rows_of_before_are_told(
         folder.publish("q", number, [ready], repeated=0)
     folder.close()
 
-    assert main(["usage", "--events", str(tmp_path), "--minutes"]) == 0
+    options = ("--since", "2000-01-01", "--top", "100")
+    assert main(["usage", "--events", str(tmp_path), "--minutes", *options]) == 0
 
     told = capsys.readouterr().err
     assert "came after their minute had been closed" in told

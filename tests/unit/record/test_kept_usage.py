@@ -295,31 +295,30 @@ def test_where_the_folder_was_removed_it_begins_anew(tmp_path: Path) -> None:
 def test_damage_of_usage_keeps_no_decision_from_being_taken(
     kind: str, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Each batch closes the minute before, and the eighth file of an hour makes them one.
-    rows = stretched(ROWS[:2_000], 60)
-    batch_of: dict[int, list[EventRow]] = {}
-    for row in rows:
-        batch_of.setdefault(row[0] // MINUTE_US, []).append(row)
-    taking = Taking(tmp_path)
+    # Each batch closes a minute before, and the eighth file of an hour makes them one.
+    hour_us = START_US // 3_600_000_000 * 3_600_000_000
+    folder = IngestFolder.open(tmp_path)
     came: list[EventRow] = []
-    damaged_at = None
-    for number, batch in enumerate(batch_of.values()):
-        taking.take(batch)
+    for minute in range(20):
+        batch = [
+            (hour_us + minute * MINUTE_US + number, *row[1:])
+            for number, row in enumerate(GATEWAYS[0][50 * minute : 50 * minute + 50])
+        ]
+        ready = write_ready(tmp_path, f"events-ingest-q-{minute}.parquet", as_table(batch))
+        folder.publish("q", minute, [ready], repeated=0)
         came += batch
-        found = [name for name in names(tmp_path) if name.startswith(kind)]
-        if number == 3:
-            damaged_at = tmp_path / USAGE_FOLDER / found[0]
+        if minute == 3:
+            first = next(name for name in names(tmp_path) if name.startswith(kind))
+            damaged_at = tmp_path / USAGE_FOLDER / first
             whole = damaged_at.read_bytes()
             half = len(whole) // 2
-            changed = {"cut": whole[:half], "other bytes": whole[:half] + bytes(len(whole) - half)}
-            if damage == "gone":
-                damaged_at.unlink()
-            else:
-                damaged_at.write_bytes(changed[damage])
-        if number > 3 and caplog.messages:
+            damaged_at.unlink()
+            if damage != "gone":
+                damaged_at.write_bytes(whole[:half] + bytes(half if damage == "other bytes" else 0))
+        if caplog.messages:
             break
+    folder.close()
 
-    assert damaged_at is not None
     assert rows_of(tmp_path) == sorted(came, key=lambda row: (row[2], row[3], row[1]))
     (message,) = caplog.messages
     assert "usage by the minute is kept anew" in message

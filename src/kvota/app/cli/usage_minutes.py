@@ -128,13 +128,10 @@ class _Used:
 
 def _used(kept: "KeptUsage", top: int) -> _Used:
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
-    from kvota.record.usage_sums import by_tenant, minute_of, numbers_in, truths
+    from kvota.record.usage_sums import but_type, by_tenant, minute_of, numbers_in, truths
 
-    is_id = pc.equal(kept.lines["quota_type"].cast(pa.string()), QuotaType.PRODUCER_ID.value)
-    lines = kept.lines.filter(pc.invert(is_id))
+    lines = but_type(kept.lines, QuotaType.PRODUCER_ID)
     ids = kept.lines.num_rows - lines.num_rows
     if not lines.num_rows:
         return _Used([], 0, 0, None, None, ids)
