@@ -104,7 +104,7 @@ def test_duplicated_late_and_reordered_decisions_are_there_once_and_replay_in_th
         "json",
     )
     told = []
-    for more in ((), ("--minutes",)):
+    for more in ((), ("--minutes", "--since", "2000-01-01")):
         assert main([*usage, *more]) == 0
         rows = json.loads(capsys.readouterr().out)["rows"]
         told.append(

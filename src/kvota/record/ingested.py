@@ -27,6 +27,7 @@ from kvota.record.event_file import runs_in_table
 from kvota.record.event_parquet import parquet_bytes
 from kvota.record.found_events import look_into
 from kvota.record.ledger import Ledger, RunKey, Span, rows_of_runs, spans_in
+from kvota.record.places import USAGE_FOLDER
 from kvota.record.usage_state import AGE_MAX_US, Summed, Usage
 from kvota.record.usage_store import UsageStore, remove_seconds, write_seconds
 
@@ -330,7 +331,12 @@ class IngestFolder:
                 runs = _taken_in(self.into)
                 self._note(Progress(runs=runs, usage=_uncounted(runs)))
             if not self._usage.is_there(self.progress.usage):  # somebody has removed it
-                self._note(replace(self.progress, usage=_uncounted(self.progress.runs)))
+                logger.warning(
+                    "usage by the minute is kept anew: files of %s are gone",
+                    self.into / USAGE_FOLDER,
+                )
+                anew = replace(_uncounted(self.progress.runs), number=self.progress.usage.number)
+                self._note(replace(self.progress, usage=anew))
             self._usage.remove_others(self.progress.usage)
         except OSError as error:
             raise _unusable(self.into, error) from error

@@ -154,7 +154,7 @@ def _check_few(into: Path, by: str, files: Sequence[UsageFile], lines_max: int) 
         return
     coarser = ", or by user or by client alone" if by == "user-client" else ""
     msg = (
-        f"{count:,} lines of minutes are of that time, and at most {lines_max:,} are read at once. Ask for less time (--last, "
+        f"{count:,} lines of minutes are in the files of that time, and at most {lines_max:,} are read at once. Ask for less time (--last, "
         f"--since and --until; in Python: period){coarser}; {called()} usage without --minutes counts any time"
     )
     raise UsageError(msg)

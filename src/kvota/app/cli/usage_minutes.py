@@ -266,7 +266,8 @@ def _notes(used: _Used, kept: "KeptUsage") -> list[str]:
         )
     if any(row["was_blocked"] for row in used.rows):
         notes.append(
-            '"limit 0": for a minute its limit was 0, as at a full disk, and it went on asking'
+            '"limit 0": at the end of a minute its limit was 0, as at a full disk, and in that minute it used something or was '
+            "held back"
         )
     if used.ids:
         notes.append(
