@@ -29,6 +29,7 @@ from kvota.record.usage_state import (
 from kvota.record.usage_sums import (
     LEVELS,
     MINUTES_SCHEMA,
+    SECONDS_SCHEMA,
     in_packing_order,
     joined,
     minute_of,
@@ -39,8 +40,8 @@ from kvota.record.usage_sums import (
 )
 
 _HOUR_S = 3_600
-# What Arrow raises where bytes are not what they should be: of damaged blocks it says that a read failed.
-_DAMAGE = (pa.ArrowException, OSError)
+# What Arrow raises where bytes are not what they should be: of damaged blocks it says that a read failed, and names may be others.
+_DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError)
 # Files of one hour, and lines in a file, from which on it is not merged with others any more.
 _FILES_MAX = 8
 _LINES_FULL = 1_000_000
@@ -213,9 +214,11 @@ def read_seconds(into: Path, file: UsageFile) -> pa.Table:
     content = pa.BufferReader(path.read_bytes())
     try:
         with pa.ipc.open_file(content) as source:
-            return source.read_all()
+            rows = source.read_all().select(SECONDS_SCHEMA.names).cast(SECONDS_SCHEMA)
+        rows.validate(full=True)
     except _DAMAGE as error:
         raise _damaged(path, error) from error
+    return rows
 
 
 def read_minutes(into: Path, file: UsageFile, levels: Collection[str] = tuple(LEVELS)) -> pa.Table:
@@ -229,7 +232,9 @@ def read_minutes(into: Path, file: UsageFile, levels: Collection[str] = tuple(LE
     content = pa.BufferReader(path.read_bytes())
     texts = [field.name for field in MINUTES_SCHEMA if pa.types.is_dictionary(field.type)]
     try:
-        with pq.ParquetFile(content, read_dictionary=texts) as source:
+        with pq.ParquetFile(
+            content, read_dictionary=texts, page_checksum_verification=True
+        ) as source:
             # A row group has the lines of one level.
             groups = [
                 group for group in range(source.num_row_groups) if _level(source, group) in levels
