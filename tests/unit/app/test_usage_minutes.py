@@ -133,6 +133,8 @@ def test_lines_are_ranked_by_the_share_of_their_limit(
             used("refused", 0, 1.0, 10.0),
             used("refused", 1, 5.0, 0.0, outcome="rejected", quota_type="PRODUCE", enforced=False),
             used("waits", 1, 0.0, 0.0, outcome="rejected"),
+            used("throttled", 0, 2.0, 10.0),
+            used("throttled", 1, 0.0, 0.0, outcome="throttled"),
             used("idle", 0, 6.0, 10.0),
             used("idle", 1, 0.0, 0.0),
             used("ids", 0, 1e9, 1.0, quota_type="PRODUCER_ID"),
@@ -143,6 +145,7 @@ def test_lines_are_ranked_by_the_share_of_their_limit(
     rows: list[dict[str, object]] = told["rows"]  # type: ignore[assignment]
     found = [(row["user"], row["enforced"], row["limit_ratio"], row["limit_was_0"]) for row in rows]
     assert found == [
+        ("throttled", True, 0.2, True),
         ("refused", False, None, True),
         ("waits", True, None, True),
         ("was over", True, 1.5, False),
@@ -156,6 +159,7 @@ def test_lines_are_ranked_by_the_share_of_their_limit(
     assert main(["usage", "--events", str(into), "--minutes"]) == 0
     said = capsys.readouterr()
     assert [line.split("  ")[0] for line in said.out.splitlines() if "limit 0" in line] == [
+        "throttled",
         "refused",
         "waits",
     ]

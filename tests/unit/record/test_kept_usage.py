@@ -275,7 +275,9 @@ def test_what_was_there_before_is_not_counted_and_that_is_told(tmp_path: Path) -
     assert kept_usage(tmp_path, "user").uncounted == 500
 
 
-def test_where_the_folder_was_removed_it_begins_anew(tmp_path: Path) -> None:
+def test_where_the_folder_was_removed_it_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     taking = Taking(tmp_path)
     taking.take(ROWS[:500])
     for name in names(tmp_path):
@@ -285,6 +287,7 @@ def test_where_the_folder_was_removed_it_begins_anew(tmp_path: Path) -> None:
 
     taking.take(ROWS[500:600])
 
+    assert f"files of {tmp_path / USAGE_FOLDER} are gone" in caplog.text
     found = kept_usage(tmp_path, "user")
     assert kept(found.lines) == expected(ROWS[500:600], "user")
     assert found.uncounted == 500
