@@ -111,7 +111,8 @@ class Reload:
                     callback = await quota_callback.prepare(chosen, quotas.configured())
                 except ConfigurationError as error:
                     raise placed(error, config, settings) from None
-            lines = self._put_in_force(in_file, settings, written, callback)
+            renewed = await self._look_upstream(config)
+            lines = self._put_in_force(in_file, settings, written, callback, renewed)
         edited = await self._edited(lines)
         self._gateway.counts.reloads["done"] += 1
         quotas = self._store.quotas
@@ -155,14 +156,28 @@ class Reload:
             return self._running.settings
         return stored
 
+    async def _look_upstream(self, config: GatewayConfig) -> list[str]:
+        """Take other files of ``upstream.tls`` into force, on another thread: a disk that hangs keeps no traffic waiting.
+
+        Raises:
+            TlsSettingError: they cannot be used.
+        """
+        upstream = self._gateway.settings.upstream_tls
+        # With other settings the files of before may have gone.
+        if upstream is None or upstream != config.gateway.upstream_tls:
+            return []
+        line = await asyncio.to_thread(upstream.look)
+        return [f"upstream.tls: {line}"] if line else []
+
     def _put_in_force(
         self,
         in_file: GatewayConfig,
         settings: Settings,
         written: ClientQuotas | None,
         callback: PreparedCallback | None,
+        renewed: Sequence[str],
     ) -> list[str]:
-        """Go by all this from now on; returns what is another now."""
+        """Go by all this from now on; returns what is another now, behind what has been ``renewed`` already."""
         before, config = self._running.config, overlaid(in_file, settings)
         # First: where it cannot be shown any more, nothing is another.
         shown = [
@@ -172,10 +187,7 @@ class Reload:
             )
             if one is not None and listener.tls is not None and (line := one.replace(listener.tls))
         ]
-        upstream = self._gateway.settings.upstream_tls
-        is_same = upstream == config.gateway.upstream_tls  # else the files of before may have gone
-        if upstream is not None and is_same and (line := upstream.look()):
-            shown.append(f"upstream.tls: {line}")
+        shown += renewed
         self._running.replace(_running(self._running.written, in_file), settings)
         quotas_before, stored_before = self._gateway.shared.engine.quotas, self._store.quotas
         if written is not None and isinstance(self._store, TomlStore):

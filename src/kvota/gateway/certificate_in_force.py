@@ -41,10 +41,16 @@ class CertificateInForce:
             TlsSettingError: they cannot be used, and what was in force stays; said once for each change.
         """
         state = self.tls.state
-        if state in (self._seen, self._refused):
+        if state == self._seen:
             return ""
-        self._refused = state
-        return self._put_in_force(self.tls, state)
+        # Tried again, and not said again: it may not have been the file's fault (no descriptor was left, say).
+        is_said, self._refused = state == self._refused, state
+        try:
+            return self._put_in_force(self.tls, state)
+        except TlsSettingError:
+            if is_said:
+                return ""
+            raise
 
     def replace(self, tls: ServerTls) -> str:
         """Go by other settings, or by the same and the files as they are now; as ``look``."""
@@ -82,6 +88,8 @@ async def watch_certificates(watched: Mapping[str, Renewable]) -> None:
                 # The two files of a pair are not renewed in one moment, so it may be right soon.
                 words = "%s.%s: the certificate in force stays: %s"
                 log.error(words, setting, error.setting, error)  # noqa: TRY400  (its text says all)
+            except Exception:  # a file must not end the gateway
+                log.exception("%s: the certificate in force stays", setting)
             else:
                 if line:
                     log.info("%s: %s", setting, line)

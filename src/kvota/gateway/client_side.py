@@ -28,6 +28,7 @@ from kvota.model.address import Address
 from kvota.model.client_quotas import CONNECTION_RATE_KEY
 from kvota.model.errors import ProtocolError
 from kvota.session.pausing import Reason
+from kvota.session.topology import Advertised
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +90,7 @@ class ClientSide(Side):
         reception = self._reception
         destination = reception.dialler.destination(self._entrance.node_id)
         node_id = reception.dialler.node_of(destination.address)
-        told = self._entrance.listener.advertised
-        address_of = reception.means.shared.topology.told_by(told)
+        address_of = reception.means.shared.topology.told_by(self._told)
         self.driver = Driver(
             reception.means,
             self,
@@ -111,10 +111,16 @@ class ClientSide(Side):
         self.transport.set_write_buffer_limits(high=reception.means.limits.write_buffer_bytes)
         reception.means.backlog.came(self)
 
+    @property
+    def _told(self) -> Advertised:
+        return self._entrance.listener.advertised
+
     def _comes_too_fast(self, node_id: int) -> bool:
         """True where its address has begun more connections than it may, and that counts."""
         reception, host = self._reception, self.driver.host
-        brokers = reception.dialler.brokers_known if node_id == ANY_NODE else 1
+        brokers = 1
+        if node_id == ANY_NODE:
+            brokers = reception.dialler.brokers_known or len(self._told.node_ids)
         throttle_ms = reception.rates.throttle_ms(host, node_id, time_ns() // 1_000_000, brokers)
         if not throttle_ms:
             return False
@@ -212,8 +218,11 @@ class ClientSide(Side):
             driver.destination = dialler.destination(node_id)
             address = driver.destination.address
             self._machine.redialled(address, dialler.node_of(address))
-        if self._entrance.is_of_all_nodes:  # which one it is for is known only now
-            self._comes_too_fast(dialler.node_of(driver.destination.address))
+        # Which one it is for is known only now. Who is held back has no place.
+        if self._entrance.is_of_all_nodes and self._comes_too_fast(
+            dialler.node_of(driver.destination.address)
+        ):
+            self._reception.places.leave(driver)
 
     def tls_failed(self, tls: TlsTransport, error: Exception) -> None:
         """They have not, or what has come since is damaged."""

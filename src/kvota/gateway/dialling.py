@@ -94,8 +94,8 @@ class Dialler:
 
     @property
     def brokers_known(self) -> int:
-        """How many there are; 1 while none is known."""
-        return max(1, len(self._topology.brokers))
+        """How many there are, as far as answers have told."""
+        return len(self._topology.brokers)
 
     @property
     def unreachable(self) -> list[Address]:

@@ -1,13 +1,14 @@
 """What the log says of connections: each kind of line stands here once, and repeats of it are counted.
 
 A client that closes is no news (debug). What comes again and again (wrong passwords, no place, bytes that are
-no Kafka) is said once a minute for each user, address and reason. Each kind has a table of its own, and each address its part
-of it: nobody can hide what happens to others behind lines of his own.
+no Kafka) is said once a minute for each user, address and reason. Each kind has a table of its own, and each address (of
+IPv6: each /64) its part of it: nobody at one can hide what happens to others behind lines of his own.
 """
 
 import logging
 from collections.abc import Callable
 
+from kvota.gateway.own_addresses import network_of
 from kvota.gateway.repeats import Repeats
 from kvota.model.address import Address, address_text
 from kvota.model.plain_text import on_one_line, shortened
@@ -55,7 +56,7 @@ class Journal:
         self._refused.say(
             f"a connection from {host} {was} refused: {reason}",
             about=host,
-            whose=host,
+            whose=network_of(host),
             again=f"more connections from {host} {were} refused within a minute: {reason}",
             now_s=self._now_s(),
         )
@@ -78,7 +79,7 @@ class Journal:
             f"all {places} connections are in use (limits.connections_max): of the {of} {whose} one has "
             "given way to a newcomer",
             about=whose,
-            whose=host,
+            whose=network_of(host),
             again=f"more connections {whose} have given way to newcomers within a minute",
             now_s=self._now_s(),
         )
@@ -89,7 +90,7 @@ class Journal:
         self._closed.say(
             f"connection {number} from {peer} closed: {reason}",
             about=(host, reason.translate(_WITHOUT_DIGITS)),
-            whose=host,
+            whose=network_of(host),
             again=f"more connections from {host} were closed within a minute for such a reason: {reason}",
             now_s=self._now_s(),
             level=level,
@@ -104,7 +105,7 @@ class Journal:
         self._warned.say(
             f"connection {number} from {peer}: {warning}",
             about=(host, warning),
-            whose=host,
+            whose=network_of(host),
             again=f"more connections from {host} within a minute: {warning}",
             now_s=self._now_s(),
         )
@@ -115,7 +116,7 @@ class Journal:
         self._logins.say(
             f"a login{who}{how} from {host} was refused: {printable(refusal.why)}",
             about=(refusal.user, host),
-            whose=host,
+            whose=network_of(host),
             again=f"more logins{who} from {host} were refused within a minute",
             now_s=self._now_s(),
         )
@@ -133,7 +134,7 @@ class Journal:
             f"broker {where} closed connection {number} from {peer}{cause}; {rest}"
             f"{_NEEDS_LOGIN if due and needs_login else ''}",
             about=(broker, host, due > 0),
-            whose=host,
+            whose=network_of(host),
             again=f"more connections from {host} were closed by broker {where} within a minute",
             now_s=self._now_s(),
             level=logging.WARNING if due else logging.INFO,

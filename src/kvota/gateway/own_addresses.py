@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Collection, Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from kvota.model.address import is_wildcard
 
@@ -84,6 +84,22 @@ def literal_ip(name: str) -> IP | None:
         return plain_ip(bare)
     except ValueError:
         return None
+
+
+def network_of(host: str) -> str:
+    """Returns what one client has of addresses, as a text: of IPv6 a /64; what is no address is itself.
+
+    >>> (
+    ...     network_of("::ffff:192.0.2.1"),
+    ...     network_of("2001:db8::1:2:3:4"),
+    ...     network_of("gateway.example"),
+    ... )
+    ('192.0.2.1', '2001:db8::/64', 'gateway.example')
+    """
+    ip = literal_ip(host.partition("%")[0])
+    if ip is None:
+        return host
+    return str(ip_network((ip, 64), strict=False)) if isinstance(ip, IPv6Address) else str(ip)
 
 
 def ips_of(host: str) -> set[str]:

@@ -80,9 +80,7 @@ class Repeats:
             if not self._of_one[said.whose]:
                 del self._of_one[said.whose]
             _say_more(said)
-        if self._others:
-            log.warning("and %d other lines about %s within 2 s", self._others, self._kind)
-            self._others = 0
+        self._say_others()
 
     def finish(self) -> None:
         """Say what has not been said yet: no further minute comes."""
@@ -90,6 +88,12 @@ class Repeats:
             _say_more(said)
         self._said.clear()
         self._of_one.clear()
+        self._say_others()
+
+    def _say_others(self) -> None:
+        if self._others:
+            log.warning("and %d other lines about %s within 2 s", self._others, self._kind)
+            self._others = 0
 
 
 def _say_more(said: _Said) -> None:

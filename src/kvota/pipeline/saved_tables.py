@@ -84,7 +84,9 @@ def check_place(place: str, *, here: bool = True) -> None:
             settle(path.absolute())
         _refuse_others(path)
     if here:
-        _try_to_write(path.absolute(), place)
+        # Delta writes into its folder; ours is made beside the place, and takes it.
+        is_inside = place.startswith(DELTA) and path.is_dir()
+        _try_to_write((path / "table" if is_inside else path).absolute(), place)
 
 
 def _try_to_write(path: Path, place: str) -> None:

@@ -258,7 +258,7 @@ class IngestFolder:
             batch: which one.
             files: of the batch, ready.
             repeated: so many rows were left out already.
-            are_from_first: nothing of their runs was removed before it could be taken.
+            are_from_first: nothing of the runs that begin here was removed before it could be taken.
 
         Raises:
             UnreachableError: the disk does not take it; nothing counts then.
@@ -268,7 +268,10 @@ class IngestFolder:
             kept = [file for file in settled if file.rows]
             gone = sum(file.rows for file in files) - sum(file.rows for file in kept)
             if are_from_first:
-                self.ledger.from_first.update(key for file in kept for key in file.spans)
+                known = self.progress.runs.keys()
+                self.ledger.from_first.update(
+                    key for file in kept for key in file.spans if key not in known
+                )
             progress = Progress(
                 query=query,
                 batch=batch,

@@ -134,10 +134,17 @@ class _Kept:
     def look(self, tls: Tls) -> str:
         with self._lock:
             state = tls.state
-            if self.made is not None and state in (self._seen, self._refused):
+            if self.made is not None and state == self._seen:
                 return ""
+            # Tried again, and not said again: it may not have been the file's fault (no descriptor was left, say).
+            is_said = self.made is not None and state == self._refused
             self._refused = state
-            made = _made(tls)
+            try:
+                made = _made(tls)
+            except TlsSettingError:
+                if is_said:
+                    return ""
+                raise
             is_first, self.made, self._seen = self.made is None, made, state
             return "" if is_first else _what_is_in_force(tls, made)
 

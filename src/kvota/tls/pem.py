@@ -1,6 +1,7 @@
 """Certificates and keys as PEM (files, or texts) and PKCS #12: read, checked, and handed to OpenSSL."""
 
 import base64
+import errno
 import os
 import re
 import ssl
@@ -20,8 +21,9 @@ _REVOKED = "X509 CRL"
 _KEY_WORDS = "PRIVATE KEY-----"
 # What a keystore or a truststore of Java's begins with: JKS, JCEKS.
 _JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-# ASN.1: PKCS #12, or a certificate or key that is not written as PEM.
-_DER = (b"\x30\x82", b"\x30\x80")
+# ASN.1: PKCS #12, or a certificate or key that is not written as PEM. The second byte says how the length is written: of a
+# store of many certificates, above 64 KB, in three or four.
+_DER = tuple(bytes((0x30, length)) for length in (0x80, 0x81, 0x82, 0x83, 0x84))
 _FILE_BYTES_MAX = 16 * 2**20
 _PASSWORD_OF = {"cafile": "cafile_password", "certfile": "password"}
 # More than this is no path to show: it may be a key without the lines around it.
@@ -212,6 +214,7 @@ def _opened(store: Pem, password: str | None, setting: str) -> str:
         TlsSettingError: it cannot be opened.
     """
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  (an extra)
             Encoding,
             NoEncryption,
@@ -228,7 +231,11 @@ def _opened(store: Pem, password: str | None, setting: str) -> str:
     content = _bytes(setting, store)
     try:
         found = pkcs12.load_pkcs12(content, None if password is None else password.encode())
-    except ValueError as error:
+    except (
+        ValueError,
+        TypeError,
+        UnsupportedAlgorithm,
+    ) as error:  # TypeError: a key of a kind that TLS has no use for
         if "password" not in str(error).lower():
             problem = _NO_PEM if password is None else _DAMAGED_STORE
             raise TlsSettingError(problem, setting=setting, value=store) from error
@@ -343,7 +350,12 @@ def _path_of(value: Pem) -> Iterator[str]:
 
     # A thread: a pipe takes 64 KB at once, and whoever fails to read it leaves the rest.
     thread = threading.Thread(target=write, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # the system has none left
+        os.close(reading)
+        os.close(writing)
+        raise OSError(errno.EAGAIN, str(error)) from error
     try:
         yield f"/dev/fd/{reading}"
     finally:

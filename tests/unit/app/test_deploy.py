@@ -205,6 +205,7 @@ def test_with_tls_a_renewed_secret_is_shown_without_a_restart(tls_pod: Path) -> 
         said, end = "", time.monotonic() + 60
         while "in shadow mode" not in said and time.monotonic() < end:  # the last line of it
             said = gateway.log[said_bytes:]
+        # Of the reload, or of the look at files that came before it.
         assert f"upstream.tls: trusts {trusted / 'ca.crt'}" in said
         assert "needs a restart" not in said
 

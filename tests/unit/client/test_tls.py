@@ -1,9 +1,11 @@
 """Certificates, keys and passwords as files and as texts: what can be used, and what is said of what cannot."""
 
+import resource
 import ssl
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from kvota.client import Security, Tls
 from kvota.client.properties import cluster_of, security_of
 from kvota.localkafka import Authority
 from kvota.model.errors import UsageError
-from kvota.tls.pem import state_of
+from kvota.tls.pem import TlsSettingError, state_of
 from kvota.tls.secret import Secret
 
 SERVERS = {"bootstrap.servers": "kafka-1:9093"}
@@ -57,6 +59,19 @@ def write_stores(folder: Path) -> None:
     )
     (folder / "trusted.p12").write_bytes(truststore)
     (folder / "cut.p12").write_bytes(keystore[:200])
+
+
+def test_a_store_of_very_many_certificates_is_read(files: Path, tmp_path: Path) -> None:
+    """Above 64 KB its length is written in another way."""
+    ca = x509.load_pem_x509_certificate((files / "ca.pem").read_bytes())
+    entries = [pkcs12.PKCS12Certificate(ca, f"ca-{number}".encode()) for number in range(150)]
+    store = pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(SECRET.encode()))
+    (tmp_path / "large.p12").write_bytes(store)
+    assert store.startswith(b"\x30\x83")
+
+    context = Tls(cafile=tmp_path / "large.p12", cafile_password=SECRET).context()
+
+    assert len(names_of(context)) == 1
 
 
 def names_of(context: ssl.SSLContext) -> list[object]:
@@ -257,6 +272,31 @@ def test_what_cannot_be_taken_over_is_said_once_for_each_state(
     (line,) = caplog.messages
     assert f"shows the certificate {issued.keystore}, which ends on" in line
     assert "-word" not in line
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process may open no file meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_failed_for_a_passing_reason_is_taken_over_when_it_has_passed(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = Tls(cafile=authority.certificate)
+    tls.context()
+    Authority(tmp_path, name="second")
+
+    with no_descriptors():
+        with pytest.raises(TlsSettingError, match="Too many open files"):
+            tls.look()
+        assert tls.look() == ""  # said once
+
+    assert tls.look() == f"trusts {authority.certificate}"
 
 
 def test_who_may_not_wait_for_files_gets_what_was_read_last(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from kvota.gateway.own_addresses import OwnAddresses
+from kvota.gateway.own_addresses import OwnAddresses, network_of
 
 PORTS = range(9192, 9203)
 EVERYWHERE = ("0.0.0.0", "::")
@@ -81,3 +81,17 @@ def test_a_name_is_what_was_listened_at() -> None:
 
     assert addresses.is_reached_at("10.7.7.7", 9200)
     assert addresses.is_reached_at("::ffff:10.7.7.7", 9200)
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1:2:3:4", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("?", "?"),
+    ],
+)
+def test_what_one_client_has_of_addresses(host: str, network: str) -> None:
+    assert network_of(host) == network

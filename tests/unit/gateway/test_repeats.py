@@ -103,3 +103,13 @@ def test_one_that_changes_its_name_each_time_hides_nobody_else(
     repeats.sweep(62)  # a minute later it has its part again
     refuse_login("u0", "192.0.2.1", 62)
     assert caplog.messages == ["u0 from 192.0.2.1"]
+
+
+def test_what_was_only_counted_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    repeats = Repeats("refused connections")
+    for number in range(1_005):
+        refuse(repeats, f"2001:db8:{number:x}::1", 0)
+
+    repeats.finish()
+
+    assert caplog.messages[-1] == "and 5 other lines about refused connections within 2 s"

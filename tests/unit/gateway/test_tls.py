@@ -20,6 +20,7 @@ from tests.unit.gateway.world import (
     until,
 )
 
+from kvota.gateway.certificate_in_force import watch_certificates
 from kvota.gateway.closing import has_unread
 from kvota.gateway.settings import ConnectionRateSettings, GatewayLimits
 from kvota.gateway.tls_transport import TlsTransport
@@ -460,27 +461,33 @@ async def test_who_calls_one_node_too_often_is_held_back_there_and_not_at_others
     worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = await worlds(tls=server, brokers=3, node_host="broker-{node}.kafka.example")
-    world.store.quotas = ClientQuotas({QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 2.0}})
+    world.store.quotas = ClientQuotas({QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 1.0}})
     world.gateway.put_in_force(
         ConfiguredQuotas(),
         enforced=frozenset(),
         windows={},
         buckets={},
-        connection_rates=ConnectionRateSettings(window=QuotaWindow(11, 100), is_enforced=True),
+        # Five at once; whoever is over is kept for 5 s.
+        connection_rates=ConnectionRateSettings(window=QuotaWindow(2, 5_000), is_enforced=True),
     )
 
-    async def served(node_id: int) -> bool:
+    async def called(node_id: int) -> Client:
         name = f"broker-{node_id}.kafka.example"
         client = await world.connect_by_tls(trusting(authority), name)
         client.send(heartbeat(1))
-        try:
-            return await client.frame() == heartbeat_answer(1)
-        except asyncio.IncompleteReadError:
-            return False
+        return client
 
-    assert [await served(1) for _ in range(4)] == [True, True, False, False]
-    assert [await served(2) for _ in range(2)] == [True, True]
-    assert "may begin 2 connections a second (connection_creation_rate)" in caplog.text
+    for node_id in (1, 2):
+        clients = [await called(node_id) for _ in range(5)]
+        assert [await client.frame() for client in clients] == [heartbeat_answer(1)] * 5
+    held = await called(1)
+    await until(lambda: "may begin 1 connections a second" in caplog.text)
+
+    assert len(world.gateway._places) == 10  # who is held back has none
+    world.gateway.look_again()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(held.reader.read(1), 0.2)
+    assert await (await called(3)).frame() == heartbeat_answer(1)
 
 
 # ------------------------------------------------------------------ to brokers
@@ -636,6 +643,29 @@ async def test_a_new_certificate_is_shown_to_the_next_and_a_bad_one_is_not(
 def subject_of(client: Client) -> str:
     certificate = client.writer.get_extra_info("peercert")
     return str(dict(part[0] for part in certificate["subject"])["commonName"])
+
+
+class Odd:
+    """Files that fail in a way nobody has thought of."""
+
+    looks = 0
+
+    def look(self) -> str:
+        self.looks += 1
+        raise RuntimeError(self.looks)
+
+
+async def test_no_file_ends_the_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kvota.gateway.certificate_in_force._LOOK_S", 0.01)
+    odd = Odd()
+    watching = asyncio.get_running_loop().create_task(watch_certificates({"upstream.tls": odd}))
+
+    await until(lambda: odd.looks > 1)
+
+    watching.cancel()
+    assert "upstream.tls: the certificate in force stays" in caplog.text
 
 
 async def test_certificate_key_and_password_for_brokers_are_renewed_while_clients_stay(

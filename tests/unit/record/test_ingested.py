@@ -136,10 +136,10 @@ def test_the_beginning_of_a_run_is_missing_where_nothing_was_removed_on_purpose(
     tmp_path: Path,
 ) -> None:
     folder = IngestFolder.open(tmp_path)
-    publish(folder, 0, TABLE.slice(10, 90))
-    assert folder.ledger.missing == 0
-    late = ready(tmp_path, 1, 0, TABLE.slice(150, 50))
-    folder.publish(QUERY, 1, [late], repeated=0, are_from_first=True)
+    first = ready(tmp_path, 0, 0, TABLE.slice(10, 90))
+    folder.publish(QUERY, 0, [first], repeated=0, are_from_first=True)
+    assert folder.ledger.missing == 10
+    publish(folder, 1, TABLE.slice(150, 50))
     assert folder.ledger.missing == 60
     folder.close()
 
@@ -149,6 +149,19 @@ def test_the_beginning_of_a_run_is_missing_where_nothing_was_removed_on_purpose(
     publish(again, 2, TABLE.slice(0, 100))
     assert again.ledger.missing == 50
     again.close()
+
+
+def test_what_was_removed_on_purpose_is_not_missing_when_more_of_its_run_comes(
+    tmp_path: Path,
+) -> None:
+    folder = IngestFolder.open(tmp_path)
+    publish(folder, 0, TABLE.slice(10, 90))
+    more = ready(tmp_path, 1, 0, TABLE.slice(100, 50))
+
+    folder.publish(QUERY, 1, [more], repeated=0, are_from_first=True)
+
+    assert folder.ledger.missing == 0
+    folder.close()
 
 
 def test_rows_of_a_file_with_gaps_are_looked_at(tmp_path: Path) -> None:

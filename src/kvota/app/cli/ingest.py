@@ -389,7 +389,7 @@ def _say_all(args: argparse.Namespace, seen: _Seen) -> None:
     """Say on stdout what all batches were, and what is missing."""
     ledger = seen.folder.ledger
     if args.output == "json":
-        print_json(_json(seen, ledger))
+        print_json(_json(seen, ledger), schema=2)
         return
     print(
         f"{seen.folder.into}: {_count(seen.rows, 'decision')} taken in {_count(seen.files, 'file')}; "

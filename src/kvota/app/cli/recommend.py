@@ -195,7 +195,7 @@ def run(args: argparse.Namespace) -> int:
     capacities = dict(args.capacity)
     found = on_record(args, "planning from", lambda record: _plan(record, args, quotas, capacities))
     if args.output == "json":
-        print_json(plan_json(found))
+        print_json(plan_json(found), schema=2)
     else:
         print(plan_text(found, raw=args.raw))
     for note in notes(found):
