@@ -167,7 +167,7 @@ def _show(
             f"producers get {observation.factor:.0%} of their quota: {told_by} says so", flush=True
         )
         return
-    print(text_table(_HEADER, [_cells(row) for row in rows], left=2, names=(1,)))
+    print(text_table(_HEADER, [_cells(row) for row in rows], left=2, names=()))
     severe = throttle.verdict.most_severe
     if severe is None:
         print("\nproducers are not slowed down: no limit is breached")
