@@ -216,7 +216,7 @@ def _table(rows: Sequence["LimitAhead"], args: argparse.Namespace) -> str:
         ]
         for row in rows
     ]
-    return f"{first}\n\n{text_table(_HEADER, cells, left=3, names=(1,))}"
+    return f"{first}\n\n{text_table(_HEADER, cells, left=3, names=())}"
 
 
 def _json(ahead: "Ahead", args: argparse.Namespace) -> dict[str, object]:
