@@ -374,6 +374,8 @@ def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
         master="local[2]",
         memory=None,
         conf=[],
+        max_bad=None,
+        bad_file=None,
     )
     read: list[int] = []
 
