@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,7 @@ from tests.integration.topic_events import forget, recorded
 
 from kvota.app.cli.main import main
 from kvota.localkafka import LocalKafka
+from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.record.check import check
 from kvota.record.found_events import find_events
 from kvota.record.ingested import read_progress
@@ -135,21 +137,28 @@ class Following:
         return [line for line in lines if self._mark in line and "java" in line.split()[0]]
 
 
+@pytest.fixture
+def own_kafka() -> Iterator[LocalKafka]:
+    """A node that may go away: those of others are not to."""
+    with LocalKafka(host="127.0.0.1", java_options=SHORT_LIVED) as kafka:
+        yield kafka
+
+
 def test_it_follows_a_topic_past_a_broker_that_was_away_and_says_at_the_end_what_it_was(
-    sasl_kafka: LocalKafka, tmp_path: Path
+    own_kafka: LocalKafka, tmp_path: Path
 ) -> None:
     topic, into = "followed", tmp_path / "into"
-    servers = sasl_kafka.bootstrap_servers
-    sasl_kafka.create_topic(topic, partitions=2)
-    recorded(sasl_kafka, topic, gateway="gw-1", rows=1_500, lost=100)
+    servers = own_kafka.bootstrap_servers
+    own_kafka.create_topic(topic, partitions=2)
+    recorded(own_kafka, topic, gateway="gw-1", rows=1_500, lost=100)
     command = ("ingest", "--topic", topic, "--bootstrap-server", servers, "--into", str(into))
     with Following(tmp_path, *command) as following:
         following.until_rows(into, 1_500)
-        recorded(sasl_kafka, topic, gateway="gw-2", rows=700)
+        recorded(own_kafka, topic, gateway="gw-2", rows=700)
         following.until_rows(into, 2_200)
-        sasl_kafka.stop_node(1)
-        sasl_kafka.start_node(1)
-        recorded(sasl_kafka, topic, gateway="gw-3", rows=300, lost=7)
+        own_kafka.stop_node(1)
+        own_kafka.start_node(1)
+        recorded(own_kafka, topic, gateway="gw-3", rows=300, lost=7)
         following.until_rows(into, 2_500)
         code, out = following.end(signal.SIGINT)
 
@@ -163,7 +172,7 @@ def test_it_follows_a_topic_past_a_broker_that_was_away_and_says_at_the_end_what
         "gateway gw-3, run run: 7 decisions missing, seq 0 to 6",
     ]
     with Following(tmp_path, *command, "--output", "json") as following:
-        recorded(sasl_kafka, topic, gateway="gw-1", rows=120)
+        recorded(own_kafka, topic, gateway="gw-1", rows=120)
         following.until_rows(into, 2_600)
         code, out = following.end(signal.SIGTERM)
     told = json.loads(out)
