@@ -10,6 +10,7 @@ import functools
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from kvota.files.cache import cache_folder
@@ -18,12 +19,19 @@ from kvota.java.find import java_command, java_home
 from kvota.localkafka.jars.class_path import kafka_classpath
 
 _DUMP_TIMEOUT_S = 60
+_MAKES = "-XX:ArchiveClassesAtExit="
 
 
-def using_options(version: str) -> list[str]:
-    """Return the options of a JVM that shall use the archive; none where there is no archive yet."""
+def using_options(version: str, beside: Sequence[str] = ()) -> list[str]:
+    """Return the options of a JVM that shall use the archive.
+
+    There are none where there is no archive yet, and ``beside`` options that make one: a JVM that was told to is begun again, and
+    another has made it meanwhile. One that shall do both does not start.
+    """
     archive = _archive(version)
-    return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    if not archive.exists() or any(option.startswith(_MAKES) for option in beside):
+        return []
+    return [f"-XX:SharedArchiveFile={archive}"]
 
 
 def making_options(version: str, to: Path) -> list[str]:
@@ -33,7 +41,7 @@ def making_options(version: str, to: Path) -> list[str]:
     """
     if _archive(version).exists():
         return []
-    options = [f"-XX:ArchiveClassesAtExit={to}"]
+    options = [f"{_MAKES}{to}"]
     if any((java_home() / "lib" / "server").glob("classes*.jsa")):
         return options
     base = _base_archive()

@@ -36,7 +36,7 @@ def kafka_command(  # noqa: PLR0913 - each is an option of the Java program
         *("-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData"),
         # What the JVM itself has to say must not get between a tool's own lines.
         *("-Xlog:disable", "-Xlog:all=warning:stderr"),
-        *class_archive.using_options(version),
+        *class_archive.using_options(version, java_options),
         f"-Dlog4j2.configurationFile={here / 'log4j2.properties'}",
         f"-Dlog4j.configuration={(here / 'log4j.properties').as_uri()}",
         f"-Dkvota.log.level={log_level}",
