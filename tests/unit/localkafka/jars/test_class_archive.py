@@ -1,6 +1,5 @@
 """A JVM uses the archive of Kafka's classes, or makes it; one that is told to do both does not start."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ VERSION = "4.3.1"
 
 
 @pytest.fixture
-def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where it is to be; it is not there yet."""
     path = tmp_path / "kafka.jsa"
     monkeypatch.setattr(class_archive, "_archive", lambda _version: path)
-    yield path
+    return path
 
 
 def test_it_is_made_where_there_is_none_and_used_afterwards(archive: Path) -> None:
