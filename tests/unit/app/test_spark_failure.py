@@ -27,6 +27,12 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
         (f"{CALL}: java.lang.OutOfMemoryError: Java heap space", "--memory 4g"),
         (f"{STAGE}Python worker exited unexpectedly (crashed)", "a worker died"),
         (
+            (f"{STAGE}most recent failure: Lost task 1.0 (TID 3): java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(X.java:386)\n"
+            "\tat org.apache.spark.api.python.PythonWorkerFactory.createThroughDaemon(PythonWorkerFactory.scala:1)\n"),
+            "a worker died",
+        ),
+        (f"{CALL}: java.io.EOFException\n\tat org.apache.parquet.Reader.read(Reader.java:1)\n", "java.io.EOFException"),
+        (
             f"{STAGE}most recent failure: Lost task 1.0 (TID 3): java.lang.IllegalStateException: what it is\n{TRACE}",
             "java.lang.IllegalStateException: what it is",
         ),

@@ -16,6 +16,11 @@ _OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?
 _NAMES_FILE = re.compile(
     r"\[Errno \d+\] (?P<reason>No space left on device|Disk quota exceeded|Read-only file system): '(?P<file>[^'\n]+)'"
 )
+_WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+# Spark notices that a worker has died by what it says last, or by the end of what it says: also while it greets it.
+_WORKER_ENDED = re.compile(
+    r"java\.(?:io\.EOFException|net\.SocketException|nio\.channels\.\w+Exception)[^\n]*\n(?:\s+at [^\n]*\n)*?\s+at org\.apache\.spark\.api\.python\."
+)
 _CHARS_MAX = 400
 
 
@@ -49,7 +54,8 @@ def reason_in(text: str, work_folder: str = "") -> str:
         return of_a_disk
     if "OutOfMemoryError" in text:
         return "Spark had too little memory. Give it more: --memory 4g"
-    if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
+    has_died = any(words in text for words in _WORKER_DIED) or _WORKER_ENDED.search(text)
+    if has_died:
         return "a worker died, perhaps for lack of memory; the system's log tells (dmesg)"
     of_python = list(_OF_PYTHON.finditer(text))  # the last one is what the others led to
     found = of_python[-1] if of_python else _OF_A_STAGE.search(text)
