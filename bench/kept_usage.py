@@ -24,14 +24,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from kvota.model.decision_sink import ADMITTED, ChargeMemo
-from kvota.model.quota_type import Algorithm, QuotaType
+from kvota.model.decision_sink import ADMITTED
 from kvota.record import usage_store
 from kvota.record.event_table import event_table
 from kvota.record.ingested import IngestFolder, write_ready
 from kvota.record.kept_usage import usage_minutes
 from kvota.record.places import USAGE_FOLDER
 from kvota.record.row_batch import ROW_COLUMNS
+from record_cost import make_memos
 from verdict import judged
 
 RESULT = Path(__file__).parent / "results" / "kept_usage.json"
@@ -41,27 +41,6 @@ BATCH_FILES = 8
 GATEWAYS = 2
 PER_S = 10_000
 START_US = 1_790_000_000_000_000
-
-
-def make_memos(tenants: int) -> list[ChargeMemo]:
-    return [
-        ChargeMemo(
-            node_id=number % 3,
-            quota_type=QuotaType.PRODUCE if number % 2 else QuotaType.FETCH,
-            connection=number,
-            user=f"user-{number}",
-            client_id=f"client-{number}",
-            tags=f"client-id=,user=user-{number}",
-            api_key=number % 2,
-            api_version=9 + number % 2,
-            limit=8e6,
-            samples=11,
-            sample_ms=1000,
-            algorithm=Algorithm.SAMPLED_RATE,
-            enforced=True,
-        )
-        for number in range(tenants)
-    ]
 
 
 def tables(events: int, tenants: int) -> Iterator[pa.Table]:

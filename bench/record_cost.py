@@ -40,7 +40,8 @@ PAIR_BATCHES = 10
 START_US = 1_790_000_000_000_000
 
 
-def make_memos() -> list[ChargeMemo]:
+def make_memos(count: int = CONNECTIONS) -> list[ChargeMemo]:
+    """Of so many tenants, each with a connection of its own."""
     return [
         ChargeMemo(
             node_id=number % 3,
@@ -57,7 +58,7 @@ def make_memos() -> list[ChargeMemo]:
             algorithm=Algorithm.SAMPLED_RATE,
             enforced=True,
         )
-        for number in range(CONNECTIONS)
+        for number in range(count)
     ]
 
 

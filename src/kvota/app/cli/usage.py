@@ -20,9 +20,17 @@ from kvota.app.cli.spark_events import (
 )
 from kvota.app.cli.usage_ids import IdsUsed, ids_json, ids_table, read_ids
 from kvota.app.cli.usage_minutes import add_minutes_options, run_minutes
-from kvota.app.cli.usage_words import BARS, SHARED, amount, limit_cell, unit_of, would_be
-from kvota.app.text_table import sparkline, text_table
-from kvota.model.plain_text import on_one_line
+from kvota.app.cli.usage_words import (
+    BARS,
+    SHARED,
+    amount,
+    limit_cell,
+    lines_table,
+    unit_of,
+    who_cells,
+    would_be,
+)
+from kvota.app.text_table import sparkline
 from kvota.model.units import format_duration_ms, format_moment
 from kvota.session.principal import ANONYMOUS
 
@@ -165,11 +173,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
 
     totals = used.totals
     names = NAMES_OF[args.by]
-    header = [
-        *names,
-        "quota",
-        "broker",
-        "requests",
+    further = [
         "mean",
         "p95",
         "most in 10 s",
@@ -181,10 +185,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
     ]
     rows = [
         [
-            *(on_one_line(row[name]) if row[name] else "(none)" for name in names),
-            row["quota_type"],
-            "all" if row["node_id"] == -1 else str(row["node_id"]),
-            f"{row['events']:,}",
+            *who_cells(row, names),
             *(_rate(row, name, raw=args.raw) for name in ("rate_mean", "rate_p95", "rate_10s_max")),
             limit_cell(row, raw=args.raw),
             "" if row["limit_share"] is None else f"{row['limit_share']:.0%}",
@@ -195,14 +196,7 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
         for row in totals
     ]
     span = format_duration_ms(totals[0]["window_s"] * 1000)
-    table = text_table(
-        header,
-        rows,
-        left=len(names) + 1,
-        last_left=True,
-        keys=header.index("broker") + 1,
-        names=range(len(names)),
-    )
+    table = lines_table(names, further, rows)
     start = format_moment(totals[0]["start_us"])
     return f"{span} from {start} UTC; rates per broker\n\n{table}"
 

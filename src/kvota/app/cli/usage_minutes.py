@@ -18,11 +18,19 @@ from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.request_log import LOG_OPTIONS
 from kvota.app.cli.spark_events import given_spark_options, say_hidden
-from kvota.app.cli.usage_words import BARS, SHARED, amount, limit_cell, unit_of, would_be
-from kvota.app.text_table import sparkline, text_table
+from kvota.app.cli.usage_words import (
+    BARS,
+    SHARED,
+    amount,
+    limit_cell,
+    lines_table,
+    unit_of,
+    who_cells,
+    would_be,
+)
+from kvota.app.text_table import sparkline
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
-from kvota.model.plain_text import on_one_line
 from kvota.model.quota_type import QuotaType
 from kvota.model.units import format_duration_ms, format_moment
 
@@ -181,11 +189,7 @@ def _table(used: _Used, args: argparse.Namespace, *, is_last_hour: bool) -> str:
     from kvota.record.usage_sums import LEVELS
 
     names = LEVELS[args.by]
-    header = [
-        *names,
-        "quota",
-        "broker",
-        "requests",
+    further = [
         "mean",
         "most in 1 min",
         "most in 1 s",
@@ -197,10 +201,7 @@ def _table(used: _Used, args: argparse.Namespace, *, is_last_hour: bool) -> str:
     ]
     rows = [
         [
-            *("(none)" if row[name] is None else on_one_line(row[name]) for name in names),
-            row["quota_type"],
-            "all" if row["node_id"] == -1 else str(row["node_id"]),
-            f"{row['events']:,}",
+            *who_cells(row, names),
             *(
                 amount(row["quota_type"], row[name], raw=args.raw)
                 for name in ("rate_mean", "rate_60s_max", "rate_max")
@@ -213,14 +214,7 @@ def _table(used: _Used, args: argparse.Namespace, *, is_last_hour: bool) -> str:
         ]
         for row in used.rows
     ]
-    table = text_table(
-        header,
-        rows,
-        left=len(names) + 1,
-        last_left=True,
-        keys=header.index("broker") + 1,
-        names=range(len(names)),
-    )
+    table = lines_table(names, further, rows)
     start_s, span_s = _time_of(used)
     span, start = format_duration_ms(span_s * 1000), format_moment(start_s * 1_000_000)
     last = " (--last 1h)" if is_last_hour else ""

@@ -1,8 +1,10 @@
 """How commands over a record write what was used."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvota.app.text_table import text_table
+from kvota.model.plain_text import on_one_line
 from kvota.model.quota_type import FACTS, QuotaType, Unit
 from kvota.planning.plan_line import format_quota
 
@@ -33,6 +35,34 @@ def limit_cell(row: Mapping[str, Any], *, raw: bool) -> str:
     if row["limit_last"] is None:
         return "none"
     return amount(row["quota_type"], row["limit_last"], raw=raw) if row["limit_binds"] else SHARED
+
+
+def who_cells(row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Write whose line it is, of which quota and broker, and how many requests it counts."""
+    return [
+        *(on_one_line(row[name]) if row[name] else "(none)" for name in names),
+        row["quota_type"],
+        "all" if row["node_id"] == -1 else str(row["node_id"]),
+        f"{row['events']:,}",
+    ]
+
+
+def lines_table(names: Sequence[str], further: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write lines that begin with ``who_cells``.
+
+    Args:
+        names: of the columns that say who.
+        further: heads of the columns behind the number of requests.
+        rows: the cells.
+    """
+    return text_table(
+        [*names, "quota", "broker", "requests", *further],
+        rows,
+        left=len(names) + 1,
+        last_left=True,
+        keys=len(names) + 2,
+        names=range(len(names)),
+    )
 
 
 def would_be(row: Mapping[str, Any], count: int) -> str:
