@@ -1,9 +1,11 @@
 """Starts Spark's Python workers out of a process that has imported what they need: ``python -m`` by Spark.
 
 Each worker would import for itself, while it is waited for. No thread may run when a process is forked, so
-libraries are told to begin none.
+libraries are told to begin none. Spark's workers look for garbage after each task; what is imported is none, and to
+look through it takes longer than a small task does.
 """
 
+import gc
 import os
 from contextlib import suppress
 
@@ -27,4 +29,6 @@ def import_all() -> None:
 
 if __name__ == "__main__":
     import_all()
+    gc.collect()
+    gc.freeze()
     manager()
