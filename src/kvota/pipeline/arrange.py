@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvota.model.quota_type import CLUSTER_NODE_ID
-from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitise
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitised
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events, Part, doubles, flags, ints, ints_or_one, texts_of
@@ -20,8 +21,52 @@ from kvota.record.period import ALWAYS
 # A broker's number that a row lacks: it is not known.
 UNKNOWN_NODE = CLUSTER_NODE_ID - 1
 
+# Where it is among the parts of a counter's name.
+_QUOTA_TYPE = 1
+
 # Counters are told apart by a table of all combinations up to this size, beyond it by sorting.
 _COMBINATIONS_MAX = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The counters of some events.
+
+    Attributes:
+        names: the parts of a counter's name.
+        codes: of each counter's parts, a row per counter.
+        by: how charges share counters.
+    """
+
+    names: Sequence[Part]
+    codes: Array
+    by: s.By
+
+    def columns(self, counters: Array) -> list[pa.Array]:
+        """Return ``chunk_schema.COUNTER_COLUMNS`` of some of them."""
+        return _name_columns(self.names, self.codes[counters], self.by)
+
+    def of_type(self, quota_types: Mapping[str, int], other: int) -> Array:
+        """Return a number for each counter, by its quota type."""
+        types = self.names[_QUOTA_TYPE]
+        numbers = np.array([quota_types.get(text, other) for text in types.texts])
+        found: Array = numbers[self.codes[:, _QUOTA_TYPE]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Events as they lie, and the counter of each.
+
+    Attributes:
+        columns: those of ``chunk_schema.CHARGES`` that are asked for; a number where all events have the same one.
+        owners: of each event.
+        counters: who they are.
+    """
+
+    columns: Mapping[str, Array | int]
+    owners: Array
+    counters: Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +74,18 @@ class Arranged:
     """Events and the order they are to have.
 
     Attributes:
-        columns: ``chunk_schema.INTS`` and ``DOUBLES`` as the events lie; a number where all have the same one.
+        columns: ``chunk_schema.CHARGES`` as the events lie; a number where all have the same one.
         order: the events, counter by counter.
         starts: where each counter's start in ``order``, and the end.
         times: of each event, as it lies, its place in its counter's order.
-        names: the parts of a counter's name.
-        codes: of each counter's parts, a row per counter.
-        by: how charges share counters.
+        counters: who they are.
     """
 
     columns: Mapping[str, Array | int]
     order: Array
     starts: Array
     times: Array
-    names: Sequence[Part]
-    codes: Array
-    by: s.By
-
-    def counter_columns(self, counters: Array) -> list[pa.Array]:
-        """Return ``chunk_schema.COUNTER_COLUMNS`` of some counters."""
-        return _name_columns(self.names, self.codes[counters], self.by)
+    counters: Counters
 
 
 def arranged(every: Events, packing_: Packing) -> Arranged | None:
@@ -61,6 +98,60 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     Raises:
         KeyError: a row is of a run that ``Packing.runs`` does not name.
     """
+    found = _named(every, packing_)
+    if found is None:
+        return None
+    events = found.events
+    columns = {
+        **_summed_columns(found, packing_),
+        "samples": ints_or_one(events, "samples", 0),
+        "sample_ms": ints_or_one(events, "sample_ms", 0),
+    }
+    ts_us, seq, rank = (np.asarray(columns[name]) for name in ("ts_us", "seq", "run"))
+    order, starts, codes = _together(found.group, found.codes)
+    if events.runs is not None:
+        order, starts = _rows_of_runs(order, starts, events.lengths)
+    times = seq if packing_.by == "counter" else ts_us
+    runs = rank if rank.ndim else np.zeros(len(seq), np.int64)
+    if events.runs is not None or not _is_sorted(times, runs, seq):
+        sort_groups(order, starts, (times, runs, seq))
+    return Arranged(columns, order, starts, times, Counters(found.names, codes, packing_.by))
+
+
+def grouped(every: Events, packing_: Packing) -> Grouped | None:
+    """Return the counter of each of those events that are wanted; None where there are none.
+
+    What it takes, and raises, is that of ``arranged``.
+    """
+    found = _named(every, packing_)
+    if found is None:
+        return None
+    counters = Counters(found.names, found.codes, packing_.by)
+    return Grouped(_summed_columns(found, packing_), found.events.spread(found.group), counters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Events and their counters.
+
+    Attributes:
+        events: those that are wanted.
+        rank: of their runs: of each row, or one.
+        complete: whether the first rows of these runs are there: of each run of rows, or one.
+        names: the parts of counters' names.
+        group: the counter of each run of rows.
+        codes: of each counter's parts.
+    """
+
+    events: Events
+    rank: Array | int
+    complete: Array | int
+    names: Sequence[Part]
+    group: Array
+    codes: Array
+
+
+def _named(every: Events, packing_: Packing) -> _Named | None:
     events = wanted(every, packing_)
     if not events.rows:
         return None
@@ -71,30 +162,25 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     of_runs = events.of_runs
     part = {name: texts_of(of_runs, name) for name in ("gateway", "run_id", "quota_type")}
     rank, complete = _runs(part["gateway"], part["run_id"], packing_.runs)
-    ts_us, seq = ints(events, "ts_us", 0), ints(events, "seq", 0)
     names = _names(of_runs, part, packing_)
     group, codes = _groups(names)
-    order, starts, codes = _together(group, codes)
-    if events.runs is not None:
-        order, starts = _rows_of_runs(order, starts, events.lengths)
-    times = seq if packing_.by == "counter" else ts_us
     if isinstance(rank, np.ndarray):
         rank = events.spread(rank)
-    runs = rank if isinstance(rank, np.ndarray) else np.zeros(len(seq), np.int64)
-    if events.runs is not None or not _is_sorted(times, runs, seq):
-        _sort(order, starts, (times, runs, seq))
-    columns: dict[str, Array | int] = {
-        "ts_us": ts_us,
-        "seq": seq,
-        "run": rank,
-        "samples": ints_or_one(events, "samples", 0),
-        "sample_ms": ints_or_one(events, "sample_ms", 0),
-        "marks": marks_of(events, complete, packing_),
+    return _Named(events, rank, complete, names, group, codes)
+
+
+def _summed_columns(found: _Named, packing_: Packing) -> dict[str, Array | int]:
+    """Return the columns that sums of seconds are made of; others need them, too."""
+    events = found.events
+    return {
+        "ts_us": ints(events, "ts_us", 0),
+        "seq": ints(events, "seq", 0),
+        "run": found.rank,
+        "marks": marks_of(events, found.complete, packing_),
         "throttle_ms": _further(events, "throttle_ms", packing_, s.NO_NUMBER),
         s.SHARED_INT: _sharing(events, packing_),
         **{name: doubles(events, name) for name in s.DOUBLES},
     }
-    return Arranged(columns, order, starts, times, names, codes, packing_.by)
 
 
 def wanted(events: Events, packing_: Packing) -> Events:
@@ -131,8 +217,14 @@ def _is_sorted(times: Array, runs: Array, seq: Array) -> bool:
     return bool((seq[1:] > seq[:-1]).all())
 
 
-def _sort(order: Array, starts: Array, keys: tuple[Array, Array, Array]) -> None:
-    """Sort the rows of each group by these keys; most of them are in order, or nearly so."""
+def sort_groups(order: Array, starts: Array, keys: tuple[Array, Array, Array]) -> None:
+    """Sort the rows of each group (time, run, seq); most of them are in order, or nearly so.
+
+    Args:
+        order: in and out: the rows, group by group.
+        starts: where each group starts, and the end.
+        keys: of each row, as it lies.
+    """
     is_sorted = np.empty(len(starts) - 1, np.bool_)
     packing.sort_groups(order, starts, *keys, is_sorted)
     for group in np.flatnonzero(~is_sorted):
@@ -185,7 +277,7 @@ def _names(events: Events, part: Mapping[str, Part], packing_: Packing) -> list[
         of_names.append(part["gateway"])
     if by == "counter":
         of_names.append(part["run_id"])
-    return [node_id, part["quota_type"], enforcing, *of_names]
+    return [node_id, part["quota_type"], enforcing, *of_names]  # ``_QUOTA_TYPE`` is the second
 
 
 def _node_ids(node_id: Array) -> Part:
@@ -244,7 +336,7 @@ def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Arra
         pa.array(np.asarray(names[place].texts)[codes[:, place]].astype(np.int32))
         for place in (0, 2)
     )
-    quota_type = _taken(names[1], codes[:, 1])
+    quota_type = _taken(names[_QUOTA_TYPE], codes[:, _QUOTA_TYPE])
     if by == "counter":
         tags, gateway, run_id = (_taken(names[place], codes[:, place]) for place in (3, 4, 5))
         return [gateway, run_id, node_id, quota_type, tags, enforcing]
@@ -252,24 +344,31 @@ def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Arra
     end = 3 + len(NAMES_OF[by])
     tags = _made_tags(names[3:end], codes[:, 3:end], by)
     gateway = _taken(names[end], codes[:, end]) if len(names) > end else none
-    return [gateway, none, node_id, quota_type, pa.array(tags, pa.string()), enforcing]
+    return [gateway, none, node_id, quota_type, tags, enforcing]
 
 
 def _taken(name: Part, codes: Array) -> pa.Array:
     return pa.array(name.texts, pa.string()).take(pa.array(codes))
 
 
-def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> list[str]:
+def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> pa.Array:
     """Write tags as ``model.tags.tags_text`` writes these two."""
-    rows = codes.tolist()
     if by == "tags":
-        return [names[0].texts[tags] for (tags,) in rows]
-    encoded = [[sanitise(text) for text in name.texts] for name in names]
-    if by == "user":
-        return [f"{CLIENT_ID_TAG}=,{USER_TAG}={encoded[0][user]}" for (user,) in rows]
-    if by == "client":
-        return [f"{CLIENT_ID_TAG}={encoded[0][client]},{USER_TAG}=" for (client,) in rows]
-    return [
-        f"{CLIENT_ID_TAG}={encoded[1][client]},{USER_TAG}={encoded[0][user]}"
-        for user, client in rows
+        return _taken(names[0], codes[:, 0])
+    encoded = [
+        Part(codes[:, place], [sanitised(text) for text in name.texts])
+        for place, name in enumerate(names)
     ]
+    if by == "user":
+        return _taken_with(encoded[0], f"{CLIENT_ID_TAG}=,{USER_TAG}=", "")
+    if by == "client":
+        return _taken_with(encoded[0], f"{CLIENT_ID_TAG}=", f",{USER_TAG}=")
+    user = _taken_with(encoded[0], "", "")
+    client = _taken_with(encoded[1], f"{CLIENT_ID_TAG}=", f",{USER_TAG}=")
+    return pc.binary_join_element_wise(client, user, "")
+
+
+def _taken_with(name: Part, before: str, behind: str) -> pa.Array:
+    """Return the texts of codes, with what stands before and behind each."""
+    texts = [f"{before}{text}{behind}" for text in name.texts]
+    return pa.array(texts, pa.string()).take(pa.array(name.codes))

@@ -5,9 +5,13 @@ counters are as recorded, ts_us where they are made anew. ``payload`` holds the 
 after the other (``kernels.packing``); a column that stays the same takes nine bytes, others mostly one
 to four bytes a row. So a charge moves through Spark in about a dozen bytes instead of 54, and Spark
 moves one row per counter and file instead of one per charge.
+
+A job that asks only what was used in each second sends sums in place of charges: a row of a payload is then a *part*
+of a second, what some charges of a counter in one second come to (``SUMS``).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -40,9 +44,35 @@ CHUNK = pa.schema(
     ]
 )
 
-# The columns in a payload, in this order: whole numbers, then floating ones.
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns in a payload, in this order: whole numbers, then floating ones."""
+
+    ints: tuple[str, ...]
+    doubles: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all of them."""
+        return (*self.ints, *self.doubles)
+
+
 INTS = ("ts_us", "seq", "run", "samples", "sample_ms", "marks", "throttle_ms", "upstream_ms")
 DOUBLES = ("value", "limit")
+CHARGES = Layout(INTS, DOUBLES)
+
+# Of parts of seconds: the first three, ``marks`` and ``limit`` are those of the part's last charge, but for what
+# ``SECOND_MARKS`` says of all. ``whole`` is the sum of values that are whole, ``other`` one value that is not: each of
+# these is a part of its own, so that no sum depends on how a record was cut. ``largest`` is the largest limit that is
+# the counter's own, infinite where it had none. The rest is counted, summed or, for ``held_ms``, the longest.
+SUMS = Layout(
+    (
+        *("ts_us", "seq", "run", "marks", "charges", "events", "further", "throttled"),
+        *("rejected", "told_ms", "held_ms", "whole"),
+    ),
+    ("other", "limit", "largest"),
+)
 
 # A chunk is cut where it has so many rows, so that what a task holds of one counter stays bounded.
 CHUNK_ROWS_MAX = 131_072
@@ -68,6 +98,10 @@ STRICT = 32
 COMPLETE = 64  # the run's first rows are in the record
 LIMIT_BINDS = 128  # the limit is of the counter made anew: nobody else is charged on it
 OTHER_TAGS = 256  # charged on a counter of other tags than Kafka's, as those of a group
+CENSORED = 512  # held back, so that more may have been wanted; of parts of seconds only
+
+# What ``marks`` of a part says if it is so of any of its charges.
+SECOND_MARKS = ENFORCED | OTHER_TAGS | CENSORED
 
 UNKNOWN_OUTCOME = 3
 

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
+from kvota.model.errors import UsageError
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.any_session import chunk_rows_max, numbered_tasks, parallelism
@@ -20,6 +21,7 @@ from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.pipeline.ranged import Ranged, counted, ranged
 from kvota.pipeline.row_groups import FILE_CHANGED, GroupFile
+from kvota.pipeline.seconds import Seconds, of_whole_counters, sums_of_rows
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_file import EventFile
 from kvota.record.found_events import FoundEvents
@@ -58,6 +60,8 @@ class Chunks:
         runs: of the whole record they were made of.
         period: the part of it that they were made of.
         ranged: the files, where a job may read them range by range in place of the table.
+        sums: makes the same table of parts of seconds; None: they are made of charges.
+        is_summed: ``table`` has parts of seconds itself, and nobody can tell charges any more.
     """
 
     table: DataFrame
@@ -65,13 +69,14 @@ class Chunks:
     runs: tuple[Run, ...]
     period: Period = ALWAYS
     ranged: Ranged | None = None
+    sums: Callable[[], DataFrame] | None = None
+    is_summed: bool = False
 
     def of_types(self, quota_types: Iterable[str]) -> "Chunks":
         """Return those of some quota types."""
         wanted = sorted(quota_types)
         return replace(
-            self,
-            table=self.table.where(F.col("quota_type").isin(*wanted)),
+            self._where(F.col("quota_type").isin(*wanted)),
             ranged=self.ranged and self.ranged.of_types(wanted),
         )
 
@@ -79,8 +84,7 @@ class Chunks:
         """Return those of all other quota types."""
         others = sorted(quota_types)
         return replace(
-            self,
-            table=self.table.where(~F.col("quota_type").isin(*others)),
+            self._where(~F.col("quota_type").isin(*others)),
             ranged=self.ranged and self.ranged.but_types(others),
         )
 
@@ -88,10 +92,23 @@ class Chunks:
         """Return those of a few counters."""
         wanted = tuple(counter_ids)
         return replace(
-            self,
-            table=self.table.where(F.col("counter_id").isin(*wanted)),
+            self._where(F.col("counter_id").isin(*wanted)),
             ranged=self.ranged and self.ranged.of_counters(wanted),
         )
+
+    def _where(self, condition: Column) -> "Chunks":
+        sums = self.sums
+        return replace(
+            self,
+            table=self.table.where(condition),
+            sums=None if sums is None else lambda: sums().where(condition),
+        )
+
+    def summed(self) -> "Chunks":
+        """Return the same for jobs that ask for seconds only: with less to keep, and nobody's single charges."""
+        if self.is_summed or self.sums is None:
+            return self
+        return replace(self, table=self.sums(), sums=None, is_summed=True)
 
     def persist(self) -> "Chunks":
         """Return the same, kept for several jobs; ``unpersist`` frees the memory.
@@ -100,7 +117,7 @@ class Chunks:
         """
         if self.ranged is not None and self.ranged.cut() is not None:
             return self
-        return replace(self, table=self.table.persist(), ranged=None)
+        return replace(self, table=self.table.persist(), ranged=None, sums=None)
 
     def unpersist(self) -> None:
         """Forget what ``persist`` kept."""
@@ -108,28 +125,68 @@ class Chunks:
 
     def has_rows(self) -> bool:
         """Return whether there are any; this runs Spark jobs."""
+        if self.is_summed:
+            return bool(self.stage_of_seconds(_one_second, _FOUND).head(1))
         return bool(self.stage(_one_row, _FOUND).head(1))
 
     def stage(self, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema) -> DataFrame:
-        """Return the table that ``work`` makes, task by task, from the rows of whole counters."""
-        cut = None if self.ranged is None else self.ranged.cut()
-        if self.ranged is None or cut is None:
-            return self._of_chunks(self.table, work, schema)
+        """Return the table that ``work`` makes, task by task, from the rows of whole counters.
+
+        Raises:
+            UsageError: these are sums of seconds.
+        """
+        if self.is_summed:
+            msg = "these chunks are sums of seconds (summed()); this job asks for single charges"
+            raise UsageError(msg)
+        of_ranges = self.ranged and self._of_ranges(self.ranged, work, schema)
+        return of_ranges or self._of_chunks(self.table, s.CHARGES, work, schema)
+
+    def stage_of_seconds(
+        self, work: Callable[[Iterator[Seconds]], Batches], schema: pa.Schema
+    ) -> DataFrame:
+        """Return the table that ``work`` makes, task by task, from the seconds of whole counters."""
+
+        def of_parts(every: Iterator[Rows]) -> Batches:
+            return work(of_whole_counters(every))
+
+        def of_charges(every: Iterator[Rows]) -> Batches:
+            return of_parts(sums_of_rows(every))
+
+        of_ranges = self.ranged and self._of_ranges(self.ranged.summed(), of_parts, schema)
+        if of_ranges:
+            return of_ranges
+        summed = self.summed()
+        if summed.is_summed:
+            return self._of_chunks(summed.table, s.SUMS, of_parts, schema)
+        return self._of_chunks(self.table, s.CHARGES, of_charges, schema)
+
+    def _of_ranges(
+        self, by_ranges: Ranged, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema
+    ) -> DataFrame | None:
+        """Return the table that ``work`` makes of ranges of the files; None where that does not pay."""
+        cut = by_ranges.cut()
+        if cut is None:
+            return None
         spark = self.table.sparkSession
-        table = self.ranged.worked_off(spark, cut, work, schema)
+        found = by_ranges.worked_off(spark, cut, work, schema)
         if cut.large:
-            large = _together(self.ranged.large_packed(spark, cut), self.ranged.tasks)
-            table = table.unionAll(self._of_chunks(large, work, schema))
-        return table
+            large = _together(by_ranges.large_packed(spark, cut), by_ranges.tasks)
+            found = found.unionAll(self._of_chunks(large, by_ranges.packing.layout, work, schema))
+        return found
 
     def _of_chunks(
-        self, table: DataFrame, work: Callable[[Iterator[Rows]], Batches], schema: pa.Schema
+        self,
+        table: DataFrame,
+        layout: s.Layout,
+        work: Callable[[Iterator[Rows]], Batches],
+        schema: pa.Schema,
     ) -> DataFrame:
         as_recorded = self.by == "counter"
         folder = rows_done.folder_of(table.sparkSession)
 
         def of_task(batches: Batches) -> Batches:
-            return work(counted(unpack(batches, as_recorded=as_recorded), folder))
+            rows = unpack(batches, as_recorded=as_recorded, layout=layout)
+            return work(counted(rows, folder))
 
         return table.mapInArrow(of_task, spark_ddl(schema))
 
@@ -167,11 +224,29 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
     remote = [file for file in wanted if file.uri]
     tasks = _tasks(spark, sum(file.rows for file in wanted))
     here = [file for file in wanted if not file.uri]
-    packed = _read_by_workers(spark, here, tasks, packing)
-    if remote:
-        packed = packed.unionAll(_read_by_spark(spark, remote, packing))
+
+    def packed(how: Packing) -> DataFrame:
+        chunks = _read_by_workers(spark, here, tasks, how)
+        if remote:
+            chunks = chunks.unionAll(_read_by_spark(spark, remote, how))
+        return _together(chunks, tasks)
+
     by_ranges = None if remote else ranged(here, packing, _least_tasks(spark))
-    return Chunks(_together(packed, tasks), by, found.runs, period, by_ranges)
+    return Chunks(
+        packed(packing),
+        by,
+        found.runs,
+        period,
+        by_ranges,
+        # As recorded, rows are in the order of seq, and seconds are not asked for.
+        None if by == "counter" else lambda: packed(replace(packing, is_summed=True)),
+    )
+
+
+def _one_second(every: Iterator[Seconds]) -> Batches:
+    for _ in every:
+        yield pa.RecordBatch.from_arrays([pa.array([1])], schema=_FOUND)
+        return
 
 
 def _one_row(parts: Iterator[Rows]) -> Batches:

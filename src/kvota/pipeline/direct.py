@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kvota.model.errors import KvotaError
 from kvota.pipeline import chunk_schema as s
-from kvota.pipeline.arrange import Arranged, arranged, wanted
+from kvota.pipeline.arrange import Arranged, Counters, arranged, grouped, wanted
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.kernels.counter_hash import SEED, hash_ints, hash_texts
@@ -21,6 +21,7 @@ from kvota.pipeline.key_ranges import Cut, KeyRange, RowGroup, cut
 from kvota.pipeline.pack import gathered
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import GroupReader, joined
+from kvota.pipeline.seconds import parts_of, sums_of_rows
 from kvota.pipeline.unpack import Rows
 
 # About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
@@ -63,7 +64,7 @@ def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | No
 
 
 def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
-    """Yield the rows of ranges.
+    """Yield the rows of ranges, or parts of seconds where these are packed.
 
     The first counter of each ``Rows`` but the first is the last one of those before, mostly without further rows.
 
@@ -72,10 +73,15 @@ def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
     """
     last: pa.RecordBatch | None = None
     for one in ranges:
-        found = streamed_rows(reader, one) if one.is_streamed else _rows_of(reader, one)
+        found = _streamed(reader, one) if one.is_streamed else _rows_of(reader, one)
         for rows in found:
             yield rows if last is None or rows.continues else continued(rows, last)
             last = rows.names.slice(len(rows.names) - 1)
+
+
+def _streamed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+    rows = streamed_rows(reader, one)
+    return sums_of_rows(rows) if reader.packing.is_summed else rows
 
 
 def _rows_of(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
@@ -132,11 +138,19 @@ def continued(rows: Rows, last: pa.RecordBatch) -> Rows:
 
 
 def whole_counters(events: Events, packing: Packing) -> Rows | None:
-    """Return the rows of events that have all rows of their counters; None where none is wanted.
+    """Return the rows, or parts of seconds, of events that have all rows of their counters; None where none is wanted.
 
     Raises:
         KvotaError: two counters have the same counter_id.
     """
+    if packing.is_summed:
+        of_counters = grouped(events, packing)
+        if of_counters is None:
+            return None
+        parts = parts_of(of_counters)
+        return Rows(
+            _named(of_counters.counters), parts.starts, continues=False, columns=parts.columns
+        )
     found = arranged(events, packing)
     return None if found is None else _rows(found)
 
@@ -150,15 +164,19 @@ def _rows(found: Arranged) -> Rows:
         for name in names:
             if name not in columns:
                 columns[name] = np.full(len(found.order), found.columns[name], kind)
-    counters = found.counter_columns(np.arange(len(found.codes)))
-    ids = counter_ids(counters)
+    return Rows(_named(found.counters), found.starts, continues=False, columns=columns)
+
+
+def _named(counters: Counters) -> pa.RecordBatch:
+    """Return counter_id and ``chunk_schema.COUNTER_COLUMNS``."""
+    columns = counters.columns(np.arange(len(counters.codes)))
+    ids = counter_ids(columns)
     if len(np.unique(ids)) < len(ids):
         msg = "two counters have the same counter_id"
         raise KvotaError(msg)
-    named = pa.RecordBatch.from_arrays(
-        [pa.array(ids), *counters], names=["counter_id", *s.COUNTER_COLUMNS]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(ids), *columns], names=["counter_id", *s.COUNTER_COLUMNS]
     )
-    return Rows(named, found.starts, continues=False, columns=columns)
 
 
 def counter_ids(columns: Sequence[pa.Array]) -> Array:

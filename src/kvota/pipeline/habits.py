@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 from kvota.pipeline import counters as c
 from kvota.pipeline.chunks import Chunks
 from kvota.pipeline.kernels import habits_kernel as h
-from kvota.pipeline.kernels import usage_kernel as k
-from kvota.pipeline.unpack import Rows
-from kvota.pipeline.usage_stage import Seconds, of_whole_counters
+from kvota.pipeline.kernels import second_sums as of
+from kvota.pipeline.seconds import Seconds
 
 HABITS = pa.schema(
     [
@@ -47,23 +46,23 @@ def habits(chunks: Chunks) -> DataFrame:
          seconds of the minutes with its traffic), hours double (with its traffic), share_throttled double
          (of the time in which it sent or waited to on the last day of its traffic, really held back).
     """
-    return chunks.stage(habits_stage, HABITS)
+    return chunks.stage_of_seconds(habits_stage, HABITS)
 
 
-def habits_stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
+def habits_stage(every: Iterator[Seconds]) -> Iterator[pa.RecordBatch]:
     """Sum up all counters of a task."""
-    for seconds in of_whole_counters(parts):
+    for seconds in every:
         yield _habits(seconds)
 
 
 def _habits(seconds: Seconds) -> pa.RecordBatch:
-    owner = np.ascontiguousarray(seconds.sums[k.OWNER])
+    owner = seconds.row(of.OF_OWNER)
     firsts, found = np.empty(len(owner), np.int64), np.empty((h.HABITS, len(owner)))
     count = h.habits(
         owner,
-        np.ascontiguousarray(seconds.sums[k.SECOND]),
-        np.ascontiguousarray(seconds.used[k.USED]),
-        np.ascontiguousarray(seconds.sums[k.HELD_MS]),
+        seconds.row(of.OF_SECOND),
+        seconds.used,
+        seconds.row(of.OF_HELD_MS),
         firsts,
         found,
     )
@@ -72,7 +71,7 @@ def _habits(seconds: Seconds) -> pa.RecordBatch:
     columns = [
         pa.array(found[_RATES[part.name], :count])
         if part.name in _RATES
-        else pa.array(np.add.reduceat(seconds.sums[k.EVENTS], firsts))
+        else pa.array(np.add.reduceat(seconds.sums[of.OF_EVENTS], firsts))
         if part.name == "events"
         else named.column(part.name)
         for part in HABITS

@@ -21,34 +21,34 @@ def marks_of(events: Events, complete: Array | int, packing_: Packing) -> Array 
     """
     of_runs = _marks_of_runs(events.of_runs, complete, packing_)
     marks = of_runs if isinstance(of_runs, int) else events.spread(of_runs)
-    outcome, algorithm = texts_of(events, "outcome"), texts_of(events, "algorithm")
-    quota_type = texts_of(events.of_runs, "quota_type")
+    outcome = texts_of(events, "outcome")
     of_outcome = np.array([s.outcome_code(text) for text in outcome.texts])
-    of_algorithm = np.array(
-        [_algorithm(kind, text) for kind in quota_type.texts for text in algorithm.texts]
-    )
-    every = [
-        _by_code(of_outcome, outcome.codes),
-        _by_code(
-            of_algorithm,
-            events.spread(quota_type.codes),
-            len(algorithm.texts),
-            algorithm.codes,
-        ),
-    ]
-    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
-        every.append(_where(_strict(events), s.STRICT))
+    every = [_by_code(of_outcome, outcome.codes)]
+    if not packing_.is_summed:
+        every += _how_counted(events)
     for part in every:
         marks = marks | part
     return marks
+
+
+def _how_counted(events: Events) -> list[Array | int]:
+    """Return the bits that say how each row was counted."""
+    algorithm, quota_type = texts_of(events, "algorithm"), texts_of(events.of_runs, "quota_type")
+    of_algorithm = np.array(
+        [_algorithm(kind, text) for kind in quota_type.texts for text in algorithm.texts]
+    )
+    kinds = events.spread(quota_type.codes)
+    found = [_by_code(of_algorithm, kinds, len(algorithm.texts), algorithm.codes)]
+    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
+        found.append(_where(_strict(events), s.STRICT))
+    return found
 
 
 def _marks_of_runs(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
     """Return the bits that are the same in all rows of a run."""
     every = [complete * s.COMPLETE, _where(flags(events, "enforced"), s.ENFORCED)]
     if packing_.by != "counter" and "tags" in packing_.further:
-        binds, is_of_others = _limit_binds(events, packing_.by)
-        every += [_where(binds, s.LIMIT_BINDS), _where(is_of_others, s.OTHER_TAGS)]
+        every += _limit_marks(events, packing_.by)
     marks: Array | int = 0
     for part in every:
         marks = marks | part
@@ -72,24 +72,29 @@ def _where(has_mark: Array, mark: int) -> Array | int:
     return has_mark * mark if has_mark.any() else 0
 
 
-def _limit_binds(events: Events, by: s.By) -> tuple[Array, Array]:
-    """Return for each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
+def _limit_marks(events: Events, by: s.By) -> list[Array | int]:
+    """Return the bits that say of each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
     tags = texts_of(events, "tags")
     parsed = [kafka_names(text) for text in tags.texts]
-    is_of_others: Array = np.array([found is None for found in parsed])[tags.codes]
-    binds: Array = np.ones(events.rows, np.bool_)
+    of_others = np.array([s.OTHER_TAGS if found is None else 0 for found in parsed])
+    others = _by_code(of_others, tags.codes)
     if by == "tags":
-        return binds, is_of_others
+        return [s.LIMIT_BINDS, others]
+    binds: Array | None = None
     for column, place in (("client_id", 0), ("user", 1)):
         values = [None if found is None else found[place] for found in parsed]
         if column not in NAMES_OF[by]:
-            binds &= np.array([value == "" for value in values])[tags.codes]
-            continue
-        names = texts_of(events, column)
-        code_of = {sanitised(text): code for code, text in enumerate(names.texts) if text}
-        codes = np.array([code_of.get(value or "", -1) for value in values])
-        binds &= codes[tags.codes] == names.codes
-    return binds, is_of_others
+            is_empty = np.array([value == "" for value in values])
+            if is_empty.all():
+                continue
+            here: Array = is_empty[tags.codes]
+        else:
+            names = texts_of(events, column)
+            code_of = {sanitised(text): code for code, text in enumerate(names.texts) if text}
+            codes = np.array([code_of.get(value or "", -1) for value in values])
+            here = codes[tags.codes] == names.codes
+        binds = here if binds is None else binds & here
+    return [s.LIMIT_BINDS if binds is None else _where(binds, s.LIMIT_BINDS), others]
 
 
 def _algorithm(quota_type: str, text: str) -> int:

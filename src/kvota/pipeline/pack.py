@@ -1,17 +1,20 @@
-"""Turns a table of events into chunks: about one row per counter. Pure."""
+"""Turns a table of events into chunks: about one row per counter; of charges, or of parts of seconds. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kvota.pipeline import chunk_schema as s
-from kvota.pipeline.arrange import Arranged, arranged
+from kvota.pipeline.arrange import Arranged, Counters, Grouped, arranged, grouped
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events, same_in_all
 from kvota.pipeline.kernels import packing
+from kvota.pipeline.kernels.second_sums import TS_US
 from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.seconds import parts_of
 
 
 def pack(events: Events, packing_: Packing) -> pa.RecordBatch | None:
@@ -23,19 +26,82 @@ def pack(events: Events, packing_: Packing) -> pa.RecordBatch | None:
     Raises:
         KeyError: a row is of a run that ``Packing.runs`` does not name.
     """
+    if packing_.is_summed:
+        of_counters = grouped(events, packing_)
+        return None if of_counters is None else _packed(_of_parts(of_counters), packing_)
     found = arranged(events, packing_)
-    if found is None:
-        return None
-    starts, counter_of = _cut(found.starts, packing_.chunk_rows_max)
-    payload = _payload(found, starts)
-    firsts, ends = found.order[starts[:-1]], found.order[starts[1:] - 1]
+    return None if found is None else _packed(_of_charges(found), packing_)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """Rows counter by counter, each one's in order.
+
+    Attributes:
+        starts: where each counter's rows start, and the end.
+        counters: who they are.
+        times: of each row its place in its counter's order.
+        places: of each column of the layout in ``ints`` or ``doubles``; -1: all rows are the same.
+        constants: the number of each column of which all rows are the same.
+        ints: a row per column.
+        doubles: a row per column.
+    """
+
+    starts: Array
+    counters: Counters
+    times: Array
+    places: Array
+    constants: Array
+    ints: Array
+    doubles: Array
+
+
+def _of_charges(found: Arranged) -> _Ordered:
+    every = [found.columns[name] for name in s.CHARGES.names]
+    same = [same_in_all(values) for values in every]
+    varying: tuple[list[Array], list[Array]] = ([], [])  # whole and floating ones
+    places = []
+    for place, (values, number) in enumerate(zip(every, same, strict=True)):
+        of_kind = varying[place >= len(s.INTS)]
+        places.append(len(of_kind) if number is None else -1)
+        if number is None:
+            of_kind.append(np.asarray(values))
+    return _Ordered(
+        found.starts,
+        found.counters,
+        found.times[found.order],
+        np.array(places),
+        np.array([number or 0 for number in same]),
+        gathered(varying[0], found.order, np.dtype(np.int64)),
+        gathered(varying[1], found.order, np.dtype(np.float64)),
+    )
+
+
+def _of_parts(found: Grouped) -> _Ordered:
+    parts = parts_of(found)
+    every = (*parts.ints, *parts.doubles)
+    same = [same_in_all(values) for values in every]
+    places = [*range(len(parts.ints)), *range(len(parts.doubles))]
+    return _Ordered(
+        parts.starts,
+        found.counters,
+        parts.ints[TS_US],
+        np.array([place if n is None else -1 for place, n in zip(places, same, strict=True)]),
+        np.array([number or 0 for number in same]),
+        parts.ints,
+        parts.doubles,
+    )
+
+
+def _packed(rows: _Ordered, packing_: Packing) -> pa.RecordBatch:
+    starts, counter_of = _cut(rows.starts, packing_.chunk_rows_max)
     return pa.RecordBatch.from_arrays(
         [
-            *found.counter_columns(counter_of),
-            pa.array(found.times[firsts]),
-            pa.array(found.times[ends]),
+            *rows.counters.columns(counter_of),
+            pa.array(rows.times[starts[:-1]]),
+            pa.array(rows.times[starts[1:] - 1]),
             pa.array(np.diff(starts).astype(np.int32)),
-            payload,
+            _payload(rows, starts, packing_.layout),
         ],
         schema=s.CHUNK,
     )
@@ -53,27 +119,14 @@ def _cut(starts: Array, rows_max: int) -> tuple[Array, Array]:
     return np.append(starts[group_of] + within, starts[-1]), group_of
 
 
-def _payload(found: Arranged, starts: Array) -> pa.Array:
-    order = found.order
-    every = [found.columns[name] for name in (*s.INTS, *s.DOUBLES)]
-    width = len(every)
-    places, constants = np.full(width, -1), np.zeros(width, np.int64)
-    varying: tuple[list[Array], list[Array]] = ([], [])  # whole and floating ones
-    for place, values in enumerate(every):
-        same = same_in_all(values)
-        if same is not None:
-            constants[place] = same
-            continue
-        of_kind = varying[place >= len(s.INTS)]
-        places[place] = len(of_kind)
-        of_kind.append(np.asarray(values))
-    whole = gathered(varying[0], order, np.dtype(np.int64))
-    floating = gathered(varying[1], order, np.dtype(np.float64))
+def _payload(rows: _Ordered, starts: Array, layout: s.Layout) -> pa.Array:
     chunks = len(starts) - 1
-    most = width * (chunks * packing.COLUMN_HEAD_BYTES + 8 * len(order))
+    most = len(layout.names) * (chunks * packing.COLUMN_HEAD_BYTES + 8 * int(starts[-1]))
     out, ends = np.empty(most, np.uint8), np.empty(chunks + 1, np.int64)
-    bits = floating.view(np.int64)
-    packing.put_columns(starts, places, constants, len(s.INTS), whole, floating, bits, out, ends)
+    packing.put_columns(
+        *(starts, rows.places, rows.constants, len(layout.ints)),
+        *(rows.ints, rows.doubles, rows.doubles.view(np.int64), out, ends),
+    )
     content = out[: ends[-1]].copy()  # most of ``out`` was never touched
     offsets = pa.py_buffer(ends.astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), chunks, [None, offsets, pa.py_buffer(content)])

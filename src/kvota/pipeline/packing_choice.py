@@ -28,6 +28,9 @@ _ALWAYS = (
     "outcome",
     "enforced",
 )
+# Of these, what nobody asks for who asks for sums of seconds.
+_NOT_SUMMED = frozenset({"api_key", "api_version", "samples", "sample_ms", "algorithm"})
+
 NAMES_OF: Mapping[s.By, tuple[str, ...]] = {
     "counter": ("tags",),
     "user": ("user",),
@@ -61,6 +64,7 @@ class Packing:
         modes_apart: counters made anew are two, one for rows that were enforced, one for shadow mode.
         gateways_apart: counters made anew are one per gateway, as quotas are.
         chunk_rows_max: a chunk has so many rows at most.
+        is_summed: parts of seconds are packed in place of charges.
     """
 
     by: s.By
@@ -72,6 +76,12 @@ class Packing:
     modes_apart: bool = False
     gateways_apart: bool = False
     chunk_rows_max: int = s.CHUNK_ROWS_MAX
+    is_summed: bool = False
+
+    @property
+    def layout(self) -> s.Layout:
+        """Return the columns in a payload."""
+        return s.SUMS if self.is_summed else s.CHARGES
 
     def wants_type(self, quota_type: str) -> bool:
         """Return whether rows of a quota type are packed."""
@@ -86,4 +96,5 @@ class Packing:
 
     def columns(self) -> list[str]:
         """Return the columns of the events table that are looked at."""
-        return list(dict.fromkeys([*_ALWAYS, *NAMES_OF[self.by], *sorted(self.further)]))
+        every = dict.fromkeys([*_ALWAYS, *NAMES_OF[self.by], *sorted(self.further)])
+        return [name for name in every if not (self.is_summed and name in _NOT_SUMMED)]

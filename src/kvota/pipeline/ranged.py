@@ -67,6 +67,10 @@ class Ranged:
             wanted &= self.counter_ids
         return replace(self, counter_ids=wanted)
 
+    def summed(self) -> "Ranged":
+        """Return the same, of which parts of seconds are made."""
+        return replace(self, packing=replace(self.packing, is_summed=True))
+
     def cut(self) -> Cut | None:
         """Cut the record for tasks; None where that does not pay."""
         wanted = [
@@ -83,7 +87,7 @@ class Ranged:
         work: Callable[[Iterator[Rows]], Batches],
         schema: pa.Schema,
     ) -> DataFrame:
-        """Return the table that ``work`` makes of all ranges but the large ones."""
+        """Return the table that ``work`` makes of all ranges but the large ones, from rows or from parts of seconds."""
         folder = rows_done.folder_of(spark)
         files, packing, tasks = self.files, self.packing, found.tasks
         wanted = None if self.counter_ids is None else np.array(sorted(self.counter_ids), np.int64)
@@ -96,7 +100,7 @@ class Ranged:
         return numbered_tasks(spark, len(tasks)).mapInArrow(stage, spark_ddl(schema))
 
     def large_packed(self, spark: SparkSession, found: Cut) -> DataFrame:
-        """Return the chunks of the large ranges, ``chunk_schema.CHUNK``."""
+        """Return the chunks of the large ranges, ``chunk_schema.CHUNK``, of charges or of parts of seconds."""
         folder = rows_done.folder_of(spark)
         files, packing = self.files, self.packing
         pieces = [
@@ -150,7 +154,7 @@ def counted(parts: Iterator[Rows], folder: str) -> Iterator[Rows]:
     """Count rows that were worked off."""
     for rows in parts:
         yield rows
-        rows_done.count(folder, "worked", int(rows.starts[-1]))
+        rows_done.count(folder, "worked", rows.charges)
 
 
 def _numbers(batches: Batches) -> Iterator[int]:

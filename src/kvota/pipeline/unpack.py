@@ -34,13 +34,19 @@ class Rows:
         starts: where each counter's rows start, and the end.
         continues: the first counter is the last one of the ``Rows`` before; of a counter there may be no
             rows here, if all are yet to come.
-        columns: of the rows: ``chunk_schema.INTS`` as int64 and ``chunk_schema.DOUBLES``.
+        columns: of the rows: those of a ``chunk_schema.Layout``, whole numbers as int64.
     """
 
     names: pa.RecordBatch
     starts: Array
     continues: bool
     columns: Mapping[str, Array]
+
+    @property
+    def charges(self) -> int:
+        """Return how many charges the rows are of."""
+        counted = self.columns.get("charges")
+        return int(self.starts[-1]) if counted is None else int(counted.sum())
 
     def where(self, mask: Array) -> "Rows":
         """Return the rows for which the mask is true; a counter may be left with none."""
@@ -55,12 +61,15 @@ class Rows:
         return np.repeat(of_counters, np.diff(self.starts))
 
 
-def unpack(batches: Iterable[pa.RecordBatch], *, as_recorded: bool) -> Iterator[Rows]:
+def unpack(
+    batches: Iterable[pa.RecordBatch], *, as_recorded: bool, layout: s.Layout = s.CHARGES
+) -> Iterator[Rows]:
     """Yield all rows, each counter's in order, from chunks sorted by counter_id and ``first``.
 
     Args:
         batches: ``chunk_schema.CHUNK`` and counter_id.
         as_recorded: the order is (seq), else (ts_us, run, seq).
+        layout: the columns in payloads.
 
     Raises:
         KvotaError: two counters have the same counter_id.
@@ -68,7 +77,7 @@ def unpack(batches: Iterable[pa.RecordBatch], *, as_recorded: bool) -> Iterator[
     held: _Held | None = None
     for batch in batches:
         for some in _slices(batch):
-            rows, held = _merged(held, some, _TIMES[as_recorded])
+            rows, held = _merged(held, some, _TIMES[as_recorded], layout)
             yield rows
     if held is not None:
         yield Rows(held.name, np.array([0, held.length]), continues=True, columns=held.columns)
@@ -97,7 +106,7 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _merged(
-    held: _Held | None, batch: pa.RecordBatch, order: tuple[str, ...]
+    held: _Held | None, batch: pa.RecordBatch, order: tuple[str, ...], layout: s.Layout
 ) -> tuple[Rows, _Held | None]:
     """Return what is final of the held rows and these chunks, and what is held back now."""
     ids = batch.column("counter_id").to_numpy()
@@ -107,7 +116,7 @@ def _merged(
         [[] if held is None else [held.length], batch.column("rows").to_numpy()]
     )
     row_starts = np.concatenate([[0], np.cumsum(chunks)]).astype(np.int64)
-    columns = _columns(held, batch, row_starts)
+    columns = _columns(held, batch, row_starts, layout)
     is_new = np.concatenate([[True], ids[1:] != ids[:-1]])
     first_chunks = np.flatnonzero(is_new)
     named = batch.select(_NAMES)
@@ -130,12 +139,14 @@ def _merged(
     return Rows(names, starts, held is not None, done), kept
 
 
-def _columns(held: _Held | None, batch: pa.RecordBatch, row_starts: Array) -> dict[str, Array]:
+def _columns(
+    held: _Held | None, batch: pa.RecordBatch, row_starts: Array, layout: s.Layout
+) -> dict[str, Array]:
     """Unpack the chunks behind the rows that were held."""
     total = int(row_starts[-1])
-    ints = np.empty((len(s.INTS), total), np.int64)
-    doubles = np.empty((len(s.DOUBLES), total))
-    columns = dict(zip((*s.INTS, *s.DOUBLES), (*ints, *doubles), strict=True))
+    ints = np.empty((len(layout.ints), total), np.int64)
+    doubles = np.empty((len(layout.doubles), total))
+    columns = dict(zip(layout.names, (*ints, *doubles), strict=True))
     before = 0
     if held is not None:
         before = held.length

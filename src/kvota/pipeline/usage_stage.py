@@ -1,4 +1,4 @@
-"""Sums up one task's tenants: rows in, windows with exact quantiles out. Pure."""
+"""Sums up one task's tenants: seconds in, windows with exact quantiles out. Pure."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kvota.model.quota_type import QuotaType
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import counters as c
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.charged import has
+from kvota.pipeline.kernels import second_sums as of
 from kvota.pipeline.kernels import usage_kernel as k
-from kvota.pipeline.unpack import Rows
+from kvota.pipeline.seconds import Seconds
 
 _RATES = {
     "value_sum": k.VALUE,
@@ -25,13 +24,12 @@ _RATES = {
     "limit_share": k.LIMIT_SHARE,
 }
 _SUMS = {
-    "events": k.EVENTS,
-    "decisions": k.FURTHER,
-    "throttled": k.THROTTLED_ROWS,
-    "rejected": k.REJECTED_ROWS,
-    "throttle_ms_sum": k.TOLD_MS,
+    "events": of.OF_EVENTS,
+    "decisions": of.OF_FURTHER,
+    "throttled": of.OF_THROTTLED,
+    "rejected": of.OF_REJECTED,
+    "throttle_ms_sum": of.OF_TOLD_MS,
 }
-_FLAGS = {"enforced": k.IS_ENFORCED, "censored": k.IS_CENSORED}
 
 # NaN stands for null in these.
 _MAY_LACK = ("limit_last", "limit_share")
@@ -73,80 +71,24 @@ class Windows:
     window_s: int
 
 
-def usage_stage(windows: Windows) -> Callable[[Iterator[Rows]], Iterator[pa.RecordBatch]]:
-    """Make the function that sums up all tenants of a task."""
+def usage_stage(windows: Windows) -> Callable[[Iterator[Seconds]], Iterator[pa.RecordBatch]]:
+    """Make the function that makes windows of all tenants of a task."""
 
-    def stage(parts: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
-        for seconds in of_whole_counters(parts):
+    def stage(every: Iterator[Seconds]) -> Iterator[pa.RecordBatch]:
+        for seconds in every:
             yield _windows(seconds, windows)
 
     return stage
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """What tenants did in the seconds in which they did something; a column per second."""
-
-    names: pa.RecordBatch
-    sums: Array
-    used: Array
-
-    def part(self, start: int, end: int) -> "Seconds":
-        """Return some of the seconds."""
-        return Seconds(self.names, self.sums[:, start:end], self.used[:, start:end])
-
-
-def of_whole_counters(parts: Iterator[Rows]) -> "Iterator[Seconds]":
-    """Yield the seconds of all rows, each counter's at once."""
-    held: Seconds | None = None
-    for rows in parts:
-        seconds = _seconds(rows, held)
-        last = int(np.searchsorted(seconds.sums[k.OWNER], len(rows.names) - 1))
-        if last:
-            yield seconds.part(0, last)
-        held = seconds.part(last, seconds.sums.shape[1])
-    if held is not None and held.sums.shape[1]:
-        yield held
-
-
-def _seconds(rows: Rows, held: Seconds | None) -> Seconds:
-    """Sum up seconds; those that are held are of the first tenant, whose last second may go on."""
-    length = int(rows.starts[-1])
-    before = 0 if held is None else held.sums.shape[1]
-    sums = np.empty((k.SUMS, length + before), np.int64)
-    used = np.empty((k.USED_ROWS, length + before))
-    if held is not None:
-        sums[:, :before], used[:, :before] = held.sums, held.used
-        sums[k.OWNER, :before] = 0
-    columns = rows.columns
-    count = k.sum_seconds(
-        rows.starts,
-        c.is_of(rows.names, QuotaType.FETCH),
-        c.is_of(rows.names, QuotaType.PRODUCE),
-        columns["ts_us"],
-        columns["value"],
-        columns["limit"],
-        columns["marks"] & s.OUTCOME_MASK,
-        has(rows, s.ENFORCED),
-        has(rows, s.LIMIT_BINDS),
-        has(rows, s.OTHER_TAGS),
-        columns["throttle_ms"],
-        columns["upstream_ms"],
-        before,
-        sums,
-        used,
-    )
-    return Seconds(rows.names, sums[:, :count], used[:, :count])
-
-
 def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
-    sums = seconds.sums
-    owner, second = np.ascontiguousarray(sums[k.OWNER]), np.ascontiguousarray(sums[k.SECOND])
-    used = np.ascontiguousarray(seconds.used[k.USED])
+    sums, doubles = seconds.sums, seconds.doubles
+    owner, second = seconds.row(of.OF_OWNER), seconds.row(of.OF_SECOND)
+    used = seconds.used
     rows = len(owner)
     first_rows, starts_s = np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
     rates, ordered = np.empty((k.RATES, rows)), np.empty(rows)
-    limits = np.ascontiguousarray(seconds.used[k.LARGEST])
+    limits = np.ascontiguousarray(doubles[of.OF_LARGEST])
     k.order_windows(owner, second, used, windows.from_s, windows.window_s, ordered)
     count = k.usage_windows(
         owner,
@@ -163,17 +105,20 @@ def _windows(seconds: Seconds, windows: Windows) -> pa.RecordBatch:
     begin, end = first_rows[:count], first_rows[1 : count + 1]
     found: dict[str, Array] = {name: rates[place, :count] for name, place in _RATES.items()}
     found |= {name: np.add.reduceat(sums[place], begin) for name, place in _SUMS.items()}
-    found |= {name: np.maximum.reduceat(sums[place], begin) > 0 for name, place in _FLAGS.items()}
     found["decisions"] += found["events"]
     not_admitted = found["throttled"] + found["rejected"]
+    marks = np.bitwise_or.reduceat(sums[of.OF_MARKS], begin)
+    last_marks = sums[of.OF_MARKS][end - 1]
     found |= {
         "window_start": (starts_s[:count] * 1_000_000).astype("datetime64[us]"),
         "window_s": np.full(count, windows.window_s, np.int64),
         "busy_s": (end - begin).astype(np.int32),
         "share_throttled": not_admitted / np.maximum(found["decisions"], 1),
-        "limit_last": seconds.used[k.LIMIT][end - 1],
-        "limit_binds": sums[k.LIMIT_BINDS][end - 1] > 0,
-        "has_other_tags": sums[k.HAS_OTHER_TAGS][end - 1] > 0,
+        "enforced": (marks & s.ENFORCED) > 0,
+        "censored": (marks & s.CENSORED) > 0,
+        "limit_last": doubles[of.OF_LIMIT][end - 1],
+        "limit_binds": (last_marks & s.LIMIT_BINDS) > 0,
+        "has_other_tags": (last_marks & s.OTHER_TAGS) > 0,
     }
     owners = pa.array(owner[begin])
     named = c.named(seconds.names).take(owners)

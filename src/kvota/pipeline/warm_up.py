@@ -24,6 +24,7 @@ from kvota.pipeline.law_stage import found_by_law
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.producer_id_stage import came, id_grid_stage
+from kvota.pipeline.seconds import of_whole_counters, sums_of_rows
 from kvota.pipeline.sources.quick_lines import LineBegin, QuickReader
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.pipeline.usage_stage import Windows, usage_stage
@@ -61,7 +62,8 @@ def _packing() -> None:
 
 
 def _usage() -> None:
-    list(usage_stage(Windows("user", 0, 1))(iter([one_row()])))
+    seconds = of_whole_counters(sums_of_rows([one_row()]))
+    list(usage_stage(Windows("user", 0, 1))(seconds))
 
 
 def _open_loops() -> None:
@@ -115,7 +117,7 @@ def _law() -> None:
 
 
 def _plan() -> None:
-    list(habits_stage(iter([one_row()])))
+    list(habits_stage(of_whole_counters(sums_of_rows([one_row()]))))
     list(replayed_parts(iter([one_row()]), Planned(quotas={1: 1.0}, from_us=0, until_us=1)))
 
 

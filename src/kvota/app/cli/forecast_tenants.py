@@ -43,7 +43,8 @@ def _read(record: Record, args: argparse.Namespace) -> "TenantsAhead":
     from kvota.pipeline.tenant_forecasts import tenant_forecast_table, tenants_ahead
     from kvota.pipeline.usage_tables import USAGE_COLUMNS
 
-    every_chunk = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
+    of_charges = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True)
+    every_chunk = of_charges.summed().persist()
     try:
         ahead = tenants_ahead(every_chunk)
     finally:

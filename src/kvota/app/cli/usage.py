@@ -110,7 +110,8 @@ def _read(record: Record, args: argparse.Namespace) -> _Used:
     from kvota.pipeline.counters import ID_TYPES
     from kvota.pipeline.usage_tables import USAGE_COLUMNS, usage, usage_total
 
-    every_chunk = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True).persist()
+    of_charges = record.chunks(args.by, further=USAGE_COLUMNS, modes_apart=True)
+    every_chunk = of_charges.summed().persist()
     chunks = every_chunk.but_types(ID_TYPES)
     try:
         save(usage(chunks), "usage", args)

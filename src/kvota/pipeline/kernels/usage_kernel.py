@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from kvota.model.decision_sink import REJECTED, THROTTLED
 from kvota.pipeline.kernels.compiled_arithmetic import kernel, step
-from kvota.pipeline.kernels.counter_steps import Doubles, Flags, Int64s
+from kvota.pipeline.kernels.counter_steps import Doubles, Int64s
 
 # Columns and results go in as arrays, one by one and by position: Numba knows no better way.
 # ruff: noqa: PLR0913, PLR0917
@@ -137,82 +136,3 @@ def order_windows(
             end += 1
         ordered[row:end] = np.sort(values[row:end])
         row = end
-
-
-# What is summed of a second: rows of ``sums``.
-OWNER, SECOND, EVENTS, THROTTLED_ROWS, REJECTED_ROWS, TOLD_MS, IS_ENFORCED, IS_CENSORED = range(8)
-LIMIT_BINDS, HAS_OTHER_TAGS, FURTHER, HELD_MS = 8, 9, 10, 11
-SUMS = 12
-# … where ``FURTHER`` counts decisions that are no events, and ``HELD_MS`` is the longest time for which somebody was really held back; and of ``used``. ``LARGEST`` is the largest of the counter's own limits in that second, infinite where it had none.
-USED, LIMIT, LARGEST = range(3)
-USED_ROWS = 3
-
-
-@kernel
-def sum_seconds(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
-    starts: Int64s,  # where each counter's rows start, and the end
-    is_fetch: Flags,  # of each counter
-    is_produce: Flags,
-    ts_us: Int64s,  # never going back within a counter
-    value: Doubles,
-    limit: Doubles,
-    outcome: Int64s,
-    enforced: Flags,
-    limit_binds: Flags,
-    has_other_tags: Flags,
-    throttle_ms: Int64s,
-    upstream_ms: Int64s,
-    before: int,  # so many columns are filled: what the first counter did so far
-    sums: Int64s,  # in and out: a column per second
-    used: Doubles,  # in and out: a column per second
-) -> int:
-    """Sum up what each counter did in each second, and return how many columns are filled.
-
-    A request that waited is in the record twice: when its wait began, and where it went on. The second row of a
-    Produce says that it was throttled; that of a Fetch may come when there is room, or be a wait once more. So what
-    was decided counts beside what was answered: no share of decisions is above 1.
-    """
-    count = before
-    for counter in range(len(starts) - 1):
-        is_begun = counter == 0 and before > 0
-        for row in range(starts[counter], starts[counter + 1]):
-            second = ts_us[row] // 1_000_000
-            if not is_begun or sums[SECOND, count - 1] != second:
-                is_begun = True
-                sums[:, count] = 0
-                used[:, count] = 0.0
-                sums[OWNER, count] = counter
-                sums[SECOND, count] = second
-                count += 1
-            at = count - 1
-            was_rejected = outcome[row] == REJECTED
-            waits_for_room = was_rejected and is_fetch[counter]
-            waits_for_turn = was_rejected and is_produce[counter] and enforced[row]
-            throttled = waits_for_room or outcome[row] == THROTTLED
-            if not (was_rejected and enforced[row]):
-                used[USED, at] += value[row]
-            is_event = value[row] >= 0 and not waits_for_room and not waits_for_turn
-            is_refused = was_rejected and not waits_for_room and not waits_for_turn
-            if is_event:
-                sums[EVENTS, at] += 1
-            elif throttled or is_refused:
-                sums[FURTHER, at] += 1
-            if throttled:
-                sums[THROTTLED_ROWS, at] += 1
-            if is_refused:
-                sums[REJECTED_ROWS, at] += 1
-            if not waits_for_turn:
-                sums[TOLD_MS, at] += max(0, throttle_ms[row])
-            if enforced[row]:
-                sums[IS_ENFORCED, at] = 1
-            if upstream_ms[row] > 0 or (enforced[row] and (was_rejected or throttled)):
-                sums[IS_CENSORED, at] = 1
-                held_ms = max(upstream_ms[row], throttle_ms[row] if enforced[row] else 0)
-                sums[HELD_MS, at] = max(sums[HELD_MS, at], held_ms)
-            used[LIMIT, at] = limit[row]
-            own = limit[row] if limit_binds[row] and limit[row] > 0 else np.inf
-            used[LARGEST, at] = max(used[LARGEST, at], own)
-            sums[LIMIT_BINDS, at] = limit_binds[row]
-            if has_other_tags[row]:
-                sums[HAS_OTHER_TAGS, at] = 1
-    return count
