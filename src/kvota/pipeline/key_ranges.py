@@ -6,14 +6,17 @@ rows for that is a range of its own, whose row groups are gone through in the or
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 # Quota type, name (tags, user or client id) and broker: what all rows of a counter have in common.
 Key = tuple[str, str, int]
 
 LEAST: Key = ("", "", -(2**63))
 BEGIN_OF_TIME = -(2**63)
+
+# So many keys of a range are streamed one by one at most: many rows of one name are those of several brokers.
+_KEYS_SPLIT_MAX = 64
 
 # A key whose groups have to be gone through more often, because counters of other names share it, is not streamed.
 _PASSES_MAX = 2
@@ -55,6 +58,34 @@ class RowGroup:
         return self.last is None or self.last >= key
 
 
+def tightened(groups: Sequence[RowGroup]) -> list[RowGroup]:
+    """Return groups that lie in the order of keys, each within what its neighbours leave.
+
+    The bounds of a group are made of those of each column, so of several names any may have any broker. Its neighbours
+    tell: the last row of one comes before the first of the next.
+    """
+    first = [group.first for group in groups]
+    last = [group.last for group in groups]
+    for place, (group, following) in enumerate(pairwise(groups)):
+        if group.last is not None and following.last is not None:
+            first[place + 1] = max(following.first, _at_end(group.first, group.last))
+            last[place] = min(group.last, _at_end(following.last, following.first))
+    return [
+        replace(group, first=begin, last=end)
+        for group, begin, end in zip(groups, first, last, strict=True)
+    ]
+
+
+def _at_end(other: Key, end: Key) -> Key:
+    """Return a bound, from the side of ``other``, of the row at one end of a group, whose bounds these two are.
+
+    It has the type at this end; of all names the one at this end if there is but one type, and so of brokers.
+    """
+    if end[0] != other[0]:
+        return end[0], other[1], other[2]
+    return end[0], end[1], end[2] if end[1] == other[1] else other[2]
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """Keys from ``start`` to before ``end`` (None: without an end), and the row groups that may have some.
@@ -81,14 +112,23 @@ class KeyRange:
         """Return how many rows all its groups have."""
         return sum(group.rows for group in self.groups)
 
-    def split(self) -> "Iterator[KeyRange]":
-        """Yield its first key alone, to be streamed, and the rest."""
+    @property
+    def may_begin(self) -> bool:
+        """Return whether groups tell of its first key: of the name, and of a broker with no lower number."""
+        *name, node_id = self.start
+        ends = [end for group in self.groups for end in (group.first, group.last) if end is not None]
+        has_name = any([*end[:2]] == name for end in ends)
+        return has_name and any(end[2] >= node_id for end in ends)
+
+    def split(self) -> "tuple[KeyRange, KeyRange | None]":
+        """Return its first key alone, to be streamed, and the rest."""
         end = after(self.start)
         first = tuple(group for group in self.groups if group.first <= self.start)
-        yield KeyRange(self.start, end, first, is_streamed=True)
         rest = tuple(group for group in self.groups if group.reaches(end))
+        behind = None
         if rest and (self.end is None or end < self.end):
-            yield KeyRange(end, self.end, rest)
+            behind = KeyRange(end, self.end, rest)
+        return KeyRange(self.start, end, first, is_streamed=True), behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +172,29 @@ def cut(
     small: list[KeyRange] = []
     large: list[KeyRange] = []
     for one in _ranges(groups, rows_at_once):
-        fits = one.rows_begun <= begun_max and one.rows_open <= open_max
-        for part in (one,) if fits else one.split():
-            has_room = fits or _has_room(part, begun_max, open_max)
-            (small if has_room else large).append(part)
+        if one.rows_begun <= begun_max and one.rows_open <= open_max:
+            small.append(one)
+            continue
+        for part in _split(one, begun_max, open_max):
+            (small if _has_room(part, begun_max, open_max) else large).append(part)
     return Cut(tuple(_shared(small, tasks)), tuple(large))
 
 
+def _split(one: KeyRange, begun_max: int, open_max: int) -> Iterator[KeyRange]:
+    """Yield the first key of a range, and so of what is behind it while that has no room; then the rest."""
+    rest: KeyRange | None = one
+    for _ in range(_KEYS_SPLIT_MAX):
+        assert rest is not None
+        key, rest = rest.split()
+        yield key
+        if rest is None or _has_room(rest, begun_max, open_max) or not rest.may_begin:
+            break
+    if rest is not None:
+        yield rest
+
+
 def _has_room(part: KeyRange, begun_max: int, open_max: int) -> bool:
-    """Return whether one of two parts of a range is for a task."""
+    """Return whether a part of a range is for a task."""
     if part.is_streamed:
         kept = sum(group.rows for group in part.groups if group.reaches(after(part.start)))
         return kept <= open_max and all(0 < group.passes <= _PASSES_MAX for group in part.groups)

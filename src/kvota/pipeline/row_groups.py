@@ -20,7 +20,14 @@ from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrange import UNKNOWN_NODE
 from kvota.pipeline.event_columns import NAMES, Events, Value, flags, ints, texts_of, with_runs
-from kvota.pipeline.key_ranges import BEGIN_OF_TIME, LEAST, Key, KeyRange, RowGroup
+from kvota.pipeline.key_ranges import (
+    BEGIN_OF_TIME,
+    LEAST,
+    Key,
+    KeyRange,
+    RowGroup,
+    tightened,
+)
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.record.event_file import EventFile
 
@@ -129,7 +136,9 @@ def groups_of(number: int, file: EventFile, packing: Packing) -> list[RowGroup]:
                 passes,
             )
         )
-    return found
+    # A merged file lies in this order; whose users or client ids are looked at does not.
+    is_in_order = file.is_compacted and _NAME_OF[packing.by] == "tags"
+    return tightened(found) if is_in_order else found
 
 
 def _bounds(group: pq.RowGroupMetaData, by: s.By) -> tuple[Key, Key | None]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.pipeline.packed_events import RUNS, identified, table
 
 from kvota.model.decision_sink import OUTCOMES
 from kvota.model.errors import KvotaError
@@ -25,7 +26,6 @@ from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
 NAMES = EVENT_SCHEMA.names
-RUNS = {("gateway 2", "run-2"): (0, True), ("gateway-1", "run-1"): (1, False)}
 FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms"})
 KEYS: dict[s.By, tuple[str, ...]] = {
     "counter": s.COUNTER_COLUMNS[:-1],
@@ -43,26 +43,10 @@ def recorded() -> list[EventRow]:
     return [*first.rows(3_000), *second.rows(1_000)]
 
 
-def table(rows: list[EventRow]) -> pa.Table:
-    columns = zip(*rows, strict=True)
-    arrays = [
-        pa.array(column, field.type) for column, field in zip(columns, EVENT_SCHEMA, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
-
-
 def chunks(parts: list[list[EventRow]], by: s.By, rows_max: int = s.CHUNK_ROWS_MAX) -> pa.Table:
     how = Packing(by=by, runs=RUNS, further=FURTHER, chunk_rows_max=rows_max)
     packed = [batch for rows in parts if (batch := pack(Events(table(rows)), how)) is not None]
     return identified(pa.Table.from_batches(packed, s.CHUNK))
-
-
-def identified(packed: pa.Table) -> pa.Table:
-    ids: dict[tuple[object, ...], int] = {}
-    keys = zip(*(packed[name].to_pylist() for name in s.COUNTER_COLUMNS), strict=True)
-    numbers = [ids.setdefault(key, len(ids)) for key in keys]
-    numbered = packed.append_column("counter_id", pa.array(numbers, pa.int64()))
-    return numbered.sort_by([("counter_id", "ascending"), ("first", "ascending")])
 
 
 def in_order(parts: Iterator[Rows]) -> dict[tuple[object, ...], list[tuple[float, ...]]]:
