@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kvota.model.errors import UsageError
 from kvota.pipeline import (
     LAW_COLUMNS,
     USAGE_COLUMNS,
@@ -82,6 +83,11 @@ def both_ways(chunks: Chunks, *, tasks: int) -> Iterator[Chunks]:
     yield replace(chunks, ranged=None)
 
 
+def of_charges(chunks: Chunks) -> Chunks:
+    """The same without its own way to sums of seconds: they are made of charges."""
+    return replace(chunks, sums=None, ranged=None)
+
+
 @pytest.mark.parametrize(
     ("by", "mode", "tasks"),
     [
@@ -123,10 +129,30 @@ def test_usage_is_the_same_in_all_and_of_a_few(spark: SparkSession, merged: Foun
 
     totals = usage_total(shuffled)
     assert content(usage_total(ours)) == content(totals)
+    assert content(usage_total(of_charges(chunks))) == content(totals)
     few = [row["counter_id"] for row in totals.limit(3).collect()]
     windows = content(usage(ours.of_counters(few), window_s=60))
     assert windows == content(usage(shuffled.of_counters(few), window_s=60))
+    assert windows == content(usage(of_charges(chunks).of_counters(few), window_s=60))
     assert windows
+
+
+def test_sums_that_are_kept_are_the_same_and_tell_no_charges(
+    spark: SparkSession, merged: FoundEvents
+) -> None:
+    every = chunks_of_files(spark, merged, "user", further=USAGE_COLUMNS, modes_apart=True)
+    kept = replace(every, ranged=None).summed().persist()
+    try:
+        assert kept.is_summed
+        assert content(usage_total(kept)) == content(usage_total(of_charges(every)))
+        mine = usage(kept.of_types(["PRODUCE"]), window_s=60)
+        assert content(mine) == content(usage(every.of_types(["PRODUCE"]), window_s=60))
+        assert kept.of_types(["PRODUCE"]).has_rows()
+        assert not kept.of_types(["NO_SUCH_TYPE"]).has_rows()
+        with pytest.raises(UsageError, match="sums of seconds"):
+            replay(kept, [1e5])
+    finally:
+        kept.unpersist()
 
 
 @pytest.mark.parametrize(("by", "is_streamed"), [("counter", True), ("user-client", False)])

@@ -116,7 +116,9 @@ class KeyRange:
     def may_begin(self) -> bool:
         """Return whether groups tell of its first key: of the name, and of a broker with no lower number."""
         *name, node_id = self.start
-        ends = [end for group in self.groups for end in (group.first, group.last) if end is not None]
+        ends = [
+            end for group in self.groups for end in (group.first, group.last) if end is not None
+        ]
         has_name = any([*end[:2]] == name for end in ends)
         return has_name and any(end[2] >= node_id for end in ends)
 

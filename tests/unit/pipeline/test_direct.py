@@ -3,12 +3,14 @@
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.pipeline.packed_events import Second, seconds_by_counter
 from tests.unit.record.record_files import put
 
 from kvota.model.errors import KvotaError
@@ -21,6 +23,7 @@ from kvota.pipeline.key_ranges import LEAST, Cut, KeyRange, RowGroup, after, cut
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import FILE_CHANGED, GroupReader, group_file, groups_of, joined
+from kvota.pipeline.seconds import of_whole_counters, sums_of_rows
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record import event_parquet
 from kvota.record.compact import compact
@@ -126,6 +129,11 @@ def numbers_of(parts: Iterable[Rows]) -> Found:
 
 
 def through_chunks(found: FoundEvents, packing: Packing) -> Found:
+    chunks = chunks_of(found, packing)
+    return numbers_of(unpack(chunks.to_batches(), as_recorded=packing.by == "counter"))
+
+
+def chunks_of(found: FoundEvents, packing: Packing) -> pa.Table:
     packed = [
         chunks
         for file in found.files
@@ -134,8 +142,7 @@ def through_chunks(found: FoundEvents, packing: Packing) -> Found:
     table = pa.Table.from_batches(packed, s.CHUNK).combine_chunks()
     ids = counter_ids([table[name].chunk(0) for name in s.COUNTER_COLUMNS])
     table = table.append_column("counter_id", pa.array(ids))
-    ordered = table.sort_by([("counter_id", "ascending"), ("first", "ascending")])
-    return numbers_of(unpack(ordered.to_batches(), as_recorded=packing.by == "counter"))
+    return table.sort_by([("counter_id", "ascending"), ("first", "ascending")])
 
 
 @pytest.mark.parametrize("by", BYS)
@@ -199,6 +206,41 @@ def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
     assert all(one.end == after(one.start) for one in streamed)
     in_parts = [part for part in parts if part.continues and len(part.names) == 1]
     assert in_parts or (by, seed) != ("counter", 1)
+
+
+@pytest.mark.parametrize("by", ["user", "client", "tags"])
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("seed", [1, 4])
+def test_sums_of_seconds_are_those_of_chunks(
+    rows: list[EventRow],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: s.By,
+    is_streamed: bool,
+    seed: int,
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=seed, unmerged=100)
+    packing = of_runs(found, by, modes_apart=True)
+    charges = unpack(chunks_of(found, packing).to_batches(), as_recorded=False)
+    expected = seconds_by_counter(of_whole_counters(sums_of_rows(charges)))
+    summed = replace(packing, is_summed=True)
+    monkeypatch.setattr(key_ranges, "_PASSES_MAX", 99)
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 50)
+
+    groups = all_groups(found, summed)
+    begun_max = 80 if is_streamed else 100_000
+    cut_here = cut(groups, 2, rows_at_once=50, begun_max=begun_max, open_max=10_000)
+
+    streamed = [one for ranges in cut_here.tasks for one in ranges if one.is_streamed]
+    assert bool(streamed) == is_streamed
+    got: dict[tuple[object, ...], list[Second]] = {}
+    charges_seen = 0
+    for ranges in (*cut_here.tasks, *((one,) for one in cut_here.large)):
+        parts = list(rows_in(reader_of(found, summed), ranges))
+        charges_seen += sum(each.charges for each in parts)
+        got |= seconds_by_counter(of_whole_counters(parts))
+    assert got == expected
+    assert charges_seen == len(rows)
 
 
 def test_a_key_of_several_counters_that_nobody_knows_is_not_streamed(

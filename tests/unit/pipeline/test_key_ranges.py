@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvota.pipeline.key_ranges import LEAST, Cut, Key, KeyRange, RowGroup, after, cut
+from kvota.pipeline.key_ranges import LEAST, Cut, Key, KeyRange, RowGroup, after, cut, tightened
 
 NAMES = ("a", "b", "c", "d", "e")
 keys = st.tuples(st.sampled_from(("FETCH", "PRODUCE")), st.sampled_from(NAMES), st.integers(0, 2))
@@ -110,3 +110,75 @@ def test_a_key_that_cannot_be_streamed_is_a_large_range(passes: int) -> None:
 
     assert [(one.start, one.end) for one in found.large] == [(HOT, after(HOT))]
     assert len(found.large[0].groups) == 10
+
+
+def bounds(rows: list[Key]) -> tuple[Key, Key]:
+    """What a footer says of a group: the least and the most of each column."""
+    types, names, nodes = zip(*rows, strict=True)
+    return (min(types), min(names), min(nodes)), (max(types), max(names), max(nodes))
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows=st.lists(keys, min_size=1, max_size=40), data=st.data())
+def test_groups_of_a_file_in_order_keep_all_their_rows_between_closer_bounds(
+    rows: list[Key], data: st.DataObject
+) -> None:
+    rows.sort()
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(rows) - 1)), max_size=12)))
+    parts = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True) if rows[a:b]]
+    groups = [RowGroup(0, place, len(part), *bounds(part)) for place, part in enumerate(parts)]
+
+    found = tightened(groups)
+
+    for group, closer, part in zip(groups, found, parts, strict=True):
+        assert group.first <= closer.first <= part[0]
+        assert closer.last is not None
+        assert group.last is not None
+        assert part[-1] <= closer.last <= group.last
+
+
+def test_the_brokers_of_a_name_are_told_by_the_neighbours() -> None:
+    one, two = ("PRODUCE", "a"), ("PRODUCE", "b")
+    groups = [
+        RowGroup(0, 0, 10, (*one, 0), (*one, 1)),
+        RowGroup(0, 1, 10, (*one, 0), (*two, 2)),  # broker 2 of a, brokers 0 and 1 of b
+        RowGroup(0, 2, 10, (*two, 1), (*two, 2)),
+        RowGroup(0, 3, 10, LEAST, None),  # nobody knows
+    ]
+
+    found = tightened(groups)
+
+    assert [(group.first, group.last) for group in found] == [
+        ((*one, 0), (*one, 1)),
+        ((*one, 1), (*two, 1)),
+        ((*two, 1), (*two, 2)),
+        (LEAST, None),
+    ]
+
+
+def test_many_rows_of_one_name_are_streamed_broker_by_broker() -> None:
+    ends = (("a", 0), ("m", 0), ("m", 1), ("m", 2), ("z", 2))
+    groups = [
+        RowGroup(file, place, 10, ("PRODUCE", *ends[place]), ("PRODUCE", *ends[place + 1]))
+        for file in range(4)
+        for place in range(4)
+    ]
+
+    found = cut(groups, 1, rows_at_once=10, begun_max=35, open_max=1_000)
+
+    assert not found.large
+    (ranges,) = found.tasks
+    streamed = [one.start[1:] for one in ranges if one.is_streamed]
+    assert streamed == [("a", 0), ("m", 0), ("m", 1), ("m", 2)]
+    rest = [(one.start[1:], one.end and one.end[1:]) for one in ranges if not one.is_streamed]
+    assert rest == [(("a", 1), ("m", 0)), (("m", 3), None)]
+
+
+def test_a_name_of_which_nobody_tells_more_brokers_is_split_no_further() -> None:
+    groups = [RowGroup(file, 0, 10, ("PRODUCE", "a", 0), ("PRODUCE", "z", 2)) for file in range(9)]
+
+    found = cut(groups, 1, rows_at_once=10, begun_max=30, open_max=1_000)
+
+    ((*streamed,),) = found.tasks
+    assert [one.start[1:] for one in streamed] == [("a", 0), ("a", 1), ("a", 2)]
+    assert [(one.start[1:], one.end) for one in found.large] == [(("a", 3), None)]

@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.unit.pipeline.packed_events import RUNS, identified, table
+from tests.unit.pipeline.packed_events import (
+    RUNS,
+    Second,
+    identified,
+    seconds_by_counter,
+    table,
+)
 
 from kvota.model.decision_sink import REJECTED, THROTTLED
 from kvota.model.quota_type import QuotaType
@@ -18,7 +24,7 @@ from kvota.pipeline.event_columns import Events
 from kvota.pipeline.kernels import second_sums as k
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
-from kvota.pipeline.seconds import Seconds, of_whole_counters, sums_of_rows
+from kvota.pipeline.seconds import of_whole_counters, sums_of_rows
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.pipeline.usage_tables import USAGE_COLUMNS
 from kvota.record.event_schema import EVENT_SCHEMA
@@ -38,12 +44,10 @@ BYS: tuple[s.By, ...] = ("user", "client", "user-client", "tags")
 STRANGE = (0.5, -3.0, -0.0, 2.0**36, 2.0**36 + 1, 2.0**63, 1e300, 1 / 3, 7.25, -0.1)
 NO_NUMBERS = (float("nan"), float("inf"), -float("inf"))
 
-Second = tuple[Any, ...]
-
 
 @pytest.fixture(scope="module")
 def recorded() -> list[EventRow]:
-    """Rows of two runs, enforced and not, with waits of every kind; many in one second."""
+    """Rows of two runs at the same time, enforced and not, with waits of every kind; many in one second."""
     first = RecordedTraffic(7, run_id="run-1", enforced=False)
     second = RecordedTraffic(8, run_id="run-2", gateway="gateway 2", enforced=True)
     return [*first.rows(2_000), *second.rows(2_000)]
@@ -73,7 +77,7 @@ def packing(by: s.By, *, is_summed: bool, chunk_rows_max: int = 1_000) -> Packin
         by=by,
         runs=RUNS,
         further=frozenset(USAGE_COLUMNS),
-        modes_apart=True,
+        modes_apart=by == "client",
         is_summed=is_summed,
         chunk_rows_max=chunk_rows_max,
     )
@@ -83,23 +87,6 @@ def packed(parts: Iterable[list[EventRow]], how: Packing, batch_rows: int) -> It
     every = [chunks for rows in parts if (chunks := pack(Events(table(rows)), how)) is not None]
     chunks = identified(pa.Table.from_batches(every, s.CHUNK)).combine_chunks()
     return unpack(chunks.to_batches(batch_rows), as_recorded=False, layout=how.layout)
-
-
-def content(every: Iterable[Seconds]) -> dict[tuple[Any, ...], list[Second]]:
-    """The seconds of each counter, numbers as bits; a counter comes once."""
-    found: dict[tuple[Any, ...], list[Second]] = {}
-    for seconds in every:
-        names = [tuple(name.values())[1:] for name in seconds.names.to_pylist()]
-        sums = seconds.sums[k.OF_SECOND :].copy()
-        sums[k.OF_MARKS - k.OF_SECOND] &= ~s.OUTCOME_MASK  # of the last charge, and nobody asks
-        bits = np.vstack([seconds.used, *seconds.doubles[k.OF_LIMIT :]]).view(np.int64)
-        rows = zip(*sums.tolist(), *bits.tolist(), strict=True)
-        here: dict[tuple[Any, ...], list[Second]] = {}
-        for owner, row in zip(seconds.sums[k.OF_OWNER].tolist(), rows, strict=True):
-            here.setdefault(names[owner], []).append(row)
-        assert not here.keys() & found.keys()
-        found |= here
-    return found
 
 
 def by_the_letter(parts: Iterable[Rows]) -> dict[tuple[Any, ...], list[Second]]:
@@ -164,7 +151,7 @@ def _second(number: int, second: dict[str, Any]) -> Second:
 
 @pytest.mark.parametrize("by", BYS)
 @pytest.mark.parametrize("values", [STRANGE, STRANGE + NO_NUMBERS])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
 @pytest.mark.timeout(120)  # the first one loads the kernels
 def test_however_it_was_cut(
@@ -182,8 +169,8 @@ def test_however_it_was_cut(
     charges = packing(by, is_summed=False, chunk_rows_max=rows_max)
 
     expected = by_the_letter(packed([rows], packing(by, is_summed=False), 1_000))
-    before = content(of_whole_counters(packed(parts, summed, batch_rows)))
-    behind = content(of_whole_counters(sums_of_rows(packed(parts, charges, batch_rows))))
+    before = seconds_by_counter(of_whole_counters(packed(parts, summed, batch_rows)))
+    behind = seconds_by_counter(of_whole_counters(sums_of_rows(packed(parts, charges, batch_rows))))
 
     assert before == expected
     assert behind == expected
@@ -225,5 +212,5 @@ def test_columns_of_parts_lie_as_the_kernel_has_them() -> None:
     )
     assert tuple(s.SUMS.ints[place] for place in ints) == names
     assert s.SUMS.doubles == ("other", "limit", "largest")
-    assert (k.OTHER, k.LIMIT, k.LARGEST) == tuple(range(k.PART_INTS, k.PART_INTS + 3))
+    assert tuple(range(k.PART_INTS, k.PART_INTS + 3)) == (k.OTHER, k.LIMIT, k.LARGEST)
     assert len(s.SUMS.names) == k.PART_INTS + k.PART_DOUBLES
