@@ -1,12 +1,15 @@
 """The session is quiet, local, bounded and leaves nothing behind."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -79,6 +82,16 @@ def test_the_running_session_is_used_again(spark: SparkSession) -> None:
 def test_the_session_counts_in_utc_and_keeps_kernels_apart(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+
+
+def test_what_workers_have_imported_is_no_garbage_to_look_through(spark: SparkSession) -> None:
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([gc.get_freeze_count()])], names=["id"])
+
+    (found,) = spark.range(0, 1, 1, numPartitions=1).mapInArrow(frozen, "id long").collect()
+
+    assert found["id"] > 50_000  # NumPy, pyarrow, Numba, and all of kvota that workers run
 
 
 INTERRUPTED = """

@@ -17,8 +17,8 @@ from kvota.pipeline.chunk_schema import CHUNK_ROWS_MAX
 # About so much of a table may be in one Arrow batch, which is held whole: once in the JVM, once in Python.
 _BATCH_BYTES_MAX = 256 << 20
 
-# More than most rows take in a chunk.
-_ROW_BYTES = 32
+# More than most rows take in a chunk, be they charges or parts of seconds.
+_ROW_BYTES = 48
 
 # Shorter chunks would be mostly heads.
 _CHUNK_ROWS_MIN = 256

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,7 @@ class Chunks:
         return replace(
             self,
             table=self.table.where(condition),
-            sums=None if sums is None else lambda: sums().where(condition),
+            sums=None if sums is None else cache(lambda: sums().where(condition)),
         )
 
     def summed(self) -> "Chunks":
@@ -144,7 +145,14 @@ class Chunks:
     def stage_of_seconds(
         self, work: Callable[[Iterator[Seconds]], Batches], schema: pa.Schema
     ) -> DataFrame:
-        """Return the table that ``work`` makes, task by task, from the seconds of whole counters."""
+        """Return the table that ``work`` makes, task by task, from the seconds of whole counters.
+
+        Raises:
+            UsageError: the chunks are by counter, in the order of seq: seconds may come in any order.
+        """
+        if self.by == "counter":
+            msg = "usage is counted by user, client, user-client or tags; the chunks are by counter"
+            raise UsageError(msg)
 
         def of_parts(every: Iterator[Rows]) -> Batches:
             return work(of_whole_counters(every))
@@ -224,23 +232,21 @@ def chunks_of_files(  # noqa: PLR0913  (all but three by keyword)
     remote = [file for file in wanted if file.uri]
     tasks = _tasks(spark, sum(file.rows for file in wanted))
     here = [file for file in wanted if not file.uri]
+    contents = _contents(spark, remote) if remote else None  # lists the files: once
 
     def packed(how: Packing) -> DataFrame:
         chunks = _read_by_workers(spark, here, tasks, how)
-        if remote:
-            chunks = chunks.unionAll(_read_by_spark(spark, remote, how))
+        if contents is not None:
+            chunks = chunks.unionAll(_content_chunks(contents, remote, how))
         return _together(chunks, tasks)
 
     by_ranges = None if remote else ranged(here, packing, _least_tasks(spark))
-    return Chunks(
-        packed(packing),
-        by,
-        found.runs,
-        period,
-        by_ranges,
-        # As recorded, rows are in the order of seq, and seconds are not asked for.
-        None if by == "counter" else lambda: packed(replace(packing, is_summed=True)),
-    )
+    return Chunks(packed(packing), by, found.runs, period, by_ranges, _sums(packed, packing))
+
+
+def _sums(packed: Callable[[Packing], DataFrame], packing: Packing) -> Callable[[], DataFrame]:
+    """Make the function that packs parts of seconds, where somebody asks for them."""
+    return cache(lambda: packed(replace(packing, is_summed=True)))
 
 
 def _one_second(every: Iterator[Seconds]) -> Batches:
@@ -265,14 +271,18 @@ def _read_by_workers(
     return numbered_tasks(spark, reading).mapInArrow(packer, spark_ddl(s.CHUNK))
 
 
-def _read_by_spark(spark: SparkSession, files: Iterable[EventFile], packing: Packing) -> DataFrame:
-    """Have Spark read the files as they are, by Hadoop, and hand their bytes to the workers."""
-    known = {file.uri: (file.size_bytes, file.modified_ns // 1_000_000) for file in files}
-    contents = (
+def _contents(spark: SparkSession, files: Iterable[EventFile]) -> DataFrame:
+    """Have Spark read the files as they are, by Hadoop."""
+    return (
         spark.read.format("binaryFile")
-        .load([hadoop_pattern(uri) for uri in known])
+        .load([hadoop_pattern(file.uri) for file in files])
         .select("path", "length", F.unix_millis("modificationTime").alias("ms"), "content")
     )
+
+
+def _content_chunks(contents: DataFrame, files: Iterable[EventFile], packing: Packing) -> DataFrame:
+    """Hand the bytes of files to the workers."""
+    known = {file.uri: (file.size_bytes, file.modified_ns // 1_000_000) for file in files}
     return contents.mapInArrow(_content_packer(packing, known), spark_ddl(s.CHUNK))
 
 
@@ -297,10 +307,14 @@ def chunks_of_table(
         gateways_apart=gateways_apart,
         chunk_rows_max=chunk_rows_max(events.sparkSession),
     )
-    here = [F.col(name) for name in packing.columns() if name in events.columns]
-    packed = events.select(*here).mapInArrow(_table_packer(packing), spark_ddl(s.CHUNK))
     tasks = _tasks(events.sparkSession, sum(run.rows for run in runs))
-    return Chunks(_together(packed, tasks), by, runs)
+
+    def packed(how: Packing) -> DataFrame:
+        here = [F.col(name) for name in how.columns() if name in events.columns]
+        chunks = events.select(*here).mapInArrow(_table_packer(how), spark_ddl(s.CHUNK))
+        return _together(chunks, tasks)
+
+    return Chunks(packed(packing), by, runs, sums=_sums(packed, packing))
 
 
 def _packing(

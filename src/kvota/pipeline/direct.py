@@ -21,12 +21,15 @@ from kvota.pipeline.key_ranges import Cut, KeyRange, RowGroup, cut
 from kvota.pipeline.pack import gathered
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import GroupReader, joined
-from kvota.pipeline.seconds import parts_of, sums_of_rows
-from kvota.pipeline.unpack import Rows
+from kvota.pipeline.seconds import parts_of, sums_of_rows, together
+from kvota.pipeline.unpack import SAME_ID, Rows
 
 # About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
 _ROWS_AT_ONCE = 1 << 20
 _BEGUN_MAX = 2 << 20
+
+# So many charges are summed up at once: one of which each is a part of its own takes about 400 bytes meanwhile.
+_SUMMED_AT_ONCE = 3 << 19
 
 # So many rows are kept at most, because later ranges need them, too: 50 bytes each.
 _OPEN_MAX = 8 << 20
@@ -85,10 +88,37 @@ def _streamed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
 
 
 def _rows_of(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+    if reader.packing.is_summed:
+        yield from _summed(reader, one)
+        return
     for events in reader.parts([one]):
         rows = whole_counters(events, reader.packing)
         if rows is not None:
             yield rows
+
+
+def _summed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+    """Yield the parts of seconds of a range; where it has many charges, they are summed up some at a time."""
+    reader.begin(one)
+    found: list[Rows] = []
+    waiting: list[Events] = []
+    for group in one.groups:
+        waiting.append(reader.part(group, one))
+        if sum(events.rows for events in waiting) >= _SUMMED_AT_ONCE:
+            found += _parts_in(waiting, reader.packing)
+            waiting = []
+    found += _parts_in(waiting, reader.packing)
+    if found:
+        yield together(found)
+
+
+def _parts_in(events: Sequence[Events], packing: Packing) -> Iterator[Rows]:
+    some = [each for each in events if each.rows]
+    of_counters = grouped(joined(some), packing) if some else None
+    if of_counters is not None:
+        parts = parts_of(of_counters)
+        names = _named(of_counters.counters)
+        yield Rows(names, parts.starts, continues=False, columns=parts.columns)
 
 
 def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
@@ -138,19 +168,11 @@ def continued(rows: Rows, last: pa.RecordBatch) -> Rows:
 
 
 def whole_counters(events: Events, packing: Packing) -> Rows | None:
-    """Return the rows, or parts of seconds, of events that have all rows of their counters; None where none is wanted.
+    """Return the rows of events that have all rows of their counters; None where none is wanted.
 
     Raises:
         KvotaError: two counters have the same counter_id.
     """
-    if packing.is_summed:
-        of_counters = grouped(events, packing)
-        if of_counters is None:
-            return None
-        parts = parts_of(of_counters)
-        return Rows(
-            _named(of_counters.counters), parts.starts, continues=False, columns=parts.columns
-        )
     found = arranged(events, packing)
     return None if found is None else _rows(found)
 
@@ -172,8 +194,7 @@ def _named(counters: Counters) -> pa.RecordBatch:
     columns = counters.columns(np.arange(len(counters.codes)))
     ids = counter_ids(columns)
     if len(np.unique(ids)) < len(ids):
-        msg = "two counters have the same counter_id"
-        raise KvotaError(msg)
+        raise KvotaError(SAME_ID)
     return pa.RecordBatch.from_arrays(
         [pa.array(ids), *columns], names=["counter_id", *s.COUNTER_COLUMNS]
     )

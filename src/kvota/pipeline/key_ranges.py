@@ -15,8 +15,11 @@ Key = tuple[str, str, int]
 LEAST: Key = ("", "", -(2**63))
 BEGIN_OF_TIME = -(2**63)
 
-# So many keys of a range are streamed one by one at most: many rows of one name are those of several brokers.
+# So many keys of a range are streamed one by one at most.
 _KEYS_SPLIT_MAX = 64
+
+# Between two brokers that groups tell of there are fewer others than this; where numbers have a larger gap, nobody is in it.
+_NODES_UNTOLD_MAX = 5
 
 # A key whose groups have to be gone through more often, because counters of other names share it, is not streamed.
 _PASSES_MAX = 2
@@ -112,25 +115,33 @@ class KeyRange:
         """Return how many rows all its groups have."""
         return sum(group.rows for group in self.groups)
 
-    @property
-    def may_begin(self) -> bool:
-        """Return whether groups tell of its first key: of the name, and of a broker with no lower number."""
-        *name, node_id = self.start
-        ends = [
-            end for group in self.groups for end in (group.first, group.last) if end is not None
-        ]
-        has_name = any([*end[:2]] == name for end in ends)
-        return has_name and any(end[2] >= node_id for end in ends)
+    def told(self) -> list[Key]:
+        """Return its first key and those of the same name that groups tell of, in order.
 
-    def split(self) -> "tuple[KeyRange, KeyRange | None]":
-        """Return its first key alone, to be streamed, and the rest."""
-        end = after(self.start)
-        first = tuple(group for group in self.groups if group.first <= self.start)
-        rest = tuple(group for group in self.groups if group.reaches(end))
-        behind = None
-        if rest and (self.end is None or end < self.end):
-            behind = KeyRange(end, self.end, rest)
-        return KeyRange(self.start, end, first, is_streamed=True), behind
+        These are what groups begin or end with, and a few between two of these, if brokers are numbered one after the other.
+        """
+        ends = {end for group in self.groups for end in (group.first, group.last)} | {self.end}
+        told = {end for end in ends if end is not None and end[:2] == self.start[:2]} | {self.start}
+        found = set(told)
+        for low, high in pairwise(sorted(told)):
+            if high[2] - low[2] <= _NODES_UNTOLD_MAX:
+                found |= {(*low[:2], node_id) for node_id in range(low[2], high[2])}
+        return sorted(key for key in found if self._has(key))
+
+    def _has(self, key: Key) -> bool:
+        return self.start <= key and (self.end is None or key < self.end)
+
+    def until(self, end: Key) -> "KeyRange":
+        """Return the keys before ``end``, which is one of its own."""
+        groups = tuple(group for group in self.groups if group.first < end)
+        return KeyRange(self.start, end, groups)
+
+    def behind(self, start: Key) -> "KeyRange | None":
+        """Return the keys from ``start`` on; None: no group reaches it."""
+        groups = tuple(group for group in self.groups if group.reaches(start))
+        if not groups or not self._has(start):
+            return None
+        return KeyRange(start, self.end, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +166,7 @@ class Cut:
             for one in ranges
             if one.is_streamed
             for group in one.groups
+            if one.end is not None and not group.reaches(one.end)  # others are kept
         )
         return of_tasks + again + _rows_of(self.large)
 
@@ -183,14 +195,24 @@ def cut(
 
 
 def _split(one: KeyRange, begun_max: int, open_max: int) -> Iterator[KeyRange]:
-    """Yield the first key of a range, and so of what is behind it while that has no room; then the rest."""
+    """Yield a range in parts: single keys, to be streamed, while what is behind them has no room.
+
+    Many rows of one name are those of several brokers, and groups tell of which. What lies between two keys that are
+    told is a part, too: nobody knows that there is nothing.
+    """
     rest: KeyRange | None = one
-    for _ in range(_KEYS_SPLIT_MAX):
-        assert rest is not None
-        key, rest = rest.split()
-        yield key
-        if rest is None or _has_room(rest, begun_max, open_max) or not rest.may_begin:
+    for key in one.told()[:_KEYS_SPLIT_MAX]:
+        if rest is None:
             break
+        if rest is not one and _has_room(rest, begun_max, open_max):
+            break
+        single = KeyRange(key, after(key), rest.until(after(key)).groups, is_streamed=True)
+        if not _has_room(single, begun_max, open_max):
+            break
+        if rest.start < key:
+            yield rest.until(key)
+        yield single
+        rest = rest.behind(after(key))
     if rest is not None:
         yield rest
 

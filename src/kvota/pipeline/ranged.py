@@ -103,17 +103,19 @@ class Ranged:
         """Return the chunks of the large ranges, ``chunk_schema.CHUNK``, of charges or of parts of seconds."""
         folder = rows_done.folder_of(spark)
         files, packing = self.files, self.packing
-        pieces = [
-            KeyRange(one.start, one.end, (group,)) for one in found.large for group in one.groups
-        ]
-        tasks = min(self.tasks, len(pieces))
+        ranges_of: dict[RowGroup, list[KeyRange]] = {}
+        for one in found.large:
+            for group in one.groups:
+                ranges_of.setdefault(group, []).append(one)
+        groups = list(ranges_of.items())
+        tasks = min(self.tasks, len(groups))
 
         def stage(batches: Batches) -> Batches:
             reader = GroupReader(files, packing, folder)
             for number in _numbers(batches):
-                first, end = number * len(pieces) // tasks, (number + 1) * len(pieces) // tasks
-                for piece in pieces[first:end]:
-                    for events in reader.parts([piece]):
+                first, end = number * len(groups) // tasks, (number + 1) * len(groups) // tasks
+                for group, ranges in groups[first:end]:
+                    for events in reader.parts_of(group, ranges):
                         chunks = pack(events, packing)
                         if chunks is not None:
                             yield chunks

@@ -7,7 +7,7 @@ which keys a group's rows lie, and which columns have one value in all of them.
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kvota.model.event import EVENT_COLUMNS
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrange import UNKNOWN_NODE
+from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import NAMES, Events, Value, flags, ints, texts_of, with_runs
 from kvota.pipeline.key_ranges import (
     BEGIN_OF_TIME,
@@ -180,21 +181,24 @@ class _Keyed:
 
     Attributes:
         events: of a row group.
-        keys: mostly in order.
-        is_sorted: they are.
+        keys: all that there are, in order.
+        codes: of each run the place of its key.
+        is_sorted: the runs are in the order of their keys.
     """
 
     events: Events
     keys: list[Key]
+    codes: Array
     is_sorted: bool
 
     def within(self, start: Key, end: Key | None) -> Events:
         """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
-        if not self.is_sorted:
-            inside = [start <= key and (end is None or key < end) for key in self.keys]
-            return self.events.where_runs(np.array(inside))
+        first = bisect_left(self.keys, start)
         last = len(self.keys) if end is None else bisect_left(self.keys, end)
-        return self.events.runs_between(bisect_left(self.keys, start), last)
+        if not self.is_sorted:
+            return self.events.where_runs((self.codes >= first) & (self.codes < last))
+        begin, behind = np.searchsorted(self.codes, (first, last)).tolist()
+        return self.events.runs_between(begin, behind)
 
 
 @dataclass(slots=True)
@@ -267,6 +271,14 @@ class GroupReader:
         """Forget the groups that no range from this one on needs."""
         self._kept = {group: of for group, of in self._kept.items() if group.reaches(one.start)}
 
+    def parts_of(self, group: RowGroup, ranges: Iterable[KeyRange]) -> Iterator[Events]:
+        """Yield the events of each range, which come in order, in one group; nothing is kept for others."""
+        for one in ranges:
+            events = self.part(group, one)
+            if events.rows:
+                yield events
+        self._kept.pop(group, None)
+
     def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
         """Return those of one counter; a group of which the footer says that it has none is not read."""
         same = _same(self._footer(group).row_group(group.group), [name for name, _ in names])
@@ -308,10 +320,20 @@ def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]
 def _keyed(events: Events, by: s.By) -> _Keyed:
     of_runs = events.of_runs
     types, names = texts_of(of_runs, "quota_type"), texts_of(of_runs, _NAME_OF[by])
-    nodes = ints(of_runs, "node_id", UNKNOWN_NODE)
-    columns = ([part.texts[code] for code in part.codes.tolist()] for part in (types, names))
-    keys = list(zip(*columns, nodes.tolist(), strict=True))
-    return _Keyed(events, keys, all(one <= other for one, other in pairwise(keys)))
+    nodes, node_of = np.unique(ints(of_runs, "node_id", UNKNOWN_NODE), return_inverse=True)
+    pairs = types.codes.astype(np.int64) * len(names.texts) + names.codes
+    there, code_of = np.unique(pairs * len(nodes) + node_of, return_inverse=True)
+    keys: list[Key] = []
+    for code in there.tolist():
+        pair, node = divmod(code, len(nodes))
+        kind, name = divmod(pair, len(names.texts))
+        keys.append((types.texts[kind], names.texts[name], int(nodes[node])))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.arange(len(keys))
+    codes = rank[code_of]
+    is_sorted = bool((codes[1:] >= codes[:-1]).all())
+    return _Keyed(events, [keys[place] for place in order], codes, is_sorted)
 
 
 def joined(parts: Sequence[Events]) -> Events:

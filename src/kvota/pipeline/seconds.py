@@ -1,12 +1,13 @@
 """Sums of seconds: made of charges as they lie, or of rows in order, and added up counter by counter. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from kvota.model.decision_sink import REJECTED, THROTTLED
+from kvota.model.errors import KvotaError
 from kvota.model.quota_type import QuotaType
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import counters as c
@@ -14,7 +15,7 @@ from kvota.pipeline.arrange import Grouped, sort_groups
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.kernels import packing
 from kvota.pipeline.kernels import second_sums as k
-from kvota.pipeline.unpack import Rows
+from kvota.pipeline.unpack import SAME_ID, Rows
 
 # Marks beyond these say nothing of sums.
 _MARKS_SEEN = s.OUTCOME_MASK | s.ENFORCED | s.LIMIT_BINDS | s.OTHER_TAGS
@@ -98,6 +99,30 @@ def sums_of_rows(every: Iterable[Rows]) -> Iterator[Rows]:
         yield Rows(rows.names, parts.starts, rows.continues, parts.columns)
 
 
+def together(every: Sequence[Rows]) -> Rows:
+    """Put parts of seconds of whole counters together, of which any may have any counter.
+
+    Raises:
+        KvotaError: two counters have the same counter_id.
+    """
+    if len(every) == 1:
+        return every[0]
+    names = pa.Table.from_batches([rows.names for rows in every]).combine_chunks().to_batches()[0]
+    ids = names.column("counter_id").to_numpy()
+    _, first, counter_of = np.unique(ids, return_index=True, return_inverse=True)
+    if not names.equals(names.take(pa.array(first[counter_of]))):
+        raise KvotaError(SAME_ID)
+    lengths = np.concatenate([np.diff(rows.starts) for rows in every])
+    owners = np.repeat(counter_of, lengths)
+    order, starts = np.empty(len(owners), np.int64), np.empty(len(first) + 1, np.int64)
+    packing.group_rows(owners, order, starts)
+    joined = {name: np.concatenate([rows.columns[name] for rows in every]) for name in s.SUMS.names}
+    sort_groups(order, starts, (joined["ts_us"], joined["run"], joined["seq"]))
+    for name in s.SUMS.names:
+        joined[name] = joined[name][order]
+    return Rows(names.take(pa.array(first)), starts, continues=False, columns=joined)
+
+
 def _parts(columns: Mapping[str, Array | int], owners: Array, kinds: Array) -> Parts:
     rows = len(owners)
     ints = np.empty((rows, k.PART_WIDTH), np.int64)  # most of it is never touched
@@ -106,12 +131,10 @@ def _parts(columns: Mapping[str, Array | int], owners: Array, kinds: Array) -> P
     # Marks of a run's begin and of algorithms are not asked for, and no two parts shall differ by them.
     seen = {**columns, "marks": columns["marks"] & _MARKS_SEEN}
     count = k.sum_rows(
-        np.ascontiguousarray(owners, np.int64),
+        _read_only(owners.astype(np.int64, copy=False)),
         kinds * _DOES_OF_KIND,
         _DOES,
-        np.asarray(columns["ts_us"]),
-        np.asarray(columns["seq"]),
-        np.asarray(columns["value"]),
+        *(_read_only(np.asarray(columns[name])) for name in ("ts_us", "seq", "value")),
         *(each for name in names for each in _one_or_each(seen[name])),
         *_one_or_each(columns["limit"]),
         *(s.LIMIT_BINDS, s.ENFORCED, s.CENSORED, s.SECOND_MARKS),
@@ -132,7 +155,16 @@ def _parts(columns: Mapping[str, Array | int], owners: Array, kinds: Array) -> P
 
 def _one_or_each(values: Array | int) -> tuple[Array, int]:
     """Return the one value of all rows and 0, or that of each row and 1."""
-    return (np.array([values]), 0) if isinstance(values, int) else (np.asarray(values), 1)
+    if isinstance(values, int):
+        return _read_only(np.array([values])), 0
+    return _read_only(values), 1
+
+
+def _read_only(values: Array) -> Array:
+    """Return the same numbers as what cannot be written: Arrow's cannot, and Numba compiles each kind anew."""
+    seen = values.view()
+    seen.flags.writeable = False
+    return seen
 
 
 @dataclass(frozen=True, slots=True)

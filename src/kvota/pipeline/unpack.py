@@ -21,6 +21,9 @@ from kvota.pipeline.kernels import packing
 _ROWS_AT_ONCE = 1 << 19
 _CHUNKS_AT_ONCE = 1 << 13
 
+# What is said of two counters whose names have the same hash.
+SAME_ID = "two counters have the same counter_id"
+
 _NAMES = ("counter_id", *s.COUNTER_COLUMNS)
 _TIMES: Mapping[bool, tuple[str, ...]] = {True: ("seq",), False: ("ts_us", "run", "seq")}
 
@@ -184,7 +187,7 @@ def _check_names(names: pa.RecordBatch, is_new: Array) -> None:
     if (differ & ~is_new[1:]).any():
         place = int(np.flatnonzero(differ & ~is_new[1:])[0])
         first, second = names.slice(place, 2).to_pylist()
-        msg = f"two counters have the same counter_id: {first} and {second}"
+        msg = f"{SAME_ID}: {first} and {second}"
         raise KvotaError(msg)
 
 

@@ -60,7 +60,4 @@ def span_s(chunks: Chunks) -> tuple[int, int]:
 
 
 def _usage(chunks: Chunks, from_s: int, window_s: int) -> DataFrame:
-    if chunks.by == "counter":
-        msg = "usage is counted by user, client, user-client or tags; the chunks are by counter"
-        raise UsageError(msg)
     return chunks.stage_of_seconds(usage_stage(Windows(chunks.by, from_s, window_s)), WINDOWS)

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.record.record_files import put
 
 import kvota
 from kvota.engine import arithmetic
 from kvota.pipeline.kernel_parts import PARTS
 from kvota.pipeline.kernels import compiled_arithmetic, kept_code
 from kvota.pipeline.warm_up import _COMPILED_BY
+from kvota.testing.recorded_traffic import RecordedTraffic
 
 # One kernel: to compile all of them takes half a minute, and each is kept in the same way.
 SCRIPT = """
@@ -70,6 +72,62 @@ def test_loops_compiled_ahead_are_those_that_the_grid_calls() -> None:
     )
 
     assert done.stdout == "1 1 1 1 1 1\n"
+
+
+OF_USAGE = """
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvota.pipeline import USAGE_COLUMNS, warm_up
+from kvota.pipeline.direct import whole_counters
+from kvota.pipeline.event_columns import Events
+from kvota.pipeline.kernels import packing, second_sums, usage_kernel
+from kvota.pipeline.pack import pack
+from kvota.pipeline.packing_choice import Packing
+from kvota.pipeline.seconds import of_whole_counters, sums_of_rows
+from kvota.pipeline.unpack import unpack
+from kvota.pipeline.usage_stage import Windows, usage_stage
+
+def compiled():
+    every = [each for part in (packing, second_sums, usage_kernel) for each in vars(part).values()]
+    return sum(len(each.signatures) for each in every if hasattr(each, "signatures"))
+
+for part in ("packing", "usage"):
+    warm_up._COMPILED_BY[part]()
+before = compiled()
+table = pq.read_table(sys.argv[1])
+charged = Packing(
+    by="user", runs={("gateway-1", "run-1"): (0, True)}, further=frozenset(USAGE_COLUMNS)
+)
+summed = Packing(by="user", runs=charged.runs, further=charged.further, is_summed=True)
+for events in (Events(table), Events(pa.concat_tables([table, table]))):
+    for how in (charged, summed):
+        chunks = pack(events, how).append_column("counter_id", pa.array([1]))
+        rows = list(unpack([chunks], as_recorded=False, layout=how.layout))
+    list(usage_stage(Windows("user", 0, 60))(of_whole_counters(rows)))
+    list(sums_of_rows([whole_counters(events, charged)]))
+print(compiled() - before)
+"""
+
+
+@pytest.mark.timeout(200)
+def test_what_usage_calls_has_been_compiled_ahead(tmp_path: Path) -> None:
+    """Arrays of Arrow cannot be written, and Numba would compile the same kernel for these once more."""
+    row = RecordedTraffic(7, run_id="run-1", enforced=False).rows(1)
+    path = put(tmp_path, list(row))
+
+    done = subprocess.run(
+        [sys.executable, "-c", OF_USAGE, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=190,
+        check=True,
+    )
+
+    assert done.stdout == "0\n"
 
 
 def test_parts_have_a_time_and_a_way_to_be_compiled() -> None:

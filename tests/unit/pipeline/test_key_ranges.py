@@ -101,15 +101,17 @@ def test_a_key_with_too_many_rows_is_streamed(passes: int) -> None:
     assert (before.end, hot.start, hot.end, behind.start) == (HOT, HOT, after(HOT), after(HOT))
     assert [one.is_streamed for one in (before, hot, behind)] == [False, True, False]
     assert [len(one.groups) for one in (before, hot, behind)] == [1, 10, 1]
-    assert found.rows_read == 100 * passes  # the groups at both ends are kept, or counted once more
+    assert found.rows_read == 100 + 90 * (passes - 1)  # the last group is kept for what is behind
 
 
 @pytest.mark.parametrize("passes", [0, 3])
 def test_a_key_that_cannot_be_streamed_is_a_large_range(passes: int) -> None:
     found = cut(groups_of_a_hot_key(passes), 2, rows_at_once=10, begun_max=50, open_max=1_000)
 
-    assert [(one.start, one.end) for one in found.large] == [(HOT, after(HOT))]
+    assert [(one.start, one.end) for one in found.large] == [(HOT, None)]  # in one piece
     assert len(found.large[0].groups) == 10
+    ((before,),) = found.tasks
+    assert (before.start[1], before.end) == ("a", HOT)
 
 
 def bounds(rows: list[Key]) -> tuple[Key, Key]:
@@ -174,11 +176,29 @@ def test_many_rows_of_one_name_are_streamed_broker_by_broker() -> None:
     assert rest == [(("a", 1), ("m", 0)), (("m", 3), None)]
 
 
-def test_a_name_of_which_nobody_tells_more_brokers_is_split_no_further() -> None:
-    groups = [RowGroup(file, 0, 10, ("PRODUCE", "a", 0), ("PRODUCE", "z", 2)) for file in range(9)]
+@pytest.mark.parametrize(
+    ("nodes", "files", "streamed"),
+    [
+        ((0, 2), 8, [0, 1, 2]),  # broker 1 is there as well, most likely
+        ((101, 201), 4, [101, 201]),  # nobody is between them, but nobody knows
+    ],
+)
+def test_brokers_that_are_told_are_streamed_and_what_lies_between_is_read(
+    nodes: tuple[int, int], files: int, streamed: list[int]
+) -> None:
+    low, high = nodes
+    ends = (("a", low), ("m", low), ("m", low), ("m", high), ("m", high), ("z", high))
+    groups = [
+        RowGroup(file, place, 10, ("PRODUCE", *ends[place]), ("PRODUCE", *ends[place + 1]))
+        for file in range(files)
+        for place in range(5)
+    ]
 
-    found = cut(groups, 1, rows_at_once=10, begun_max=30, open_max=1_000)
+    found = cut(groups, 1, rows_at_once=40, begun_max=35, open_max=1_000)
 
-    ((*streamed,),) = found.tasks
-    assert [one.start[1:] for one in streamed] == [("a", 0), ("a", 1), ("a", 2)]
-    assert [(one.start[1:], one.end) for one in found.large] == [(("a", 3), None)]
+    every = sorted(ranges_of(found), key=lambda one: one.start)
+    assert [one.start for one in every[1:]] == [one.end for one in every[:-1]]
+    hot = [one for one in found.tasks[0] if one.start[1] == "m"]
+    assert [one.start[2] for one in hot if one.is_streamed] == streamed
+    between = [one.end for one in hot if not one.is_streamed and one.end is not None]
+    assert between == ([("PRODUCE", "m", 201)] if high == 201 else [])
