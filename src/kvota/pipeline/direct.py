@@ -28,6 +28,9 @@ from kvota.pipeline.unpack import SAME_ID, Rows
 _ROWS_AT_ONCE = 1 << 20
 _BEGUN_MAX = 2 << 20
 
+# A replay makes a row for each counter and candidate: those of so many counters at once.
+_COUNTERS_AT_ONCE = 1 << 13
+
 # So many charges are summed up at once: one of which each is a part of its own takes about 400 bytes meanwhile.
 _SUMMED_AT_ONCE = 3 << 19
 
@@ -77,9 +80,23 @@ def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
     last: pa.RecordBatch | None = None
     for one in ranges:
         found = _streamed(reader, one) if one.is_streamed else _rows_of(reader, one)
-        for rows in found:
-            yield rows if last is None or rows.continues else continued(rows, last)
-            last = rows.names.slice(len(rows.names) - 1)
+        for every in found:
+            for rows in few_counters(every):
+                yield rows if last is None or rows.continues else continued(rows, last)
+                last = rows.names.slice(len(rows.names) - 1)
+
+
+def few_counters(rows: Rows) -> Iterator[Rows]:
+    """Yield the same rows, of so many counters at once that what is made of them stays bounded."""
+    count = len(rows.names)
+    if count <= _COUNTERS_AT_ONCE:
+        yield rows
+        return
+    for begin in range(0, count, _COUNTERS_AT_ONCE):
+        starts = rows.starts[begin : begin + _COUNTERS_AT_ONCE + 1]
+        columns = {name: column[starts[0] : starts[-1]] for name, column in rows.columns.items()}
+        names = rows.names.slice(begin, _COUNTERS_AT_ONCE)
+        yield Rows(names, starts - starts[0], rows.continues and begin == 0, columns)
 
 
 def _streamed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:

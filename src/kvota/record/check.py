@@ -50,6 +50,7 @@ class Checked:
         gaps: the first ones of each run.
         missing: rows in all gaps.
         repeated: rows that are there more than once.
+        has_changed: a file went, or became another one, while it was read; so gaps may be none.
     """
 
     files: int
@@ -58,6 +59,7 @@ class Checked:
     gaps: tuple[Gap, ...]
     missing: int
     repeated: int
+    has_changed: bool = False
 
     @property
     def is_sound(self) -> bool:
@@ -70,11 +72,13 @@ def check(found: FoundEvents, *, on_file: Callable[[], None] = lambda: None) -> 
     spans: dict[tuple[str, str], list[_Array]] = {}
     bad = list(found.bad)
     rows = 0
+    has_changed = False
     with ThreadPoolExecutor(_THREADS) as pool:
         for file, seen in zip(found.files, pool.map(_read, found.files), strict=True):
             on_file()
             if isinstance(seen, BadInput):
                 bad.append(seen)
+                has_changed = has_changed or not _is_there(file)
                 continue
             rows += file.rows
             for key, ranges in seen.items():
@@ -86,7 +90,18 @@ def check(found: FoundEvents, *, on_file: Callable[[], None] = lambda: None) -> 
         gaps += [Gap(*key, first, last) for first, last in of_run[:GAPS_NAMED]]
         missing += sum(last - first + 1 for first, last in of_run)
         repeated += repeated_here
-    return Checked(len(found.files), rows, tuple(bad), tuple(gaps), missing, repeated)
+    return Checked(
+        len(found.files), rows, tuple(bad), tuple(gaps), missing, repeated, has_changed=has_changed
+    )
+
+
+def _is_there(file: EventFile) -> bool:
+    """Return whether a file is the one that was looked at."""
+    try:
+        status = file.path.stat()
+    except FileNotFoundError:
+        return False
+    return (status.st_size, status.st_mtime_ns) == (file.size_bytes, file.modified_ns)
 
 
 def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:

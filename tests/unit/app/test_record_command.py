@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.json_page import keys_of
-from tests.unit.record.record_files import ROWS, in_order, put_record, rows_of
+from tests.unit.record.record_files import LATER_US, ROWS, in_order, put_record, rows_of
 
 from kvota.app.cli.main import main
+from kvota.record import check as check_module
+from kvota.record.compact import compact
+from kvota.record.event_file import EventFile
 
 
 @pytest.fixture
@@ -100,6 +103,54 @@ def test_a_period_of_the_record_can_be_asked_for(
     main(["record", "show", "--events", str(folder), "--since", "2020-01-01", "--output", "json"])
 
     assert json.loads(capsys.readouterr().out)["decisions"] == 0
+
+
+def test_a_period_without_any_decision_is_shown_as_such(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["record", "show", "--events", str(folder), "--since", "2020-01-01"])
+
+    assert (code, capsys.readouterr().out) == (0, "0 decisions, 0 files\n")
+
+
+def test_files_that_are_merged_while_they_are_checked_are_no_fault(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, merged = check_module._read, []
+
+    def merging_first(file: EventFile) -> object:
+        if not merged:
+            merged.append(compact(folder, now_us=LATER_US, every_hour=True))
+        return read(file)
+
+    monkeypatch.setattr(check_module, "_THREADS", 1)
+    monkeypatch.setattr(check_module, "_read", merging_first)
+
+    code = main(["record", "check", "--events", str(folder)])
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (0, "1 file, 1,100 decisions: sound\n")
+    assert "the record changed while it was read; it is read again" in said.err
+
+
+def test_a_file_that_goes_for_good_while_it_is_checked_is_missing(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, lost = check_module._read, sorted(folder.glob("*.parquet"))[5]
+
+    def losing_one(file: EventFile) -> object:
+        lost.unlink(missing_ok=True)
+        return read(file)
+
+    monkeypatch.setattr(check_module, "_THREADS", 1)
+    monkeypatch.setattr(check_module, "_read", losing_one)
+
+    code = main(["record", "check", "--events", str(folder)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 1
+    assert "100 decisions missing, seq " in lines[0]
+    assert lines[-1] == "10 files, 1,000 decisions: not sound (100 missing)"
 
 
 @pytest.mark.parametrize("action", ["compact", "check", "show"])

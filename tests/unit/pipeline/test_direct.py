@@ -208,6 +208,27 @@ def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
     assert in_parts or (by, seed) != ("counter", 1)
 
 
+@pytest.mark.parametrize("by", ["counter", "tags"])
+def test_names_too_long_for_a_footer_leave_their_neighbours_whole(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: s.By
+) -> None:
+    """A footer has no bounds of texts beyond 4 KB, or only one of both."""
+    with_long = []
+    for number, row in enumerate(rows[:1_500]):
+        changed = list(row)
+        if number % 7 == 0:
+            changed[TAGS] = f"client-id=,user={'mno'[number % 3] * (5_000 + number % 2)}"
+        with_long.append(tuple(changed))
+    found = record(with_long, tmp_path, monkeypatch, seed=1, unmerged=0)
+    packing = of_runs(found, by)
+
+    how = cut_small(found, packing, 3, 100)
+
+    assert numbers_of(read(found, packing, how)) == through_chunks(found, packing)
+    assert any(group.last is None for group in all_groups(found, packing))
+    assert sum(map(len, how.tasks)) > 5
+
+
 @pytest.mark.parametrize("by", ["user", "client", "tags"])
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("seed", [1, 4])

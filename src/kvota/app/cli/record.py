@@ -32,6 +32,9 @@ EXAMPLE = "{kvota} record show --events kvota-demo/shadow/record"
 # Lines of a table on a screen; JSON has them all.
 _LINES_MAX = 40
 
+# So often a record is read that changes while it is checked.
+_TRIES = 3
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
@@ -149,9 +152,25 @@ def _compacted_json(what: "Compacted") -> dict[str, Any]:
 
 
 def _check(args: argparse.Namespace) -> int:
+    found = _found(args)
+    checked = _read_all(found)
+    for _ in range(_TRIES - 1):
+        if not checked.has_changed:
+            break
+        # Somebody merges or removes files meanwhile: that is no fault of the record.
+        print("kvota: the record changed while it was read; it is read again", file=sys.stderr)
+        found = _found(args)
+        checked = _read_all(found)
+    if args.output == "json":
+        print_json(_checked_json(checked, found))
+    else:
+        print("\n".join(_checked_lines(checked, found)))
+    return DONE if checked.is_sound else NEGATIVE
+
+
+def _read_all(found: "FoundEvents") -> "Checked":
     from kvota.record.check import check
 
-    found = _found(args)
     done = 0
 
     def count() -> None:
@@ -164,12 +183,7 @@ def _check(args: argparse.Namespace) -> int:
 
     title = f"reading {found.rows:,} decisions in {_count(len(found.files), 'file')}"
     with working(title, how_far=how_far):
-        checked = check(found, on_file=count)
-    if args.output == "json":
-        print_json(_checked_json(checked, found))
-    else:
-        print("\n".join(_checked_lines(checked, found)))
-    return DONE if checked.is_sound else NEGATIVE
+        return check(found, on_file=count)
 
 
 def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
@@ -227,6 +241,9 @@ def _show(args: argparse.Namespace) -> int:
     say_bad(found)
     if args.output == "json":
         print_json(_shown_json(found), schema=2)
+        return DONE
+    if not found.runs:
+        print("0 decisions, 0 files")
         return DONE
     size = sum(file.size_bytes for file in found.files)
     first_us = min(run.first_us for run in found.runs)
