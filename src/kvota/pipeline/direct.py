@@ -23,6 +23,7 @@ from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import GroupReader, joined
 from kvota.pipeline.seconds import parts_of, sums_of_rows, together
 from kvota.pipeline.unpack import SAME_ID, Rows
+from kvota.pipeline.worker_memory import give_back
 
 # About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
 _ROWS_AT_ONCE = 1 << 20
@@ -32,7 +33,7 @@ _BEGUN_MAX = 2 << 20
 _COUNTERS_AT_ONCE = 1 << 13
 
 # So many charges are summed up at once: one of which each is a part of its own takes about 400 bytes meanwhile.
-_SUMMED_AT_ONCE = 3 << 19
+_SUMMED_AT_ONCE = 1 << 20
 
 # So many rows are kept at most, because later ranges need them, too: 50 bytes each.
 _OPEN_MAX = 8 << 20
@@ -84,6 +85,7 @@ def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
             for rows in few_counters(every):
                 yield rows if last is None or rows.continues else continued(rows, last)
                 last = rows.names.slice(len(rows.names) - 1)
+        give_back()
 
 
 def few_counters(rows: Rows) -> Iterator[Rows]:

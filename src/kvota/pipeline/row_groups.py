@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kvota.model.event import EVENT_COLUMNS
@@ -20,7 +21,16 @@ from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.arrange import UNKNOWN_NODE
 from kvota.pipeline.arrow_columns import Array
-from kvota.pipeline.event_columns import NAMES, Events, Value, flags, ints, texts_of, with_runs
+from kvota.pipeline.event_columns import (
+    NAMES,
+    Events,
+    Part,
+    Value,
+    flags,
+    ints,
+    texts_of,
+    with_runs,
+)
 from kvota.pipeline.key_ranges import (
     BEGIN_OF_TIME,
     LEAST,
@@ -177,28 +187,40 @@ def _statistics(group: pq.RowGroupMetaData, name: str) -> pq.Statistics | None:
 
 @dataclass(frozen=True, slots=True)
 class _Keyed:
-    """Events in runs, and the key of each run.
+    """Events in runs, and the key of each run; as numbers, since groups of many counters are kept.
 
     Attributes:
         events: of a row group.
-        keys: all that there are, in order.
+        keys: all that there are, in order: (type x names + name) x nodes + node.
+        types: in order.
+        names: in order, ``pa.StringArray``.
+        nodes: in order.
         codes: of each run the place of its key.
         is_sorted: the runs are in the order of their keys.
     """
 
     events: Events
-    keys: list[Key]
+    keys: Array
+    types: Sequence[str]
+    names: pa.Array
+    nodes: Array
     codes: Array
     is_sorted: bool
 
     def within(self, start: Key, end: Key | None) -> Events:
         """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
-        first = bisect_left(self.keys, start)
-        last = len(self.keys) if end is None else bisect_left(self.keys, end)
+        places = range(len(self.keys))
+        first = bisect_left(places, start, key=self._key)
+        last = len(places) if end is None else bisect_left(places, end, key=self._key)
         if not self.is_sorted:
             return self.events.where_runs((self.codes >= first) & (self.codes < last))
         begin, behind = np.searchsorted(self.codes, (first, last)).tolist()
         return self.events.runs_between(begin, behind)
+
+    def _key(self, place: int) -> Key:
+        pair, node = divmod(int(self.keys[place]), len(self.nodes))
+        kind, name = divmod(pair, len(self.names))
+        return self.types[kind], self.names[name].as_py(), int(self.nodes[node])
 
 
 @dataclass(slots=True)
@@ -319,21 +341,22 @@ def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]
 
 def _keyed(events: Events, by: s.By) -> _Keyed:
     of_runs = events.of_runs
-    types, names = texts_of(of_runs, "quota_type"), texts_of(of_runs, _NAME_OF[by])
+    types, type_of = _ranked(texts_of(of_runs, "quota_type"))
+    names, name_of = _ranked(texts_of(of_runs, _NAME_OF[by]))
     nodes, node_of = np.unique(ints(of_runs, "node_id", UNKNOWN_NODE), return_inverse=True)
-    pairs = types.codes.astype(np.int64) * len(names.texts) + names.codes
-    there, code_of = np.unique(pairs * len(nodes) + node_of, return_inverse=True)
-    keys: list[Key] = []
-    for code in there.tolist():
-        pair, node = divmod(code, len(nodes))
-        kind, name = divmod(pair, len(names.texts))
-        keys.append((types.texts[kind], names.texts[name], int(nodes[node])))
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    rank = np.empty(len(keys), np.int64)
-    rank[order] = np.arange(len(keys))
-    codes = rank[code_of]
+    numbers = (type_of * len(names) + name_of) * len(nodes) + node_of
+    keys, codes = np.unique(numbers, return_inverse=True)
     is_sorted = bool((codes[1:] >= codes[:-1]).all())
-    return _Keyed(events, [keys[place] for place in order], codes, is_sorted)
+    return _Keyed(events, keys, types.to_pylist(), names, nodes, codes, is_sorted)
+
+
+def _ranked(part: Part) -> tuple[pa.Array, Array]:
+    """Return texts in order (that of UTF-8 is Python's), and the place of each row's."""
+    texts = pa.array(part.texts, pa.string())
+    order = pc.sort_indices(texts)
+    rank = np.empty(len(texts), np.int64)
+    rank[order.to_numpy()] = np.arange(len(texts))
+    return texts.take(order), rank[part.codes]
 
 
 def joined(parts: Sequence[Events]) -> Events:
