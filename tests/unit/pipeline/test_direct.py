@@ -33,9 +33,9 @@ from kvota.record.found_events import FoundEvents, find_events
 from kvota.record.period import Period
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
-TS_US, SEQ, GATEWAY, TAGS, USER, LIMIT, ENFORCED = (
+TS_US, SEQ, GATEWAY, TAGS, USER, VALUE, LIMIT, ENFORCED = (
     EVENT_SCHEMA.names.index(name)
-    for name in ("ts_us", "seq", "gateway", "tags", "user", "limit", "enforced")
+    for name in ("ts_us", "seq", "gateway", "tags", "user", "value", "limit", "enforced")
 )
 BYS: tuple[s.By, ...] = ("counter", "user", "client", "user-client", "tags")
 FURTHER = frozenset({"throttle_ms", "upstream_throttle_ms", "tags"})
@@ -227,6 +227,34 @@ def test_names_too_long_for_a_footer_leave_their_neighbours_whole(
     assert numbers_of(read(found, packing, how)) == through_chunks(found, packing)
     assert any(group.last is None for group in all_groups(found, packing))
     assert sum(map(len, how.tasks)) > 5
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_what_no_gateway_records_comes_out_of_a_merged_record_as_it_went_in(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: s.By
+) -> None:
+    names = ("a\0", "\n", "😀" * 40, "x" * 65_536, "", "\u2028", "a")
+    values = (float("nan"), float("inf"), -float("inf"), -1.0, 2.0**63, -0.0, 0.0)
+    strange = []
+    for number, row in enumerate(rows[:1_200]):
+        changed = list(row)
+        if number % 3 == 0:
+            changed[USER] = names[number % 7]
+            changed[VALUE] = values[number // 3 % 7]
+        if number % 5 == 0:
+            changed[LIMIT] = values[number // 5 % 7]
+        if number >= 400:  # a footer tells neither 0 from -0 nor of NaN beside one number
+            changed[VALUE], changed[LIMIT] = ((0.0, 5.0), (-0.0, float("nan")))[number % 2]
+        strange.append(tuple(changed))
+    found = record(strange, tmp_path, monkeypatch, seed=1, unmerged=60)
+    packing = of_runs(found, by)
+
+    how = cut_small(found, packing, 3, 100)
+
+    assert numbers_of(read(found, packing, how)) == through_chunks(found, packing)
+    if by == "user":
+        kept = {name[5] for name in through_chunks(found, packing)}
+        assert len(kept) > len(names)
 
 
 @pytest.mark.parametrize("by", ["user", "client", "tags"])
