@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 # Below this nothing is given back: to take it again costs time.
-_LARGE_BYTES = 640 << 20
+_LARGE_BYTES = 832 << 20
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def give_back() -> None:
-    """Give back what Arrow and the C library keep, if this process holds more than 640 MiB."""
+    """Give back what Arrow and the C library keep, if this process holds more than 832 MiB."""
     try:
         resident = int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:

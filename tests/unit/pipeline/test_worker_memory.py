@@ -13,11 +13,11 @@ def resident_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
 
 # Many small pieces, all but the last ones given up: the C library keeps what lies below those.
-held = [np.ones(8_000) for _ in range(12_000)]
+held = [np.ones(8_000) for _ in range(16_000)]
 held = held[-1:]
 before = resident_mb()
 give_back()
-print(before > 700, before - resident_mb() > 500)
+print(before > 900, before - resident_mb() > 500)
 """
 
 
