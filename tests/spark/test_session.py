@@ -126,3 +126,41 @@ def test_a_session_that_is_interrupted_while_it_starts_leaves_no_jvm(
         ["ps", "-eo", "args"], capture_output=True, text=True, check=True
     ).stdout
     assert str(tmp_path) not in commands
+
+
+# In place of a JVM: it answers nothing, and what it was sent is unread when it ends, so the connection is reset.
+MUTE_JVM = """
+import socket, time
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    connection, _ = server.accept()
+    time.sleep(60)
+"""
+
+ASKING = """
+import os, signal, subprocess, sys, threading
+from py4j.clientserver import ClientServer, JavaParameters
+from kvota.pipeline.interrupts import interruptible
+jvm = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+client = ClientServer(JavaParameters(port=int(jvm.stdout.readline()), auto_convert=True))
+main = threading.main_thread().ident
+threading.Timer(0.5, signal.pthread_kill, [main, signal.SIGINT]).start()
+try:
+    with interruptible(jvm):
+        client.jvm.java.lang.System.nanoTime()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+os._exit(0)  # py4j has a thread that awaits calls of the JVM
+"""
+
+
+def test_a_call_that_is_under_way_when_ctrl_c_ends_the_jvm_says_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING, MUTE_JVM],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

@@ -5,6 +5,7 @@ screen. So the JVM is ended instead, which makes a call of py4j that waits for i
 """
 
 import contextlib
+import logging
 import signal
 import subprocess
 import threading
@@ -29,6 +30,7 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
     def stop(_number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
         is_interrupted = True
+        logging.root.addFilter(_is_of_others)
         _say_nothing_of_lost_updates()
         jvm.kill()
         if not _is_within_py4j(frame):
@@ -44,9 +46,15 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         if is_interrupted:
+            logging.root.removeFilter(_is_of_others)
             jvm.wait()
     if is_interrupted:
         raise KeyboardInterrupt
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Return whether somebody else than py4j says this: it has Python's root logger print that its JVM is gone."""
+    return not _is_py4j(record.pathname)
 
 
 def _say_nothing_of_lost_updates() -> None:
@@ -75,7 +83,11 @@ def interrupts_later() -> Iterator[None]:
 
 def _is_within_py4j(frame: FrameType | None) -> bool:
     while frame is not None:
-        if "py4j" in Path(frame.f_code.co_filename).parts:
+        if _is_py4j(frame.f_code.co_filename):
             return True
         frame = frame.f_back
     return False
+
+
+def _is_py4j(file: str) -> bool:
+    return "py4j" in Path(file).parts

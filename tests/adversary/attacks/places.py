@@ -25,7 +25,7 @@ RECONNECT_S = 0.02
 # Fewer than by default: a test has a few seconds, and each place costs a login (``bench/adversary`` has a
 # ``--places``).
 PLACES = 400
-_VALUE_BYTES = 100_000
+VALUE_BYTES = 100_000
 _AT_ONCE = 50
 _GIVES_UP_S = 10.0
 
@@ -59,7 +59,7 @@ async def closed_in_a_mute(target: Target, seconds: float, got: Got) -> None:
 
     Notes how long newcomers, one after each flood, took to be served at the worst.
     """
-    over_quota = produce(target.topic, _VALUE_BYTES, client_id=target.client_id)
+    over_quota = produce(target.topic, VALUE_BYTES, client_id=target.client_id)
     newcomer = produce(target.topic, 100, client_id="newcomer")
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
@@ -112,7 +112,7 @@ async def _idle(target: Target, client: WireClient) -> None:
 
 async def _muted(target: Target, client: WireClient) -> None:
     """Over the quota, and more behind it that is not read."""
-    request = produce(target.topic, _VALUE_BYTES, client_id=target.client_id)
+    request = produce(target.topic, VALUE_BYTES, client_id=target.client_id)
     client.send(request + request)
 
 
