@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvota.model.errors import KvotaError
 from kvota.pipeline import chunk_schema as s
@@ -17,17 +18,23 @@ from kvota.pipeline.arrange import Arranged, Counters, arranged, grouped, wanted
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.kernels.counter_hash import SEED, hash_ints, hash_texts
-from kvota.pipeline.key_ranges import Cut, KeyRange, RowGroup, cut
-from kvota.pipeline.pack import gathered
+from kvota.pipeline.key_ranges import Cut, Key, KeyRange, RowGroup, after, cut
+from kvota.pipeline.pack import gathered, pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import GroupReader, joined
 from kvota.pipeline.seconds import parts_of, sums_of_rows, together
-from kvota.pipeline.unpack import SAME_ID, Rows
+from kvota.pipeline.unpack import SAME_ID, Rows, unpack
 from kvota.pipeline.worker_memory import give_back
 
-# About so many rows are worked off at once, and no range has many more: a row takes about 150 bytes meanwhile.
+# About so many rows are worked off at once, and no range begins many more: a row takes about 150 bytes meanwhile.
 _ROWS_AT_ONCE = 1 << 20
 _BEGUN_MAX = 2 << 20
+
+# In a range may be more rows than begin in it. Where it has more than so many, it is worked off in parts.
+_FOUND_MAX = 2 << 20
+
+# So many chunks are unpacked at once.
+_CHUNKS_AT_ONCE = 1 << 12
 
 # A replay makes a row for each counter and candidate: those of so many counters at once.
 _COUNTERS_AT_ONCE = 1 << 13
@@ -85,7 +92,7 @@ def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
             for rows in few_counters(every):
                 yield rows if last is None or rows.continues else continued(rows, last)
                 last = rows.names.slice(len(rows.names) - 1)
-        give_back()
+            give_back()
 
 
 def few_counters(rows: Rows) -> Iterator[Rows]:
@@ -107,33 +114,86 @@ def _streamed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
 
 
 def _rows_of(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
-    if reader.packing.is_summed:
-        yield from _summed(reader, one)
-        return
-    for events in reader.parts([one]):
-        rows = whole_counters(events, reader.packing)
-        if rows is not None:
-            yield rows
+    """Yield the rows of a range that is read at once; of one that has too many for that, part by part.
+
+    Bounds of groups do not tell where between them their rows lie: a range at the end may have most of all.
+    """
+    left = [one]
+    while left:
+        here = left.pop()
+        found, key = _found_in(reader, here)
+        if found is not None:
+            yield found
+        elif key is not None:
+            parts = _cut_at(here, key)
+            left += reversed(parts)
+            if not parts:
+                yield from _packed_rows(reader, here)
 
 
-def _summed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
-    """Yield the parts of seconds of a range; where it has many charges, they are summed up some at a time."""
+def _found_in(reader: GroupReader, one: KeyRange) -> tuple[Rows | None, Key | None]:
+    """Return the rows of a range, or, where these are too many, a key amid them."""
     reader.begin(one)
-    found: list[Rows] = []
+    summed: list[Rows] = []
     waiting: list[Events] = []
+    rows = 0
     for group in one.groups:
-        waiting.append(reader.part(group, one))
-        if sum(events.rows for events in waiting) >= _SUMMED_AT_ONCE:
-            found += _parts_in(waiting, reader.packing)
+        events = reader.part(group, one)
+        if not events.rows:
+            continue
+        rows += events.rows
+        if rows > _FOUND_MAX:
+            return None, reader.middle(events)
+        waiting.append(events)
+        if reader.packing.is_summed and sum(each.rows for each in waiting) >= _SUMMED_AT_ONCE:
+            summed += _parts_in(joined(waiting), reader.packing)
             waiting = []
-    found += _parts_in(waiting, reader.packing)
-    if found:
-        yield together(found)
+    if not waiting:
+        return (together(summed) if summed else None), None
+    if reader.packing.is_summed:
+        summed += _parts_in(joined(waiting), reader.packing)
+        return (together(summed) if summed else None), None
+    return whole_counters(joined(waiting), reader.packing), None
 
 
-def _parts_in(events: Sequence[Events], packing: Packing) -> Iterator[Rows]:
-    some = [each for each in events if each.rows]
-    of_counters = grouped(joined(some), packing) if some else None
+def _cut_at(one: KeyRange, key: Key) -> list[KeyRange]:
+    """Cut a range at one of its keys, or behind this where it is the first; nothing: it has no other."""
+    cut_key = key if key > one.start else after(key)
+    if one.end is not None and cut_key >= one.end:
+        return []
+    behind = one.behind(cut_key)
+    return [one.until(cut_key), *([behind] if behind else [])]
+
+
+def _packed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+    """Yield the rows of a range by way of chunks, which take a tenth of the memory."""
+    reader.begin(one)
+    chunks: list[pa.RecordBatch] = []
+    waiting: list[Events] = []
+    for place, group in enumerate(one.groups):
+        events = reader.part(group, one)
+        if events.rows:
+            waiting.append(events)
+        is_last = place + 1 == len(one.groups)
+        if waiting and (is_last or sum(each.rows for each in waiting) >= _SUMMED_AT_ONCE):
+            some = pack(joined(waiting), reader.packing)
+            chunks += [] if some is None else [some]
+            waiting = []
+    if not chunks:
+        return
+    ids = [counter_ids([some.column(name) for name in s.COUNTER_COLUMNS]) for some in chunks]
+    table = pa.Table.from_batches(chunks).append_column("counter_id", pa.chunked_array(ids))
+    order = pc.sort_indices(table, [("counter_id", "ascending"), ("first", "ascending")])
+    batches = (
+        table.take(order.slice(begin, _CHUNKS_AT_ONCE)).combine_chunks().to_batches()[0]
+        for begin in range(0, len(order), _CHUNKS_AT_ONCE)
+    )
+    as_recorded = reader.packing.by == "counter"
+    yield from unpack(batches, as_recorded=as_recorded, layout=reader.packing.layout)
+
+
+def _parts_in(events: Events, packing: Packing) -> Iterator[Rows]:
+    of_counters = grouped(events, packing)
     if of_counters is not None:
         parts = parts_of(of_counters)
         names = _named(of_counters.counters)

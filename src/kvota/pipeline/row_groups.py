@@ -147,15 +147,27 @@ def groups_of(number: int, file: EventFile, packing: Packing) -> list[RowGroup]:
                 passes,
             )
         )
-    # A merged file lies in this order; whose users or client ids are looked at does not.
-    is_in_order = file.is_compacted and _NAME_OF[packing.by] == "tags"
-    return tightened(found) if is_in_order else found
+    return tightened(found) if _is_in_order(footer, _key_columns(packing.by)) else found
+
+
+def _is_in_order(footer: pq.FileMetaData, columns: Sequence[str]) -> bool:
+    """Return whether rows lie in the order of these columns, as merged files say; who rewrites one leaves that out."""
+    names = {place: footer.schema.column(place).path for place in range(footer.num_columns)}
+    return all(
+        [(names.get(by.column_index), by.descending) for by in group.sorting_columns[: len(columns)]]
+        == [(name, False) for name in columns]
+        for group in map(footer.row_group, range(footer.num_row_groups))
+    )
+
+
+def _key_columns(by: s.By) -> tuple[str, str, str]:
+    return "quota_type", _NAME_OF[by], "node_id"
 
 
 def _bounds(group: pq.RowGroupMetaData, by: s.By) -> tuple[Key, Key | None]:
     least: list[Any] = list(LEAST)
     most: list[Any] = []
-    for place, name in enumerate(("quota_type", _NAME_OF[by], "node_id")):
+    for place, name in enumerate(_key_columns(by)):
         found = _least_and_most(group, name, UNKNOWN_NODE if name == "node_id" else "")
         if found is None:
             return (least[0], least[1], least[2]), None
@@ -217,6 +229,12 @@ class _Keyed:
         begin, behind = np.searchsorted(self.codes, (first, last)).tolist()
         return self.events.runs_between(begin, behind)
 
+    def middle(self) -> Key:
+        """Return a key; no more than half of the events have a lower one, and no more than half a higher one."""
+        rows = None if self.events.runs is None else self.events.lengths
+        up_to = np.cumsum(np.bincount(self.codes, rows))
+        return self._key(int(np.searchsorted(up_to, up_to[-1] / 2)))
+
     def _key(self, place: int) -> Key:
         pair, node = divmod(int(self.keys[place]), len(self.nodes))
         kind, name = divmod(pair, len(self.names))
@@ -272,22 +290,21 @@ class GroupReader:
                 raise _gone(file) from error
         return footer
 
-    def parts(self, ranges: Iterable[KeyRange]) -> Iterator[Events]:
-        """Yield the events of each range, which come in order; a group that several of them need is read once."""
-        for one in ranges:
-            self.begin(one)
-            found = [events for group in one.groups if (events := self.part(group, one)).rows]
-            if found:
-                yield joined(found)
-
     def part(self, group: RowGroup, one: KeyRange) -> Events:
         """Return the events of a range in one of its groups."""
-        if group.is_within(one.start, one.end):
-            return self.read(group)
-        keyed = self._kept.pop(group, None) or _keyed(self.read(group), self.packing.by)
+        keyed = self._kept.pop(group, None)
+        if keyed is None:
+            events = self.read(group)
+            if group.is_within(one.start, one.end):
+                return events
+            keyed = _keyed(events, self.packing.by)
         if one.end is not None and group.reaches(one.end):
             self._kept[group] = keyed
         return keyed.within(one.start, one.end)
+
+    def middle(self, events: Events) -> Key:
+        """Return a key of events; no more than half of them have a lower one, and no more than half a higher one."""
+        return _keyed(events, self.packing.by).middle()
 
     def begin(self, one: KeyRange) -> None:
         """Forget the groups that no range from this one on needs."""

@@ -17,7 +17,7 @@ _Array = np.ndarray[Any, np.dtype[Any]]
 _TEXTS = [field.name for field in WRITE_SCHEMA if pa.types.is_dictionary(field.type)]
 
 # The order of counters: a tenant's are neighbours, of whatever broker and run they are.
-_ORDER = ("quota_type", "tags", "node_id", "gateway", "run_id")
+ORDER = ("quota_type", "tags", "node_id", "gateway", "run_id")
 
 # Combinations of names are counted with whole numbers up to this.
 _CODES_MAX = 2**62
@@ -83,7 +83,7 @@ def _counters(rows: pa.Table) -> _Array:
     """Return a number for each row's counter, in the order of their names."""
     counters = np.zeros(rows.num_rows, np.int64)
     count = 1
-    for name in _ORDER:
+    for name in ORDER:
         column = rows[name].combine_chunks()
         codes, codes_count = _ranked(column) if name in _TEXTS else _numbered(column)
         if count * codes_count > _CODES_MAX:

@@ -166,6 +166,49 @@ def test_ranges_have_the_rows_of_chunks(
     assert any(len(ranges) > 1 for ranges in how.tasks)
 
 
+@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize(("seed", "found_max"), [(1, 150), (2, 20), (3, 600)])
+def test_a_range_with_more_rows_than_may_be_there_at_once_is_worked_off_in_parts(
+    rows: list[EventRow],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: s.By,
+    seed: int,
+    found_max: int,
+) -> None:
+    found = record(rows[::2], tmp_path, monkeypatch, seed=seed, unmerged=50 * seed)
+    packing = of_runs(found, by)
+    expected = through_chunks(found, packing)
+    monkeypatch.setattr(direct, "_FOUND_MAX", found_max)
+    monkeypatch.setattr(direct, "_SUMMED_AT_ONCE", 64)
+    monkeypatch.setattr(direct, "_CHUNKS_AT_ONCE", 3)
+
+    for tasks, at_once in ((1, 100_000), (2, 700)):
+        parts = list(read(found, packing, cut_small(found, packing, tasks, at_once)))
+        assert numbers_of(parts) == expected
+        # Of one key, which cannot be cut, chunks are unpacked some at a time.
+        assert max(part.starts[-1] for part in parts) <= found_max + 200
+
+
+@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize("order", ["ts_us", "value"])
+def test_a_merged_file_that_somebody_wrote_anew_in_another_order_is_read_as_it_lies(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: s.By, order: str
+) -> None:
+    record(rows, tmp_path, monkeypatch, seed=1, unmerged=0)
+    before = find_events([tmp_path])
+    for file in before.files[1:]:
+        table = pq.read_table(file.path).sort_by(order)
+        pq.write_table(table, file.path, row_group_size=64)
+    found = find_events([tmp_path])
+    assert all(file.is_compacted for file in found.files)  # its footer still says so
+    packing = of_runs(found, by)
+
+    for tasks, at_once in ((1, 100_000), (2, 900), (4, 150), (3, 1)):
+        how = cut_small(found, packing, tasks, at_once)
+        assert numbers_of(read(found, packing, how)) == through_chunks(found, packing)
+
+
 @pytest.mark.parametrize(
     ("by", "how"),
     [
@@ -258,14 +301,14 @@ def test_what_no_gateway_records_comes_out_of_a_merged_record_as_it_went_in(
 
 
 @pytest.mark.parametrize("by", ["user", "client", "tags"])
-@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("how", ["at once", "streamed", "in parts"])
 @pytest.mark.parametrize("seed", [1, 4])
 def test_sums_of_seconds_are_those_of_chunks(
     rows: list[EventRow],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     by: s.By,
-    is_streamed: bool,
+    how: str,
     seed: int,
 ) -> None:
     found = record(rows, tmp_path, monkeypatch, seed=seed, unmerged=100)
@@ -277,11 +320,14 @@ def test_sums_of_seconds_are_those_of_chunks(
     monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 50)
 
     groups = all_groups(found, summed)
-    begun_max = 80 if is_streamed else 100_000
+    begun_max = 80 if how == "streamed" else 100_000
+    if how == "in parts":
+        monkeypatch.setattr(direct, "_FOUND_MAX", 90)
+        monkeypatch.setattr(direct, "_SUMMED_AT_ONCE", 40)
     cut_here = cut(groups, 2, rows_at_once=50, begun_max=begun_max, open_max=10_000)
 
     streamed = [one for ranges in cut_here.tasks for one in ranges if one.is_streamed]
-    assert bool(streamed) == is_streamed
+    assert bool(streamed) == (how == "streamed")
     got: dict[tuple[object, ...], list[Second]] = {}
     charges_seen = 0
     for ranges in (*cut_here.tasks, *((one,) for one in cut_here.large)):
