@@ -30,8 +30,9 @@ from kvota.pipeline.worker_memory import give_back
 _ROWS_AT_ONCE = 1 << 20
 _BEGUN_MAX = 2 << 20
 
-# In a range may be more rows than begin in it. Where it has more than so many, it is worked off in parts.
-_FOUND_MAX = 2 << 20
+# In a range may be more rows than begin in it. Where it has more than so many (or so many parts of seconds), it is
+# worked off part by part.
+_FOUND_MAX = 3 << 19
 
 # So many chunks are unpacked at once.
 _CHUNKS_AT_ONCE = 1 << 12
@@ -53,6 +54,9 @@ _ROWS_AT_ONCE_MIN = 1 << 14
 _READ_MAX = 1.5
 _SHUFFLED_MAX = 0.5
 
+# Nor where a range may have more than this share of all rows.
+_OPEN_SHARE_MAX = 0.5
+
 
 def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | None:
     """Cut a record for at most so many tasks; None: it is better shuffled.
@@ -72,9 +76,16 @@ def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | No
         found = cut(groups, fewer, rows_at_once=at_once, begun_max=_BEGUN_MAX, open_max=_OPEN_MAX)
         shuffled = sum(one.rows_begun for one in found.large)
         pays = found.rows_read <= _READ_MAX * rows and shuffled <= _SHUFFLED_MAX * total
-        if pays and (len(found.tasks) == fewer or total <= _ROWS_AT_ONCE):
+        if pays and _is_told(found, total) and (len(found.tasks) == fewer or total <= _ROWS_AT_ONCE):
             return found
     return None
+
+
+def _is_told(found: Cut, total: int) -> bool:
+    """Return whether bounds of groups tell where rows lie: where most rows may be in one range, they do not."""
+    whole = (one for ranges in found.tasks for one in ranges if not one.is_streamed)
+    widest = max((one.rows_open for one in whole), default=0)
+    return widest <= max(_FOUND_MAX, _OPEN_SHARE_MAX * total)
 
 
 def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
@@ -136,16 +147,15 @@ def _found_in(reader: GroupReader, one: KeyRange) -> tuple[Rows | None, Key | No
     reader.begin(one)
     summed: list[Rows] = []
     waiting: list[Events] = []
-    rows = 0
     for group in one.groups:
         events = reader.part(group, one)
         if not events.rows:
             continue
-        rows += events.rows
-        if rows > _FOUND_MAX:
-            return None, reader.middle(events)
         waiting.append(events)
-        if reader.packing.is_summed and sum(each.rows for each in waiting) >= _SUMMED_AT_ONCE:
+        rows = sum(each.rows for each in waiting)
+        if rows + sum(int(parts.starts[-1]) for parts in summed) > _FOUND_MAX:
+            return None, reader.middle(events)
+        if reader.packing.is_summed and rows >= _SUMMED_AT_ONCE:
             summed += _parts_in(joined(waiting), reader.packing)
             waiting = []
     if not waiting:

@@ -96,6 +96,21 @@ class Events:
         table = self.table.slice(starts[0], starts[1] - starts[0])
         return Events(table, self.same, self.runs.slice(first, last - first))
 
+    def with_own_texts(self) -> "Events":
+        """Return the same without texts that no row has, if these are many: a part of a table has all of the table's."""
+        runs = None if self.runs is None else _with_own_texts(self.runs)
+        return Events(_with_own_texts(self.table), self.same, runs)
+
+
+def _with_own_texts(table: pa.Table) -> pa.Table:
+    for place, field_ in enumerate(table.schema):
+        if pa.types.is_dictionary(field_.type):
+            column = one_array(table.column(place))
+            if len(column.dictionary) > len(column):
+                own = column.dictionary_decode().dictionary_encode().cast(field_.type)
+                table = table.set_column(place, field_, own)
+    return table
+
 
 def _runs_of(runs: pa.Table, run_of: Array) -> pa.Table:
     """Return the runs of rows that are of these runs."""

@@ -42,6 +42,9 @@ from kvota.pipeline.key_ranges import (
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.record.event_file import EventFile
 
+# What a reader keeps of groups that later ranges need, too; 50 bytes a row, and where names are many 120.
+_KEPT_BYTES_MAX = 320 << 20
+
 # Begins the message of an error in a task that read a file which had changed since it was looked at.
 FILE_CHANGED = "kvota: the record changed while it was read"
 
@@ -209,6 +212,7 @@ class _Keyed:
         nodes: in order.
         codes: of each run the place of its key.
         is_sorted: the runs are in the order of their keys.
+        bytes: of memory that all of it takes.
     """
 
     events: Events
@@ -218,6 +222,7 @@ class _Keyed:
     nodes: Array
     codes: Array
     is_sorted: bool
+    bytes: int
 
     def within(self, start: Key, end: Key | None) -> Events:
         """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
@@ -225,9 +230,11 @@ class _Keyed:
         first = bisect_left(places, start, key=self._key)
         last = len(places) if end is None else bisect_left(places, end, key=self._key)
         if not self.is_sorted:
-            return self.events.where_runs((self.codes >= first) & (self.codes < last))
-        begin, behind = np.searchsorted(self.codes, (first, last)).tolist()
-        return self.events.runs_between(begin, behind)
+            found = self.events.where_runs((self.codes >= first) & (self.codes < last))
+        else:
+            begin, behind = np.searchsorted(self.codes, (first, last)).tolist()
+            found = self.events.runs_between(begin, behind)
+        return found.with_own_texts()
 
     def middle(self) -> Key:
         """Return a key; no more than half of the events have a lower one, and no more than half a higher one."""
@@ -299,8 +306,13 @@ class GroupReader:
                 return events
             keyed = _keyed(events, self.packing.by)
         if one.end is not None and group.reaches(one.end):
-            self._kept[group] = keyed
+            self._keep(group, keyed)
         return keyed.within(one.start, one.end)
+
+    def _keep(self, group: RowGroup, keyed: _Keyed) -> None:
+        """Keep a group for the ranges behind, while there is room: those without are read again."""
+        if sum(each.bytes for each in self._kept.values()) + keyed.bytes <= _KEPT_BYTES_MAX:
+            self._kept[group] = keyed
 
     def middle(self, events: Events) -> Key:
         """Return a key of events; no more than half of them have a lower one, and no more than half a higher one."""
@@ -331,7 +343,8 @@ class GroupReader:
                 mask &= flags(of_runs, name) == value
             else:
                 column = texts_of(of_runs, name)
-                mask &= np.array([text == value for text in column.texts])[column.codes]
+                is_value = np.array([text == value for text in column.texts], np.bool_)
+                mask &= is_value[column.codes]
         return events.where_runs(mask)
 
 
@@ -364,7 +377,9 @@ def _keyed(events: Events, by: s.By) -> _Keyed:
     numbers = (type_of * len(names) + name_of) * len(nodes) + node_of
     keys, codes = np.unique(numbers, return_inverse=True)
     is_sorted = bool((codes[1:] >= codes[:-1]).all())
-    return _Keyed(events, keys, types.to_pylist(), names, nodes, codes, is_sorted)
+    tables = (events.table, names, *([] if events.runs is None else [events.runs]))
+    size = sum(each.nbytes for each in (*tables, keys, codes))
+    return _Keyed(events, keys, types.to_pylist(), names, nodes, codes, is_sorted, size)
 
 
 def _ranked(part: Part) -> tuple[pa.Array, Array]:
