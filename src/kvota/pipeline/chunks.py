@@ -21,7 +21,7 @@ from kvota.pipeline.events import hadoop_pattern
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.pipeline.ranged import Ranged, counted, ranged
-from kvota.pipeline.row_groups import FILE_CHANGED, GroupFile
+from kvota.pipeline.row_groups import FILE_CHANGED, GroupFile, unreadable
 from kvota.pipeline.seconds import Seconds, of_whole_counters, sums_of_rows
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record.event_file import EventFile
@@ -458,6 +458,8 @@ def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
     except FileNotFoundError as error:
         msg = f"{FILE_CHANGED}: {row['path']} is gone"
         raise RuntimeError(msg) from error
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(row["path"], error) from error
 
 
 def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.Table]:

@@ -76,7 +76,11 @@ def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | No
         found = cut(groups, fewer, rows_at_once=at_once, begun_max=_BEGUN_MAX, open_max=_OPEN_MAX)
         shuffled = sum(one.rows_begun for one in found.large)
         pays = found.rows_read <= _READ_MAX * rows and shuffled <= _SHUFFLED_MAX * total
-        if pays and _is_told(found, total) and (len(found.tasks) == fewer or total <= _ROWS_AT_ONCE):
+        if (
+            pays
+            and _is_told(found, total)
+            and (len(found.tasks) == fewer or total <= _ROWS_AT_ONCE)
+        ):
             return found
     return None
 

@@ -73,7 +73,7 @@ class GroupFile:
         path: absolute.
         size_bytes: of the file.
         modified_ns: Unix nanoseconds.
-        is_compacted: its rows lie counter by counter.
+        is_compacted: it was made of others, and has statistics of all columns.
         counters: those that a key may have in it; empty: nobody knows.
     """
 
@@ -157,7 +157,10 @@ def _is_in_order(footer: pq.FileMetaData, columns: Sequence[str]) -> bool:
     """Return whether rows lie in the order of these columns, as merged files say; who rewrites one leaves that out."""
     names = {place: footer.schema.column(place).path for place in range(footer.num_columns)}
     return all(
-        [(names.get(by.column_index), by.descending) for by in group.sorting_columns[: len(columns)]]
+        [
+            (names.get(by.column_index), by.descending)
+            for by in group.sorting_columns[: len(columns)]
+        ]
         == [(name, False) for name in columns]
         for group in map(footer.row_group, range(footer.num_row_groups))
     )
@@ -282,6 +285,8 @@ class GroupReader:
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
         except FileNotFoundError as error:
             raise _gone(file) from error
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(file.path, error) from error
         rows_done.count(self.folder, "read", table.num_rows)
         types = pa.schema([(n, COLUMN_TYPES[n]) for n in here])
         return with_runs(table.select(here).cast(types), same)
@@ -295,6 +300,8 @@ class GroupReader:
                 footer = self._footers[group.file] = pq.read_metadata(file.path)
             except FileNotFoundError as error:
                 raise _gone(file) from error
+            except (pa.ArrowException, OSError) as error:
+                raise unreadable(file.path, error) from error
         return footer
 
     def part(self, group: RowGroup, one: KeyRange) -> Events:
@@ -350,6 +357,12 @@ class GroupReader:
 
 def _gone(file: GroupFile) -> RuntimeError:
     return RuntimeError(f"{FILE_CHANGED}: {file.path} is gone")
+
+
+def unreadable(path: str, error: Exception) -> RuntimeError:
+    """Return what is raised in a task for a file that is damaged behind its footer."""
+    reason = " ".join(str(error).split())
+    return RuntimeError(f"{path}: its rows cannot be read ({reason}). Remove it, or restore it")
 
 
 def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:

@@ -81,7 +81,7 @@ class EventFile:
 
     @property
     def is_compacted(self) -> bool:
-        """Return whether it was made of others, and its rows lie counter by counter."""
+        """Return whether it was made of others; ``sorting_columns`` say whether its rows lie counter by counter."""
         return bool(self.sources)
 
     @property

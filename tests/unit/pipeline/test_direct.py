@@ -1,5 +1,6 @@
 """What is read range by range from merged files is what comes of chunks, to the bit, however a record was cut."""
 
+import os
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from tests.unit.record.record_files import put
 from kvota.model.errors import KvotaError
 from kvota.model.quota_type import QuotaType
 from kvota.pipeline import chunk_schema as s
-from kvota.pipeline import direct, key_ranges
+from kvota.pipeline import direct, key_ranges, row_groups
 from kvota.pipeline.direct import counter_ids, cut_for_tasks, rows_in
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.key_ranges import LEAST, Cut, KeyRange, RowGroup, after, cut
@@ -182,6 +183,8 @@ def test_a_range_with_more_rows_than_may_be_there_at_once_is_worked_off_in_parts
     monkeypatch.setattr(direct, "_FOUND_MAX", found_max)
     monkeypatch.setattr(direct, "_SUMMED_AT_ONCE", 64)
     monkeypatch.setattr(direct, "_CHUNKS_AT_ONCE", 3)
+    if seed == 1:  # there is room for a few groups only; others are read again
+        monkeypatch.setattr(row_groups, "_KEPT_BYTES_MAX", 40_000)
 
     for tasks, at_once in ((1, 100_000), (2, 700)):
         parts = list(read(found, packing, cut_small(found, packing, tasks, at_once)))
@@ -448,6 +451,23 @@ def test_a_file_that_has_gone_or_changed_is_named(
         GroupReader(files, packing, "").read(groups[1])
 
 
+def test_a_file_that_is_damaged_behind_its_footer_is_named(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = record(rows[:300], tmp_path, monkeypatch, seed=1, unmerged=0)
+    file = files_of(found)[0]
+    packing = of_runs(found, "counter")
+    (group, *_) = groups_of(0, file, packing)
+    content = bytearray(file.path.read_bytes())
+    footer_bytes = int.from_bytes(content[-8:-4], "little")
+    content[4 : -8 - footer_bytes] = bytes(len(content) - 12 - footer_bytes)
+    file.path.write_bytes(content)
+    os.utime(file.path, ns=(file.modified_ns, file.modified_ns))  # nobody can tell from outside
+
+    with pytest.raises(RuntimeError, match=rf"{file.path}: its rows cannot be read \(.+\)"):
+        GroupReader((group_file(file, packing),), packing, "").read(group)
+
+
 def test_two_counters_of_one_id_are_refused(
     rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,6 +495,39 @@ def test_it_is_shuffled_where_reading_ranges_does_not_pay(
     monkeypatch.setattr(direct, "_OPEN_MAX", 10)
     assert cut_for_tasks(groups, 4, total) is None
     assert cut_for_tasks([], 4, total) == Cut(tasks=((),), large=())
+
+
+def test_it_is_shuffled_where_bounds_do_not_tell_where_rows_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All groups end at the same key: the last range may have all rows, though few begin in it."""
+    names = [f"user-{number:03}" for number in range(40)]
+    groups = [
+        RowGroup(place, 0, 100, ("PRODUCE", name, 0), ("PRODUCE", "z", 0))
+        for place, name in enumerate(names)
+    ]
+    in_order = [replace(group, last=group.first) for group in groups]
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 400)
+    monkeypatch.setattr(direct, "_ROWS_AT_ONCE_MIN", 400)
+
+    assert cut_for_tasks(groups, 1, 4_000) is not None  # all of it may be there at once
+    monkeypatch.setattr(direct, "_FOUND_MAX", 1_000)
+    assert cut_for_tasks(groups, 1, 4_000) is None
+    assert cut_for_tasks(in_order, 1, 4_000) is not None
+
+
+def test_a_part_of_a_table_has_its_own_texts() -> None:
+    texts = pa.array(["a", "b", None, "c", "b", "a"]).dictionary_encode()
+    events = Events(pa.table({"user": texts, "seq": pa.array(range(6))}), {"tags": "t"})
+
+    part = events.take(np.array([2, 4])).with_own_texts()
+
+    assert part.table["user"].to_pylist() == [None, "b"]
+    assert part.table["user"].chunk(0).dictionary.to_pylist() == ["b"]
+    assert part.table.schema == events.table.schema
+    assert part.same == events.same
+    runs = Events(pa.table({"seq": [1]}), {}, pa.table({"tags": texts.slice(1, 1), "rows": [1]}))
+    assert runs.with_own_texts().runs["tags"].chunk(0).dictionary.to_pylist() == ["b"]
 
 
 @pytest.mark.parametrize(
