@@ -452,14 +452,15 @@ def _tables(files: pa.Table, columns: list[str]) -> Iterator[pa.Table]:
 
 def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
     """Read one file of this machine."""
-    GroupFile(row["path"], row["size_bytes"], row["modified_ns"]).refuse_another()
+    file = GroupFile(row["path"], row["size_bytes"], row["modified_ns"])
+    file.refuse_another()
     try:
-        yield from _tables_in(row["path"], columns)
+        yield from _tables_in(file.path, columns)
     except FileNotFoundError as error:
-        msg = f"{FILE_CHANGED}: {row['path']} is gone"
+        msg = f"{FILE_CHANGED}: {file.path} is gone"
         raise RuntimeError(msg) from error
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(row["path"], error) from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise unreadable(file, error) from error
 
 
 def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.Table]:

@@ -106,7 +106,7 @@ def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
         for every in found:
             for rows in few_counters(every):
                 yield rows if last is None or rows.continues else continued(rows, last)
-                last = rows.names.slice(len(rows.names) - 1)
+                last = rows.names.take(pa.array([len(rows.names) - 1]))  # a slice keeps all names
             give_back()
 
 

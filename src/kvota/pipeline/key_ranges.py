@@ -65,12 +65,14 @@ def tightened(groups: Sequence[RowGroup]) -> list[RowGroup]:
     """Return groups that lie in the order of keys, each within what its neighbours leave.
 
     The bounds of a group are made of those of each column, so of several names any may have any broker. Its neighbours
-    tell: the last row of one comes before the first of the next.
+    tell: the last row of one comes before the first of the next. Groups of which bounds say otherwise stay as they are.
     """
     first = [group.first for group in groups]
     last = [group.last for group in groups]
     for place, (group, following) in enumerate(pairwise(groups)):
         if group.last is not None and following.last is not None:
+            if _at_end(group.first, group.last) > _at_end(following.last, following.first):
+                return list(groups)  # they do not lie in this order
             first[place + 1] = max(following.first, _at_end(group.first, group.last))
             last[place] = min(group.last, _at_end(following.last, following.first))
     return [

@@ -285,8 +285,8 @@ class GroupReader:
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
         except FileNotFoundError as error:
             raise _gone(file) from error
-        except (pa.ArrowException, OSError) as error:
-            raise unreadable(file.path, error) from error
+        except (pa.ArrowInvalid, OSError) as error:
+            raise unreadable(file, error) from error
         rows_done.count(self.folder, "read", table.num_rows)
         types = pa.schema([(n, COLUMN_TYPES[n]) for n in here])
         return with_runs(table.select(here).cast(types), same)
@@ -300,8 +300,8 @@ class GroupReader:
                 footer = self._footers[group.file] = pq.read_metadata(file.path)
             except FileNotFoundError as error:
                 raise _gone(file) from error
-            except (pa.ArrowException, OSError) as error:
-                raise unreadable(file.path, error) from error
+            except (pa.ArrowInvalid, OSError) as error:
+                raise unreadable(file, error) from error
         return footer
 
     def part(self, group: RowGroup, one: KeyRange) -> Events:
@@ -359,10 +359,18 @@ def _gone(file: GroupFile) -> RuntimeError:
     return RuntimeError(f"{FILE_CHANGED}: {file.path} is gone")
 
 
-def unreadable(path: str, error: Exception) -> RuntimeError:
-    """Return what is raised in a task for a file that is damaged behind its footer."""
+def unreadable(file: GroupFile, error: Exception) -> RuntimeError:
+    """Return what is raised in a task that cannot read a file: it is another one now, or it is damaged behind its footer.
+
+    What the system does not let happen (its errors have a number) says nothing of the file itself.
+    """
+    try:
+        file.refuse_another()
+    except RuntimeError as changed:
+        return changed
     reason = " ".join(str(error).split())
-    return RuntimeError(f"{path}: its rows cannot be read ({reason}). Remove it, or restore it")
+    advice = "" if getattr(error, "errno", None) else ". Remove it, or restore it"
+    return RuntimeError(f"{file.path}: its rows cannot be read ({reason}){advice}")
 
 
 def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:

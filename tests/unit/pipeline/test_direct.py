@@ -1,5 +1,6 @@
 """What is read range by range from merged files is what comes of chunks, to the bit, however a record was cut."""
 
+import errno
 import os
 import random
 from collections import defaultdict
@@ -23,7 +24,14 @@ from kvota.pipeline.event_columns import Events
 from kvota.pipeline.key_ranges import LEAST, Cut, KeyRange, RowGroup, after, cut
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
-from kvota.pipeline.row_groups import FILE_CHANGED, GroupReader, group_file, groups_of, joined
+from kvota.pipeline.row_groups import (
+    FILE_CHANGED,
+    GroupReader,
+    group_file,
+    groups_of,
+    joined,
+    unreadable,
+)
 from kvota.pipeline.seconds import of_whole_counters, sums_of_rows
 from kvota.pipeline.unpack import Rows, unpack
 from kvota.record import event_parquet
@@ -466,6 +474,11 @@ def test_a_file_that_is_damaged_behind_its_footer_is_named(
 
     with pytest.raises(RuntimeError, match=rf"{file.path}: its rows cannot be read \(.+\)"):
         GroupReader((group_file(file, packing),), packing, "").read(group)
+    kept = group_file(file, packing)
+    refused = unreadable(kept, OSError(errno.EMFILE, "Too many open files"))
+    assert str(refused) == f"{file.path}: its rows cannot be read ([Errno 24] Too many open files)"
+    file.path.write_bytes(content[:-1])
+    assert FILE_CHANGED in str(unreadable(kept, OSError("Couldn't deserialize thrift")))
 
 
 def test_two_counters_of_one_id_are_refused(

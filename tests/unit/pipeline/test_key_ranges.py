@@ -139,6 +139,15 @@ def test_groups_of_a_file_in_order_keep_all_their_rows_between_closer_bounds(
         assert part[-1] <= closer.last <= group.last
 
 
+def test_groups_that_are_in_order_only_each_by_itself_stay_as_they_are() -> None:
+    groups = [
+        RowGroup(0, 0, 10, ("PRODUCE", "m", 0), ("PRODUCE", "z", 0)),
+        RowGroup(0, 1, 10, ("PRODUCE", "a", 0), ("PRODUCE", "k", 0)),
+    ]
+
+    assert tightened(groups) == groups
+
+
 def test_the_brokers_of_a_name_are_told_by_the_neighbours() -> None:
     one, two = ("PRODUCE", "a"), ("PRODUCE", "b")
     groups = [
