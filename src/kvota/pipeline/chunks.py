@@ -456,9 +456,6 @@ def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
     file.refuse_another()
     try:
         yield from _tables_in(file.path, columns)
-    except FileNotFoundError as error:
-        msg = f"{FILE_CHANGED}: {file.path} is gone"
-        raise RuntimeError(msg) from error
     except (pa.ArrowInvalid, OSError) as error:
         raise unreadable(file, error) from error
 

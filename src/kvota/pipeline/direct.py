@@ -40,10 +40,11 @@ _CHUNKS_AT_ONCE = 1 << 12
 # A replay makes a row for each counter and candidate: those of so many counters at once.
 _COUNTERS_AT_ONCE = 1 << 13
 
-# So many charges are summed up at once: one of which each is a part of its own takes about 400 bytes meanwhile.
+# So many charges are summed up, or packed, at once: one of which each is a part of its own takes about 400 bytes meanwhile.
 _SUMMED_AT_ONCE = 1 << 20
 
-# So many rows are kept at most, because later ranges need them, too: 50 bytes each.
+# The groups of a range have so many rows at most; of a single key's those count that reach beyond it. What is kept of
+# them ``row_groups`` bounds in bytes.
 _OPEN_MAX = 8 << 20
 
 # Small records are cut as well, so that every task has something to do.
@@ -147,7 +148,7 @@ def _rows_of(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
 
 
 def _found_in(reader: GroupReader, one: KeyRange) -> tuple[Rows | None, Key | None]:
-    """Return the rows of a range, or, where these are too many, a key amid them."""
+    """Return the rows of a range (None: it has none), or, where these are too many, None and a key amid them."""
     reader.begin(one)
     summed: list[Rows] = []
     waiting: list[Events] = []
@@ -162,12 +163,11 @@ def _found_in(reader: GroupReader, one: KeyRange) -> tuple[Rows | None, Key | No
         if reader.packing.is_summed and rows >= _SUMMED_AT_ONCE:
             summed += _parts_in(joined(waiting), reader.packing)
             waiting = []
-    if not waiting:
-        return (together(summed) if summed else None), None
-    if reader.packing.is_summed:
+    if not reader.packing.is_summed:
+        return (whole_counters(joined(waiting), reader.packing) if waiting else None), None
+    if waiting:
         summed += _parts_in(joined(waiting), reader.packing)
-        return (together(summed) if summed else None), None
-    return whole_counters(joined(waiting), reader.packing), None
+    return (together(summed) if summed else None), None
 
 
 def _cut_at(one: KeyRange, key: Key) -> list[KeyRange]:
@@ -181,18 +181,8 @@ def _cut_at(one: KeyRange, key: Key) -> list[KeyRange]:
 
 def _packed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
     """Yield the rows of a range by way of chunks, which take a tenth of the memory."""
-    reader.begin(one)
-    chunks: list[pa.RecordBatch] = []
-    waiting: list[Events] = []
-    for place, group in enumerate(one.groups):
-        events = reader.part(group, one)
-        if events.rows:
-            waiting.append(events)
-        is_last = place + 1 == len(one.groups)
-        if waiting and (is_last or sum(each.rows for each in waiting) >= _SUMMED_AT_ONCE):
-            some = pack(joined(waiting), reader.packing)
-            chunks += [] if some is None else [some]
-            waiting = []
+    packed = (pack(events, reader.packing) for events in _some_at_a_time(reader, one))
+    chunks = [some for some in packed if some is not None]
     if not chunks:
         return
     ids = [counter_ids([some.column(name) for name in s.COUNTER_COLUMNS]) for some in chunks]
@@ -204,6 +194,20 @@ def _packed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
     )
     as_recorded = reader.packing.by == "counter"
     yield from unpack(batches, as_recorded=as_recorded, layout=reader.packing.layout)
+
+
+def _some_at_a_time(reader: GroupReader, one: KeyRange) -> Iterator[Events]:
+    reader.begin(one)
+    waiting: list[Events] = []
+    for group in one.groups:
+        events = reader.part(group, one)
+        if events.rows:
+            waiting.append(events)
+        if sum(each.rows for each in waiting) >= _SUMMED_AT_ONCE:
+            yield joined(waiting)
+            waiting = []
+    if waiting:
+        yield joined(waiting)
 
 
 def _parts_in(events: Events, packing: Packing) -> Iterator[Rows]:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvota.pipeline.arrow_columns import Array
+from kvota.record.own_texts import own_texts
 
 # What all rows of a column may have: a text, a number, a flag, or nothing.
 Value = str | int | float | bool | None
@@ -107,8 +108,7 @@ def _with_own_texts(table: pa.Table) -> pa.Table:
         if pa.types.is_dictionary(field_.type):
             column = one_array(table.column(place))
             if len(column.dictionary) > len(column):
-                own = column.dictionary_decode().dictionary_encode().cast(field_.type)
-                table = table.set_column(place, field_, own)
+                table = table.set_column(place, field_, own_texts(column))
     return table
 
 

@@ -5,15 +5,15 @@ screen. So the JVM is ended instead, which makes a call of py4j that waits for i
 """
 
 import contextlib
-import logging
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 
 from pyspark import SparkContext
+
+from kvota.pipeline.py4j_words import is_py4j, py4j_says_nothing
 
 
 @contextlib.contextmanager
@@ -26,11 +26,12 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
         yield
         return
     is_interrupted = False
+    quiet = contextlib.ExitStack()
 
     def stop(_number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
         is_interrupted = True
-        logging.root.addFilter(_is_of_others)
+        quiet.enter_context(py4j_says_nothing())
         _say_nothing_of_lost_updates()
         jvm.kill()
         if not _is_within_py4j(frame):
@@ -46,15 +47,10 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         if is_interrupted:
-            logging.root.removeFilter(_is_of_others)
+            quiet.close()
             jvm.wait()
     if is_interrupted:
         raise KeyboardInterrupt
-
-
-def _is_of_others(record: logging.LogRecord) -> bool:
-    """Return whether somebody else than py4j says this: it has Python's root logger print that its JVM is gone."""
-    return not _is_py4j(record.pathname)
 
 
 def _say_nothing_of_lost_updates() -> None:
@@ -83,11 +79,7 @@ def interrupts_later() -> Iterator[None]:
 
 def _is_within_py4j(frame: FrameType | None) -> bool:
     while frame is not None:
-        if _is_py4j(frame.f_code.co_filename):
+        if is_py4j(frame.f_code.co_filename):
             return True
         frame = frame.f_back
     return False
-
-
-def _is_py4j(file: str) -> bool:
-    return "py4j" in Path(file).parts

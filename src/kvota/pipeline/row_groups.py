@@ -215,7 +215,7 @@ class _Keyed:
         nodes: in order.
         codes: of each run the place of its key.
         is_sorted: the runs are in the order of their keys.
-        bytes: of memory that all of it takes.
+        size_bytes: of memory that all of it takes.
     """
 
     events: Events
@@ -225,7 +225,7 @@ class _Keyed:
     nodes: Array
     codes: Array
     is_sorted: bool
-    bytes: int
+    size_bytes: int
 
     def within(self, start: Key, end: Key | None) -> Events:
         """Return the events with keys from ``start`` to before ``end`` (None: without an end)."""
@@ -283,8 +283,6 @@ class GroupReader:
                 same = _same(footer.row_group(group.group), wanted) if file.is_compacted else {}
                 here = [name for name in wanted if name not in same]
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
-        except FileNotFoundError as error:
-            raise _gone(file) from error
         except (pa.ArrowInvalid, OSError) as error:
             raise unreadable(file, error) from error
         rows_done.count(self.folder, "read", table.num_rows)
@@ -298,8 +296,6 @@ class GroupReader:
         if footer is None:
             try:
                 footer = self._footers[group.file] = pq.read_metadata(file.path)
-            except FileNotFoundError as error:
-                raise _gone(file) from error
             except (pa.ArrowInvalid, OSError) as error:
                 raise unreadable(file, error) from error
         return footer
@@ -318,7 +314,10 @@ class GroupReader:
 
     def _keep(self, group: RowGroup, keyed: _Keyed) -> None:
         """Keep a group for the ranges behind, while there is room: those without are read again."""
-        if sum(each.bytes for each in self._kept.values()) + keyed.bytes <= _KEPT_BYTES_MAX:
+        if (
+            sum(each.size_bytes for each in self._kept.values()) + keyed.size_bytes
+            <= _KEPT_BYTES_MAX
+        ):
             self._kept[group] = keyed
 
     def middle(self, events: Events) -> Key:
@@ -360,10 +359,12 @@ def _gone(file: GroupFile) -> RuntimeError:
 
 
 def unreadable(file: GroupFile, error: Exception) -> RuntimeError:
-    """Return what is raised in a task that cannot read a file: it is another one now, or it is damaged behind its footer.
+    """Return what is raised in a task that cannot read a file: it is gone, another one now, or damaged behind its footer.
 
     What the system does not let happen (its errors have a number) says nothing of the file itself.
     """
+    if isinstance(error, FileNotFoundError):
+        return _gone(file)
     try:
         file.refuse_another()
     except RuntimeError as changed:
@@ -399,8 +400,8 @@ def _keyed(events: Events, by: s.By) -> _Keyed:
     keys, codes = np.unique(numbers, return_inverse=True)
     is_sorted = bool((codes[1:] >= codes[:-1]).all())
     tables = (events.table, names, *([] if events.runs is None else [events.runs]))
-    size = sum(each.nbytes for each in (*tables, keys, codes))
-    return _Keyed(events, keys, types.to_pylist(), names, nodes, codes, is_sorted, size)
+    size_bytes = sum(each.nbytes for each in (*tables, keys, codes))
+    return _Keyed(events, keys, types.to_pylist(), names, nodes, codes, is_sorted, size_bytes)
 
 
 def _ranked(part: Part) -> tuple[pa.Array, Array]:

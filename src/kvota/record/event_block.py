@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from kvota.model.event import READABLE_VERSIONS
 from kvota.record.clustered import UnfitError, as_written
-from kvota.record.event_parquet import with_own_texts
 from kvota.record.event_schema import EVENT_SCHEMA
+from kvota.record.own_texts import with_own_texts
 
 # A block of ours has 0.4 MB at most before it is compressed, and one with very long names 4 MB; more is not unpacked.
 UNPACKED_BYTES_MAX = 64 * 2**20

@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Collection, Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,6 +12,7 @@ from kvota.model.quota_type import Algorithm, QuotaType
 from kvota.record.clustered import ORDER
 from kvota.record.event_file import SOURCES_KEY, sources_text
 from kvota.record.event_table import event_table
+from kvota.record.own_texts import with_own_texts
 from kvota.record.row_batch import ROW, ROW_BYTES, RowBatch
 from kvota.record.runs import RUNS_KEY, Run, runs_text
 
@@ -79,25 +79,6 @@ def _merged_groups(rows: int, sources: Collection[str]) -> Iterator[tuple[int, i
     yield 0, first
     for start in range(first, rows, _MERGED_GROUP_ROWS):
         yield start, _MERGED_GROUP_ROWS
-
-
-def with_own_texts(rows: pa.Table) -> pa.Table:
-    """Leave out texts that no row has: each row group is written with all that its table has."""
-    columns = [_with_used_texts(column.combine_chunks()) for column in rows.columns]
-    return pa.Table.from_arrays(columns, schema=rows.schema)
-
-
-def _with_used_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    if isinstance(column, pa.ChunkedArray) or not pa.types.is_dictionary(column.type):
-        return column
-    if column.null_count:  # in all rows, else there are none
-        return pa.nulls(len(column), column.type)
-    codes = column.indices.to_numpy()
-    is_used = np.zeros(len(column.dictionary), np.bool_)
-    is_used[codes] = True
-    codes_now = (np.cumsum(is_used) - 1).astype(np.int32)[codes]
-    texts = column.dictionary.filter(pa.array(is_used))
-    return pa.DictionaryArray.from_arrays(pa.array(codes_now), texts)
 
 
 def run_in(table: pa.Table, *, gateway: str, run_id: str) -> Run:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from kvota.files.whole_file import write_whole
 from kvota.model.errors import CorruptDataError
-from kvota.record.event_parquet import with_own_texts
+from kvota.record.own_texts import with_own_texts
 from kvota.record.places import USAGE_FOLDER
 from kvota.record.usage_state import (
     AGE_MAX_US,

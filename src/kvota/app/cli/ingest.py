@@ -19,12 +19,13 @@ from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import working
-from kvota.app.cli.spark_events import add_spark_options, py4j_says_nothing, spark_errors
+from kvota.app.cli.spark_events import add_spark_options, spark_errors
 from kvota.app.system_clock import SystemClock
 from kvota.model import errors
 from kvota.model.errors import KvotaError, UsageError
 from kvota.model.plain_text import name_on_screen
 from kvota.model.units import parse_bytes
+from kvota.pipeline.py4j_words import py4j_says_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,6 @@
 """Gives every command over the record its options, its files and a Spark session."""
 
 import argparse
-import logging
 import re
 import sys
 import time
@@ -9,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kvota.app.cli.any_table import TABLE_OPTIONS, add_table_options, any_table
@@ -35,6 +33,7 @@ from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
 from kvota.model.errors import KvotaError, NegativeError, UsageError
 from kvota.pipeline.kernel_parts import OF_LOGS, PARTS
+from kvota.pipeline.py4j_words import py4j_says_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -400,21 +399,6 @@ def _of_period(found: "FoundEvents", wanted: "Period") -> "FoundEvents":
     if not found.within(wanted).files:
         raise NegativeError(other_times(found))
     return found
-
-
-@contextmanager
-def py4j_says_nothing() -> Iterator[None]:
-    """Leave out what py4j tells the root logger where it is interrupted: a stack trace of its own."""
-    root = logging.getLogger()
-    root.addFilter(_is_ours)
-    try:
-        yield
-    finally:
-        root.removeFilter(_is_ours)
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    return "py4j" not in Path(record.pathname).parts
 
 
 class _Rows:
